@@ -1,4 +1,4 @@
-"""Tests of the disk cache of compiled code: it never touches files of others."""
+"""Tests of the disk cache of compiled code: it touches only its files."""
 
 from __future__ import annotations
 

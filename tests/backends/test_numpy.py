@@ -81,7 +81,7 @@ def test_products_use_one_library_thread(monkeypatch, rows, wanted):
 
 
 def error_in_ulps(actual, expected):
-    """Return the maximum error in units in the last place."""
+    """Return the maximum error in ULPs."""
     spacing = np.spacing(np.abs(expected.astype(actual.dtype))).astype(np.float64)
     return np.max(np.abs(actual.astype(np.float64) - expected) / spacing)
 

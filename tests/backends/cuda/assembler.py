@@ -1,4 +1,4 @@
-"""What NVRTC's assembler says of kernels: their registers, spills and shared memory."""
+"""Read registers, spills and shared memory of kernels from NVRTC's assembler."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 @dataclass(frozen=True)
 class Use:
-    """What a kernel takes of a processor: registers of a thread, and bytes."""
+    """Resources of a kernel: registers of a thread, and bytes of memory."""
 
     registers: int
     spilled: int
@@ -33,7 +33,7 @@ class Use:
 
 
 def assembled(kernels, arch):
-    """What each kernel uses when it is compiled for an architecture, by its name."""
+    """Return the resources of each kernel for an architecture, by its name."""
     kernels, found = list(kernels), {}
     for start in range(0, len(kernels), TOGETHER):
         batch = kernels[start : start + TOGETHER]

@@ -16,9 +16,9 @@ class Drawn:
 
     Args:
         rng: random numbers.
-        count: how many operations.
-        rows, columns: of a full value.
-        dtypes: of what is read; all is computed in the first.
+        count: the number of operations.
+        rows, columns: the extents of a full value.
+        dtypes: the dtypes of the inputs; the body computes in the first one.
     """
 
     def __init__(self, rng, count, rows, columns, dtypes):

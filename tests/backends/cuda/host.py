@@ -19,7 +19,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 
 SHIM = Path(__file__).with_name("shim.h")
-# The shim's fibers and halves are those of GNU's compiler on Linux.
+# The shim needs the fibers and the float16 type of GNU's compiler on Linux.
 GXX = shutil.which("g++") if sys.platform == "linux" else None
 OPTIONS = ("-std=c++17", "-O1", "-w", "-fwrapv", "-fno-strict-aliasing", "-fPIC")
 POISON, GUARD = 0xA5, 256

@@ -168,7 +168,7 @@ def planned(graph):
 
 
 def run(graph, plan, host, arrays):
-    """The outputs: of fused nodes by generated code, of others by the reference."""
+    """Return the outputs. Generated code runs fused nodes, the reference the rest."""
     kernels = get_backend("reference").kernels
     values = dict(zip(graph.inputs, arrays, strict=True))
 

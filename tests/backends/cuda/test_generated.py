@@ -37,7 +37,7 @@ def operand(array, spec):
 
 
 def generated(case, arrays):
-    """The launches of a case's node for arrays that lie as these do."""
+    """Return the launches of a case's node for arrays with these layouts."""
     inputs, results = specs_of(case)
     arrays = [np.asarray(a) for a in arrays]
     values = [Tensor(None, spec) for spec in inputs]

@@ -1,4 +1,4 @@
-"""Generated kernels compiled for devices, none of which has to be there."""
+"""Tests that compile generated kernels for devices. They need no device."""
 
 import pytest
 

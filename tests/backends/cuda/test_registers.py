@@ -51,7 +51,7 @@ def test_random_bodies(seed, record_property):
 
 @needs_gxx
 def test_bodies_in_parts(tmp_path, monkeypatch):
-    """Random bodies compute what eager operations do, however small their parts are."""
+    """Random bodies equal eager operations for parts of any size."""
     graphs = [drawn(seed, ["float64"], (3, 40)) for seed in (1, 2)]
     work, launches = [], {}
     for most in (splitting.MAX_ARRAYS, 5):

@@ -120,7 +120,7 @@ def test_squares_are_turned_in_shared_memory(tmp_path):
 
 
 def test_wide_accesses_only_where_addresses_allow_them(tmp_path):
-    x = np.arange(65, dtype=np.float32)[1:]  # 4 bytes behind a multiple of 16
+    x = np.arange(65, dtype=np.float32)[1:]  # 4 bytes after a multiple of 16
     case = Case("negative", (x,))
     (narrow,) = generated(case, [x])
     (wide,) = generated(case, [x.copy()])

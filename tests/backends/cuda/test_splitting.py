@@ -1,4 +1,4 @@
-"""What the generator offers beside primitives: matrices of windows, joined updates."""
+"""Tests of generated kernels without a primitive: window matrices, joined updates."""
 
 from dataclasses import replace
 

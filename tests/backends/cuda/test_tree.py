@@ -35,7 +35,7 @@ CASES = [
 
 
 def arrays_of(step):
-    """The own pieces, and what was received, of which each has its place."""
+    """Return all pieces, and the operands: own pieces and the receive buffer."""
     count = len(flat(step.tree))
     pieces = [leaf(i, (SIZE,), step.dtype) for i in range(count)]
     own = len(step.own)

@@ -11,7 +11,7 @@ from toolkit.backends.cupy.backend import CupyBackend
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """Where kernels are built, and those that are: shared by all tests."""
+    """Return the build folder and the built kernels. All tests share them."""
     return tmp_path_factory.mktemp("kernels"), {}
 
 

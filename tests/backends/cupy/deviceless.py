@@ -1,7 +1,7 @@
-"""Planning graphs of cuDNN where there is no device: properties, and a stub driver.
+"""Plan cuDNN graphs without a device: device properties and a stub driver.
 
-cuDNN links against the driver, though plans for a described device need none of it: a
-library in which every function fails takes its place, only where there is no driver.
+cuDNN links against the driver, but plans for a described device do not use it. Without
+a driver, a library in which every function fails replaces it.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolkit.backends.cupy import cudnn, libraries
 
-# What an H200 says of itself to cuDNN: `create_device_properties(0).serialize()`.
+# The properties of an H200 for cuDNN: `create_device_properties(0).serialize()`.
 H200 = {
     "maxGridSize": [2147483647, 65535, 65535],
     "maxBlockSize": [1024, 1024, 64],
@@ -40,7 +40,7 @@ H200 = {
     "deviceName": "NVIDIA H200",
 }
 SM = 90
-# Functions of the driver that write what they made to where their first argument says.
+# Functions of the driver that write a handle to the address in their first argument.
 _MAKES = {"cuLibraryLoadData", "cuLibraryGetKernel", "cuLibraryGetModule"}
 _MAKES |= {"cuKernelGetFunction", "cuModuleGetFunction", "cuModuleLoadData"}
 _MAKES |= {"cuModuleLoadDataEx"}
@@ -57,10 +57,10 @@ def missing():
 
 
 def load_stub(folder):
-    """A driver that does nothing of what cuDNN names; not where there is a real one.
+    """Load a stub of the driver functions that cuDNN needs, unless a driver exists.
 
     Args:
-        folder: where to build it.
+        folder: the build folder.
     """
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -73,7 +73,7 @@ def load_stub(folder):
         names.update(re.findall(rb"\0(cu[A-Z][A-Za-z0-9_]+)\0", path.read_bytes()))
     kept = {name.decode() for name in names if not name.startswith(b"cudnn")}
     kept -= {"cuGetErrorString", "cuGetErrorName"}
-    # What is compiled at run time counts as loaded, though nothing can be launched.
+    # Kernels compiled at run time count as loaded. No launch is possible.
     loads = ("cuLibrary", "cuKernel", "cuModule", "cuFunc")
     status = {name: 0 if name.startswith(loads) else 100 for name in sorted(kept)}
     lines = [
@@ -92,7 +92,7 @@ def load_stub(folder):
 
 
 def properties(path=None):
-    """Where graphs are planned for: a harvested description, or that of an H200."""
+    """Return the properties of the target: from a file, or of an H200."""
     text = Path(path).read_text("utf-8") if path else json.dumps(H200)
     made = cudnn.frontend().create_device_properties(text)
     return {"device_property": made, "sm_version": SM}

@@ -1,7 +1,7 @@
-"""A device made of host memory: all of the GPU backend but what only a GPU has.
+"""A device in host memory, which tests the GPU backend without a GPU.
 
-Generated kernels run as g++ compiles them; products and convolutions are computed by
-NumPy from nothing but their descriptors, addresses and strides.
+g++ compiles the generated kernels. NumPy computes products and convolutions from their
+descriptors, addresses and strides only.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ class Memory:
 
 
 class Stream:
-    """What was started and has not run yet, in order."""
+    """Queue of launches that have not run yet, in order."""
 
     def __init__(self, device, name):
         self.device, self.name, self.queue = device, name, deque()
@@ -96,22 +96,21 @@ class Event:
 
 
 class Sticky(RuntimeError):
-    """What every call reports after a kernel has failed."""
+    """Error that every call reports after a kernel has failed."""
 
 
 class HostDevice(Device):
-    """A GPU that is none.
+    """Simulated GPU in host memory.
 
-    What is started runs at once, or, if `order` names the streams, only when the host
-    waits for it: then as much as possible of the first stream, and so on.
+    A launch runs immediately. If `order` names the streams, it runs when the host waits
+    for it: then the first stream runs as far as it can, then the second, and so on.
 
     Args:
-        folder: where to build kernels.
+        folder: the build folder of kernels.
         built: the libraries of kernels that have been built.
-        libraries: which there are.
+        libraries: the available libraries.
         limit: bytes of memory.
-        order: the streams, "stream", "copies" and "fetches", that run first if they
-            can.
+        order: the streams "stream", "copies" and "fetches" by priority.
     """
 
     captures = True
@@ -133,8 +132,8 @@ class HostDevice(Device):
         self.limit = limit
         self.used = 0
         self.pool = defaultdict(list)
-        self.log = []  # what was started, and what was captured
-        self.ran = []  # (stream, what) in the order of running
+        self.log = []  # launches and captured launches
+        self.ran = []  # (stream, launch) in the order of execution
         self.depth = 0
         self.trims = 0
         self.built = built
@@ -168,7 +167,7 @@ class HostDevice(Device):
             raise Sticky("an illegal memory access was encountered")
 
     def step(self):
-        """Run the next thing of the first stream that can go on."""
+        """Run the next launch of the first stream that can continue."""
         for name in self.order or self.streams:
             queue = self.streams[name].queue
             if queue and not (queue[0][0] == "wait" and not queue[0][1].reached):
@@ -344,7 +343,7 @@ class HostDevice(Device):
 
 
 def memory_at(address, shape, strides, dtype):
-    """An array of what lies at an address; strides are in elements."""
+    """Return an array on the memory at an address; strides are in elements."""
     kind = dtypes.numpy_dtype(dtype)
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     block = (ctypes.c_uint8 * ((last + 1) * kind.itemsize)).from_address(address)
@@ -353,7 +352,7 @@ def memory_at(address, shape, strides, dtype):
 
 
 def multiply(gemm, pointers):
-    """What cuBLASLt does with a descriptor: everything lies column by column."""
+    """Compute the product of a cuBLASLt descriptor. Matrices are column-major."""
     beside = dict(zip(gemm.extras, pointers[3:], strict=True))
     layouts = [*gemm.layouts, gemm.layouts[2]]
     found = []
@@ -379,7 +378,7 @@ def multiply(gemm, pointers):
 
 
 def finish(gemm, result, a, beside):
-    """What an epilogue makes of a product and keeps beside it."""
+    """Apply an epilogue to a product and write its auxiliary outputs."""
     name, kind, vector, aux = gemm.epilogue, result.dtype, None, None
     if "bias" in gemm.extras:
         vector = memory_at(beside["bias"], (gemm.m, 1), (1, 0), gemm.dtypes[1])
@@ -428,7 +427,7 @@ from toolkit.backends.cupy.cublaslt import DATA_TYPES as TYPES  # noqa: E402
 
 
 class Convolution:
-    """What cuDNN does with a graph, by the reference's convolutions."""
+    """Convolution graph of cuDNN, computed by the reference backend."""
 
     def __init__(self, device, signature, workspace):
         self.device = device
@@ -514,7 +513,7 @@ def attend(given, q, k, v, o=None, g=None, rows=None):
 
 
 def normalize(given, x, *rest):
-    """What `batchnorm` gives and moves, or the gradients of it."""
+    """Return the outputs and moving averages of `batchnorm`, or its gradients."""
     axes = (0, *range(2, x.ndim))
     if given:
         scale, offset, *averages = rest

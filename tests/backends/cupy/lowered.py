@@ -1,4 +1,4 @@
-"""Nodes made for tests, and what they are lowered to."""
+"""Create nodes for tests, and lower them."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ NUMBERS = {"relu": 0, "scale": 0.25}
 
 
 def node_of(name, specs, **attrs):
-    """A node of a primitive, or of that of a name, on inputs of these specs."""
+    """Return a node of a primitive or of its name, on inputs of these specs."""
     primitive = PRIMITIVES[name] if isinstance(name, str) else name
     inputs = [Tensor(None, spec) for spec in specs]
     found = primitive.spec(*specs, **attrs)
@@ -23,12 +23,12 @@ def node_of(name, specs, **attrs):
 
 
 def followed(anchor, follow):
-    """A node with elementwise nodes behind it, as the compiler joins them.
+    """Return a node with an elementwise epilogue, as the compiler fuses them.
 
     Args:
         anchor: the first node.
-        follow: "bias", "add", "relu", "scale", "cast" to float32, or the name of any
-            other unary primitive.
+        follow: "bias", "add", "relu", "scale", "cast" to float32, or the name of
+            another unary primitive.
     """
     nodes, value, inputs = [anchor], anchor.outputs[0], list(anchor.inputs)
     for step in follow:
@@ -50,7 +50,7 @@ def followed(anchor, follow):
 
 
 def lowered(name, specs, follow=(), numerics=None, **attrs):
-    """The steps of a primitive on whole arrays, and of what follows it."""
+    """Return the steps of a primitive on whole arrays, and of its epilogue."""
     node = node_of(name, specs, **attrs)
     return lowered_node(followed(node, follow) if follow else node, numerics)
 

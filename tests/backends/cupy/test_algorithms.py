@@ -20,8 +20,8 @@ class Notes:
     """A library whose heuristic names algorithms by numbers from 10 on.
 
     Args:
-        states: of each algorithm; 0 is usable.
-        refused: the numbers of those that fail when they are called.
+        states: the state of each algorithm; 0 is usable.
+        refused: the numbers of algorithms that fail in a call.
     """
 
     def __init__(self, states=(0, 0, 7, 0), refused=()):
@@ -135,7 +135,7 @@ def test_plans_are_kept_by_alignment(notes):
     assert plans.get(wanted, (512, 1024, 256), LIMIT) is first
     assert plans.get(wanted, (512, 1024, 260), LIMIT) is not first
     assert [aligned_to(address) for address in (0, 4, 24, 512)] == [256, 4, 8, 256]
-    # What the heuristic calls unusable is not among the candidates.
+    # An algorithm that the heuristic marks as unusable is no candidate.
     assert [a.algorithm[0] for a in first.algorithms] == [10, 11, 13]
 
 
@@ -161,12 +161,12 @@ def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
     assert best is plans.tune(*arguments, measure)
     assert [call["algorithm"] for call in notes.called] == [10, 11, 13]
     assert best.algorithm.algorithm[0] == 13
-    # Without tuning everything stays as it was.
+    # Without tuning, the choice does not change.
     assert Plans(tmp_path).get(*arguments).algorithm.algorithm[0] == 10
     times[13] = 5.0
     assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 13
     assert Plans().tune(*arguments, measure).algorithm.algorithm[0] == 10
-    # What is not among the algorithms of today is not used.
+    # A stored algorithm that the library no longer offers is not used.
     (path,) = tmp_path.glob("*/*.algorithm")
     disk_cache.store(path, b"x" * ctypes.sizeof(Algorithm))
     assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 10

@@ -38,7 +38,7 @@ def test_nan_is_no_small_error(calls):
     for wrong in (np.nan, np.inf):
         assert calls._distance(wrong * one, one, zero) == np.inf
     assert calls._distance(zero, one, zero) == 1
-    assert calls._distance(one, zero, zero) == np.inf  # what is only read was written
+    assert calls._distance(one, zero, zero) == np.inf  # a read-only operand was written
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

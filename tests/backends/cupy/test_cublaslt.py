@@ -1,4 +1,4 @@
-"""What cuBLASLt is told: against the headers of its wheel, and against itself."""
+"""Tests of the calls of cuBLASLt against the headers of its wheel and the library."""
 
 import ctypes
 import re
@@ -10,7 +10,7 @@ from toolkit.backends.cupy import algorithms, cublaslt, libraries
 from toolkit.backends.cupy.cublaslt import Gemm, Product
 
 WIDTHS = {"int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "float": 4}
-# What an argument of C is in a call: by how its type ends, or by its name.
+# The ctypes type of an argument of C, by the end of its type or by its name.
 KINDS = {"size_t": ctypes.c_size_t, "uint64_t": ctypes.c_uint64}
 KINDS |= {"int64_t": ctypes.c_int64, "int": ctypes.c_int}
 ENUMS = {"cublasComputeType_t", "cudaDataType_t", "cudaDataType"}
@@ -28,7 +28,7 @@ def header(name):
 
 @cache
 def constants(name):
-    """The enumerators of a header, and the comment in front of each."""
+    """Return the enumerators of a header, each with the comment before it."""
     comment = r"(/\*(?:(?!\*/).)*\*/\s*)?"
     pattern = comment + r"^\s*(CU[A-Z]+_\w+)\s*=\s*([^,\n/]+),?"
     values, comments = {}, {}

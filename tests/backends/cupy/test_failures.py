@@ -1,4 +1,4 @@
-"""What a GPU lacks is said when a program is loaded or compiled; nothing falls back."""
+"""Tests of errors for a missing GPU feature at load or compile time: no fallback."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ from toolkit.ir import Spec
 
 
 class Runtime:
-    """CuPy's binding of the CUDA runtime, as far as it is asked."""
+    """Fake of the functions of CuPy's CUDA runtime binding that the backend calls."""
 
     def __init__(self, driver, built=13020, count=1):
         self.driverGetVersion = lambda: driver
@@ -108,7 +108,7 @@ def test_memory_that_runs_out_is_told_with_its_largest_buffers(on_host):
             f(x)
     assert on_host.device.trims
     assert isinstance(OutOfDeviceMemory("x"), MemoryError)
-    assert float(f(x)) == 24.0**5  # the processor goes on
+    assert float(f(x)) == 24.0**5  # the CPU still computes
 
 
 def classifier():

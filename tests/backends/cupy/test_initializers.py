@@ -14,7 +14,7 @@ from toolkit.initializers import GlorotUniform, HeNormal, Orthogonal
 
 @pytest.mark.parametrize("initializer", [GlorotUniform, HeNormal])
 def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initializer):
-    """A network has as many sizes as layers, and each kernel is compiled when met."""
+    """Each layer can have another size, and each new kernel needs a compilation."""
 
     def draw(*shapes):
         with toolkit.device("gpu:0"):
@@ -86,7 +86,7 @@ def test_all_kernels_of_a_step_are_compiled_together(on_host, monkeypatch):
         model.optimizer.build(model.trainable_variables)
         device, found = on_host.device, []
         build = device._build
-        monkeypatch.setattr(device, "built", {})  # as if no other test had run
+        monkeypatch.setattr(device, "built", {})  # without the kernels of earlier tests
         monkeypatch.setattr(device, "_build", lambda ks: found.append(ks) or build(ks))
         model.train_on_batch(x, y)
     families = [{kernel.name.split("_")[0] for kernel in ks} for ks in found]

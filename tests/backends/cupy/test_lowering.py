@@ -1,4 +1,4 @@
-"""What is lowered, run from nothing but its records, against the reference."""
+"""Tests that run lowered calls from their records only, against the reference."""
 
 from collections import Counter
 
@@ -80,7 +80,7 @@ def test_gradients_of_filters_on_small_pictures_are_products(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["conv", "conv_input_grad", "conv_kernel_grad"])
 def test_gradients_of_float32_have_even_padding(name, dtype):
-    """Some engines of cuDNN are wrong with more behind an image than before it."""
+    """Some cuDNN engines are wrong if the padding after an image is the larger one."""
     x, w, y = (
         Spec(shape, dtype) for shape in ((2, 8, 9, 8), (3, 3, 8, 16), (2, 7, 10, 16))
     )
@@ -107,7 +107,7 @@ def test_convolutions_without_cudnn(on_host, reference, case):
     check(on_host, reference, case, case.arrays, Product)
 
 
-# What follows a product of dtype, and what one call makes of it.
+# The dtype of a product, its epilogue, and the operations that one call computes.
 FOLLOWED = [
     ("float32", ("bias",), {"epilogue": "bias"}),
     ("float64", ("bias", "relu"), {"epilogue": "relu_bias"}),
@@ -129,7 +129,7 @@ def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
 
 
 def test_a_residual_with_gaps_is_left_to_other_kernels():
-    """What a call adds lies as its result does."""
+    """The addend of a call has the layout of its result."""
     node = followed(
         node_of("matmul", [Spec((4, 3), "float32"), Spec((3, 5), "float32")]), ("add",)
     )
@@ -149,7 +149,7 @@ def test_what_no_call_does_is_left_to_other_kernels(follow):
 
 
 def model(policy, activation):
-    """A block of a transformer, and behind it two layers with an activation."""
+    """Return a transformer block, then two layers with an activation."""
     x = y = layers.Input((6, 16))
     y = layers.LayerNormalization(dtype=policy)(y)
     y = x + layers.MultiHeadAttention(2, 8, dtype=policy)(y, y)
@@ -197,7 +197,7 @@ def test_products_of_a_step_of_training(on_host, policy, activation, expected):
     counts = Counter(g.epilogue for g in gemms)
     del counts["default"]
     assert counts == WHOLE | expected
-    # The gradient of what three projections read; scores, where cuDNN has none.
+    # The gradient of the input of three projections; scores, if cuDNN has no attention.
     assert sum(g.beta for g in gemms) >= 2
     assert any(g.alpha != 1 for g in gemms) == (policy == "float32")
     if policy != "float32":

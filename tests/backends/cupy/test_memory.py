@@ -1,4 +1,4 @@
-"""Arenas and pinned buffers, as far as they are the same without a GPU."""
+"""Tests of arenas and pinned buffers that need no GPU."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""CuPy has what is asked of it, as far as its classes tell without a GPU."""
+"""Tests that CuPy has the attributes that the backend uses, without a GPU."""
 
 import ast
 import inspect
@@ -7,9 +7,9 @@ import pytest
 
 from toolkit.backends.cupy import cuda_device
 
-# What a name in the source is a short way to.
+# The module of CuPy that a name in the source means.
 SHORT = {"self.cupy": "", "cupy": "", "cuda": "cuda", "self.runtime": "cuda.runtime"}
-# Instances, whose class says what they have.
+# Instances, and the class that defines their attributes.
 INSTANCES = {"self.device": "cuda.Device", "begin": "cuda.Event"}
 
 

@@ -1,4 +1,4 @@
-"""Whole networks in training: what a GPU computes is what the processor does."""
+"""Tests of the training of whole networks: the GPU agrees with the CPU."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def trained(make, x, y, device, loss=None):
 
 
 def check(make, x, y, rtol=1e-4, loss=None):
-    """The processor and the device come to the same losses and weights."""
+    """Check that the CPU and the device agree on losses and weights."""
     losses, weights = trained(make, x, y, "cpu:0", loss)
     found, after = trained(make, x, y, "gpu:0", loss)
     np.testing.assert_allclose(found, losses, rtol=rtol)
@@ -54,7 +54,7 @@ def images(size, classes, count=4):
 
 
 def residual():
-    """A block of a residual network, with a projection beside it, and its head."""
+    """Return a residual block with a projection shortcut, and its head."""
     inputs = layers.Input((8, 8, 3))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3)(inputs)))
     y = layers.BatchNormalization()(layers.Conv2D(16, 1)(x))
@@ -130,7 +130,7 @@ def test_an_application_and_its_gradients(gpu, name):
     x, y = images(size, 5, 2)
     toolkit.utils.set_random_seed(0)
     make = getattr(toolkit.applications, name)
-    # Of logits, whose gradient stays where softmax comes to 0 and 1.
+    # Logits keep their gradient where softmax saturates at 0 or 1.
     options = {"classes": 5, "classifier_activation": None}
     model = make(weights=None, input_shape=(size, size, 3), **options)
 
@@ -148,9 +148,9 @@ def test_an_application_and_its_gradients(gpu, name):
 
     expected = computed("cpu:0")
     assert np.abs(expected[-1]).max() > 0
-    # Where a unit is next to 0, how a sum is rounded decides whether it has a gradient:
-    # weights moved by 1e-7 of themselves give InceptionResNetV2 others by 5 percent.
-    # Its sums differ here, too: only processors fold its normalizations.
+    # The rounding of a sum decides whether a unit near 0 has a gradient. A relative
+    # change of 1e-7 in InceptionResNetV2's weights changes the next ones by 5 percent.
+    # Its sums differ here, too: only CPU programs fold its normalizations.
     limit = 1e-3 if gpu.xp is np and name != "InceptionResNetV2" else 0.1
     for a, e in zip(computed("gpu:0"), expected, strict=True):
         assert np.linalg.norm(a - e) <= limit * np.linalg.norm(e) + 1e-7

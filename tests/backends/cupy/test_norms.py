@@ -1,4 +1,4 @@
-"""Batch normalization in training: what cuDNN computes of it, and that it is right."""
+"""Tests of batch normalization in training: the part in cuDNN, and its results."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def network(activation, channels):
 
 
 def branches(activation, channels):
-    """Two normalizations that meet in an addition, and one behind a limit at 6."""
+    """Return two normalizations with one sum, and one after a limit at 6."""
     toolkit.utils.set_random_seed(1)
     image = layers.Input((4, 4, channels))
     found = [
@@ -32,7 +32,7 @@ def branches(activation, channels):
 
 
 def trained(model, x, g, device):
-    """The result, the gradients and the moving averages; and what cuDNN computed."""
+    """Return the result, gradients and moving averages, and the operations of cuDNN."""
 
     @toolkit.function
     def step(x, g):
@@ -46,7 +46,7 @@ def trained(model, x, g, device):
         program = step.get_concrete_function(x, g).program
     steps = [s for n in program.lowered for s in getattr(n, "steps", ())]
     signatures = [s.signature for s in steps if isinstance(s, Dnn)]
-    # What cuDNN plans, and then refuses to run: a tensor that has two roles.
+    # cuDNN plans a tensor with two roles, and then refuses to run it.
     nodes = [node for signature in signatures for node in signature.nodes]
     assert all(len({*node.inputs}) == len(node.inputs) for node in nodes)
     chains = ["+".join(n.op for n in s.nodes) for s in signatures]
@@ -61,7 +61,7 @@ FORWARD = ["batchnorm+relu", "batchnorm+add+relu"]
     [
         # One of them takes the other's result as its residual.
         (branches, "relu", 8, ["batchnorm", FORWARD[1], *["batchnorm_backward"] * 2]),
-        # The gradient behind the residual is read twice; the other within a kernel.
+        # Two nodes read the gradient of the residual; a kernel fuses the second one.
         (network, "relu", 8, [*FORWARD, "batchnorm_backward"]),
         # Those are part of generated kernels, of which cuDNN has none.
         (network, "silu", 8, ["batchnorm_backward"]),

@@ -1,4 +1,4 @@
-"""What a loop over batches starts, and in which order a device may run it."""
+"""Tests of the launches of a loop over batches, in each order that a device allows."""
 
 import gc
 
@@ -43,7 +43,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("on_host", [{"order": o} for o in ORDERS], indirect=True)
 def test_no_order_that_events_allow_changes_a_result(device, monkeypatch):
-    """Streams go on as far as they can, each of them first once."""
+    """Each stream runs as far as it can; each one has priority in one case."""
     real = EagerKernel._call_fallback
 
     def drained(self, *arguments):  # NumPy does not wait for streams
@@ -78,7 +78,7 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
     counts = {what: started.count(what) for what in ("replay", "upload", "copy")}
     # Both parts of a batch arrive where they are read; all results leave by one copy.
     assert counts == {"replay": steps, "upload": 2 * steps - 2, "copy": steps}
-    # The host waits for nothing but room in pinned memory: for uploads, that is.
+    # The host waits only for free pinned memory, which uploads occupy.
     assert not {*WAITS, "fetch"} & set(started)
     ran = [what for _, what in device.ran]
     ran = ran[: ran.index("fetch")]  # the values of the epoch
@@ -95,7 +95,7 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
 
 
 def arrivals(device, steps, parts):
-    """For each step but two: whether its batch arrived before the one before began."""
+    """Return for steps 3 on whether the batch arrived before the previous step."""
     ran = [what for _, what in device.ran]
     if "fetch" in ran:
         ran = ran[: ran.index("fetch")]
@@ -141,7 +141,7 @@ def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeyp
 
 
 class Reader(toolkit.callbacks.Callback):
-    """Sees all logs, and reads those of some batches."""
+    """Callback that receives all logs, and reads the logs of some batches."""
 
     def __init__(self, batches):
         super().__init__()

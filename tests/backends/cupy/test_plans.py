@@ -1,4 +1,4 @@
-"""Every graph of cuDNN that is emitted has a plan, asked of cuDNN without a device."""
+"""Tests that cuDNN has a plan for every emitted graph, without a device."""
 
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def attentions():
 
 
 def normalizations():
-    """The same for batch normalization, with and without what follows it."""
+    """Return the same for batch normalization, with and without an epilogue."""
     shapes = (8, 16, 16, 64), (64, 2048), (16, 50, 24), (4, 6, 6, 6, 16)
     for shape, dtype in product(shapes, ("float32", "bfloat16", "float16")):
         x, v = Spec(shape, dtype), Spec(shape[-1:], "float32")
@@ -134,7 +134,7 @@ def steps_of_training(folder):
 
 
 def check_stored(cudnn, signature, graph, where):
-    """A plan is the same after it was on disk, and asks for every address."""
+    """Check that a plan read from disk is equal, and needs every address."""
     again = cudnn.load_graph(bytes(graph.serialize()), where)
     assert again.get_workspace_size() == graph.get_workspace_size()
     uids = sorted(t.uid for t in signature.tensors if t.uid)
@@ -168,7 +168,7 @@ def test_every_graph_has_a_plan(tmp_path):
         "from tests.backends.cupy.test_plans import refused\n"
         "print('\\n'.join(refused(pathlib.Path(sys.argv[1]))))"
     )
-    # In a process of its own, which the stub of a driver ends with.
+    # A separate process, because the stub driver stays loaded until it ends.
     command = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""What takes long is begun while a graph is lowered: kernels and plans."""
+"""Tests that compile kernels and plans while a graph is lowered."""
 
 import pickle
 import sys
@@ -28,7 +28,7 @@ SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
 
 
 def held_compiler():
-    """A compiler that waits in its first kernel; when it is there; what lets it go."""
+    """Return a blocking compiler, the event of its start, and the event to continue."""
     begun, go_on = threading.Event(), threading.Event()
 
     def compile_kernel(kernel):
@@ -42,7 +42,7 @@ def held_compiler():
 def test_kernels_are_compiled_from_when_they_are_known_of():
     compiler, begun, go_on = held_compiler()
     compiler.precompile(KERNELS[0])
-    assert begun.wait(30)  # nobody has asked for it
+    assert begun.wait(30)  # before a call waits for it
     go_on.set()
     assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
 
@@ -126,7 +126,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The keys that processes were asked for; each answers with its workspace."""
+    """Return the keys that processes received; each process returns its workspace."""
     found = []
 
     class Process:
@@ -295,7 +295,7 @@ def test_what_is_there_or_will_be_timed_is_not_begun(device):
 
 
 class Stopped(Exception):
-    """What ends a lowering."""
+    """Error that ends a lowering."""
 
 
 def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):

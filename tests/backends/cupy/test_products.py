@@ -1,4 +1,4 @@
-"""What products do beside multiplying, in programs, against the processor."""
+"""Tests of the epilogues and layouts of products in programs, against the CPU."""
 
 import numpy as np
 import pytest
@@ -118,7 +118,7 @@ def test_small_products_of_halves_stay_as_they_are(gpu):
 
 
 def test_batches_that_are_many_calls_add_their_own_part(gpu):
-    """Strides of both batch axes differ from those of one: a call for each image."""
+    """One batch stride cannot describe both batch axes: each image needs a call."""
 
     def f(q, k, r):
         scores = ops.matmul(
@@ -216,7 +216,7 @@ def test_an_epilogue_that_the_library_lacks_is_computed_beside_it(gpu, monkeypat
 
 
 def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
-    """Where no generated kernel could sum it up in passing: behind attention."""
+    """After attention, no generated kernel could include the sum."""
 
     def f(x, w, b, g):
         with toolkit.GradientTape() as tape:
@@ -236,7 +236,7 @@ def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
 
 @pytest.mark.parametrize("shape", [(9, 9), (9, 1)])
 def test_what_is_no_bias_is_not_taken_for_one(gpu, shape):
-    """A residual, and a column: of as many elements as a bias, or of more."""
+    """A residual and a column have the number of elements of a bias, or more."""
 
     def f(x, w, r, v):
         with toolkit.GradientTape() as tape:
@@ -250,7 +250,7 @@ def test_what_is_no_bias_is_not_taken_for_one(gpu, shape):
 
 
 def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
-    """Rows of a factor that is turned, or a part, are not those of the whole."""
+    """The rows of a transposed factor or of a slice are not the rows of the array."""
 
     def turned(x, w, v):
         g = ops.matmul(x, w)
@@ -269,8 +269,8 @@ def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
     assert found == [[], [], ["bgrada"]]
 
 
-# What random programs are made of: square matrices, so that nothing but the meaning of
-# an axis tells rows from columns, and a residual from a bias.
+# The operations of random programs. Matrices are square: only the meaning of an axis
+# distinguishes rows from columns, and a residual from a bias.
 PARTS = {
     "linear": lambda a, b, v: ops.matmul(a, b) * 0.3 + v,
     "relu": lambda a, b, v: ops.relu(ops.matmul(a, b) + v),

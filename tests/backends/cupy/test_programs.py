@@ -28,7 +28,7 @@ def test_a_function_runs_on_the_device(gpu):
 
 
 def test_threads_without_a_row_find_no_place(gpu):
-    """They have reduced nothing, and what they have is no index out of range."""
+    """They reduce no element, and their index must stay in range."""
 
     @toolkit.function
     def f(x, y):
@@ -99,14 +99,14 @@ def test_training_is_that_of_the_processor(gpu, monkeypatch):
     np.testing.assert_allclose(found["accuracy"], expected["accuracy"])
     outputs = twin.predict(x[:8], verbose=0)
     np.testing.assert_allclose(result, outputs, rtol=1e-3, atol=1e-5)
-    # Without the scope the model goes on where it is.
+    # Without the scope, the model continues on its device.
     again = model.predict(x[:8], verbose=0)
     np.testing.assert_allclose(again, result, rtol=1e-4, atol=1e-6)
     log = getattr(gpu.device, "log", None)
     if log:
         first = log.index("capture")
         steps = log[first : log.index("download", first)]
-        # Results moved in the second step, so both places of a batch were bound twice.
+        # Results moved in the second step: both buffers of a batch were bound twice.
         assert steps.count("replay") == len(x) // OPTIONS["batch_size"] - 3
         assert steps.count("capture") == 2
 

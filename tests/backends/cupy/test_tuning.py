@@ -16,7 +16,7 @@ SHAPES = (2, 8, 4, 4), (16, 8, 3, 3), (2, 16, 4, 4)
 
 
 class Graph:
-    """What the frontend's graph does with plans, of which it has four."""
+    """Fake of a graph of the cuDNN frontend with four plans."""
 
     refused = 1
 
@@ -45,7 +45,7 @@ class Graph:
 
 
 class Frontend:
-    """The functions of the frontend that plans ask for."""
+    """Fake of the functions of the frontend that plans call."""
 
     pygraph = Graph
 
@@ -105,7 +105,7 @@ def test_the_fastest_plan_is_kept_apart(made, tmp_path):
     assert best is plans.tune(*arguments)
     assert (best.graph.index, best.workspace, timed) == (2, 200, [0, 2, 3])
     assert plans.get(signature()).graph.index == 0
-    # Later processes take what was found, though another is faster today.
+    # Later processes use the stored plan, even if another one is faster now.
     seconds[2] = 9.0
     assert cudnn.Plans("GPU", 0, tmp_path).tune(*arguments).graph.index == 2
     assert cudnn.Plans("GPU", 0, None).tune(*arguments).graph.index == 3
@@ -146,7 +146,7 @@ class Event:
 
 
 class Library:
-    """Plans that tell which of their methods was asked."""
+    """Plans that record the calls of their methods."""
 
     def get(self, *arguments):
         return lambda *call: ("get", arguments, call)
@@ -164,7 +164,7 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
 
     def make(missing):
         asked.append(missing)
-        # The second is not what a plan looks like, and the third could not be made.
+        # The second one is not a valid plan, and the third one failed.
         return {missing[0]: bytes([2]), missing[1]: b"no plan"}
 
     plans.prepare([*keys, keys[0]], make)
@@ -176,7 +176,7 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
     for key in keys[1:]:
         assert plans.get(*key).workspace == 0
     assert len(made) == 2
-    # What is known is not asked for again.
+    # Known plans are not requested again.
     plans.prepare(keys, lambda missing: asked.append(missing) or {})
     assert asked == [keys, []]
     assert all(map(plans.has, keys))
@@ -185,7 +185,7 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
 
 @pytest.fixture
 def device():
-    """A CUDA device as far as it asks for plans."""
+    """Return a CUDA device that can only request plans."""
     found = object.__new__(CudaDevice)
     found.device = found.stream = Stream()
     found.empty = lambda shape, dtype: (shape, dtype)

@@ -1,4 +1,4 @@
-"""The scope of a device: one thread's turn, and what CuPy is asked for it."""
+"""Tests of the scope of a device: one thread at a time, and its calls of CuPy."""
 
 import threading
 
@@ -10,7 +10,7 @@ from toolkit.errors import DeviceError
 
 
 class Context:
-    """A device or a stream of CuPy that tells when it is entered and left."""
+    """Fake device or stream of CuPy that records when it is entered and left."""
 
     def __init__(self, name, log, fails=False):
         self.name, self.log, self.fails = name, log, fails
@@ -26,7 +26,7 @@ class Context:
 
 @pytest.fixture
 def device():
-    """A CUDA device as far as it has a scope."""
+    """Return a CUDA device that has only a scope."""
     found, log = object.__new__(CudaDevice), []
     found.device, found.stream = Context("device", log), Context("stream", log)
     vars(found).update(_turn=threading.RLock(), _is_entered=False, log=log)

@@ -82,14 +82,14 @@ def lowered(kind, arrays, attrs):
 
 
 def computed(kind, arrays, attrs, chunk=0):
-    """What the generated functions say."""
+    """Return the results of the generated functions."""
     found, out = lowered(kind, arrays, attrs)
     run_lowered(found, arrays, [out], chunk)
     return out
 
 
 def expected(kind, arrays, attrs):
-    """What the reference backend says, in float64."""
+    """Return the results of the reference backend, in float64."""
     wide = [a.astype(np.float64) for a in arrays]
     known = {name: value for name, value in attrs.items() if name != "factors"}
     return get_backend("reference").kernels[kind](*wide, **known)

@@ -82,14 +82,14 @@ def source_of(
     prefix: str = "m",
     **options: Any,
 ) -> LibrarySource:
-    """What a library of a function of tensors is made from.
+    """Return the source of a library for a function of tensors.
 
     Args:
-        function: of tensors, of which it returns one or a tuple.
-        specs: of the inputs, shapes without the batch, and dtypes.
-        batches: the sizes.
-        name: of the processor.
-        prefix: of the functions.
+        function: takes tensors, and returns a tensor or a tuple.
+        specs: shapes of the inputs without the batch, and dtypes.
+        batches: the batch sizes.
+        name: the name of the processor.
+        prefix: the prefix of the functions.
         options: `threads` and `embed`.
     """
     processors = backend().processors(name, options.pop("threads", False))
@@ -151,7 +151,7 @@ def by_jit(
 
 
 def blob(library: Library) -> bytes:
-    """The weights as they are stored."""
+    """Return the weights in their stored form."""
     return b"".join(
         np.ascontiguousarray(w.weight.array).tobytes() for w in library.weights
     )
@@ -181,7 +181,7 @@ class Loaded:
         return getattr(self.so, f"{self.library.prefix}_{name}")
 
     def workspace(self, most: int = 0) -> Any:
-        """Memory that is ready for batches of up to so many rows."""
+        """Return memory that is initialized for batches of at most `most` rows."""
         size = self.function("workspace_size")(ctypes.c_int64(most))
         memory = np.full(size, 0xA5, np.uint8)
         given = (

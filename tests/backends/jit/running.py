@@ -28,7 +28,7 @@ def operand_of(array: Any) -> Operand:
 
 
 def vectors_of(lanes: int) -> Any:
-    """A context in which code is written for vectors of so many float32."""
+    """Return a context in which code is generated for vectors of `lanes` float32."""
     return rules.inside(processor=Processor.host().with_lanes(lanes))
 
 
@@ -39,14 +39,16 @@ def run_lowered(
     chunk: int = 0,
     bad: list[int] | None = None,
 ) -> None:
-    """Run every call, each task in chunks of so many rows (0: whole).
+    """Run every call, each task in chunks of `chunk` rows (0: the whole task).
 
     Args:
-        lowered, inputs, outputs: what to run on what.
+        lowered, inputs, outputs: the calls, and their arrays.
         chunk: rows of a chunk.
-        bad: takes what the calls note of a bad index; None: they must note nothing.
+        bad: receives the record of a bad index; None: the calls must record none.
     """
-    work = np.full(lowered.work + 64, 0xFF, np.uint8)  # NaN, as what is left there
+    work = np.full(
+        lowered.work + 64, 0xFF, np.uint8
+    )  # NaN, to detect reads before writes
     start = -(-work.ctypes.data // 64) * 64
     error = (ctypes.c_int64 * 4)()
     places = {
@@ -84,7 +86,7 @@ def graph_of(function: Any, *arrays: Any) -> Graph:
 def run_fused(
     function: Any, *arrays: Any, chunk: int = 0, donate: int | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """The outputs of one body for all of `function`, and those of eager operations."""
+    """Return the outputs of `function` as one body, and of eager operations."""
     graph = optimize(graph_of(function, *arrays), Target(backend()))
     results = function(*map(Tensor, arrays))
     results = results if isinstance(results, tuple) else (results,)

@@ -71,7 +71,7 @@ class Case:
         inputs = [Tensor(x) for x in inputs]
         outputs = [y.numpy() for y in attention_p.body(*inputs, **self.attrs)]
         g = self.random.standard_normal(outputs[0].shape)
-        # Not contiguous: it comes out of a sum over (batch, targets, heads, features).
+        # Not contiguous: the result of a sum over (batch, targets, heads, features).
         delta = (g * outputs[0]).sum(-1).transpose(0, 2, 1)
         rows = [g, delta, *outputs[1:]]
         tensors = [Tensor(x) for x in rows]
@@ -88,7 +88,7 @@ def run(lower, inputs, outputs, attrs, chunk=0):
 
 
 def check(case, chunk=0):
-    """Both passes; all that comes out of them."""
+    """Check all outputs of the forward and the backward pass."""
     outputs, rows, gradients = case.expected()
     dtype = case.inputs[0].dtype
     tolerance = 1e-5 if dtype == np.float32 else 1e-13
@@ -202,7 +202,7 @@ def test_masked_blocks_of_keys_are_not_read():
 
 
 def test_views_and_what_is_no_row():
-    """Parts of one array; features that are not neighbours are left to others."""
+    """Views of one array have code; features with a stride have none."""
     joined = np.random.default_rng(1).standard_normal((2, 7, 3, 2, 8))
     case = Case()
     case.inputs = [joined[:, :, i] for i in range(3)]

@@ -1,4 +1,4 @@
-"""Indices and pointers that know arithmetic, loops, and runs of vectors."""
+"""Tests of indices and pointers with arithmetic, of loops, and of runs of vectors."""
 
 import ctypes
 
@@ -169,7 +169,7 @@ def test_a_known_mask_is_a_constant_or_none():
 
 
 def test_what_is_chosen_is_stored_whole():
-    """LLVM stores no part of a vector where it knows nothing of what was there."""
+    """LLVM does not store a part of a vector if the previous contents are unknown."""
     x = ops.ones((64, 64))
     program = toolkit.function(lambda x: ops.max(x, axis=0))
     assert "freeze <" in program.inspect(x).source(0)

@@ -1,4 +1,4 @@
-"""Keys of generated code: whatever a function is made from gives it another key."""
+"""Tests of the keys of generated code: each input of a function changes its key."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
 
 PACKAGE = Path(toolkit.__file__).parent
-# What they import that decides no text: where files are, what is told of progress and
-# of mistakes; and what programs promise, which plans repeat where it matters.
+# Imports that do not affect the text: locations of files, messages of progress and
+# errors, and the properties of programs, which plans repeat if they need them.
 NO_TEXT = {
     "settings",
     "errors",
@@ -46,7 +46,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def generated(monkeypatch):
-    """The names of the functions whose text was written."""
+    """Return the names of the functions whose text was generated."""
     found = []
     text = code.Code.text
     monkeypatch.setattr(
@@ -57,7 +57,7 @@ def generated(monkeypatch):
 
 @pytest.fixture
 def another_process(monkeypatch):
-    """Forget what this process has lowered and loaded; the files stay."""
+    """Clear the lowered and loaded code of this process; the files stay."""
 
     def forget():
         monkeypatch.setattr(code, "_addresses", {})

@@ -92,7 +92,7 @@ NAMED = {
 }
 
 
-# Of one image: what several threads have to share.
+# Problems of one image, which several threads must share.
 SHARED = {
     "depthwise": Problem(1, (14, 14), (3, 3), (1, 1), padding=SAME, groups=576),
     "few pixels": Problem(1, (7, 7), (1, 1), (160, 960)),

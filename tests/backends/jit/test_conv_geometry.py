@@ -1,4 +1,4 @@
-"""What outputs see, and how positions and channels are cut into tiles."""
+"""Tests of the inputs of each output, and of tiles of positions and channels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def seen(window):
 
 
 def visited(axis):
-    """(output, input, tap) of every product that an axis stands for."""
+    """Yield (output, input, tap) of every product of an axis."""
     for position in range(axis.count):
         for tap in range(*axis.visible_taps(position)):
             yield (

@@ -80,7 +80,7 @@ def test_any_image(
 
 
 def only(outputs):
-    """Transforms for so many outputs alone."""
+    """Select the transforms for this number of outputs only."""
 
     def is_allowed(channels, given):
         return given == outputs
@@ -91,7 +91,7 @@ def only(outputs):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_images_that_are_stored_as_bfloat16(kind, outputs):
-    """They are read as they are, and the bits are those of images in float32."""
+    """Code reads them directly; the bits equal the result of float32 images."""
     problem = Problem(2, (9, 11), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
     (x, other), attrs = problem.of(kind, "float32")
     both = [x.astype(bfloat16), other.astype(bfloat16)]
@@ -109,7 +109,7 @@ def test_images_that_are_stored_as_bfloat16(kind, outputs):
 
 
 def test_weights_in_any_order():
-    """Inputs or outputs follow each other in memory, or neither."""
+    """Inputs or outputs are contiguous in memory, or neither."""
     problem = Problem(2, (8, 8), (3, 3), (32, 48), padding=SAME)
     for kind in KINDS[:2]:
         (x, w), attrs = problem.of(kind, "float32")

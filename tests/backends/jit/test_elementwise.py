@@ -100,7 +100,7 @@ def test_operands_that_lie_across_the_rows(rows, columns, order, dtypes, lanes, 
 
 
 def of_dtype(x, dtype):
-    """By way of integers: what a negative float is without a sign differs by CPU."""
+    """Cast through integers: a cast of a negative float to unsigned differs by CPU."""
     return (x.astype("int64") if dtype.startswith("uint") else x).astype(dtype)
 
 

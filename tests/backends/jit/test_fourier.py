@@ -60,7 +60,7 @@ def run(name, inputs, outputs, chunk=0, **attrs):
 
 
 def assert_near(found, wanted):
-    """That the root mean square of differences is small beside that of numbers."""
+    """Check that the root mean square of the differences is relatively small."""
     limit = LIMITS[str(found[0].dtype)]
     parts = [part.astype("float64") for part in found]
     y = parts[0] + 1j * parts[1] if len(parts) > 1 else parts[0]

@@ -1,4 +1,4 @@
-"""Generated gather, scatter and their kin against the reference backend."""
+"""Tests of generated gather, scatter and similar code against the reference."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_vectors_of_indices(shape, count, lanes, dtype, kind, bad, data):
 
 
 def noted(name, inputs, expected, axis):
-    """What is noted of a bad index: the last, and no other element is wrong."""
+    """Return the record of the last bad index. All other elements must be right."""
     found, bad = expected.copy(), []
     lowered = lower(
         SimpleNamespace(attrs={"axis": axis}, op=SimpleNamespace(name=name)),

@@ -30,7 +30,7 @@ SHAPES = [
 
 
 def operands(rows, depth, columns, block=4, seed=0):
-    """Rows, and a weight as layers keep it; its numbers are those of the last."""
+    """Return rows, a weight in the form of layers, and the numbers of the weight."""
     rng = np.random.default_rng(seed)
     x = (rng.normal(size=(rows, depth)) / depth**0.5).astype("float32")
     whole = rng.integers(-8, 8, (depth, columns)).astype("int8")
@@ -98,7 +98,7 @@ def test_rows_have_the_same_bits_in_any_batch():
 @pytest.mark.parametrize("columns", [1, 31, 32, 257, 600])
 @pytest.mark.parametrize("signed", [True, False])
 def test_few_rows_and_any_number_of_columns(rows, columns, signed):
-    """Numbers are multiplied as they are read; runs of a block have any length."""
+    """Code multiplies numbers while it reads them; runs of a block have any length."""
     (x, packed, scale, zero, _), _ = operands(rows, 50, columns)
     numbers = np.repeat([0, 2, 1, 0, 3], [20, 1, 9, 5, 15]).astype("float32")
     whole = np.stack([packed & 15, packed >> 4 & 15], -1).reshape(50, -1)[:, :columns]

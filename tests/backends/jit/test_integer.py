@@ -26,7 +26,7 @@ VNNI = ("avx512vnni", "avxvnni")
 
 
 def processor(lanes, has_dot):
-    """This one with vectors of so many words, with or without dot products."""
+    """Return this processor with vectors of `lanes` words and optional dot products."""
     host = Processor.host()
     features = host.features.split(",")
     if not has_dot:
@@ -127,7 +127,7 @@ def test_epilogue(target, shape):
     np.testing.assert_array_equal(kept, expected)
 
 
-# Of rows that are read in place, and packed; one group of panels, and several.
+# Shapes with rows that are read in place, or packed, and one or several panel groups.
 TILED = [(64, 128, 70), (33, 64, 40), (5, 3, 9), (40, 200, 300)]
 
 
@@ -171,7 +171,7 @@ def test_only_what_fills_tiles_is_in_tiles():
             calls = lower_matmul_integer(body, list(map(operand_of, (a, b))), []).calls
         return [call.code.emit.__name__ for call in calls]
 
-    # Rows are read in place where no tile reaches beyond them.
+    # Code reads rows in place if no tile exceeds them.
     first, packing, last = "emit_pack_panels", "emit_pack_rows", "emit_integer_tiles"
     assert names(64, 64) == [first, last]
     assert names(63, 64) == names(64, 64, depth=60) == [first, packing, last]
@@ -210,7 +210,7 @@ def test_words():
         words_of(p).instruction.rpartition(".")[0]
         for p in (processor(16, False), *PROCESSORS.values())
     }
-    assert found == {""}  # what a family of processors has in common is no dot product
+    assert found == {""}  # the baseline of a family has no dot product
     vnni = replace(PROCESSORS["x86-64-v4"], features="+avx512vnni")
     assert words_of(vnni) == Words(4, 128, "x86.avx512.vpdpbusd.512")
     narrow = replace(PROCESSORS["x86-64-v3"], features="+avxvnni")

@@ -20,7 +20,7 @@ from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind
 from toolkit.ops.quantize import conv_integer_p, quantize
 
-# What images hold: their dtype, bits, and what was added to them.
+# The dtype of images, their bits, and their zero point.
 KINDS = [("int8", 8, 0), ("uint8", 8, 0), ("uint8", 8, 100), ("uint8", 7, 0)]
 KINDS += [("uint8", 7, 64)]
 
@@ -64,7 +64,7 @@ def check(x, w, target, chunk=0, **attrs):
 
 @st.composite
 def problems(draw):
-    """Shapes and attributes of a convolution on which all channels see each other."""
+    """Draw shapes and attributes of a convolution with one group."""
     rank = draw(st.integers(1, 3))
     small = st.integers(1, 3)
 
@@ -122,7 +122,7 @@ def test_many_rows(target, kind):
 @pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_extremes(target, kind):
-    """Sums neither saturate nor lose a sign, beside the image too."""
+    """Sums neither saturate nor lose a sign, also in the padding."""
     dtype, bits, offset = kind
     attrs = attributes((1, 1), ((1, 1), (1, 1)), (1, 1), 1, offset, bits)
     limits = (-128, 127) if dtype == "int8" else (0, (1 << bits) - 1)
@@ -136,7 +136,7 @@ def test_extremes(target, kind):
 @pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
 @pytest.mark.parametrize("filters", [5, 24, 40])
 def test_epilogue(target, filters):
-    """Scaled, added to another image, and rounded to bytes for what comes next."""
+    """Scale, add another image, and round to bytes for the next operation."""
     x, w = whole((2, 13, 12, 9), "uint8"), whole((3, 3, 9, filters), seed=1)
     rng = np.random.default_rng(0)
     scale = rng.uniform(0, 1e-3, filters).astype("float32")

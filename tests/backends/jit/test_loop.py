@@ -41,7 +41,7 @@ def grown(n, x):
 
 
 def until_large(n, x):
-    """The condition reads what turns make, and a constant."""
+    """The condition reads results of iterations, and a constant."""
 
     def goes_on(y, z):
         return ops.sum(y) < ops.cast(n, "float32") * 10

@@ -1,4 +1,4 @@
-"""Generated mathematical functions against long doubles: units in the last place."""
+"""Tests of generated mathematical functions against long doubles, in ULPs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolkit.ir import PRIMITIVES
 from toolkit.ir.scalars import arity
 
 LIMITS = {"float32": 2.0, "float64": 4.0}
-LANES = 16  # of the measured code, and what the number of points is a multiple of
+LANES = 16  # of the measured code; the number of points is a multiple of it
 COUNT = 2400  # points of each distribution
 PRECISE = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
@@ -56,7 +56,7 @@ REFERENCES = {
         )
     },
 }
-# What is computed to the bit as NumPy does.
+# Functions whose bits equal NumPy's.
 EXACT = ("floor_divide", "remainder")
 
 
@@ -214,7 +214,7 @@ def arguments(name, dtype):
 
 
 def ulps(actual, exact):
-    """Errors in units in the last place; infinite where the kind of number differs."""
+    """Return the errors in ULPs; infinite where the kind of number differs."""
     limits = np.finfo(actual.dtype)
     with np.errstate(all="ignore"):
         rounded = exact.astype(actual.dtype)

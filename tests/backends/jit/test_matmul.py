@@ -40,7 +40,7 @@ INTEGERS = ["int32", "int64", "uint32", "uint64"]
 
 
 def blank(shape, dtype):
-    """An array of what no product has."""
+    """Return an array of values that no product has."""
     return np.full(shape, 99 if dtype in INTEGERS else np.nan, dtype)
 
 
@@ -63,7 +63,7 @@ def backwards(x):
 
 
 def batch_inside(x):
-    """Rows of a matrix are a whole batch apart, as those of attention heads are."""
+    """Return a view whose row stride is a whole batch, as for attention heads."""
     if x.ndim < 3:
         return x
     return np.ascontiguousarray(x.swapaxes(-3, -2)).swapaxes(-3, -2)
@@ -81,7 +81,7 @@ def numbers(shape, dtype, seed=0):
 
 
 def body_of(function, *arrays):
-    """What an anchor and its epilogue become: one graph, the product first."""
+    """Return one graph of an anchor and its epilogue, the product first."""
     graph = optimize(graph_of(function, *arrays), Target(backend()))
     return graph.replace(sorted(graph.nodes, key=lambda n: n.op.name != "matmul"))
 
@@ -110,7 +110,7 @@ def check(function, *arrays, lower=lower_matmul, chunk=0):
     """Compare with the reference, and chunks of rows with all rows at once."""
     found = computed(lower, function, *arrays)
     exact = referenced(function, *(a.astype(np.float64) for a in arrays))
-    # A sum's error grows with what is added, not with what is left of it.
+    # The error of a sum grows with the size of its terms, not of its result.
     scale = 1 + float(np.sqrt(arrays[0].shape[-1]))
     for y, expected in zip(found, exact, strict=True):
         assert_close(y / scale, expected / scale)
@@ -460,7 +460,7 @@ def test_packed_tiles_and_panels_stay_in_the_first_cache():
 @pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("lanes", LANES)
 def test_what_is_packed_once_may_stay(frozen, lanes):
-    """Wide rows: several whole panels are packed beside each other."""
+    """Wide rows: the code packs several whole panels contiguously."""
 
     def lower(body, inputs, outputs):
         known = [replace(x, is_frozen=i in frozen) for i, x in enumerate(inputs)]

@@ -101,7 +101,7 @@ def test_pads_of_short_rows(shape, low, high, lanes, dtype):
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("count", [9, 31, 33, 70])
 def test_runs_of_any_length_in_parts(rows, count, monkeypatch):
-    """No part begins behind the end of a run."""
+    """No part starts after the end of a run."""
     monkeypatch.setattr(move, "LEAST_BYTES", 0)
     arrays = [numbers((rows, n), "float32") for n in (count, 1, 3)]
     run("concatenate", arrays, np.concatenate(arrays, 1), {"axis": 1})
@@ -164,7 +164,7 @@ def test_views_are_copied_where_code_wants_whole_arrays(name, chunk):
 
 
 def run_whole(name, inputs, attrs, chunk=0):
-    """Run a node as programs do, behind copies of views where code wants them."""
+    """Run a node as programs do, with copies of views where code needs them."""
     expected = np.asarray(REFERENCE[name](*inputs, **attrs))
     found = np.empty(expected.shape, expected.dtype)
     lowered = lower(

@@ -1,4 +1,4 @@
-"""What is stored as bfloat16 between kernels: what is that to the program."""
+"""Tests of values that are stored as bfloat16 between kernels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def watched(monkeypatch):
 
 
 def narrow_values(graphs):
-    """The names of the nodes that store bfloat16 inside graphs, with how many do."""
+    """Count the nodes that store bfloat16 inside graphs, by name."""
     names = Counter()
     for graph in graphs:
         returned = set(graph.outputs)
@@ -64,7 +64,7 @@ def narrow_values(graphs):
 
 
 def blocks(policy):
-    """Convolutions, strided ones and those of one pixel, normalized and added."""
+    """Return a model of strided, 3 x 3 and 1 x 1 convolutions, normalized and added."""
     toolkit.utils.set_random_seed(0)
 
     def conv(filters, size, strides=1):
@@ -140,7 +140,7 @@ def test_what_is_narrow(small, watched):
     names = narrow_values(watched)
     assert names["conv"] == 4
     assert names["conv_input_grad"] == 3
-    # Of normalizations, which are float32, and of what follows them.
+    # Casts of normalizations, which are float32, and of their consumers.
     assert names["cast"] >= 6
     watched.clear()
     gradients(dense("mixed_bfloat16"))
@@ -163,7 +163,7 @@ def compiled(function, *arrays):
 
 
 def test_what_is_not(small, watched):
-    """Small values, results, and operands of kernels that read what is in memory."""
+    """Small values, results, and operands that kernels read directly from memory."""
     x, w = kernel((256, 64)), kernel()
 
     def twice(x, w):
@@ -209,7 +209,7 @@ def test_gradients_of_weights_are_float32(small, watched):
 
 
 def test_float32_keeps_its_digits(small, watched):
-    """What the program has in float32, beside products that round it."""
+    """Float32 values of the program keep their digits although products round them."""
     x, w, step = kernel((256, 64)), kernel(), kernel(seed=1) * 1e-5
 
     def updates(x, w, step):
@@ -244,7 +244,7 @@ def test_float32_keeps_its_digits(small, watched):
 
 
 def test_equal_values_are_one_if_both_are_rounded():
-    """What is float32 to the program is not what is rounded where it is stored."""
+    """A float32 value differs from a value that is rounded in storage."""
     x = Value(Spec((4,), "float32"))
     for kinds, count in (((Narrow, Narrow), 1), ((Narrow, Value), 2)):
         outputs = tuple(kind(x.spec) for kind in kinds)
@@ -258,7 +258,7 @@ def test_what_reads_a_value_where_it_is_made_reads_it_rounded(small, watched):
     x, w = kernel((256, 64)), kernel()
 
     def shared(x, w):
-        """What products read, too, and where it comes from."""
+        """Return values that products also read, and a sum of their source."""
         first = product(x, w)
         y = ops.sin(first * ops.cast(1.7, "bfloat16")) * first
         return y, (product(y, w), ops.sum(ops.cast(first, "float32"), axis=0))

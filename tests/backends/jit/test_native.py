@@ -1,4 +1,4 @@
-"""Native libraries: the same bits as the JIT, and what callers do wrong."""
+"""Tests of native libraries: the same bits as the JIT, and errors of callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 def runs_here(name):
-    """Whether this machine can run what is written for a processor."""
+    """Return whether this machine can run code for a processor."""
     host = Processor.host()
     needs = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
     return host.architecture == "x86_64" and host.has(needs.get(name, "none"))
@@ -119,7 +119,7 @@ def test_embedded_weights_and_threads(embed, threads, tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 21])
 def test_rest_of_a_batch_is_padded_in_the_workspace(n, tmp_path):
-    """Nothing is read or written behind the caller's arrays."""
+    """The library neither reads nor writes after the end of the caller's arrays."""
     source, shape = model_source("mlp", (4, 16))
     library = loaded(source, tmp_path)
     x = numbers(n, shape)
@@ -390,7 +390,7 @@ def test_other_backends_refuse():
 
 @needs_compiler
 def test_weights_are_packed_once(tmp_path):
-    """Each layout of them is made by `init`: what `run` reads of them is the rest."""
+    """`init` packs each layout of the weights; `run` reads only the packed layouts."""
     source, shape = model_source("cifar", (16, 32))
     first, second = source.programs
     assert first.bodies[0].code.prepared

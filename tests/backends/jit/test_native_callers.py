@@ -18,7 +18,7 @@ from toolkit.backends.library import Library
 from toolkit.core.tensor import backend
 
 HERE = Path(__file__).parent
-# What compiles for a processor, and what runs it here.
+# The compiler for each processor, and the emulator.
 TOOLS = {
     "aarch64": ("aarch64-linux-gnu-gcc", "qemu-aarch64-static", ()),
     "armv7": ("arm-linux-gnueabihf-gcc", "qemu-arm-static", ()),
@@ -40,7 +40,7 @@ def prepared(library: Library, x, folder: Path):
 
 
 def run_in_c(library, x, folder, compiler, runner=(), flags=(), threads=1, workers=1):
-    """What a C program writes."""
+    """Return the output of a C program."""
     code, weights, given, output = prepared(library, x, folder)
     program = folder / "caller"
     source = HERE / "caller.c"
@@ -100,7 +100,7 @@ def test_wasm_in_node(model, tmp_path):
 
 
 def built(model, processor, threads=False):
-    """A library, inputs, and what the model says of them."""
+    """Return a library, inputs, and the predictions of the model."""
     network = MODELS[model]()
     source, shape = model_source(
         model, (1, 4), processor=processor, threads=threads, network=network

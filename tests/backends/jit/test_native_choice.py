@@ -1,4 +1,4 @@
-"""Native libraries ask the processor what it has, and choose their programs."""
+"""Tests of native libraries that select programs by the features of the processor."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from toolkit.core.tensor import backend
 from toolkit.errors import OutOfRangeError
 
 LEVELS = FAMILIES["x86-64"]
-# What a processor lacks if it is of a level and not of the next one.
+# The first missing feature of a processor of each level.
 LACKED = {"x86-64-v2": "fma", "x86-64-v3": "avx512vl", "x86-64-v4": None}
-# Bits that are reserved, or of other kinds of processors: never set beside the others.
+# Bits that are reserved or belong to other processors: never set with the real ones.
 RESERVED = {"sse4.2": 16, "fma": 16, "avx512vl": 26, "avx512vpopcntdq": 15}
 RESERVED |= {"avx512bf16": 15}
 
@@ -65,7 +65,7 @@ def level(request, lack):
 
 
 def init(library):
-    """What `init` returns."""
+    """Return the result of `init`."""
     size = library.function("workspace_size")(ctypes.c_int64(0))
     memory = np.zeros(size, np.uint8)
     return library.function("init")(
@@ -109,7 +109,7 @@ def test_what_is_below_all_levels_is_told(tmp_path, lack):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.one_in(4)
 def test_the_best_programs_are_run(name, level, threads, tmp_path):
-    """Their bits are those of a library for that level alone."""
+    """Their bits equal the result of a library for that level only."""
     options = {"threads": threads > 1}
     source, shape = model_source(name, (1, 3, 32), processor="x86-64", **options)
     library = loaded(source, tmp_path)
@@ -177,7 +177,7 @@ def test_weights_are_there_once_and_memory_is_the_largest():
     ("processor", "level"), [("Nehalem", "x86-64-v2"), ("Haswell", "x86-64-v3")]
 )
 def test_emulated_processors(processor, level, tmp_path):
-    """What calls an instruction that the processor lacks is ended there."""
+    """The emulator ends a program at an instruction that the processor lacks."""
     qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
     compiler = shutil.which("x86_64-linux-gnu-gcc")
     if not (qemu and compiler):

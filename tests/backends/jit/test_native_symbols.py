@@ -1,4 +1,4 @@
-"""What objects need from elsewhere: nothing but system calls and threads."""
+"""Tests of the undefined symbols of objects: only system calls and threads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNARY = (
 )
 BINARY = ("divide", "power", "maximum", "arctan2", "floor_divide", "mod")
 WHOLE = ("floor_divide", "remainder", "left_shift", "right_shift", "maximum")
-# What is computed, by dtype.
+# The tested operations, by dtype.
 OPERATIONS = {
     **dict.fromkeys(("float32", "float64"), (*UNARY, *BINARY)),
     **dict.fromkeys(("int32", "int64"), WHOLE),

@@ -1,4 +1,4 @@
-"""The threads of native libraries: how many there are, and runs beside a change."""
+"""Tests of the threads of native libraries: their number, and changes during runs."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The processor that code is written for, where it is told to be a lesser one."""
+"""Tests of the target processor of generated code, and of settings that lower it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
 
 
 class OfArm:
-    """A C library where there are dot products, of bfloat16 too, and nothing else."""
+    """C library that reports only dot products, also of bfloat16."""
 
     class getauxval:
         def __new__(cls, entry):

@@ -121,9 +121,9 @@ def test_products(always, turned):
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 @pytest.mark.one_in(4)
 def test_factors_that_are_stored_as_bfloat16(always, turned):
-    """The bits are those of factors in float32, whichever of them are narrow.
+    """The bits equal the result of float32 factors, whichever factors are narrow.
 
-    But for many terms: more parts of narrow ones stay in a cache.
+    Products of many terms differ: more parts of narrow factors fit a cache.
     """
     small = replace(Processor.host(), cache_bytes=1 << 17)
     cases = [(shape, Processor.host()) for shape in SHAPES]
@@ -144,7 +144,7 @@ def test_factors_that_are_stored_as_bfloat16(always, turned):
 
 
 def test_narrow_factors_of_kernels_of_float32():
-    """They are widened in front of what is not worth tiles."""
+    """Code widens them before a product that is too small for tiles."""
     for rows, depth, columns in ((2, 40, 60), (1, 900, 600), (90, 50, 1)):
         a, b = narrow(normal((rows, depth))), narrow(normal((depth, columns), seed=1))
         found = np.empty((rows, columns), "float32")
@@ -226,7 +226,7 @@ def test_rounds_only_where_factors_are_bfloat16():
 
 
 def test_gradients_of_dense():
-    """Both products of the gradient are those of rounded factors, too."""
+    """Both products of the gradient also use rounded factors."""
     layer = toolkit.layers.Dense(192, use_bias=False, dtype="mixed_bfloat16")
     x, g = normal((256, 320)), normal((256, 192), seed=1)
     layer.build((None, 320))
@@ -242,7 +242,7 @@ def test_gradients_of_dense():
     w = np.asarray(layer.kernel)
     assert_close(of_x, g, w.T)
     assert_close(of_w, x.T, g)
-    # And what a loss in float32 says is not far.
+    # The gradient of a float32 loss is near.
     np.testing.assert_allclose(of_w, x.T @ g, atol=0.5)
 
 
@@ -276,7 +276,7 @@ def test_updates_smaller_than_the_digits_of_bfloat16_count():
     expected = -1e-2 * 2 / error.size * x.T.astype("float64") @ error
     assert np.abs(expected).max() < 2**-9 * np.abs(before).mean()
     scale = np.abs(expected).max()
-    # What rounding the factors to bfloat16 allows.
+    # The tolerance covers the rounding of the factors to bfloat16.
     np.testing.assert_allclose(change, expected, atol=2e-2 * scale)
 
 
@@ -300,12 +300,12 @@ def test_only_large_products_of_processors_with_tiles():
 
 
 def test_libraries_use_no_tiles():
-    """The process that a library is loaded into may not have asked for them."""
+    """The process that loads a library may not have permission for tiles."""
     assert not any(p.tiles for p in (*find(None, True), *find("x86-64", True)))
 
 
 def instructions(processor):
-    """The machine code of what packs a factor, and of the product."""
+    """Return the machine code that packs a factor, and of the product."""
     a, b = normal((256, 512)), normal((512, 256))
     with rules.inside(processor=processor):
         calls = lowered_of(ops.matmul, a, b).calls

@@ -48,7 +48,7 @@ def rounded(x):
 
 
 class Exact(Problem):
-    """A problem of numbers that rounding leaves as they are."""
+    """Problem whose numbers rounding does not change."""
 
     def of(self, kind, dtype):
         arrays, attrs = super().of(kind, dtype)
@@ -136,7 +136,7 @@ def test_convolutions(always, name, kind):
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.one_in(8)
 def test_factors_that_are_stored_as_bfloat16(always, name, kind):
-    """The bits are those of factors in float32, whichever of them are narrow."""
+    """The bits equal the result of float32 factors, whichever factors are narrow."""
     arrays, attrs = PROBLEMS[name].of(kind, "float32")
     narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
     attrs = attrs | ROUNDED
@@ -149,7 +149,7 @@ def test_factors_that_are_stored_as_bfloat16(always, name, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_narrow_factors_of_kernels_of_float32(kind):
-    """They are widened in front of what is not worth tiles, or has other strides."""
+    """Code widens them if the product is too small for tiles or has other strides."""
     for name in ("one pixel", "strides"):
         arrays, attrs = PROBLEMS[name].of(kind, "float32")
         narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
@@ -176,7 +176,7 @@ def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
 
 @pytest.mark.parametrize("moves", [0, 1 << 20])
 def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
-    """Tasks have sums of their own, of parts of images; or blocks have all images."""
+    """Each task has partial sums of a part of the images, or a block has all images."""
     monkeypatch.setattr(convolutions.lower_grad, "_SUM_MOVES", moves)
     monkeypatch.setattr(convolutions.lower, "_TASK_FLOPS", 1)
     found = []
@@ -282,7 +282,7 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
         more = problem.of(kind, "float32")[1]
         exact = expected(kind, [factors[name] for name in names], more)
         scale = np.abs(exact).max()
-        # Dot products add more terms to one sum, one after the other.
+        # Dot products add more terms to one sum sequentially.
         limit = 2e-6 if Processor.host().has_dots else 1e-6
         np.testing.assert_allclose(found / scale, exact / scale, atol=limit)
     assert str(said).count("factors=bfloat16") >= 2
@@ -331,7 +331,7 @@ def test_instructions(kind):
     )
     assert "vcvtne2ps2bf16" in text
     # Three taps have 3 x 2 x 1 tiles of sums of a kernel gradient; else there is a loop
-    # of 2 x 2 tiles over blocks that follow each other, of a convolution of three taps.
+    # of 2 x 2 tiles over consecutive blocks, of a convolution of three taps.
     products = {"conv": 3 * 4, "conv_input_grad": 9 * 4, "conv_kernel_grad": 9 * 2}
     assert text.count("tdpbf16ps") == products[kind]
     assert text.count("ldtilecfg") == text.count("tilerelease") == 1

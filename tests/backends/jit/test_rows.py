@@ -69,7 +69,7 @@ def normalized(x, scale, offset):
 
 
 def cross_entropy(x, labels):
-    """The loss, the gradient, the gradient of the bias, and how many are right."""
+    """Return the loss, the gradient, the bias gradient, and the number correct."""
     shifted = x - ops.max(x, axis=-1, keepdims=True)
     e = ops.exp(shifted)
     total = ops.sum(e, axis=-1)

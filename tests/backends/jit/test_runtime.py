@@ -134,10 +134,10 @@ def test_moving_arrays_are_found(threads):
 
 
 def callers(count, turns, begin=lambda number: None):
-    """Whether programs that several threads run at once compute what they should.
+    """Check the results of programs that several threads run concurrently.
 
     Args:
-        begin: called with the number of the thread, from 1 on, before each run.
+        begin: called before each run with the number of the thread, from 1.
     """
 
     def work(number):
@@ -183,7 +183,7 @@ def test_several_first_callers_start_the_workers_once(monkeypatch):
 
 
 def test_workers_may_be_stopped_under_others(monkeypatch):
-    """Who runs a program on them holds their memory, and goes on alone."""
+    """A thread that runs a program holds their memory, and continues without them."""
     barrier = threading.Barrier(4)
 
     def stop(number):
@@ -283,7 +283,7 @@ def test_independent_calls_run_side_by_side(threads):
         assert (w == x + 4).all()
 
 
-# How workers sleep on a system, and what they need for it.
+# The symbols with which workers sleep on each system.
 CONDITION = {
     *("pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"),
     *("pthread_cond_init", "pthread_cond_wait", "pthread_cond_broadcast"),
@@ -291,7 +291,7 @@ CONDITION = {
 }
 FUTEX = {"syscall", "sched_yield"}
 ADDRESS = {"WaitOnAddress", "WakeByAddressAll", "SwitchToThread"}
-# The instructions that tell the time: LLVM has zeros for what it knows none for.
+# The instructions that read the clock. LLVM returns zero on other processors.
 CLOCKS = {"x86_64": "rdtsc", "aarch64": "CNTVCT_EL0", "arm64": "CNTVCT_EL0"}
 SYSTEMS = {
     "x86_64-unknown-linux-gnu": (FUTEX, FUTEX),
@@ -339,10 +339,10 @@ def way(request, monkeypatch):
 
 
 def wait_until_asleep(workers):
-    """Return when so many workers sleep, as they do after a while without work.
+    """Wait until `workers` workers sleep, which they do after a time without work.
 
-    One that was woken counts as asleep until it is its turn to run, so that the number
-    may fall once more: it is read no further than this.
+    A woken worker counts as asleep until the system runs it. The number can thus fall
+    later; the function does not wait for that.
     """
     sleepers = ctypes.c_int32.from_address(runtime.workers().pool + 192)
     deadline = time.monotonic() + 60
@@ -363,7 +363,7 @@ def test_workers_wake_up_and_end(way):
             if turn % 10 == 0:
                 wait_until_asleep(2)
         runtime.stop_workers()
-        runner.run()  # by others
+        runner.run()  # on other workers
     finally:
         toolkit.config.set_num_threads(None)
 

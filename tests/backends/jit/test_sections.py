@@ -165,7 +165,7 @@ def test_slices_of_what_is_joined_are_read_when_it_is_whole(batch, dtype):
         joined = ops.concatenate([x + 1, ops.tanh(x), x], -1)
         return ops.adaptive_max_pool(joined, 3)
 
-    for _ in range(3):  # what was not written yet may be right by chance
+    for _ in range(3):  # unwritten memory may be right by chance
         found = toolkit.function(lambda x: pooled(x))(x)
         np.testing.assert_allclose(found.numpy(), pooled(x).numpy(), 1e-5)
 

@@ -1,4 +1,4 @@
-"""Bodies of one structure are lowered once; what they differ in tells them apart."""
+"""Tests that bodies are lowered once if they have one structure."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""Collectives that run beside the backward pass: the same bits, in the same order."""
+"""Tests of collectives that overlap the backward pass: equal bits, equal order."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ def small_buckets(monkeypatch):
 
 
 class Recorded(SlowGroup):
-    """A slow link that tells who uses it, and how much is sent."""
+    """Slow link that records its users and the amount of data."""
 
     def __init__(self, group, latency=0.0, bandwidth=1e12):
         super().__init__(group, latency, bandwidth)
@@ -56,7 +56,7 @@ def parts_of(arrays, axis):
 
 
 def results(graph, arrays, ranks, wrapped):
-    """What each rank computes in two steps, its program and its group."""
+    """Return the results of two steps, the program and the group of each rank."""
 
     def compute(group):
         group = wrapped(group)
@@ -97,7 +97,7 @@ def test_sums_start_before_the_backward_pass_ends(name, least):
         assert len(sums) >= least and set(sums) == set(early)
         computing = [s for s in program.segments if s.code or s.members[0] in sums]
         waits = [i for i, s in enumerate(computing) if s.members[0] in sums]
-        # All waits follow each other, and one segment with the updates is behind them.
+        # All waits are consecutive, and one segment with the updates follows.
         assert waits == list(range(waits[0], waits[0] + len(sums)))
         assert waits[-1] == len(computing) - 2
         begins = [min(early[i].members) for i in sums]
@@ -160,7 +160,7 @@ def test_what_fails_beside_a_step_is_raised_and_changes_nothing():
             np.empty(s.shape, s.dtype) if n is None else kept[n - 2] for n, s in pairs
         ]
         step = Executable(program)
-        for _ in range(2):  # what is queued fails, too, and so does the next step
+        for _ in range(2):  # queued collectives fail, too, and the next step
             with pytest.raises(RankLostError, match="rank 1 is lost"):
                 step.update(given[:2], [*kept, *written])
         assert digest(kept) == digest(arrays[2:])
@@ -170,7 +170,7 @@ def test_what_fails_beside_a_step_is_raised_and_changes_nothing():
 
 
 class Gated(Recorded):
-    """A link that is slower than what a rank computes meanwhile."""
+    """Link that is slower than the concurrent computation of a rank."""
 
     def __init__(self, group):
         super().__init__(group)
@@ -192,7 +192,7 @@ def test_computing_goes_on_while_a_link_is_slow():
         expected = digest([np.array(y) for y in step(given)])
         bound = step._borrow()
         names = [getattr(each, "__name__", "") for each in bound.steps]
-        # What is sent first arrives after the next part of the step was computed.
+        # The first message arrives after the computation of the next part of the step.
         bound.steps.insert(names.index("start") + 2, link.gate.set)
         assert names[names.index("start") + 1] == "run"
         link.gate.clear()

@@ -74,7 +74,7 @@ def tied(depth):
 
 
 def stages_of(count, depth):
-    """A stage for every so many layers."""
+    """Distribute `depth` layers and the embedding evenly over `count` stages."""
     pairs = [(rf"layer_{i}(_.*)?", i * count // (depth + 1)) for i in range(depth + 1)]
     return Stages(pairs, count)
 
@@ -128,7 +128,7 @@ def whole(concrete, arrays):
 
 
 def on_ranks(found, owners, arrays, ranks):
-    """What each rank gives; it is given its own variables only."""
+    """Return the results of each rank. A rank receives only its own variables."""
     places = [stage * ranks // found.stages for stage in range(found.stages)]
 
     def compute(group):
@@ -194,7 +194,7 @@ def test_evaluation_goes_forward_only():
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("count", range(1, 9))
 def test_nothing_waits_in_a_circle(stages, count):
-    """Each rank goes on, though a send waits until it is received."""
+    """No rank blocks, although a send waits until it is received."""
     concrete = step_of_mlp(8)
     found, _, _ = cut(concrete, stages_of(stages, 3), count)
     for ranks in range(1, stages + 1):

@@ -1,4 +1,4 @@
-"""The rule of axes of every operation: the ranks compute what one process does."""
+"""Tests of the axis rule of every operation: ranks agree with one process."""
 
 import numpy as np
 import pytest

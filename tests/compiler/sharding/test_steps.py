@@ -131,7 +131,7 @@ def compiled(graph, arrays):
 
 
 def on_ranks(graph, arrays, ranks):
-    """What each rank computes, and how many collectives it takes part in."""
+    """Return the results of each rank, and the number of its collectives."""
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 
     def compute(group):
@@ -155,7 +155,7 @@ def test_a_step_is_near_to_that_of_one_process(name):
     expected = compiled(graph, arrays)
     for found, _ in on_ranks(graph, arrays, 3):
         for path, y, result in zip(names, expected, found, strict=True):
-            # The gradient of a key's bias is noise, which Adam turns into a step.
+            # The gradient of a key's bias is noise, which Adam scales to a full step.
             if (
                 y.dtype.kind == "f"
                 and "key/bias" not in path

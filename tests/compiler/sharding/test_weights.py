@@ -116,7 +116,7 @@ def near(step, found):
 def test_tensor_parallel_cuts_follow_from_layouts(step, ranks):
     found, collectives, _ = spread(step, heads, ranks, batch=False)
     near(step, found)
-    # One behind attention, one behind the two layers; forward and backward.
+    # One after attention, one after the two layers; forward and backward.
     assert collectives == {"all_reduce": 4}
 
 

@@ -1,4 +1,4 @@
-"""Graphs on virtual ranks: what each of them computes, beside the whole graph."""
+"""Run graphs on virtual ranks, and compare them with the whole graph."""
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def local_graph(graph, axis, layouts):
 
 
 def on_ranks(graph, arrays, layouts, ranks, leaves):
-    """The outputs of each of so many virtual ranks, and its graph."""
+    """Return the outputs and the graph of each of `ranks` virtual ranks."""
 
     def compute(group):
         axis = MeshAxis("batch", group, leaves, even=False)
