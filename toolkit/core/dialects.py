@@ -22,7 +22,7 @@ def has_composites() -> bool:
 class Dialect(NamedTuple):
     """Subclasses of Tensor and Variable that a compatibility layer shows to users.
 
-    Results of operations in the context `inside` have these classes. Operations and
+    Results of operations in the context `activate` have these classes. Operations and
     layers on such tensors also return them, wherever they are called. All other results
     have the base classes.
     """
