@@ -54,8 +54,8 @@ def _tokens(where: str, config: Any) -> Any:
             f"{where}: expected a `dataset` in the config, an iterable of texts or "
             f"arrays of tokens; received {data!r:.80}"
         )
-    found = [_pieces(where, config.tokenizer, item).reshape(-1) for item in data]
-    tokens = np.concatenate(found) if found else np.zeros(0, "int32")
+    arrays = [_pieces(where, config.tokenizer, item).reshape(-1) for item in data]
+    tokens = np.concatenate(arrays) if arrays else np.zeros(0, "int32")
     if not len(tokens):
         raise ArgumentError(f"{where}: the `dataset` of the config is empty")
     return tokens.astype("int32")

@@ -116,13 +116,13 @@ def _widths(columns: list[Column], length: int | None, positions: Any) -> list[i
     if length is None:
         default = 28 * len(columns)
         length = min(default, max(shutil.get_terminal_size().columns - 4, 60))
-    given = [column.end for column in columns] if positions is None else positions
-    if len(given) != len(columns):
+    offsets = [column.end for column in columns] if positions is None else positions
+    if len(offsets) != len(columns):
         raise ArgumentError(
             f"summary: expected {len(columns)} positions; received {positions!r}"
         )
-    scale = length if all(end <= 1 for end in given) else 1
-    ends = [0, *(int(end * scale) for end in given)]
+    scale = length if all(end <= 1 for end in offsets) else 1
+    ends = [0, *(int(end * scale) for end in offsets)]
     widths = [end - start - 3 for start, end in pairwise(ends)]
     widths[-2] -= 1  # for the edge at the end of a line
     if min(widths) < 4:

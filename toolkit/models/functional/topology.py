@@ -48,10 +48,10 @@ class Topology:
         outputs: Sequence[KerasTensor],
         structure: Any = None,
     ) -> None:
-        self.found: list[Node]
-        self.found, first_seen = _search(inputs, outputs)
-        members = _members(inputs, outputs, self.found)
-        node_depths, operation_depths = _depths(self.found, members)
+        self.all_nodes: list[Node]
+        self.all_nodes, first_seen = _search(inputs, outputs)
+        members = _members(inputs, outputs, self.all_nodes)
+        node_depths, operation_depths = _depths(self.all_nodes, members)
         for symbol in inputs:  # unused inputs are still inputs
             node = node_of(symbol)
             if node is not None and not node.inputs and node not in node_depths:
@@ -218,7 +218,7 @@ def replace_inputs(
     The calls after it are recorded again on new symbols, so that the model has a
     separate graph. `make_input(symbol)` creates the replacement of `symbol`.
     """
-    nodes_found = Topology(inputs, tree.flatten(outputs)).found
+    nodes_found = Topology(inputs, tree.flatten(outputs)).all_nodes
     fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
 
     def substitute(leaf: Any) -> Any:

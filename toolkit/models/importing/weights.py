@@ -67,7 +67,7 @@ def chosen_weights(graph: OnnxGraph) -> list[Weight]:
     uses = _uses(graph)
     static_names = _needed_on_host(graph)
     names = _Names()
-    found = []
+    weights = []
     for source, users in uses.items():
         array = graph.initializers[source]
         if source in static_names or not _is_weight(source, array, users):
@@ -77,8 +77,8 @@ def chosen_weights(graph: OnnxGraph) -> list[Weight]:
         shape = tuple(array.shape[i] for i in order)
         dtype = dtypes.standardize(array.dtype)
         is_trained = _is_trainable(array, users)
-        found.append(Weight(source, layer, name, shape, dtype, order, is_trained))
-    return found
+        weights.append(Weight(source, layer, name, shape, dtype, order, is_trained))
+    return weights
 
 
 def with_large_constants(graph: OnnxGraph) -> OnnxGraph:

@@ -43,19 +43,19 @@ def read_model(
             "call `build` with the shape of its input"
         )
     reader = _Reader(show, expand)
-    if not _has_parts(model):
+    if not _has_members(model):
         return Cluster(model.name, [reader.box(model, None)])
-    parts = in_range("plot_model", _parts(model), layer_range)
-    cluster = reader.cluster(model, parts)
+    layers = in_range("plot_model", _members_of(model), layer_range)
+    cluster = reader.cluster(model, layers)
     cluster.edges = reader.edges
     return cluster
 
 
-def _has_parts(model: Any) -> bool:
+def _has_members(model: Any) -> bool:
     return isinstance(model, (Functional, Sequential)) and bool(model.layers)
 
 
-def _parts(model: Any) -> list[Any]:
+def _members_of(model: Any) -> list[Any]:
     """Return the layers of a chain, or the layers and ops of a graph."""
     chain = isinstance(model, Sequential)
     return list(model.layers if chain else model.operations)
@@ -71,21 +71,21 @@ class _Reader:
         self.edges: dict[tuple[Box, Box], None] = {}
 
     def cluster(self, model: Any, parts: list[Any]) -> Cluster:
-        found = Cluster(model.name)
+        cluster = Cluster(model.name)
         members = None if isinstance(model, Sequential) else model._topology.members
-        for part in parts:
-            if self._is_open(part):
-                found.children.append(self.cluster(part, _parts(part)))
-            elif id(part) not in self.boxes:
-                self.boxes[id(part)] = self.box(part, members)
-                found.children.append(self.boxes[id(part)])
+        for layer in parts:
+            if self._is_open(layer):
+                cluster.children.append(self.cluster(layer, _members_of(layer)))
+            elif id(layer) not in self.boxes:
+                self.boxes[id(layer)] = self.box(layer, members)
+                cluster.children.append(self.boxes[id(layer)])
         if members is None:
             layers = model.layers
             for source, target in zip(layers, layers[1:], strict=False):
                 self._connect(source, 0, target, 0)
         else:
             self._connect_nodes(model)
-        return found
+        return cluster
 
     def _connect_nodes(self, model: Any) -> None:
         for node in model._topology.nodes:
@@ -93,10 +93,10 @@ class _Reader:
                 history = symbol._keras_history
                 self._connect(history.operation, history.tensor_index, node.op, i)
 
-    def _is_open(self, part: Any) -> bool:
-        return self.expand and _has_parts(part)
+    def _is_open(self, layer: Any) -> bool:
+        return self.expand and _has_members(layer)
 
-    def _connect(self, source: Any, output: int, target: Any, place: int) -> None:
+    def _connect(self, source: Any, output: int, target: Any, index: int) -> None:
         """Add the edge between the boxes of these operations."""
         while self._is_open(source):
             if isinstance(source, Sequential):
@@ -108,7 +108,7 @@ class _Reader:
             if isinstance(target, Sequential):
                 target = target.layers[0]
             else:
-                symbol = target.inputs[min(place, len(target.inputs) - 1)]
+                symbol = target.inputs[min(index, len(target.inputs) - 1)]
                 target = symbol._keras_history.operation
         if id(source) in self.boxes and id(target) in self.boxes:
             self.edges[self.boxes[id(source)], self.boxes[id(target)]] = None
@@ -133,8 +133,8 @@ def _role(layer: Any) -> str:
 
 def _name(function: Any) -> str:
     """Return the name of an activation: a function, a layer, or any callable."""
-    found = getattr(function, "name", None) or getattr(function, "__name__", None)
-    return str(found or type(function).__name__)
+    name = getattr(function, "name", None) or getattr(function, "__name__", None)
+    return str(name or type(function).__name__)
 
 
 def _cells(layer: Any, members: Any, show: Show) -> Any:
@@ -153,17 +153,17 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
 def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
     """Return inputs and outputs of the first call that belongs to the model."""
     nodes = layer._inbound_nodes
-    own = [node for node in nodes if members is None or node in members]
-    if isinstance(layer, (Functional, Sequential)) and not own:
+    model_nodes = [node for node in nodes if members is None or node in members]
+    if isinstance(layer, (Functional, Sequential)) and not model_nodes:
         try:
             return layer.input, layer.output
         except (AttributeError, ValueError):
             return None, None
-    if not own:
+    if not model_nodes:
         return None, None
-    args, kwargs = own[0].attrs["arguments"]
-    given = [x for x in (*args, *kwargs.values()) if any_symbolic(x)]
-    return given[0] if len(given) == 1 else given, own[0].attrs["outputs"]
+    args, kwargs = model_nodes[0].attrs["arguments"]
+    inputs = [x for x in (*args, *kwargs.values()) if any_symbolic(x)]
+    return inputs[0] if len(inputs) == 1 else inputs, model_nodes[0].attrs["outputs"]
 
 
 def _text(symbols: Any, label: str) -> str:

@@ -60,12 +60,12 @@ def weight_bytes(variables: Any) -> int:
 def layer_costs(model: Any, x: Any) -> list[LayerCost]:
     """Return the costs of the called layers of a forward pass, in order."""
     calls: dict[int, list[Any]] = {}
-    every = getattr(model, "operations", model.layers)
-    layers = [layer for layer in every if not isinstance(layer, InputLayer)]
+    operations = getattr(model, "operations", model.layers)
+    layers = [layer for layer in operations if not isinstance(layer, InputLayer)]
     with StatelessScope(), _recorded(layers, calls):
         model(x, training=False)
     by_id = {id(layer): layer for layer in layers}
-    return [_cost(by_id[key], found) for key, found in calls.items()]
+    return [_cost(by_id[key], layer_calls) for key, layer_calls in calls.items()]
 
 
 @contextmanager
@@ -113,16 +113,16 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
 def _compile_alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
     """Return one call of a layer as a separate program."""
     leaves = tree.flatten((args, kwargs))
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    indices = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
     def forward(*tensors: Any) -> Any:
         filled = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            filled[place] = tensor
-        given, options = tree.pack_sequence_as((args, kwargs), filled)
-        return layer(*given, **options)
+        for index, tensor in zip(indices, tensors, strict=True):
+            filled[index] = tensor
+        inputs, options = tree.pack_sequence_as((args, kwargs), filled)
+        return layer(*inputs, **options)
 
-    return Function(forward).inspect(*[leaves[i] for i in places])
+    return Function(forward).inspect(*[leaves[i] for i in indices])
 
 
 def step_seconds(plan: Inspection) -> float:
@@ -142,11 +142,11 @@ def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Mar
         slowest = [rows[i] for i in order[:_KERNELS]]
         caption = f"The {_KERNELS} slowest of {len(costs)} layers"
         listed = join((table(heads, slowest, caption, numbers), listed))
-    alone, whole = sum(cost.total for cost in costs), step_seconds(plan)
+    layer_seconds, model_seconds = sum(cost.total for cost in costs), step_seconds(plan)
     note = (
         f"Measured here on a batch of {samples}, each layer compiled by itself: "
-        f"together they take {seconds_text(alone)}. The compiled model joins what it "
-        f"can, and takes {seconds_text(whole)} for a forward pass and "
+        f"together they take {seconds_text(layer_seconds)}. The compiled model joins "
+        f"what it can, and takes {seconds_text(model_seconds)} for a forward pass and "
         f"{bytes_text(plan.peak_bytes)} for all that lies between input and output."
     )
     return tag(

@@ -193,8 +193,8 @@ def _architecture(model: Any) -> Markup:
     ]
     heads = ("Layer", "Output shape", "Parameters")
     listed = table(heads, cells, "Layers", numbers=(2,))
-    both = tag("div", drawing, listed, class_="beside")
-    return tag("section", tag("h2", "Architecture"), both, id="architecture")
+    figures = tag("div", drawing, listed, class_="beside")
+    return tag("section", tag("h2", "Architecture"), figures, id="architecture")
 
 
 def _params(layer: Any) -> int:

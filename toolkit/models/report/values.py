@@ -22,30 +22,30 @@ def values_section(y_true: Any, y_pred: Any) -> Markup | None:
         return None
     if y_pred.dtype.kind not in "fV" or y_true.dtype.kind not in "fiuV":
         return None
-    true, found = (x.reshape(-1).astype("float64") for x in arrays)
-    finite = np.isfinite(true) & np.isfinite(found)
+    true, pred = (x.reshape(-1).astype("float64") for x in arrays)
+    finite = np.isfinite(true) & np.isfinite(pred)
     if not finite.any():
         return None
-    true, found = true[finite], found[finite]
+    true, pred = true[finite], pred[finite]
     step = -(-len(true) // _POINTS)
     picture = draw_scatter(
-        *(true[::step].tolist(), found[::step].tolist()),
+        *(true[::step].tolist(), pred[::step].tolist()),
         *("true value", "predicted", "Predicted beside true values"),
     )
-    errors = found - true
-    spread = ((true - true.mean()) ** 2).mean()
+    errors = pred - true
+    variance = ((true - true.mean()) ** 2).mean()
     rows = [
         ("Mean absolute error", number_text(np.abs(errors).mean())),
         ("Root of the mean squared error", number_text(np.sqrt((errors**2).mean()))),
         ("Mean error", number_text(errors.mean())),
         ("Largest error", number_text(np.abs(errors).max())),
     ]
-    if spread:
+    if variance:
         rows.append(
-            ("R\N{SUPERSCRIPT TWO}", number_text(1 - (errors**2).mean() / spread))
+            ("R\N{SUPERSCRIPT TWO}", number_text(1 - (errors**2).mean() / variance))
         )
     caption = f"Over {len(true):,} samples"
     listed = table(("Error", "Value"), rows, caption, numbers=(1,))
     note = "On the dashed line a prediction is exact."
-    both = tag("div", figure(picture, note), listed, class_="beside")
-    return tag("section", tag("h2", "Predictions"), both, id="predictions")
+    content = tag("div", figure(picture, note), listed, class_="beside")
+    return tag("section", tag("h2", "Predictions"), content, id="predictions")

@@ -111,8 +111,8 @@ def _ordered(layer: Any) -> list[Any]:
 
 def _top_level(model: Any) -> list[Any]:
     """Return the weights of the model itself, not of its layers."""
-    own = model._own_variables()
-    return sorted(own, key=lambda variable: not variable.trainable)
+    variables = model._own_variables()
+    return sorted(variables, key=lambda variable: not variable.trainable)
 
 
 # --- reading --------------------------------------------------------------------------

@@ -15,10 +15,10 @@ class Mismatch(NamedTuple):
     """Mismatch between file and model."""
 
     name: str
-    what: str
+    description: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.what}"
+        return f"{self.name}: {self.description}"
 
 
 def mismatch_message(path: str) -> str:

@@ -228,13 +228,13 @@ def load_weights(
         if value is not None:
             raise _only_for_safetensors("load_weights", name, path)
     legacy = path.name.endswith(H5) and not path.name.endswith(".weights.h5")
-    whole = path.name.endswith(".keras")
+    is_archive = path.name.endswith(".keras")
     if by_name is not None and not legacy:
         raise ArgumentError(
             "load_weights: `by_name` only supports loading legacy '.h5' or '.hdf5' "
             f"files; received {str(path)!r}"
         )
-    if objects_to_skip is not None and (legacy or whole):
+    if objects_to_skip is not None and (legacy or is_archive):
         raise ArgumentError(
             "load_weights: `objects_to_skip` only supports loading '.weights.h5' "
             f"files; received {str(path)!r}"
@@ -242,7 +242,7 @@ def load_weights(
     skip = objects_to_skip or ()
     if legacy:
         load_legacy_weights(model, path, skip_mismatch, bool(by_name))
-    elif whole:
+    elif is_archive:
         with weights_in_archive(path) as datasets:
             load_state(model, datasets, str(path), skip_mismatch, may_hold_more=True)
     elif path.name.endswith(".weights.json"):

@@ -119,8 +119,8 @@ def _lambda(inner: Arguments) -> tuple[str, Arguments]:
     is_shape = isinstance(shape, (list, tuple)) and all(
         isinstance(extent, int) or extent is None for extent in shape
     )
-    kept = ("name", "trainable", "dtype", "function", "mask", "arguments")
-    inner = {key: inner[key] for key in kept if key in inner}
+    arguments = ("name", "trainable", "dtype", "function", "mask", "arguments")
+    inner = {key: inner[key] for key in arguments if key in inner}
     if is_shape and inner.get("output_shape_type", "raw") == "raw":
         inner["output_shape"] = tuple(shape)
     return "Lambda", inner

@@ -25,12 +25,14 @@ def split_state(
     """
     layers, state = {}, {}
     for path, dataset in datasets.items():
-        first, _, rest = path.partition("/")
-        key = rest.removeprefix("vars/")
+        first, _, suffix = path.partition("/")
+        key = suffix.removeprefix("vars/")
         if first == "optimizer" and key.isdecimal():
             state[int(key)] = dataset
         elif first != "metrics":
-            path = "/".join(_PARTS.get(part, part) for part in path.split("/"))
+            path = "/".join(
+                _PARTS.get(component, component) for component in path.split("/")
+            )
             layers[path] = dataset
     return layers, [state[key] for key in sorted(state)]
 
@@ -54,15 +56,17 @@ def load_optimizer_state(model: Any, stored: list[Dataset], is_by_slot: bool) ->
     if is_by_slot and count:
         slots = [slot for first in range(count) for slot in slots[first::count]]
     rate = optimizer._learning_rate
-    own = [each for each in optimizer.variables if each is not rate]
-    found = [*stored[:1], *slots]
-    if len(own) == 1:  # Keras 2 stores an unused momentum, too
-        found = found[:1]
-    if not own or [tuple(v.shape) for v in own] != [d.shape for d in found]:
+    variables = [variable for variable in optimizer.variables if variable is not rate]
+    datasets = [*stored[:1], *slots]
+    if len(variables) == 1:  # Keras 2 stores an unused momentum, too
+        datasets = datasets[:1]
+    if not variables or [tuple(v.shape) for v in variables] != [
+        d.shape for d in datasets
+    ]:
         if stored and stored[0].shape == () and stored[0].read():
             warn(
                 "load_model: the file holds the state of another optimizer than "
                 f"{optimizer.name!r}; it starts anew"
             )
         return
-    assign_all((v, d.read()) for v, d in zip(own, found, strict=True))
+    assign_all((v, d.read()) for v, d in zip(variables, datasets, strict=True))

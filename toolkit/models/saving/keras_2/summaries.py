@@ -21,11 +21,11 @@ def take_summaries(model: Any, datasets: dict[str, Dataset]) -> dict[str, Datase
     Returns:
         The remaining datasets.
     """
-    left = dict(datasets)
-    for path, part in parts_of(model).items():
-        if isinstance(part, Discretization):
-            _set_summary(part, left.pop(f"{path}/vars/0", None))
-    return left
+    remaining = dict(datasets)
+    for path, layer in parts_of(model).items():
+        if isinstance(layer, Discretization):
+            _set_summary(layer, remaining.pop(f"{path}/vars/0", None))
+    return remaining
 
 
 def take_layer_summaries(

@@ -46,8 +46,8 @@ def major_version(version: Any) -> int | None:
     """Return the major version of a version of Keras, or None."""
     if not isinstance(version, (str, bytes)):
         return None
-    found = re.match(r"\d+", _text(version))
-    return int(found[0]) if found else None
+    match = re.match(r"\d+", _text(version))
+    return int(match[0]) if match else None
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:
