@@ -160,7 +160,7 @@ def test_an_epoch_waits_for_no_step_but_where_values_are_read(
     device, monkeypatch, capsys, verbose
 ):
     monkeypatch.setattr(training, "_WATCH", 0.0)  # after each step
-    monkeypatch.setattr(progress, "_REFRESH", 0.0)
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     x, y = samples(96)
     model = small_model()
 
