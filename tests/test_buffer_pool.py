@@ -27,35 +27,35 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_memory_is_reused_after_the_last_reference(name):
-    spares = BufferPool()
-    array = spares.empty(SHAPE, "float32")
+    pool = BufferPool()
+    array = pool.empty(SHAPE, "float32")
     kept, first = KEPT[name](array), address(array)
     del array
-    assert address(spares.empty(SHAPE, "float32")) != first
+    assert address(pool.empty(SHAPE, "float32")) != first
     del kept
-    assert first in {address(spares.empty(SHAPE, "float32")) for _ in range(2)}
+    assert first in {address(pool.empty(SHAPE, "float32")) for _ in range(2)}
 
 
 def test_arrays_are_aligned_and_smaller_arrays_reuse_memory():
-    spares = BufferPool()
-    first = address(spares.empty(SHAPE, "float32"))
+    pool = BufferPool()
+    first = address(pool.empty(SHAPE, "float32"))
     assert first % 64 == 0
-    other = spares.empty((SHAPE[1], SHAPE[0], 2), "int16")
+    other = pool.empty((SHAPE[1], SHAPE[0], 2), "int16")
     assert (address(other), other.flags.c_contiguous) == (first, True)
-    assert address(spares.empty((3 * SHAPE[0], 1024), "float32")) != first
+    assert address(pool.empty((3 * SHAPE[0], 1024), "float32")) != first
 
 
 def test_objects_and_small_arrays_are_not_pooled():
-    spares = BufferPool()
+    pool = BufferPool()
     for shape, dtype in (((4,), "float32"), (SHAPE, object)):
-        assert spares.empty(shape, dtype).flags.owndata
+        assert pool.empty(shape, dtype).flags.owndata
 
 
 def test_pool_does_not_exceed_its_limit():
-    spares = BufferPool(max_blocks=64, nbytes=1 << 21)
-    arrays = [spares.empty(SHAPE, "float32") for _ in range(6)]
-    assert sum(block.nbytes for block in spares._blocks) <= 1 << 21
-    assert spares.empty((1 << 20,), "float32").flags.owndata
+    pool = BufferPool(max_blocks=64, nbytes=1 << 21)
+    arrays = [pool.empty(SHAPE, "float32") for _ in range(6)]
+    assert sum(block.nbytes for block in pool._blocks) <= 1 << 21
+    assert pool.empty((1 << 20,), "float32").flags.owndata
     assert len({*map(address, arrays)}) == 6
 
 
@@ -94,11 +94,11 @@ def test_program_results_do_not_share_memory():
 
 
 def test_very_large_buffers_are_not_pooled():
-    spares = BufferPool(max_blocks=8, nbytes=1 << 22)
+    pool = BufferPool(max_blocks=8, nbytes=1 << 22)
     sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
     found = {}
     for name, size in sizes.items():
-        array = spares.empty((size,), "uint8")
-        found[name] = len(spares._blocks)
+        array = pool.empty((size,), "uint8")
+        found[name] = len(pool._blocks)
         del array
     assert found == {"kept": 1, "let go": 1}

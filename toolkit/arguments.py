@@ -156,9 +156,9 @@ def kind_of(annotation: Any) -> Kind | None:
     """Return the valid values of an annotation, or None if unknown."""
     origin, inner = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
-        such = next((x for x in inner[1:] if isinstance(x, Constraint)), None)
-        if such is not None:
-            return Kind(such.text, such.fits)
+        constraint = next((x for x in inner[1:] if isinstance(x, Constraint)), None)
+        if constraint is not None:
+            return Kind(constraint.text, constraint.fits)
         bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
         # an annotation of `type_aliases`: the code that reads the value checks it
         if bounds is None:
@@ -166,10 +166,10 @@ def kind_of(annotation: Any) -> Kind | None:
         kind = kind_of(inner[0])
         return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)
     if origin in (Union, types.UnionType):
-        return _any_of([kind_of(each) for each in inner])
+        return _any_of([kind_of(member) for member in inner])
     if origin is Literal:
         text = "one of " + ", ".join(map(repr, inner))
-        return Kind(text, lambda value: _among(value, inner))
+        return Kind(text, lambda value: _is_choice(value, inner))
     if origin in (Callable, collections.abc.Callable):
         return Kind("a function", callable)
     if origin in _LISTS and inner:
@@ -179,20 +179,20 @@ def kind_of(annotation: Any) -> Kind | None:
     return _PLAIN.get(origin) if isinstance(origin, type) else None
 
 
-def _among(value: Any, choices: Sequence[Any]) -> bool:
+def _is_choice(value: Any, choices: Sequence[Any]) -> bool:
     return isinstance(value, (str, int, type(None))) and value in choices
 
 
 def _any_of(kinds: list[Kind | None]) -> Kind | None:
-    known = [kind for kind in kinds if kind is not None]
-    if len(known) < len(kinds):
+    checkable = [kind for kind in kinds if kind is not None]
+    if len(checkable) < len(kinds):
         return None
 
     def fits(value: Any) -> bool:
-        return any(kind.fits(value) for kind in known)
+        return any(kind.fits(value) for kind in checkable)
 
-    bounds = next((kind.range for kind in known if kind.range), None)
-    return Kind(" or ".join(kind.text for kind in known), fits, bounds)
+    bounds = next((kind.range for kind in checkable if kind.range), None)
+    return Kind(" or ".join(kind.text for kind in checkable), fits, bounds)
 
 
 def _list_of(kind: Kind | None, elements: Any) -> Kind:
@@ -209,8 +209,8 @@ def _list_of(kind: Kind | None, elements: Any) -> Kind:
         return kind is None or all(map(kind.fits, value))
 
     count = "" if fixed is None else f" of {fixed}"
-    each = "" if kind is None else f", each {kind.text}"
-    return Kind(f"a list{count}{each}", fits)
+    suffix = "" if kind is None else f", each {kind.text}"
+    return Kind(f"a list{count}{suffix}", fits)
 
 
 # --- signatures -------------------------------------------------------------------
@@ -219,11 +219,11 @@ def _list_of(kind: Kind | None, elements: Any) -> Kind:
 class Signature(NamedTuple):
     """Arguments of a function or constructor."""
 
-    places: tuple[str, ...]  # names of the positional arguments
+    positional: tuple[str, ...]  # names of the positional arguments
     kinds: dict[str, Kind]
     names: frozenset[str]
-    takes_more: bool  # further names that are not in the signature
-    rest: Kind | None = None  # of further positional arguments
+    accepts_any_name: bool  # further names that are not in the signature
+    variadic: Kind | None = None  # of further positional arguments
 
 
 class _Names(dict[str, Any]):
@@ -243,18 +243,20 @@ def signature_of(function: Any) -> Signature:
         del parameters[0]
     listed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     kinds = {p.name: kind_of(hints.get(p.name, Any)) for p in listed}
-    rest = [hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL]
+    variadic = [
+        hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL
+    ]
     return Signature(
         tuple(p.name for p in listed if p.kind is not p.KEYWORD_ONLY),
         # The owner rejects arguments that must be None, with the reason.
         {k: v for k, v in kinds.items() if v is not None and v.text != "None"},
         frozenset(kinds),
         any(p.kind is p.VAR_KEYWORD for p in parameters),
-        kind_of(rest[0]) if rest else None,
+        kind_of(variadic[0]) if variadic else None,
     )
 
 
-def _is_own(cls: type) -> bool:
+def _has_own_constructor(cls: type) -> bool:
     """Return whether a class is of this package and defines a constructor."""
     return "__init__" in vars(cls) and cls.__module__.startswith("toolkit.")
 
@@ -263,61 +265,70 @@ def _is_own(cls: type) -> bool:
 def constructor_signature_of(cls: type) -> Signature | None:
     """Return the arguments of a constructor and its bases; None for user classes."""
     owners = [c for c in cls.__mro__ if "__init__" in vars(c)]
-    if not _is_own(owners[0]):
+    if not _has_own_constructor(owners[0]):
         return None
     first = signature_of(vars(owners[0])["__init__"])
-    kinds, names, more = dict(first.kinds), set(first.names), first.takes_more
+    kinds, names, accepts_more = (
+        dict(first.kinds),
+        set(first.names),
+        first.accepts_any_name,
+    )
     for owner in owners[1:]:
-        if not more or not _is_own(owner):
+        if not accepts_more or not _has_own_constructor(owner):
             break
         base = signature_of(vars(owner)["__init__"])
         kinds.update((k, v) for k, v in base.kinds.items() if k not in names)
         names |= base.names
-        more = base.takes_more
+        accepts_more = base.accepts_any_name
     # Undeclared names, such as deprecated ones, may still be read.
-    return Signature(first.places, kinds, frozenset(names), first.takes_more)
+    return Signature(first.positional, kinds, frozenset(names), first.accepts_any_name)
 
 
-def unknown_to(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
+def unknown_argument_error(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
     """Return the error of a constructor for names that it does not accept."""
     cls: Any = type(owner)
-    taken = constructor_signature_of(cls)
-    known = taken.names if taken else inspect.signature(cls.__init__).parameters
-    return unknown_arguments(cls.__name__, names, known)
+    signature = constructor_signature_of(cls)
+    accepted = (
+        signature.names if signature else inspect.signature(cls.__init__).parameters
+    )
+    return unknown_arguments(cls.__name__, names, accepted)
 
 
-def check_call(what: str, taken: Signature, args: Any, kwargs: Any) -> None:
+def check_call(label: str, signature: Signature, args: Any, kwargs: Any) -> None:
     """Raise for unknown names, and for invalid values."""
-    if not taken.takes_more and not kwargs.keys() <= taken.names:
-        raise unknown_arguments(what, kwargs.keys() - taken.names, taken.names)
-    kinds = taken.kinds
-    for name, value in (*zip(taken.places, args, strict=False), *kwargs.items()):
+    if not signature.accepts_any_name and not kwargs.keys() <= signature.names:
+        raise unknown_arguments(label, kwargs.keys() - signature.names, signature.names)
+    kinds = signature.kinds
+    for name, value in (
+        *zip(signature.positional, args, strict=False),
+        *kwargs.items(),
+    ):
         if name in kinds:
-            _check(what, f"`{name}`", kinds[name], value)
-    if taken.rest is not None:
-        for value in args[len(taken.places) :]:
-            _check(what, "each argument", taken.rest, value)
+            _check(label, f"`{name}`", kinds[name], value)
+    if signature.variadic is not None:
+        for value in args[len(signature.positional) :]:
+            _check(label, "each argument", signature.variadic, value)
 
 
-def _check(what: str, argument: str, kind: Kind, value: Any) -> None:
+def _check(label: str, argument: str, kind: Kind, value: Any) -> None:
     if not kind.fits(value):
         raise ArgumentTypeError(
-            f"{what}: expected {argument} to be {kind.text}; received {value!r:.80} "
+            f"{label}: expected {argument} to be {kind.text}; received {value!r:.80} "
             f"of type {type(value).__name__}"
         )
     if kind.range and not kind.range.holds(value):
         raise ArgumentError(
-            f"{what}: expected {argument} to be {kind.text}; received {value!r:.80}"
+            f"{label}: expected {argument} to be {kind.text}; received {value!r:.80}"
         )
 
 
 def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
     """Raise for invalid arguments of a constructor of this package."""
-    taken = constructor_signature_of(cls)
-    if taken is not None:
+    signature = constructor_signature_of(cls)
+    if signature is not None:
         name = kwargs.get("name")
-        what = cls.__name__ + (f" {name!r}" if isinstance(name, str) else "")
-        check_call(what, taken, args, kwargs)
+        label = cls.__name__ + (f" {name!r}" if isinstance(name, str) else "")
+        check_call(label, signature, args, kwargs)
 
 
 class Checked:
@@ -334,8 +345,8 @@ def checked(function: Function) -> Function:
     skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
 
     @wraps(function)
-    def checking(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         check_call(function.__name__, signature_of(function), args[skipped:], kwargs)
         return function(*args, **kwargs)
 
-    return checking  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]

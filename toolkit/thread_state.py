@@ -6,7 +6,7 @@ import threading
 from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any, Self
 
-_all: list[ThreadState] = []
+_instances: list[ThreadState] = []
 
 
 class ThreadState(threading.local):
@@ -17,37 +17,37 @@ class ThreadState(threading.local):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        found = super().__new__(cls, *args, **kwargs)
-        _all.append(found)
-        return found
+        instance = super().__new__(cls, *args, **kwargs)
+        _instances.append(instance)
+        return instance
 
-    def inside(self, **values: Any) -> AbstractContextManager[None]:
+    def override(self, **values: Any) -> AbstractContextManager[None]:
         """Return a context in which attributes have these values."""
-        return _Inside(self, values)
+        return _Override(self, values)
 
 
-class _Inside(ContextDecorator):
+class _Override(ContextDecorator):
     """Scope without a generator: an interrupted generator may end at any moment."""
 
-    def __init__(self, where: ThreadState, values: dict[str, Any]) -> None:
-        self.where, self.values = where, values
+    def __init__(self, state: ThreadState, values: dict[str, Any]) -> None:
+        self.state, self.values = state, values
         # one entry for each time that it was entered
         self.outer: list[dict[str, Any]] = []
 
-    def _recreate_cm(self) -> _Inside:
+    def _recreate_cm(self) -> _Override:
         """Return a new instance for each call of a decorated function."""
-        return _Inside(self.where, self.values)
+        return _Override(self.state, self.values)
 
     def __enter__(self) -> None:
-        where = self.where
-        self.outer.append({name: getattr(where, name) for name in self.values})
-        where.__dict__.update(self.values)
+        state = self.state
+        self.outer.append({name: getattr(state, name) for name in self.values})
+        state.__dict__.update(self.values)
 
     def __exit__(self, *exception: object) -> None:
-        self.where.__dict__.update(self.outer.pop())
+        self.state.__dict__.update(self.outer.pop())
 
 
-class restored:
+class restore_on_error:
     """A context that restores the state of the thread after an error.
 
     Use it around long sections of package code. Python runs signal handlers at the
@@ -57,11 +57,12 @@ class restored:
 
     def __enter__(self) -> None:
         self.before: list[tuple[dict[str, Any], dict[str, Any]]] = [
-            (now, dict(now)) for now in (part.__dict__ for part in _all)
+            (attributes, dict(attributes))
+            for attributes in (instance.__dict__ for instance in _instances)
         ]
 
     def __exit__(self, kind: Any, *error: object) -> None:
         if kind is not None:
-            for now, then in self.before:
-                now.clear()
-                now.update(then)
+            for attributes, old in self.before:
+                attributes.clear()
+                attributes.update(old)

@@ -129,7 +129,7 @@ class GradientTape:
 
     def stop_recording(self) -> AbstractContextManager[None]:
         """Return a context in which nothing is recorded."""
-        return state.inside(tapes=self._others())
+        return state.override(tapes=self._others())
 
     def reset(self) -> None:
         """Clear the records."""

@@ -101,7 +101,7 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
         "processor": target.processor or rules.processor,
         "array_kernels_only": True,
     }
-    with rules.inside(**of_target):
+    with rules.override(**of_target):
         for title, passes in pipeline(target):
             with stage(title):
                 for step in passes:

@@ -33,7 +33,7 @@ class Dialect(NamedTuple):
 
     def activate(self) -> AbstractContextManager[None]:
         """Return a context in which results and new Variables have its classes."""
-        return state.inside(dialect=self, marks=True)
+        return state.override(dialect=self, marks=True)
 
 
 def dialect_of(values: Iterable[Any]) -> Dialect | None:

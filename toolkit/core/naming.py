@@ -99,7 +99,7 @@ class name_scope:
 
 def root_scope(names: tuple[str, ...] = ()) -> AbstractContextManager[None]:
     """Replace the whole scope, to build a layer under its own path."""
-    return scopes.inside(names=names)
+    return scopes.override(names=names)
 
 
 def current_path(name: str = "") -> str:

@@ -49,7 +49,7 @@ class _LazyTensor(Tensor):
     def _array(self) -> Any:
         make = self._make
         if make is not None:
-            with state.inside(**_NO_SCOPES):
+            with state.override(**_NO_SCOPES):
                 self._cached = make()._array
             self._make = None
         return self._cached

@@ -434,7 +434,7 @@ def _explain_error(
 
 def no_tapes() -> AbstractContextManager[None]:
     """Return a context in which no tape records."""
-    return state.inside(tapes=())
+    return state.override(tapes=())
 
 
 def device(device_name: str) -> AbstractContextManager[None]:
@@ -447,4 +447,4 @@ def device(device_name: str) -> AbstractContextManager[None]:
     Raises:
         DeviceError: if the device does not exist.
     """
-    return state.inside(device=devices.check_device(device_name), marks=True)
+    return state.override(device=devices.check_device(device_name), marks=True)

@@ -239,7 +239,7 @@ class Trace(Overlay):
 
 def no_trace() -> AbstractContextManager[None]:
     """Suspend the trace and its overlay: compute eagerly in the context."""
-    return state.inside(trace=None, overlay=None, tapes=())
+    return state.override(trace=None, overlay=None, tapes=())
 
 
 class StatelessScope(Overlay):

@@ -215,9 +215,9 @@ class ConcreteFunction:
         with self.locks:
             self._hold()
             arrays = [v._tensor._array for v in self.variables]
-            spares = [v.spare_buffer() for v in self.written]
+            buffers = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
-            outs = [*[None] * self.fetched, *spares]
+            outs = [*[None] * self.fetched, *buffers]
             results = self.executable(inputs, outs)
             commit_all(self.written, results[self.fetched :])
             return [Tensor(array) for array in results[: self.fetched]]

@@ -29,7 +29,7 @@ from toolkit.functions.concrete_function import DATA, ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 # Limit of the programs per function; the least recently used one is evicted first.
 PROGRAMS = 64
@@ -266,7 +266,7 @@ class Function:
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
         self._watch_retraces(key)
-        with restored(), working(f"compiling {self.name}"):
+        with restore_on_error(), working(f"compiling {self.name}"):
             concrete = self._compiled(key, args, kwargs, leaves)
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.

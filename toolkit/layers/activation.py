@@ -12,7 +12,7 @@ from toolkit.layers.config import renamed
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.preprocessing.data_layer import DataLayer
-from toolkit.layers.weights import create_weight, declare_weight, known
+from toolkit.layers.weights import create_weight, declare_weight, static_extent
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
@@ -209,7 +209,9 @@ class PReLU(Layer):
     def build(self, input_shape: Any) -> None:
         axes = range(1, len(input_shape))
         shared_axes_map: dict[int, int | None] = {
-            i: known(self, input_shape, i) for i in axes if i not in self.shared_axes
+            i: static_extent(self, input_shape, i)
+            for i in axes
+            if i not in self.shared_axes
         }
         self.alpha: Variable = create_weight(
             self, "alpha", tuple(shared_axes_map.get(i, 1) for i in axes)

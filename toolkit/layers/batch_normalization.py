@@ -10,7 +10,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
-from toolkit.layers.weights import known
+from toolkit.layers.weights import static_extent
 from toolkit.ops.normalization import normalize_batch
 from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
 
@@ -93,7 +93,7 @@ class BatchNormalization(Affine):
         )
 
     def build(self, input_shape: Any) -> None:
-        channels = known(self, input_shape, self.axis)
+        channels = static_extent(self, input_shape, self.axis)
         self._create_affine((channels,))
         mean, variance = self.moving_mean_initializer, self.moving_variance_initializer
         self.moving_mean: Variable = self._statistic("moving_mean", channels, mean)

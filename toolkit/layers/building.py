@@ -159,7 +159,7 @@ class Buildable(StateOwner, Precision):
         if any(not sublayer.built for sublayer in self._sublayers()):
             dtype = self._dtype_policy.compute_dtype
             symbols = map_shapes(lambda s: KerasTensor(s, dtype), input_shape)
-            with context.inside(symbolic=True):
+            with context.override(symbolic=True):
                 infer(self.call, (symbols,), {})
 
     def _build_for(self, arguments: Arguments) -> None:
@@ -256,7 +256,7 @@ class Buildable(StateOwner, Precision):
         variable.regularizer = regularizers.get(regularizer)
         variable.constraint = constraints.get(constraint)
         variable.overwrite_with_gradient = overwrite_with_gradient
-        self._own(variable)
+        self._track(variable)
         return variable
 
     add_variable = add_weight
@@ -344,7 +344,7 @@ class Buildable(StateOwner, Precision):
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """Infer the output symbols with an unbuilt copy, whose weights are free."""
-        with context.inside(weightless=True), restore_counts(), refund_at_end():
+        with context.override(weightless=True), restore_counts(), refund_at_end():
             twin = type(self).from_config(self.get_config())
             return twin._general_call(args, kwargs, recorded=False)
 

@@ -102,7 +102,7 @@ def call_info(function: Any) -> CallInfo:
 
 
 @contextmanager
-def passed_on(
+def propagate_arguments(
     names: tuple[str, ...], info: CallInfo, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Pass arguments of these names to nested calls; yield the arguments of this call.
@@ -113,12 +113,14 @@ def passed_on(
         kwargs: the keyword arguments; names that `call` does not accept are removed.
     """
     outer = context.arguments
-    given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
-    context.arguments = {**(outer or {}), **given}
-    own = {name: context.arguments[name] for name in names if name in context.arguments}
-    rest = {name: value for name, value in kwargs.items() if name not in names}
+    passed = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
+    context.arguments = {**(outer or {}), **passed}
+    visible = {
+        name: context.arguments[name] for name in names if name in context.arguments
+    }
+    remaining = {name: value for name, value in kwargs.items() if name not in names}
     try:
-        yield rest | {name: x for name, x in own.items() if name in info.names}
+        yield remaining | {name: x for name, x in visible.items() if name in info.names}
     finally:
         context.arguments = outer
 

@@ -153,7 +153,7 @@ def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:
     def call(x: Any) -> Any:
         return apply_cell(cell, x, initial_state(tree.flatten(x)[0].shape[0]), False)
 
-    with context.inside(symbolic=True):
+    with context.override(symbolic=True):
         infer(call, (symbols,), {})
 
 

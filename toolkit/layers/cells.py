@@ -17,8 +17,8 @@ from toolkit.layers.weights import (
     create_weight,
     declare_weight,
     fraction,
-    known,
     positive,
+    static_extent,
 )
 from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import (
@@ -93,7 +93,7 @@ class Cell(DropoutRNNCell, Layer):
     def build(self, input_shape: Any) -> None:
         width = self.gates * self.units
         self.kernel: Variable = create_weight(
-            self, "kernel", (known(self, input_shape), width)
+            self, "kernel", (static_extent(self, input_shape), width)
         )
         self.recurrent_kernel: Variable = create_weight(
             self, "recurrent_kernel", (self.units, width), declared="recurrent"

@@ -19,30 +19,30 @@ class Arrivals:
     forgotten. No object is kept alive.
     """
 
-    def __init__(self, arrived: Iterable[tuple[Any, bool]] = ()) -> None:
+    def __init__(self, entries: Iterable[tuple[Any, bool]] = ()) -> None:
         # Keys are ids; the boolean is whether the object was trainable on arrival.
-        self._places: dict[int, tuple[weakref.ref[Any], bool]] = {}
-        for value, trainable in arrived:
-            self._places[id(value)] = weakref.ref(value), trainable
+        self._entries: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        for value, trainable in entries:
+            self._entries[id(value)] = weakref.ref(value), trainable
 
     def add(self, value: Any) -> bool:
         """Append an object unless it is contained; return whether it was appended."""
-        place = self._places.get(id(value))
-        if place is not None and place[0]() is value:
+        entry = self._entries.get(id(value))
+        if entry is not None and entry[0]() is value:
             return False
         self.forget(value)  # drop a dead object with the same id
-        self._places[id(value)] = weakref.ref(value), _is_trainable(value)
+        self._entries[id(value)] = weakref.ref(value), _is_trainable(value)
         return True
 
     def forget(self, value: Any) -> None:
         """Let an object be last when it is added again."""
-        self._places.pop(id(value), None)
+        self._entries.pop(id(value), None)
 
-    def copied(self) -> Arrivals:
+    def copy(self) -> Arrivals:
         """Return an independent copy."""
-        found = Arrivals()
-        found._places = dict(self._places)
-        return found
+        copy = Arrivals()
+        copy._entries = dict(self._entries)
+        return copy
 
     def sort(self, values: Iterable[Any]) -> list[tuple[Any, bool]]:
         """Return unique objects in order of arrival, with their initial trainable flag.
@@ -52,15 +52,17 @@ class Arrivals:
         pending = {id(value): value for value in values}
         arrived = [
             (pending.pop(number), trainable)
-            for number, (place, trainable) in list(self._places.items())
-            if number in pending and place() is pending[number]
+            for number, (reference, trainable) in list(self._entries.items())
+            if number in pending and reference() is pending[number]
         ]
         return arrived + [(value, _is_trainable(value)) for value in pending.values()]
 
     def __reduce__(self) -> Any:
         """Pickle by objects: a copy has different ids."""
-        places = [(place(), trainable) for place, trainable in self._places.values()]
-        return type(self), ([pair for pair in places if pair[0] is not None],)
+        entries = [
+            (reference(), trainable) for reference, trainable in self._entries.values()
+        ]
+        return type(self), ([pair for pair in entries if pair[0] is not None],)
 
 
 def _is_trainable(value: Any) -> bool:
@@ -145,19 +147,19 @@ class _OwnedMapping(Owned, dict[Any, Any]):
         self._report_removed(removed)
 
     def update(self, /, *mappings: Any, **values: Any) -> None:
-        arrived = dict(*mappings, **values)
-        super().update(arrived)
-        self._report_added(*arrived.values())
+        added = dict(*mappings, **values)
+        super().update(added)
+        self._report_added(*added.values())
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        found = super().setdefault(key, default)
-        self._report_added(found)
-        return found
+        value = super().setdefault(key, default)
+        self._report_added(value)
+        return value
 
     def pop(self, key: Any, *default: Any) -> Any:
-        is_there = key in self
+        has_key = key in self
         removed = super().pop(key, *default)
-        if is_there:
+        if has_key:
             self._report_removed(removed)
         return removed
 
@@ -227,16 +229,18 @@ class OwnedSet(Owned, set[Any]):
         return type(self), (list(self),)
 
 
-_WATCHED: dict[type, type] = {
+_TRACKED_CLASSES: dict[type, type] = {
     **dict.fromkeys((list, OwnedList), OwnedList),
     **dict.fromkeys((dict, OwnedDict), OwnedDict),
     **dict.fromkeys((OrderedDict, OwnedOrderedDict), OwnedOrderedDict),
     **dict.fromkeys((set, OwnedSet), OwnedSet),
 }
-_MEMBERS = frozenset({tuple, *_WATCHED})
+_MEMBERS = frozenset({tuple, *_TRACKED_CLASSES})
 
 
-def watched(value: Any, owner: Any, replacements: dict[int, Any] | None = None) -> Any:
+def track_container(
+    value: Any, owner: Any, replacements: dict[int, Any] | None = None
+) -> Any:
     """Return a container that reports changes to `owner`, including nested containers.
 
     Lists, dicts, OrderedDicts and sets are replaced, also in tuples. Objects of
@@ -247,30 +251,32 @@ def watched(value: Any, owner: Any, replacements: dict[int, Any] | None = None) 
         owner: the layer of the attribute.
         replacements: replacements of containers, by id.
     """
-    kind, replacements = type(value), {} if replacements is None else replacements
+    cls, replacements = type(value), {} if replacements is None else replacements
     if isinstance(value, tuple) and any(type(x) in _MEMBERS for x in value):
-        items = [watched(item, owner, replacements) for item in value]
-        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if kind not in _WATCHED:
+        items = [track_container(item, owner, replacements) for item in value]
+        return cls(*items) if hasattr(cls, "_fields") else tuple(items)
+    if cls not in _TRACKED_CLASSES:
         return value
     if id(value) in replacements:
         return replacements[id(value)]
-    found: Any = _WATCHED[kind](value)
-    replacements[id(value)] = found
+    container: Any = _TRACKED_CLASSES[cls](value)
+    replacements[id(value)] = container
     is_mapping = isinstance(value, dict)
-    for place, item in list(found.items() if is_mapping else enumerate(found)):
+    for key, item in list(container.items() if is_mapping else enumerate(container)):
         if type(item) in _MEMBERS:
-            found[place] = watched(item, owner, replacements)
-    found._owner = weakref.ref(owner)
-    return found
+            container[key] = track_container(item, owner, replacements)
+    container._owner = weakref.ref(owner)
+    return container
 
 
-def is_watched(value: Any, owner: Any) -> bool:
+def is_tracked_by(value: Any, owner: Any) -> bool:
     """Return whether a container reports changes to this owner."""
     return isinstance(value, Owned) and value.owner is owner
 
 
-def adopt(values: Iterable[Any], owner: Any, visited: set[int] | None = None) -> None:
+def set_owner(
+    values: Iterable[Any], owner: Any, visited: set[int] | None = None
+) -> None:
     """Set the owner of containers without one, such as copies, and of nested ones."""
     visited = set() if visited is None else visited
     for value in values:
@@ -280,4 +286,4 @@ def adopt(values: Iterable[Any], owner: Any, visited: set[int] | None = None) ->
         if value.owner is None:
             value._owner = weakref.ref(owner)
         items: Any = value.values() if isinstance(value, dict) else value
-        adopt(items, owner, visited)
+        set_owner(items, owner, visited)

@@ -16,8 +16,8 @@ from toolkit.layers.weights import (
     create_weight,
     declare_weights,
     extents,
-    known,
     positive,
+    static_extent,
 )
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import (
@@ -74,7 +74,7 @@ class Convolution(LowRankLayer):
     def _channels(self, input_shape: Any) -> int:
         """Return the inputs' channels; all later inputs must have the same number."""
         axis = self._channel_axis
-        channels = known(self, input_shape, axis)
+        channels = static_extent(self, input_shape, axis)
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: channels})
         return channels
 

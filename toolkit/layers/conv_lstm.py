@@ -11,8 +11,8 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import Cell, LSTMCell
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.recurrent import OfCell, of_cell
-from toolkit.layers.weights import choice, create_weight, extents, known
+from toolkit.layers.recurrent import CellLayer, cell_property
+from toolkit.layers.weights import choice, create_weight, extents, static_extent
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import (
     ActivationLike,
@@ -66,7 +66,7 @@ class ConvLSTMCell(LSTMCell):
         self.gate_axis = -1 if self.data_format == "channels_last" else 1
 
     def build(self, input_shape: Any) -> None:
-        channels = known(self, input_shape, self.gate_axis)
+        channels = static_extent(self, input_shape, self.gate_axis)
         self.output_size: Any = self.positions_of(input_shape[1:])
         if None in self.output_size:
             raise ArgumentError(
@@ -152,7 +152,7 @@ class ConvLSTMCell(LSTMCell):
         return ops.conv(h, kernel, 1, "same", data_format=self.data_format)
 
 
-class _ConvLSTM(OfCell):
+class _ConvLSTM(CellLayer):
     rank: int
     cell_class: type[Cell] = ConvLSTMCell
 
@@ -202,7 +202,7 @@ class _ConvLSTM(OfCell):
 
 
 for _name in ("recurrent_activation", "unit_forget_bias", "filters", *_WINDOWS):
-    setattr(_ConvLSTM, _name, of_cell(_name))
+    setattr(_ConvLSTM, _name, cell_property(_name))
 
 
 class ConvLSTM1D(_ConvLSTM):

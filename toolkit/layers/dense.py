@@ -10,7 +10,12 @@ from toolkit.core.variable import Variable
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.whole import ScaleLayout
 from toolkit.layers.input_spec import InputSpec
-from toolkit.layers.weights import create_weight, declare_weight, known, positive
+from toolkit.layers.weights import (
+    create_weight,
+    declare_weight,
+    positive,
+    static_extent,
+)
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
@@ -83,7 +88,7 @@ class Dense(QuantizableLayer):
         self.supports_masking = True
 
     def build(self, input_shape: Any) -> None:
-        features = known(self, input_shape)
+        features = static_extent(self, input_shape)
         self._create_adapted((features, self.units))
         self.bias: Variable | None = (
             create_weight(self, "bias", (self.units,)) if self.use_bias else None

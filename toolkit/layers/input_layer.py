@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.arguments import checked, is_int, unknown_to
+from toolkit.arguments import checked, is_int, unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.core.dialects import has_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
@@ -51,7 +51,7 @@ class InputLayer(Layer):
         if "batch_input_shape" in kwargs and batch_shape is None:
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
-            raise unknown_to(self, kwargs)
+            raise unknown_argument_error(self, kwargs)
         extents: Any = (shape,) if is_int(shape) else shape
         given = {"shape": extents, "batch_shape": batch_shape, "batch_size": batch_size}
         if input_tensor is not None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from toolkit import dtype_policies, dtypes, regularizers, tree
-from toolkit.arguments import unknown_to
+from toolkit.arguments import unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.core.dialects import dialect_of
@@ -29,7 +29,7 @@ from toolkit.layers.call import (
     masks_in_graph,
     masks_of,
     name_training,
-    passed_on,
+    propagate_arguments,
     standardize_arguments,
     standardize_input,
     without_input_masks,
@@ -106,7 +106,7 @@ class Layer(Configurable, Operation):
         if (shape := given_shape(self, kwargs)) is not None:
             self._input_shape_arg = shape
         if kwargs:
-            raise unknown_to(self, kwargs)
+            raise unknown_argument_error(self, kwargs)
         if not isinstance(trainable, bool):
             raise ArgumentError(
                 f"{type(self).__name__}: trainable is expected to be a boolean; "
@@ -165,7 +165,7 @@ class Layer(Configurable, Operation):
                         return self._run(self.call, args, {}, kwargs.get("training"))
             if not self._context_names:
                 return self._general_call(args, kwargs)
-            with passed_on(self._context_names, self._info, kwargs) as kwargs:
+            with propagate_arguments(self._context_names, self._info, kwargs) as kwargs:
                 return self._general_call(args, kwargs)
         except Exception as error:
             shorten(error)
@@ -217,7 +217,7 @@ class Layer(Configurable, Operation):
     def _symbolic_run(
         self, arguments: Arguments, args: Any, kwargs: Any, training: bool | None
     ) -> Any:
-        with context.inside(symbolic=True):
+        with context.override(symbolic=True):
             outputs = self._run(
                 self.compute_output_spec, args, kwargs, training, arguments
             )

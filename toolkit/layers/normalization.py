@@ -11,7 +11,12 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
-from toolkit.layers.weights import create_weight, declare_weights, known, positive
+from toolkit.layers.weights import (
+    create_weight,
+    declare_weights,
+    positive,
+    static_extent,
+)
 from toolkit.type_aliases import Axis, ConstraintLike, InitializerLike, RegularizerLike
 
 
@@ -133,7 +138,7 @@ def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
     """Return the extents along `layer.axis`, in the order of the inputs."""
     axes = layer.axis if isinstance(layer.axis, list) else [layer.axis]
     ndim = len(input_shape)
-    shape = {axis % ndim: known(layer, input_shape, axis) for axis in axes}
+    shape = {axis % ndim: static_extent(layer, input_shape, axis) for axis in axes}
     return tuple(shape[axis] for axis in sorted(shape))
 
 
@@ -180,7 +185,7 @@ class GroupNormalization(Affine):
         self.axis = axis
 
     def build(self, input_shape: Any) -> None:
-        channels = known(self, input_shape, self.axis)
+        channels = static_extent(self, input_shape, self.axis)
         self.groups = channels if self.groups == -1 else self.groups
         if channels % self.groups:
             raise ArgumentError(

@@ -29,11 +29,11 @@ _OF_LAYER = (
 _NOT_OF_CELL = (*_OF_LAYER, "use_cudnn", "self", "kwargs", "__class__")
 
 
-class OfCell(RNN):
+class CellLayer(RNN):
     """RNN with the arguments of its cell.
 
     Args:
-        given: all arguments of the constructor, by name: its `locals()`.
+        arguments: all arguments of the constructor, by name: its `locals()`.
         cell_name: the name of the cell.
         use_cudnn: "auto" or False.
         **kwargs: arguments of RNN.
@@ -43,13 +43,17 @@ class OfCell(RNN):
 
     def __init__(
         self,
-        given: dict[str, Any],
+        arguments: dict[str, Any],
         cell_name: str,
         use_cudnn: Any = "auto",
         **kwargs: Any,
     ) -> None:
-        of_cell = {name: given[name] for name in given if name not in _NOT_OF_CELL}
-        own = {name: given[name] for name in _OF_LAYER if name in given}
+        cell_arguments = {
+            name: arguments[name] for name in arguments if name not in _NOT_OF_CELL
+        }
+        layer_arguments = {
+            name: arguments[name] for name in _OF_LAYER if name in arguments
+        }
         # Both are hints for the implementation, which is not selectable.
         kwargs.pop("implementation", None)
         if use_cudnn not in ("auto", False):
@@ -58,25 +62,25 @@ class OfCell(RNN):
                 f"no cuDNN here; received {use_cudnn!r}"
             )
         cell = self.cell_class(
-            **of_cell,
+            **cell_arguments,
             name=cell_name,
             dtype=kwargs.get("dtype"),
             trainable=kwargs.get("trainable", True),
         )
-        super().__init__(cell, **own, **kwargs)
+        super().__init__(cell, **layer_arguments, **kwargs)
         self.input_spec = InputSpec(ndim=3)
 
 
-def of_cell(name: str) -> property:
+def cell_property(name: str) -> property:
     """Return a property that forwards to the cell's `name`."""
     return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
 
 
 for _name in _OF_CELL:
-    setattr(OfCell, _name, of_cell(_name))
+    setattr(CellLayer, _name, cell_property(_name))
 
 
-class SimpleRNN(OfCell):
+class SimpleRNN(CellLayer):
     """Recurrent layer of SimpleRNNCell: `h' = activation(x @ W + h @ U + b)`.
 
     Args:
@@ -149,7 +153,7 @@ class SimpleRNN(OfCell):
         super().__init__(locals(), "simple_rnn_cell", **kwargs)
 
 
-class GRU(OfCell):
+class GRU(CellLayer):
     """Gated recurrent unit (GRU) over sequences; see GRUCell for the formula.
 
     Args:
@@ -234,7 +238,7 @@ class GRU(OfCell):
         super().__init__(locals(), "gru_cell", use_cudnn, **kwargs)
 
 
-class LSTM(OfCell):
+class LSTM(CellLayer):
     """Long short-term memory (LSTM) over sequences; see LSTMCell for the formula.
 
     Args:

@@ -114,7 +114,7 @@ def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
         lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x,
         (args, kwargs),
     )
-    with context.inside(symbolic=True):
+    with context.override(symbolic=True):
         outputs = layer.compute_output_spec(*args, **kwargs)
     shapes = [x.shape for x in tree.flatten(outputs) if isinstance(x, KerasTensor)]
     return sum(math.prod(n or 1 for n in shape) for shape in shapes)
@@ -234,8 +234,8 @@ class _Application:
         sources = [x for x in xs if dtypes.is_float(x.dtype)]
         layer, training, autocast = self.surroundings
         with (
-            context.inside(layer=layer, training=training),
-            state.inside(autocast=autocast),
+            context.override(layer=layer, training=training),
+            state.override(autocast=autocast),
             GradientTape(watch_accessed_variables=False) as tape,
             _Again(pairs),
         ):

@@ -25,8 +25,8 @@ from toolkit.layers.cell_stacks import (
 from toolkit.layers.cells import Cell
 from toolkit.layers.config import WithParts
 from toolkit.layers.input_spec import InputSpec, describe
-from toolkit.layers.known_cells import known_cell
 from toolkit.layers.layer import Layer
+from toolkit.layers.standard_cells import find_standard_cell
 from toolkit.layers.tracking import no_tracking
 
 
@@ -215,7 +215,9 @@ class RNN(WithParts, Layer):
         items: tuple[Any, ...] = (xs,)
         items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
         unroll = self.unroll and not context.symbolic
-        cell_kind = None if unroll else known_cell(self.cell, masked=len(items) > 1)
+        cell_kind = (
+            None if unroll else find_standard_cell(self.cell, masked=len(items) > 1)
+        )
         if cell_kind is not None and _is_projected(self.cell) and not training:
             result = recurrence(
                 *cell_kind, body, (states, zeros), items, self.go_backwards

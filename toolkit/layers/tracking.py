@@ -17,7 +17,12 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
-from toolkit.layers.containers import Arrivals, adopt, is_watched, watched
+from toolkit.layers.containers import (
+    Arrivals,
+    is_tracked_by,
+    set_owner,
+    track_container,
+)
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -41,7 +46,7 @@ _tracking = _Tracking()
 
 def no_tracking() -> AbstractContextManager[None]:
     """Return a context in which new attributes are not tracked."""
-    return _tracking.inside(on=False)
+    return _tracking.override(on=False)
 
 
 def unique(values: Iterator[T] | list[T]) -> list[T]:
@@ -75,7 +80,7 @@ class Walk:
 
     def __init__(self, owner: StateOwner) -> None:
         self.owner = owner
-        self.found: dict[str, list[Any]] = {}
+        self.results: dict[str, list[Any]] = {}
         self._changes = Walk.changes
         self._containers: list[tuple[Any, list[Any], list[int]]] = []
         visited: set[int] = set()
@@ -94,7 +99,7 @@ class Walk:
         for item in content:
             self._watch(item, visited)
 
-    def holds_for(self, owner: StateOwner) -> bool:
+    def is_valid_for(self, owner: StateOwner) -> bool:
         """Return whether the cached results are still valid for `owner`."""
         if self.owner is not owner or self._changes != Walk.changes:
             return False
@@ -108,7 +113,7 @@ class Walk:
         return type(None), ()
 
 
-def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
+def cache_walk(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
     """Cache a method that walks over all state; changes invalidate the result."""
 
     @wraps(find)
@@ -116,15 +121,15 @@ def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
         if _tracking.walking:
             return find(self)
         walk = self._walk
-        if walk is None or not walk.holds_for(self):
+        if walk is None or not walk.is_valid_for(self):
             walk = self.__dict__["_walk"] = Walk(self)
-        if find.__name__ not in walk.found:
+        if find.__name__ not in walk.results:
             _tracking.walking = True
             try:
-                walk.found[find.__name__] = find(self)
+                walk.results[find.__name__] = find(self)
             finally:
                 _tracking.walking = False
-        return list(walk.found[find.__name__])
+        return list(walk.results[find.__name__])
 
     return wrapper
 
@@ -149,16 +154,16 @@ class StateOwner:
     built: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        make = super().__new__
-        bare = make is object.__new__  # object.__new__ takes no arguments
-        instance = make(cls) if bare else make(cls, *args, **kwargs)
+        create = super().__new__
+        is_object_new = create is object.__new__  # object.__new__ takes no arguments
+        instance = create(cls) if is_object_new else create(cls, *args, **kwargs)
         instance.__dict__["_owned"] = []
         instance.__dict__["_arrivals"] = Arrivals()
         return instance
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        adopt(self._owned, self)
+        set_owner(self._owned, self)
 
     def __setattr__(self, name: str, value: Any) -> None:
         members = self.__dict__
@@ -166,19 +171,19 @@ class StateOwner:
         if _tracking.on and not hasattr(getattr(type(self), name, None), "__set__"):
             old = members.get(name)
             if value is not old:
-                value = watched(value, self)
-            self._own(value)
+                value = track_container(value, self)
+            self._track(value)
             if old is not None and old is not value:
-                self._disown(name, old)
+                self._untrack(name, old)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)
-        self._disown(name, value)
+        self._untrack(name, value)
         self._forget_arrivals([value])
         object.__delattr__(self, name)
 
-    def _own(self, value: Any) -> None:
+    def _track(self, value: Any) -> None:
         """Track `value` if it holds or can hold state."""
         if isinstance(value, (list, dict, set)):
             self._note_arrivals([value])
@@ -200,9 +205,9 @@ class StateOwner:
                 value.trainable = False
         elif isinstance(value, tuple):
             for item in value:
-                self._own(item)
+                self._track(item)
 
-    def _disown(self, name: str, value: Any) -> None:
+    def _untrack(self, name: str, value: Any) -> None:
         """Untrack `value` unless another attribute holds it."""
         remaining = (content for key, content in self.__dict__.items() if key != name)
         if not any(content is value for content in remaining):
@@ -219,7 +224,7 @@ class StateOwner:
         silent = [
             item
             for item in self._owned
-            if isinstance(item, _CONTAINERS) and not is_watched(item, self)
+            if isinstance(item, _CONTAINERS) and not is_tracked_by(item, self)
         ]
         for value in (*silent, *values):
             if not isinstance(value, _HOLDERS):
@@ -234,7 +239,7 @@ class StateOwner:
                 self._arrivals.forget(leaf)
                 Walk.changes += 1
 
-    def _arrived(self) -> list[tuple[Any, bool]]:
+    def _list_arrivals(self) -> list[tuple[Any, bool]]:
         """Return all state in order of arrival, with its trainable flag on arrival."""
         visited: set[int] = set()
         return self._arrivals.sort(
@@ -243,11 +248,13 @@ class StateOwner:
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """Return the state of one kind, in order of arrival."""
-        return [x for x, _ in self._arrived() if isinstance(x, kind)]
+        return [x for x, _ in self._list_arrivals() if isinstance(x, kind)]
 
     def _own_variables(self) -> list[Variable]:
         """Return this layer's variables without sublayers; trainable ones first."""
-        arrived = [pair for pair in self._arrived() if isinstance(pair[0], Variable)]
+        arrived = [
+            pair for pair in self._list_arrivals() if isinstance(pair[0], Variable)
+        ]
         return [v for v, trainable in sorted(arrived, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
@@ -260,25 +267,25 @@ class StateOwner:
         layers = self._all_layers() if recursive else [self, *self._sublayers()]
         return layers[0 if include_self else 1 :]
 
-    @remembered
+    @cache_walk
     def _all_layers(self) -> list[Any]:
         inner = (x for layer in self._sublayers() for x in layer._all_layers())
         return unique([self, *inner])
 
     @property
-    @remembered
+    @cache_walk
     def variables(self) -> list[Variable]:
         """Return all state: weights, and the seeds of random layers."""
-        own = [
+        local = [
             *self._own_variables(),
             *(s.state for s in self._owned_of(SeedGenerator)),
         ]
         return unique(
-            [*own, *(v for item in self._sublayers() for v in item.variables)]
+            [*local, *(v for item in self._sublayers() for v in item.variables)]
         )
 
     @property
-    @remembered
+    @cache_walk
     def weights(self) -> list[Variable]:
         """Return the weights of this layer, then of the sublayers, without seeds."""
         inner = (v for item in self._sublayers() for v in item.weights)
@@ -312,14 +319,14 @@ class StateOwner:
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        for value, came_trainable in self._arrived():
-            if isinstance(value, Variable) and came_trainable:
+        for value, was_trainable in self._list_arrivals():
+            if isinstance(value, Variable) and was_trainable:
                 value.trainable = self._trainable
         for layer in self._sublayers():
             layer.trainable = self._trainable
 
     @property
-    @remembered
+    @cache_walk
     def metrics(self) -> list[Metric]:
         """Return the metrics of this layer and its sublayers."""
         inner = (m for layer in self._sublayers() for m in layer.metrics)
@@ -353,20 +360,20 @@ class StateOwner:
             ArgumentError: if there are more or fewer arrays than weights.
             ShapeError: listing every array whose shape does not fit.
         """
-        own, weights = self.weights, list(weights)
-        if len(own) != len(weights):
+        targets, weights = self.weights, list(weights)
+        if len(targets) != len(weights):
             raise ArgumentError(
-                f"{self.name}.set_weights: expected {len(own)} arrays; "
+                f"{self.name}.set_weights: expected {len(targets)} arrays; "
                 f"received {len(weights)}"
             )
-        wrong = [
+        mismatches = [
             f"{v.path} expected {v.shape}, received {np.shape(value)}"
-            for v, value in zip(own, weights, strict=True)
+            for v, value in zip(targets, weights, strict=True)
             if v.shape != tuple(np.shape(value))
         ]
-        if wrong:
-            raise ShapeError(f"{self.name}.set_weights: {'; '.join(wrong)}")
-        assign_all(zip(own, weights, strict=True))
+        if mismatches:
+            raise ShapeError(f"{self.name}.set_weights: {'; '.join(mismatches)}")
+        assign_all(zip(targets, weights, strict=True))
 
     def count_params(self) -> int:
         """Return the number of elements of all weights."""
@@ -388,14 +395,14 @@ class StateOwner:
 
     def load_own_variables(self, store: Any) -> None:
         """Load this layer's variables, without sublayers, from `store`."""
-        own = self._own_variables()
-        if len(store.keys()) != len(own):
+        targets = self._own_variables()
+        if len(store.keys()) != len(targets):
             hint = "" if self.built else " (it is not built)"
             raise ArgumentError(
-                f"{self.name}.load_own_variables: expected {len(own)} variables, "
-                f"{[v.name for v in own]}{hint}; received {len(store.keys())}"
+                f"{self.name}.load_own_variables: expected {len(targets)} variables, "
+                f"{[v.name for v in targets]}{hint}; received {len(store.keys())}"
             )
-        assign_all((variable, store[str(i)]) for i, variable in enumerate(own))
+        assign_all((variable, store[str(i)]) for i, variable in enumerate(targets))
 
     # --- losses -----------------------------------------------------------------------
 

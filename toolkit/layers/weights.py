@@ -28,11 +28,11 @@ def declare_weight(
     setattr(layer, f"{name}_constraint", constraints.get(constraint))
 
 
-def declare_weights(layer: Any, given: dict[str, Any], *names: str) -> None:
+def declare_weights(layer: Any, arguments: dict[str, Any], *names: str) -> None:
     """Declare several weights from the constructor's arguments, by name."""
     for name in names:
-        how = ("initializer", "regularizer", "constraint")
-        declare_weight(layer, name, *(given[f"{name}_{part}"] for part in how))
+        roles = ("initializer", "regularizer", "constraint")
+        declare_weight(layer, name, *(arguments[f"{name}_{role}"] for role in roles))
 
 
 def create_weight(
@@ -116,7 +116,7 @@ def extents(
     return values
 
 
-def known(layer: Any, shape: Any, axis: int = -1) -> int:
+def static_extent(layer: Any, shape: Any, axis: int = -1) -> int:
     """Return the extent of `shape` along `axis`; raise if it is unknown."""
     if not -len(shape) <= axis < len(shape) or shape[axis] is None:
         raise OutOfRangeError(

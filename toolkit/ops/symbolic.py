@@ -40,7 +40,7 @@ from toolkit.errors import (
 from toolkit.ir import Node, Spec
 from toolkit.reading.budget import spend_time
 from toolkit.serialization.recording import Recorded, accepts
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 # Two sizes for unknown extents: large, and with many divisors, so that a reshape or a
 # split of an unknown extent works.
@@ -233,7 +233,7 @@ def _probe(
 ) -> Probe:
     pinned = pinned or {}
     trace = Probe(extent)
-    with restored(), trace:
+    with restore_on_error(), trace:
 
         def stand_in(leaf: Any) -> Any:
             if not is_symbolic(leaf):

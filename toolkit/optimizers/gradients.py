@@ -11,7 +11,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
 
 
-def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
+def broadcast_gradient(caller: str, gradient: Any, variable: Variable) -> Tensor:
     """Broadcast a gradient to the shape of its variable.
 
     Args:
@@ -29,6 +29,6 @@ def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
         return ops.broadcast_to(tensor, shape)
     except ShapeError as error:
         raise ShapeError(
-            f"{where}: expected a gradient of shape {shape} for the variable "
+            f"{caller}: expected a gradient of shape {shape} for the variable "
             f"{variable.path!r}; received shape {tensor.shape}"
         ) from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolkit import ops
-from toolkit.arguments import Fraction, NonNegative, unknown_to
+from toolkit.arguments import Fraction, NonNegative, unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import auto_name, name_scope
@@ -21,8 +21,14 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
-from toolkit.optimizers.gradients import fitted
-from toolkit.optimizers.rows import PARTS, by_rows, in_rows, on_values, update_parts
+from toolkit.optimizers.gradients import broadcast_gradient
+from toolkit.optimizers.rows import (
+    PARTS,
+    accepts_rows,
+    convert_to_rows,
+    on_values,
+    update_parts,
+)
 from toolkit.optimizers.state import OptimizerState
 
 Slots = dict[str, Tensor]
@@ -82,7 +88,7 @@ class Optimizer(OptimizerState):
                 "ignored; use a schedule, such as schedules.InverseTimeDecay"
             )
         if kwargs:
-            raise unknown_to(self, kwargs)
+            raise unknown_argument_error(self, kwargs)
         self.name: str = name or auto_name(type(self).__name__)
         self.weight_decay = weight_decay
         self.clipnorm = clipnorm
@@ -194,7 +200,9 @@ class Optimizer(OptimizerState):
                 f"{len(grads)} gradients and {len(variables)} variables"
             )
         where, pairs = f"{self.name}.apply", zip(grads, variables, strict=True)
-        grads = [None if g is None else fitted(where, g, v) for g, v in pairs]
+        grads = [
+            None if g is None else broadcast_gradient(where, g, v) for g, v in pairs
+        ]
         if not self.built:
             self.build(variables)
         self._check_known(variables)
@@ -244,7 +252,7 @@ class Optimizer(OptimizerState):
         return [(g, v) for g, v in pairs if g is not None]
 
     def _apply_present(self, grads: list[Any], variables: list[Variable]) -> None:
-        grads = in_rows(self, grads, variables)
+        grads = convert_to_rows(self, grads, variables)
         if (factor := self.loss_scale_factor) is not None:
             grads = on_values(lambda gs: [g / factor for g in gs], grads)
         if self.gradient_accumulation_steps:
@@ -269,7 +277,7 @@ class Optimizer(OptimizerState):
     def begin_step(self, learning_rate: Any) -> None:
         """Prepare a step before its variables are updated."""
 
-    @by_rows()
+    @accepts_rows()
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:

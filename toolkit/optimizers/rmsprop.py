@@ -9,7 +9,7 @@ from toolkit.arguments import Fraction, NonNegative
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.optimizers.rows import by_rows
+from toolkit.optimizers.rows import accepts_rows
 
 
 class RMSprop(Optimizer):
@@ -108,7 +108,7 @@ class Adagrad(Optimizer):
         start = ops.full(p.shape, self.initial_accumulator_value, p.dtype)
         return {"accumulator": start}
 
-    @by_rows()
+    @accepts_rows()
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:

@@ -31,7 +31,7 @@ _PRECISE = ("float32", "float64")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def by_rows(
+def accepts_rows(
     when: Callable[[Any], bool] = lambda optimizer: True, additive: bool = False
 ) -> Callable[[Method], Method]:
     """Mark a method of an optimizer that accepts only the rows of a gradient.
@@ -46,30 +46,34 @@ def by_rows(
     """
 
     def mark(method: Method) -> Method:
-        method.by_rows = when  # type: ignore[attr-defined]
+        method.accepts_rows = when  # type: ignore[attr-defined]
         method.additive = additive  # type: ignore[attr-defined]
         return method
 
     return mark
 
 
-def _may_go_by_rows(optimizer: Optimizer, name: str) -> bool:
-    when = getattr(getattr(type(optimizer), name), "by_rows", None)
+def _accepts_rows(optimizer: Optimizer, name: str) -> bool:
+    when = getattr(getattr(type(optimizer), name), "accepts_rows", None)
     return when is not None and bool(when(optimizer))
 
 
-def in_rows(
+def convert_to_rows(
     optimizer: Optimizer, gradients: Iterable[Tensor], variables: Iterable[Variable]
 ) -> list[Any]:
     """Return the gradients, as `Rows` or slices where only their rows change."""
     pairs = zip(gradients, variables, strict=True)
     return [
-        _parts_of(optimizer, g, v) if _goes_by_rows(optimizer, g, v) else g
+        _convert_gradient(optimizer, g, v)
+        if _should_update_rows(optimizer, g, v)
+        else g
         for g, v in pairs
     ]
 
 
-def _parts_of(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> Any:
+def _convert_gradient(
+    optimizer: Optimizer, gradient: Tensor, variable: Variable
+) -> Any:
     """Return the only slice of a gradient if terms can be added singly; else rows."""
     slices = slices_of(gradient)
     update: Any = type(optimizer).update
@@ -83,29 +87,31 @@ def _parts_of(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> Any
     return rows_of(gradient)
 
 
-def _goes_by_rows(optimizer: Optimizer, gradient: Tensor, variable: Variable) -> bool:
+def _should_update_rows(
+    optimizer: Optimizer, gradient: Tensor, variable: Variable
+) -> bool:
     """Return whether to update only the rows of a gradient.
 
     If both ways give the same result, the cheaper one is used. The whole variable is
     updated if all of it changes anyway, or if it is sharded over processes.
     """
     slices = slices_of(gradient)
-    if not slices or not _may_go_by_rows(optimizer, "update_step"):
+    if not slices or not _accepts_rows(optimizer, "update_step"):
         return False
     if optimizer.lazy:
         return True
     decays = optimizer._weight_decay_of(variable)
-    is_whole = (
+    updates_all = (
         (decays is not None and optimizer._use_weight_decay(variable))
         or variable.constraint is not None
         or optimizer.gradient_accumulation_steps is not None
         or Variable._placement_of is not None
     )
-    if is_whole:
+    if updates_all:
         return False
     lookups = sum(s.indices.size for s in slices)
-    cheaper = lookups * _COST <= gradient.shape[0]
-    return cheaper and _may_go_by_rows(optimizer, "update")
+    is_cheaper = lookups * _COST <= gradient.shape[0]
+    return is_cheaper and _accepts_rows(optimizer, "update")
 
 
 def _clips(optimizer: Optimizer) -> bool:
@@ -122,7 +128,7 @@ class Rows(NamedTuple):
             of a variable again. They can repeat.
         values: (n, ...). The gradient of each distinct index is in one row; the
             remaining rows are zero. So norms equal the norms of the gradient.
-        places: (n,), the position in `values` of the gradient of each lookup's row.
+        positions: (n,), the position in `values` of the gradient of each lookup's row.
     """
 
     indices: Tensor
@@ -130,7 +136,7 @@ class Rows(NamedTuple):
     positions: Tensor
 
 
-# Types that `in_rows` can return instead of a whole gradient.
+# Types that `convert_to_rows` can return instead of a whole gradient.
 PARTS = (Rows, IndexedSlices)
 
 

@@ -9,7 +9,7 @@ from toolkit.arguments import Fraction, is_real
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
-from toolkit.optimizers.rows import by_rows
+from toolkit.optimizers.rows import accepts_rows
 
 
 class SGD(Optimizer):
@@ -47,7 +47,7 @@ class SGD(Optimizer):
         self.slots: tuple[str, ...] = ("momentum",) if momentum else ()
         super().__init__(learning_rate, *args, **kwargs)
 
-    @by_rows(lambda self: not self.momentum, additive=True)
+    @accepts_rows(lambda self: not self.momentum, additive=True)
     def update(
         self, g: Tensor, p: Tensor, slots: Slots, lr: Tensor, step: Tensor
     ) -> tuple[Tensor, Slots]:

@@ -23,7 +23,7 @@ from toolkit.errors import (
 )
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.serialization.recording import constructor_signature
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 
 def _all_or_nothing(build: Any) -> Any:
@@ -33,7 +33,7 @@ def _all_or_nothing(build: Any) -> Any:
     def wrapper(self: OptimizerState, variables: Any) -> None:
         before, built = len(self._variables), self.built
         try:
-            with restored():
+            with restore_on_error():
                 build(self, variables)
         except BaseException:
             del self._variables[before:]

@@ -30,7 +30,7 @@ class Factory(Protocol):
         """Create the object."""
 
 
-def draws_random_numbers(made: Factory) -> bool:
+def draws_random_numbers(factory: Factory) -> bool:
     """Return whether functions draw random numbers, or change Variables.
 
     They draw if they change the generator of Python, NumPy or toolkit, the generator of
@@ -38,14 +38,15 @@ def draws_random_numbers(made: Factory) -> bool:
     called once. All generators and Variables are restored afterwards; errors are
     ignored.
     """
-    if not made.functions:
+    if not factory.functions:
         return False
     states = [
-        _State(*getter_and_setter) for getter_and_setter in _generators(made.functions)
+        _State(*getter_and_setter)
+        for getter_and_setter in _generators(factory.functions)
     ]
     outer_state = global_state()
     with StatelessScope() as scope, suppress(Exception):
-        made.make()
+        factory.make()
     has_drawn = [state.restore() for state in states]
     set_global_state(outer_state)
     return any(has_drawn) or bool(scope.writes)

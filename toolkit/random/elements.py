@@ -74,7 +74,7 @@ class ElementScope(Overlay):
         if variable.name != STATE_NAME:
             return super().read(variable)
         if variable not in self.writes:
-            with state.inside(overlay=self.parent):
+            with state.override(overlay=self.parent):
                 value = self._elements.state_of(variable, self._number)
             self.writes[variable] = value
         return self.writes[variable]
@@ -83,7 +83,7 @@ class ElementScope(Overlay):
         if variable.name == STATE_NAME:
             self.writes[variable] = tensor
             return
-        with state.inside(overlay=self.parent):
+        with state.override(overlay=self.parent):
             variable.assign(tensor)
 
     def keep(self, variable: Variable) -> None:

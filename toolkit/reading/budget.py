@@ -185,7 +185,7 @@ def _load_within(
     label: str, size: int, total: int, seconds: float
 ) -> AbstractContextManager[None]:
     known = _account.budget
-    return _account.inside(budget=known or Budget(label, size, total, total, seconds))
+    return _account.override(budget=known or Budget(label, size, total, total, seconds))
 
 
 def size_of(path: Path) -> int:

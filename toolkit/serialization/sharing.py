@@ -36,7 +36,7 @@ class ObjectSharingScope:
         self._marks_all = marks_all
 
     def __enter__(self) -> None:
-        self._scope = _shared.inside(
+        self._scope = _shared.override(
             configs={}, described={}, objects={}, marks=0, marks_all=self._marks_all
         )
         self._scope.__enter__()
@@ -51,7 +51,7 @@ def only_reading() -> AbstractContextManager[None]:
     A constructor may serialize its arguments to copy them. Marks in such configs would
     be mistaken for marks of the file.
     """
-    return _shared.inside(configs=None)
+    return _shared.override(configs=None)
 
 
 def note_config(obj: Any, config: dict[str, Any]) -> None:

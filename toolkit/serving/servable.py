@@ -27,7 +27,7 @@ from toolkit.functions.function import Function
 from toolkit.ir import Graph
 from toolkit.serving.messages import RequestError
 from toolkit.serving.tensors import DATATYPES, TensorSpec
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 # Maximum number of cached programs for undeclared input shapes; the oldest is dropped.
 PROGRAMS = 256
@@ -282,7 +282,7 @@ class ModelServable(Servable):
             _checked_texts(x) if x.dtype == object else convert(np.array(x))
             for x in arrays
         ]
-        with restored():
+        with restore_on_error():
             step = self.model.make_predict_function()
             outputs = step(tree.pack_sequence_as(self._structure, leaves))
         found = [np.asarray(y) for y in tree.flatten(outputs)]
@@ -332,7 +332,7 @@ def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
 
 def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
     """Return the graph of `predict_step`, without its side effects."""
-    with restored(), Trace(model.name, creates_variables=False) as trace:
+    with restore_on_error(), Trace(model.name, creates_variables=False) as trace:
         leaves = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
         outputs = model.predict_step(tree.pack_sequence_as(signature.structure, leaves))
         results = [trace.localize(y) for y in tree.flatten(outputs)]

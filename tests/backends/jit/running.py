@@ -29,7 +29,7 @@ def operand_of(array: Any) -> Operand:
 
 def vectors_of(lanes: int) -> Any:
     """Return a context in which code is generated for vectors of `lanes` float32."""
-    return rules.inside(processor=Processor.host().with_lanes(lanes))
+    return rules.override(processor=Processor.host().with_lanes(lanes))
 
 
 def run_lowered(

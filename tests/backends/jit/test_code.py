@@ -141,7 +141,7 @@ def test_another_processor_is_another_key(fact):
     before, host = some_code().key, Processor.host()
     value = getattr(host, fact)
     other = value + " another" if isinstance(value, str) else not value
-    with rules.inside(processor=replace(host, **{fact: other})):
+    with rules.override(processor=replace(host, **{fact: other})):
         assert some_code().key != before
 
 
@@ -153,12 +153,12 @@ def test_another_compiler_is_another_key(monkeypatch):
 
 def test_an_equal_processor_is_the_same_key():
     before = some_code().key
-    with rules.inside(processor=replace(Processor.host())):
+    with rules.override(processor=replace(Processor.host())):
         assert some_code().key == before
 
 
 def test_a_text_is_for_the_processor_that_it_was_lowered_for():
-    with rules.inside(processor=Processor.host().with_lanes(4)):
+    with rules.override(processor=Processor.host().with_lanes(4)):
         narrow = code.Code(emit_wide)
     assert "<4 x float>" in narrow.text()
 

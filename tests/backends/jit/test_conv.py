@@ -158,7 +158,7 @@ def _check_rows(kind, problem):
 def test_sums_stay_in_registers(cpu, extent, size, channels):
     pads = ((size // 2,) * 2,) * 2
     problem = Problem(1, (extent,) * 2, (size,) * 2, channels, padding=pads)
-    with rules.inside(processor=PROCESSORS[cpu]):
+    with rules.override(processor=PROCESSORS[cpu]):
         found, _ = lowered("conv", *problem.of("conv", "float32"))
     llvm = binding_for_all()
     target = llvm.Target.from_triple(PROCESSORS[cpu].triple)

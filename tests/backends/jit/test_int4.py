@@ -87,7 +87,7 @@ def test_rows_have_the_same_bits_in_any_batch():
     found = []
     for rows in (1, 4, 7, 31):
         arrays, y = (x[:rows], *weight), np.empty((rows, 70), "float32")
-        with rules.inside(rows_independent=True):
+        with rules.override(rows_independent=True):
             run_lowered(lowered_of(arrays), arrays, [y])
         found.append(y)
     for y in found:

@@ -80,7 +80,7 @@ extents = st.one_of(st.integers(1, 20), st.integers(1, 140))
 def test_products(shape, target, chunk):
     rows, depth, columns = shape
     a, b = whole((rows, depth)), whole((depth, columns), 1)
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         np.testing.assert_array_equal(
             computed(ops.matmul, a, b, chunk=chunk), product(a, b)
         )
@@ -105,7 +105,7 @@ def test_extremes(target, extreme):
                 np.full(shapes[0], extreme, "int8"),
                 np.full(shapes[1], other, "int8"),
             )
-            with rules.inside(processor=target):
+            with rules.override(processor=target):
                 np.testing.assert_array_equal(computed(ops.matmul, a, b), product(a, b))
 
 
@@ -118,7 +118,7 @@ def test_epilogue(target, shape):
     a, b = whole((*batch, depth)), whole((depth, columns), 1)
     shapes = (columns,), (*batch, 1), (*batch, columns)
     others = [rng.normal(size=s).astype("float32") for s in shapes]
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         y = computed(scaled, a, b, *others)
         kept = computed(scaled, a, b, *others, frozen=True)
     exact = (a.astype("int32") @ b.astype("int32")).astype("float32")
@@ -154,7 +154,7 @@ def test_tiles(tiles, monkeypatch, shape, sign):
     expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
     small = replace(Processor.host(), cache_bytes=1 << 14)
     for target, chunk, frozen in ((None, 0, False), (None, 1, True), (small, 0, True)):
-        with rules.inside(processor=target or Processor.host()):
+        with rules.override(processor=target or Processor.host()):
             np.testing.assert_array_equal(computed(ops.matmul, a, b), product(a, b))
             y = computed(scaled, a, b, *others, chunk=chunk, frozen=frozen)
         np.testing.assert_array_equal(y, expected)
@@ -166,7 +166,7 @@ def test_only_what_fills_tiles_is_in_tiles():
 
     def names(rows, columns, target=target, depth=64):
         a, b = whole((rows, depth)), whole((depth, columns))
-        with rules.inside(processor=target):
+        with rules.override(processor=target):
             body = body_of(ops.matmul, a, b)
             calls = lower_matmul_integer(body, list(map(operand_of, (a, b))), []).calls
         return [call.code.emit.__name__ for call in calls]
@@ -234,7 +234,7 @@ def test_words():
 def test_instructions(name, features, instruction):
     target = replace(PROCESSORS[name], features=features)
     a, b = whole((12, 64)), whole((64, 64))
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         body = body_of(ops.matmul, a, b)
         lowered = lower_matmul_integer(body, [operand_of(a), operand_of(b)], [])
         text = lowered.calls[-1].code.text()

@@ -55,7 +55,7 @@ def computed(function, *arrays, chunk=0, frozen=False):
 
 
 def check(x, w, target, chunk=0, **attrs):
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         (y,) = computed(
             lambda x, w: bind(conv_integer_p, x, w, **attrs), x, w, chunk=chunk
         )
@@ -147,7 +147,7 @@ def test_epilogue(target, filters):
         y = ops.cast(bind(conv_integer_p, x, w, **attrs), "float32") * scale + other
         return y, quantize(y, 20.0)
 
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         y, rounded = computed(function, x, w, scale, other)
     exact = reference.conv_integer(x, w, **attrs).astype("float32")
     expected = exact * scale + other
@@ -195,7 +195,7 @@ def test_depthwise_epilogue(target, channels):
         y = ops.cast(bind(conv_integer_p, x, w, **attrs), "float32") * scale
         return y, quantize(y, 20.0, 64, 7)
 
-    with rules.inside(processor=target):
+    with rules.override(processor=target):
         y, rounded = computed(function, x, w, scale)
     expected = reference.conv_integer(x, w, **attrs).astype("float32") * scale
     np.testing.assert_array_equal(y, expected)

@@ -73,7 +73,7 @@ WRITTEN_FOR = [None, "x86-64-v2"] if platform.machine() == "x86_64" else [None]
 def processor(request):
     """The processor that code is written for."""
     found = request.param and PROCESSORS[request.param]
-    with rules.inside(processor=found):
+    with rules.override(processor=found):
         yield found
 
 

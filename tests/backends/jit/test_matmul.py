@@ -290,7 +290,7 @@ def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
     b = b[:, :columns]
     bias = numbers((columns,), dtype, 2)
     processor = Processor.host().with_lanes(lanes)
-    with rules.inside(processor=replace(processor, cache_bytes=1 << 14)):
+    with rules.override(processor=replace(processor, cache_bytes=1 << 14)):
         assume(is_row(a, b))
         check(dense, layout(a), b, bias, lower=lower, chunk=chunk)
         check(masked, a, b, bias[None], bias[:1], lower=lower, chunk=chunk)
@@ -302,7 +302,7 @@ def test_a_row_has_the_bits_of_a_row_among_others(lower, depth):
     a, b = numbers((20, depth), "float32"), numbers((depth, 600), "float32", 1)
     bias = numbers((600,), "float32", 2)
     processor = replace(Processor.host(), cache_bytes=1600 * depth)
-    with rules.inside(rows_independent=True, processor=processor):
+    with rules.override(rows_independent=True, processor=processor):
         assert is_row(a[:1], b)
         (many,) = computed(lower_matmul, dense, a, b, bias)
         (one,) = computed(lower, dense, a[3:4], b, bias)
@@ -316,7 +316,7 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
         w = np.broadcast_to(np.float32(0), (8192, columns))
         spec = contiguous(operand_of(w).spec)
         known = replace(spec, is_frozen=is_frozen)
-        with rules.inside(processor=processor):
+        with rules.override(processor=processor):
             lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
         is_packed = any(call.prepares for call in lowered.calls)
         assert is_packed == (is_frozen and columns == 512)
@@ -399,26 +399,26 @@ def chosen(a, b):
 
 def test_narrow_panels_are_packed_where_they_crowd_the_sets_of_a_cache():
     x, wide = np.empty((4096, 128), "float32"), np.empty((128, 512), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x, wide).pack_b == ONCE
         assert chosen(x, wide[:, :120].copy()).pack_b == ""
         assert chosen(x[:128], np.empty((128, 2048), "float32")).pack_b == EACH
-    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+    with rules.override(processor=PROCESSORS["x86-64-v4"]):
         assert chosen(x, wide).pack_b == ""
 
 
 def test_narrow_panels_are_read_for_all_of_few_rows():
     x, w = np.empty((64, 512), "float32"), np.empty((512, 128), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x, w).unit == BLOCK and chosen(x, w).rows == 64
-    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+    with rules.override(processor=PROCESSORS["x86-64-v4"]):
         assert chosen(x, w).unit == ROW
 
 
 def test_a_factor_that_products_share_is_packed_once():
     x = batch_inside(np.zeros((80, 64, 128), "float32"))
     w = np.zeros((128, 512), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         lowered = lower_matmul(
             body_of(product, x, w), [operand_of(x), operand_of(w)], []
         )
@@ -443,7 +443,7 @@ def test_the_batch_is_no_part_of_the_code():
 
 def test_long_sums_of_few_elements_are_divided():
     x, g = np.empty((32768, 64), "float32"), np.empty((32768, 64), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+    with rules.override(processor=PROCESSORS["x86-64-v4"]):
         strategy = chosen(x.T, g)
     assert strategy.depth == 4096
     assert strategy.step < strategy.depth
@@ -451,7 +451,7 @@ def test_long_sums_of_few_elements_are_divided():
 
 def test_packed_tiles_and_panels_stay_in_the_first_cache():
     x, g = np.empty((2048, 256), "float32"), np.empty((2048, 2000), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+    with rules.override(processor=PROCESSORS["x86-64-v4"]):
         strategy = chosen(x.T, g)
     assert strategy.pack_a and strategy.pack_b == EACH
     assert strategy.step <= 192
@@ -477,14 +477,14 @@ def test_what_is_packed_once_may_stay(frozen, lanes):
 
 def test_large_factors_are_not_packed_as_a_whole():
     x, g = np.empty((65536, 384), "float32"), np.empty((65536, 1536), "float32")
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x.T, g).pack_a == EACH
 
 
 def test_tiles_are_packed_once_where_many_columns_read_them():
     x = np.empty((2048, 384), "float32")
     wide, narrow = (np.empty((2048, n), "float32") for n in (1536, 192))
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x.T, wide).pack_a == ONCE
         assert chosen(x.T, narrow).pack_a == EACH
         assert chosen(np.empty((384, 2048), "float32"), wide).pack_a == ""
@@ -493,11 +493,11 @@ def test_tiles_are_packed_once_where_many_columns_read_them():
 def test_rows_of_large_tiles_that_share_a_set_of_the_cache_are_packed():
     x, wide = (np.empty((600, n), "float32") for n in (1024, 1040))
     w, few = (np.empty((1024, n), "float32") for n in (600, 40))
-    with rules.inside(processor=PROCESSORS["x86-64-v4"]):
+    with rules.override(processor=PROCESSORS["x86-64-v4"]):
         assert chosen(x, w).pack_a == EACH
         assert chosen(wide, np.empty((1040, 600), "float32")).pack_a == ""
         assert chosen(x, few).pack_a == ""
-    with rules.inside(processor=PROCESSORS["x86-64-v3"]):
+    with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x, w).pack_a == ""
 
 

@@ -32,7 +32,7 @@ def way(request):
 @pytest.fixture
 def small():
     """A processor whose cache holds hardly anything."""
-    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 13)):
+    with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 13)):
         yield
 
 
@@ -181,7 +181,7 @@ def test_what_is_not(small, watched):
         compiled(function, x[:rows], w)
         assert not narrow_values(watched)
     watched.clear()
-    with rules.inside(processor=without_rounding()):
+    with rules.override(processor=without_rounding()):
         compiled(twice, x, w)
     assert not watched
 

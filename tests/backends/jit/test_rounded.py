@@ -132,7 +132,7 @@ def test_factors_that_are_stored_as_bfloat16(always, turned):
         a = normal((rows, depth), turned[0])
         b = normal((depth, columns), turned[1], 1)
         expected, found = np.empty((2, rows, columns), "float32")
-        with rules.inside(processor=processor):
+        with rules.override(processor=processor):
             run_lowered(lowered_of(ops.matmul, a, b), (a, b), [expected])
             for factors in ((narrow(a), narrow(b)), (narrow(a), b), (a, narrow(b))):
                 calls = lowered_of(ops.matmul, *factors)
@@ -165,7 +165,7 @@ def test_many_terms(always, turned, shape):
         return ops.maximum(ops.matmul(a, b) + full, 0)
 
     found = []
-    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 17)):
+    with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 17)):
         lowered = lowered_of(function, a, b, full)
         multiply, combine = lowered.calls
         assert (
@@ -185,7 +185,7 @@ def test_groups_of_one_panel(always):
     """A cache that holds few columns changes the order of the work, and no bit."""
     a, b = normal((70, 200)), normal((200, 150), seed=1)
     expected = computed(ops.matmul, a, b)
-    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 15)):
+    with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 15)):
         found = computed(ops.matmul, a, b)
     np.testing.assert_array_equal(found, expected)
 
@@ -283,7 +283,7 @@ def test_updates_smaller_than_the_digits_of_bfloat16_count():
 def test_only_large_products_of_processors_with_tiles():
     def calls(rows, depth, columns, target=WITH_TILES, is_even=False):
         a, b = normal((rows, depth)), normal((depth, columns))
-        with rules.inside(processor=target, rows_independent=is_even):
+        with rules.override(processor=target, rows_independent=is_even):
             lowered = lowered_of(ops.matmul, a, b)
         return [call.code.emit.__name__ for call in lowered.calls]
 
@@ -307,7 +307,7 @@ def test_libraries_use_no_tiles():
 def instructions(processor):
     """Return the machine code that packs a factor, and of the product."""
     a, b = normal((256, 512)), normal((512, 256))
-    with rules.inside(processor=processor):
+    with rules.override(processor=processor):
         calls = lowered_of(ops.matmul, a, b).calls
         packing, _, product = (call.code.text() for call in calls)
     library = llvm.binding_for_all()

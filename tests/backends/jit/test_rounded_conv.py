@@ -153,7 +153,7 @@ def test_narrow_factors_of_kernels_of_float32(kind):
     for name in ("one pixel", "strides"):
         arrays, attrs = PROBLEMS[name].of(kind, "float32")
         narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
-        with rules.inside(processor=without_rounding()):
+        with rules.override(processor=without_rounding()):
             found, _ = lowered(kind, narrow, attrs | ROUNDED)
             assert not any("rounded" in n for n in functions(found))
             check(kind, narrow, attrs | ROUNDED)
@@ -170,7 +170,7 @@ def test_narrow_factors_of_kernels_of_float32(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["whole tiles", "strides", "many output channels"])
 def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
-    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 16)):
+    with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 16)):
         assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
 
 
@@ -191,7 +191,7 @@ def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
 def test_a_task_has_parts_of_several_images(always, monkeypatch):
     monkeypatch.setattr(convolutions.lower_grad, "_SUM_MOVES", 0)
     problem = Problem(40, (8, 8), (3, 3), (16, 16), padding=SAME)
-    with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 15)):
+    with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 15)):
         arrays, attrs = problem.of("conv_kernel_grad", "float32")
         grad = lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0].calls[0]
         assert 1 < grad.rows // 40 < grad.grain
@@ -299,7 +299,7 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
 def test_only_where_tiles_are_quicker(kind):
     def has_rounded(problem, processor=WITH_TILES, is_even=False, **more):
         arrays, attrs = problem.of(kind, "float32")
-        with rules.inside(processor=processor, rows_independent=is_even):
+        with rules.override(processor=processor, rows_independent=is_even):
             found, _ = lowered(kind, arrays, attrs | ROUNDED | more)
         return any("rounded" in n for n in functions(found))
 
@@ -319,7 +319,7 @@ def test_only_where_tiles_are_quicker(kind):
 def test_instructions(kind):
     problem = Problem(8, (16, 16), (3, 3), (64, 64), padding=SAME)
     arrays, attrs = problem.of(kind, "float32")
-    with rules.inside(processor=WITH_TILES):
+    with rules.override(processor=WITH_TILES):
         calls = lowered(kind, arrays, attrs | ROUNDED)[0].calls
         texts = [call.code.text() for call in calls]
     library = llvm.binding_for_all()

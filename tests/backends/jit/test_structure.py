@@ -85,7 +85,7 @@ def test_rules_and_the_processor_count():
     operands = [[contiguous(v.spec) for v in vs] for vs in (body.inputs, body.outputs)]
     with mock.patch.object(elementwise, "_lowered_bodies", {}) as known:
         elementwise.lower_fused(body, *operands)
-        with rules.inside(rows_independent=True):
+        with rules.override(rows_independent=True):
             elementwise.lower_fused(body, *operands)
         elementwise.lower_fused(body, *operands)
         assert len(known) == 2

@@ -179,7 +179,7 @@ class EagerPrograms:
         program = self._programs.get(key)
         if program is None and self._needs_program(key):
             # A reentrant call, for example in a signal handler, runs on NumPy.
-            with rules.inside(array_kernels_only=True):
+            with rules.override(array_kernels_only=True):
                 program = self._remember(key, self._build(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.arguments import unknown_to
+from toolkit.arguments import unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
@@ -105,7 +105,7 @@ class ReduceLROnPlateau(MonitorCallback):
                 "`min_delta`"
             )
         if kwargs:
-            raise unknown_to(self, kwargs)
+            raise unknown_argument_error(self, kwargs)
         super().__init__(monitor, mode, min_delta=min_delta)
         if factor >= 1.0:
             raise ArgumentError(

@@ -10,7 +10,7 @@ from toolkit.core.trace import Trace
 from toolkit.errors import LoadBudgetError, ToolkitError
 from toolkit.ir import Spec
 from toolkit.reading.onnx.graph import ValueInfo
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 Shape = tuple[int | None, ...]
 Run = Callable[[list[Tensor], bool], Sequence[Tensor | None]]
@@ -59,7 +59,7 @@ def infer_outputs(
 def _specs(
     run: Run, inputs: Sequence[Any], extents: tuple[int, int], is_small: bool
 ) -> list[Spec | None]:
-    with restored(), Trace("shape inference") as trace:
+    with restore_on_error(), Trace("shape inference") as trace:
         shapes = filled_shapes([shape for shape, _ in inputs], extents)
         specs = [Spec(shape, x[1]) for shape, x in zip(shapes, inputs, strict=True)]
         tensors = [trace.placeholder(spec) for spec in specs]

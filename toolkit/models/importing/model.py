@@ -147,7 +147,7 @@ class OnnxModel(FunctionalInputs, Model):
             self._standardize(inputs), limit_of_load()
         )
         # The ledger counts the work of kernels, not the cost of code generation.
-        with rules.inside(array_kernels_only=True):
+        with rules.override(array_kernels_only=True):
             results = interpreter.run(self._graph, values, weights)
         return only([value.tensor for value in results])
 
@@ -170,7 +170,7 @@ class OnnxModel(FunctionalInputs, Model):
         def run(tensors: list[Tensor], is_small: bool) -> list[Tensor | None]:
             limit = limit_of_load() * (1 if is_small else _MORE)
             interpreter, values, weights = self._start(tensors, limit)
-            with rules.inside(array_kernels_only=True):
+            with rules.override(array_kernels_only=True):
                 results = interpreter.run_static(self._graph, values, weights)
             runs.append(interpreter)
             return [None if value is None else value.tensor for value in results]

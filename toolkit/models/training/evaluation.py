@@ -40,7 +40,7 @@ from toolkit.models.training.local_rows import (
 from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 _VERBOSE = ("auto", 0, 1, 2)
 
@@ -331,7 +331,7 @@ class Evaluation(Steps):
         call the model with other data, or compare other values.
         """
         try:
-            with restored():
+            with restore_on_error():
                 self._build_missing(batch)
         except Exception:
             if not overrides(self, step):

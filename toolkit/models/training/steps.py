@@ -18,12 +18,12 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
-from toolkit.layers.tracking import remembered, unique
+from toolkit.layers.tracking import cache_walk, unique
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 Step = Callable[[Any], Any]
 _TENSOR = {Tensor}
@@ -158,7 +158,7 @@ class EagerStep:
         self.step = step
 
     def __call__(self, batch: Any) -> Any:
-        with restored(), StatelessScope() as scope:
+        with restore_on_error(), StatelessScope() as scope:
             outputs = self.step(batch)
         writes = list(scope.writes.items())
         try:
@@ -363,7 +363,7 @@ class Steps:
                 results += self._compile_loss.metrics
         return unique([*results, *self._layer_metrics()])
 
-    @remembered
+    @cache_walk
     def _layer_metrics(self) -> list[Any]:
         """Return the metrics of the model and its layers."""
         # Nested models have losses and metrics of their separate training: skip them.

@@ -32,7 +32,7 @@ from toolkit.models.training.resuming import Progress
 from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 _WATCH = 0.1  # seconds between two checks of the loss
 
@@ -240,7 +240,7 @@ class Trainer(CompileConfigured, Evaluation):
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
         try:
-            with restored():
+            with restore_on_error():
                 for epoch in epochs:
                     progress.begin_epoch(epoch)
                     callbacks.on_epoch_begin(epoch)

@@ -58,7 +58,7 @@ class Code:
 
     def text(self) -> str:
         """Return the LLVM IR of a module that contains the function."""
-        with rules.inside(processor=self.processor):
+        with rules.override(processor=self.processor):
             builder = self.emit(*self.args)
         function = builder.function(self.key, PARAMETERS)
         return "\n".join([*sorted(builder.declarations), function, ATTRIBUTES])

@@ -21,7 +21,7 @@ from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
 from toolkit.errors import TraceError, UnsupportedError
 from toolkit.ir import Node
-from toolkit.thread_state import restored
+from toolkit.thread_state import restore_on_error
 
 # Steps with only client-side effects: they run before each run.
 _CLIENTS = ("MakeIterator",)
@@ -140,7 +140,7 @@ class Tracing(Run):
         self._where: dict[Node, tuple[Task, str | None]] = {}
         self._names: dict[Node, str] = {}
         self._operation = ""
-        with restored(), DIALECT.activate(), self._trace as trace:
+        with restore_on_error(), DIALECT.activate(), self._trace as trace:
             stand_ins = tuple(trace.placeholder(x.spec) for x in fed)
             super().__init__(plan, stand_ins)
             with set_run(self):

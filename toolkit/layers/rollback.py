@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from toolkit.layers.tracking import Walk
 
 
-class _State(NamedTuple):
+class _Snapshot(NamedTuple):
     """Snapshot of a layer's attributes and of its lists and mappings."""
 
     layer: Any
@@ -24,35 +24,35 @@ def rollback_on_error(layers: Iterable[Any]) -> Iterator[None]:
     Lists and mappings get their old contents. Other objects are not copied, so that
     changes inside of them stay. Replaced objects stay in memory until the block ends.
     """
-    before = [_state_of(layer) for layer in layers]
+    snapshots = [_take_snapshot(layer) for layer in layers]
     try:
         yield
     except BaseException:
-        for state in before:
-            _restore(state)
+        for snapshot in snapshots:
+            _restore(snapshot)
         Walk.changes += 1
         raise
 
 
-def _state_of(layer: Any) -> _State:
+def _take_snapshot(layer: Any) -> _Snapshot:
     attributes = dict(vars(layer))
     if "_arrivals" in attributes:
-        attributes["_arrivals"] = attributes["_arrivals"].copied()
+        attributes["_arrivals"] = attributes["_arrivals"].copy()
     contents: list[tuple[Any, Any]] = []
     for value in attributes.values():
         if isinstance(value, list):
             contents.append((value, list(value)))
         elif isinstance(value, MutableMapping):
             contents.append((value, dict(value)))
-    return _State(layer, attributes, contents)
+    return _Snapshot(layer, attributes, contents)
 
 
-def _restore(state: _State) -> None:
-    members = vars(state.layer)
-    members.update(state.attributes)
-    for name in [name for name in members if name not in state.attributes]:
+def _restore(snapshot: _Snapshot) -> None:
+    members = vars(snapshot.layer)
+    members.update(snapshot.attributes)
+    for name in [name for name in members if name not in snapshot.attributes]:
         del members[name]
-    for container, old in state.contents:
+    for container, old in snapshot.contents:
         if isinstance(container, list):
             container[:] = old
         else:
