@@ -238,9 +238,7 @@ _TRACKED_CLASSES: dict[type, type] = {
 _MEMBERS = frozenset({tuple, *_TRACKED_CLASSES})
 
 
-def track_container(
-    value: Any, owner: Any, replacements: dict[int, Any] | None = None
-) -> Any:
+def track(value: Any, owner: Any, replacements: dict[int, Any] | None = None) -> Any:
     """Return a container that reports changes to `owner`, including nested containers.
 
     Lists, dicts, OrderedDicts and sets are replaced, also in tuples. Objects of
@@ -253,7 +251,7 @@ def track_container(
     """
     cls, replacements = type(value), {} if replacements is None else replacements
     if isinstance(value, tuple) and any(type(x) in _MEMBERS for x in value):
-        items = [track_container(item, owner, replacements) for item in value]
+        items = [track(item, owner, replacements) for item in value]
         return cls(*items) if hasattr(cls, "_fields") else tuple(items)
     if cls not in _TRACKED_CLASSES:
         return value
@@ -264,12 +262,12 @@ def track_container(
     is_mapping = isinstance(value, dict)
     for key, item in list(container.items() if is_mapping else enumerate(container)):
         if type(item) in _MEMBERS:
-            container[key] = track_container(item, owner, replacements)
+            container[key] = track(item, owner, replacements)
     container._owner = weakref.ref(owner)
     return container
 
 
-def is_tracked_by(value: Any, owner: Any) -> bool:
+def is_tracked(value: Any, owner: Any) -> bool:
     """Return whether a container reports changes to this owner."""
     return isinstance(value, Owned) and value.owner is owner
 

@@ -17,12 +17,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
-from toolkit.layers.containers import (
-    Arrivals,
-    is_tracked_by,
-    set_owner,
-    track_container,
-)
+from toolkit.layers.containers import Arrivals, is_tracked, set_owner, track
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -171,7 +166,7 @@ class StateOwner:
         if _tracking.on and not hasattr(getattr(type(self), name, None), "__set__"):
             old = members.get(name)
             if value is not old:
-                value = track_container(value, self)
+                value = track(value, self)
             self._track(value)
             if old is not None and old is not value:
                 self._untrack(name, old)
@@ -224,7 +219,7 @@ class StateOwner:
         silent = [
             item
             for item in self._owned
-            if isinstance(item, _CONTAINERS) and not is_tracked_by(item, self)
+            if isinstance(item, _CONTAINERS) and not is_tracked(item, self)
         ]
         for value in (*silent, *values):
             if not isinstance(value, _HOLDERS):
@@ -239,7 +234,7 @@ class StateOwner:
                 self._arrivals.forget(leaf)
                 Walk.changes += 1
 
-    def _list_arrivals(self) -> list[tuple[Any, bool]]:
+    def _in_order(self) -> list[tuple[Any, bool]]:
         """Return all state in order of arrival, with its trainable flag on arrival."""
         visited: set[int] = set()
         return self._arrivals.sort(
@@ -248,13 +243,11 @@ class StateOwner:
 
     def _owned_of(self, kind: type[T]) -> list[T]:
         """Return the state of one kind, in order of arrival."""
-        return [x for x, _ in self._list_arrivals() if isinstance(x, kind)]
+        return [x for x, _ in self._in_order() if isinstance(x, kind)]
 
     def _own_variables(self) -> list[Variable]:
         """Return this layer's variables without sublayers; trainable ones first."""
-        arrived = [
-            pair for pair in self._list_arrivals() if isinstance(pair[0], Variable)
-        ]
+        arrived = [pair for pair in self._in_order() if isinstance(pair[0], Variable)]
         return [v for v, trainable in sorted(arrived, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
@@ -319,7 +312,7 @@ class StateOwner:
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        for value, was_trainable in self._list_arrivals():
+        for value, was_trainable in self._in_order():
             if isinstance(value, Variable) and was_trainable:
                 value.trainable = self._trainable
         for layer in self._sublayers():

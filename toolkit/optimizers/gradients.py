@@ -11,7 +11,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
 
 
-def broadcast_gradient(caller: str, gradient: Any, variable: Variable) -> Tensor:
+def fit_shape(caller: str, gradient: Any, variable: Variable) -> Tensor:
     """Broadcast a gradient to the shape of its variable.
 
     Args:

@@ -21,11 +21,11 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
-from toolkit.optimizers.gradients import broadcast_gradient
+from toolkit.optimizers.gradients import fit_shape
 from toolkit.optimizers.rows import (
     PARTS,
     accepts_rows,
-    convert_to_rows,
+    as_rows,
     on_values,
     update_parts,
 )
@@ -200,9 +200,7 @@ class Optimizer(OptimizerState):
                 f"{len(grads)} gradients and {len(variables)} variables"
             )
         where, pairs = f"{self.name}.apply", zip(grads, variables, strict=True)
-        grads = [
-            None if g is None else broadcast_gradient(where, g, v) for g, v in pairs
-        ]
+        grads = [None if g is None else fit_shape(where, g, v) for g, v in pairs]
         if not self.built:
             self.build(variables)
         self._check_known(variables)
@@ -252,7 +250,7 @@ class Optimizer(OptimizerState):
         return [(g, v) for g, v in pairs if g is not None]
 
     def _apply_present(self, grads: list[Any], variables: list[Variable]) -> None:
-        grads = convert_to_rows(self, grads, variables)
+        grads = as_rows(self, grads, variables)
         if (factor := self.loss_scale_factor) is not None:
             grads = on_values(lambda gs: [g / factor for g in gs], grads)
         if self.gradient_accumulation_steps:

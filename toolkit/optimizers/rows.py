@@ -58,7 +58,7 @@ def _accepts_rows(optimizer: Optimizer, name: str) -> bool:
     return when is not None and bool(when(optimizer))
 
 
-def convert_to_rows(
+def as_rows(
     optimizer: Optimizer, gradients: Iterable[Tensor], variables: Iterable[Variable]
 ) -> list[Any]:
     """Return the gradients, as `Rows` or slices where only their rows change."""
@@ -136,7 +136,7 @@ class Rows(NamedTuple):
     positions: Tensor
 
 
-# Types that `convert_to_rows` can return instead of a whole gradient.
+# Types that `as_rows` can return instead of a whole gradient.
 PARTS = (Rows, IndexedSlices)
 
 
