@@ -10,7 +10,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.static_int8 import CalibratedConvolution
-from toolkit.layers.undoing import rollback_on_error
+from toolkit.layers.rollback import rollback_on_error
 from toolkit.models.calibrating import (
     calibrate,
     calibrate_ranges,

@@ -18,8 +18,8 @@ from toolkit.errors import (
 )
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
+from toolkit.layers.rollback import rollback_on_error
 from toolkit.layers.tracking import no_tracking, unique
-from toolkit.layers.undoing import rollback_on_error
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks

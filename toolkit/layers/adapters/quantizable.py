@@ -14,7 +14,7 @@ from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
-from toolkit.layers.undoing import rollback_on_error
+from toolkit.layers.rollback import rollback_on_error
 from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
     Int4QuantizationConfig,

@@ -12,8 +12,8 @@ from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.layers.rollback import rollback_on_error
 from toolkit.layers.tracking import no_tracking
-from toolkit.layers.undoing import rollback_on_error
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.training.arrays import (
