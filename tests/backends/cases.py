@@ -296,13 +296,13 @@ def indices():
         x = sample((5, 4, 3), dtype)
         for axis in (0, 1, 2):
             n = x.shape[axis]
-            for place in (
+            for index in (
                 np.array(n - 1),
                 np.array([0, -1, 1, 0, -n]),
                 np.ones((2, 2)),
             ):
                 for width in ("int32", "int64"):
-                    yield Case("gather", (x, place.astype(width)), {"axis": axis})
+                    yield Case("gather", (x, index.astype(width)), {"axis": axis})
         yield Case("gather", (x, np.zeros((0, 2), np.int32)), {"axis": 1})
         yield Case("gather", (x[:0], np.zeros((0,), np.int32)), {"axis": 0})
         yield Case("gather", (sample((400, 90), dtype), big_indices(400)), {"axis": 0})
@@ -322,18 +322,18 @@ def updates():
     for mode in ("add", "mul", "set", "max", "min"):
         for dtype in (*FLOATS, "int32"):
             x = sample((5, 4, 3), dtype)
-            for axis, place in (
+            for axis, index in (
                 (0, np.array([0, -1, 0, 2])),
                 (1, np.ones((2, 2))),
                 (2, np.array(1)),
             ):
-                place = place.astype(np.int32)
-                shape = (*x.shape[:axis], *place.shape, *x.shape[axis + 1 :])
+                index = index.astype(np.int32)
+                shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
                 new = sample(shape, dtype, seed="new")
                 attrs = {"axis": axis, "mode": mode}
-                yield Case("scatter", (x, place, new), attrs, 8)
-            place = big_indices(60)
-            arrays = (sample((60, 90), dtype), place, sample((300, 90), dtype))
+                yield Case("scatter", (x, index, new), attrs, 8)
+            index = big_indices(60)
+            arrays = (sample((60, 90), dtype), index, sample((300, 90), dtype))
             yield Case("scatter", arrays, {"axis": 0, "mode": mode}, 30)
             empty = (x, np.zeros((0,), np.int32), sample((0, 4, 3), dtype))
             yield Case("scatter", empty, {"axis": 0, "mode": mode})

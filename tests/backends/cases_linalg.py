@@ -67,8 +67,8 @@ def canonicalize(name, factors):
 def _signs(vectors):
     """Return the sign, or phase, of the largest element of each column."""
     # If two elements are nearly equal, rounding must not decide.
-    place = np.abs(vectors).round(2).argmax(axis=-2)[..., None, :]
-    largest = np.take_along_axis(vectors, place, axis=-2)
+    pivot = np.abs(vectors).round(2).argmax(axis=-2)[..., None, :]
+    largest = np.take_along_axis(vectors, pivot, axis=-2)
     return largest / np.abs(largest)
 
 
@@ -90,8 +90,8 @@ def _svd(factors):
     k = s.shape[-1]
     signs = _signs(u[..., :k])
     rows = v[..., :k, :] * np.swapaxes(signs, -1, -2)
-    rest = _projector(np.swapaxes(v[..., k:, :], -1, -2))
-    return u[..., :k] * signs, _projector(u[..., k:]), s, rows, rest
+    complement = _projector(np.swapaxes(v[..., k:, :], -1, -2))
+    return u[..., :k] * signs, _projector(u[..., k:]), s, rows, complement
 
 
 def _eigh(factors):

@@ -38,10 +38,10 @@ def pytest_generate_tests(metafunc):
     if "backend" not in metafunc.fixturenames:
         return
     config = metafunc.config
-    chosen = config.getoption("backend", default=None)
-    names = [chosen] if chosen else list(BACKENDS)
+    selected = config.getoption("backend", default=None)
+    names = [selected] if selected else list(BACKENDS)
     required = config.getoption("require_gpu", default=False)
-    if not chosen and not required and why_no_gpu():
+    if not selected and not required and why_no_gpu():
         names.remove("cupy")
     metafunc.parametrize("backend", names, indirect=True, scope="session")
 
@@ -57,9 +57,9 @@ def backend(request):
 def _stream_of_the_backend(request):
     """Order the array operations of the test with the kernels of the backend."""
     names = request.fixturenames
-    found = request.getfixturevalue("backend") if "backend" in names else None
-    is_gpu = found is not None and found.is_accelerator
-    with found.errstate() if is_gpu else nullcontext():
+    backend_name = request.getfixturevalue("backend") if "backend" in names else None
+    is_gpu = backend_name is not None and backend_name.is_accelerator
+    with backend_name.errstate() if is_gpu else nullcontext():
         yield
 
 
@@ -71,9 +71,13 @@ def reference():
 def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", ())
     reasons = [report.longrepr[2] for report in skipped if report.longrepr]
-    found = [reason for reason in reasons if _NEEDS_GPU in reason]
-    if found:
-        stand_in = [int(n) for r in found for n in re.findall(r"(\d+) conformance", r)]
-        count = len(found) + sum(stand_in)
-        reason = next(r for r in found if "conformance" not in r or len(found) == 1)
+    skip_reasons = [reason for reason in reasons if _NEEDS_GPU in reason]
+    if skip_reasons:
+        stand_in = [
+            int(n) for r in skip_reasons for n in re.findall(r"(\d+) conformance", r)
+        ]
+        count = len(skip_reasons) + sum(stand_in)
+        reason = next(
+            r for r in skip_reasons if "conformance" not in r or len(skip_reasons) == 1
+        )
         terminalreporter.write_line(f"{count} tests were skipped: {reason}")

@@ -133,5 +133,5 @@ def test_concurrent_threads_get_one_backend(registry):
 
     register_backend("slow", create)
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(get_backend, ["slow"] * 4))
-    assert len(found) == 1
+        backends = set(pool.map(get_backend, ["slow"] * 4))
+    assert len(backends) == 1

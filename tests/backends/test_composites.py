@@ -42,11 +42,11 @@ def test_same_bits_as_the_body(name, dtype):
     (shapes, attrs), primitive = CASES[name], PRIMITIVES[name]
     tensors = tensors_of(shapes, dtype)
     for _ in range(3):
-        found = run(primitive, tensors, attrs)
+        actual = run(primitive, tensors, attrs)
         expected = primitive.body(*tensors, **attrs)
-        several = isinstance(expected, tuple)
-        assert isinstance(found, tuple) == several
-        pairs = zip(found, expected, strict=True) if several else [(found, expected)]
+        is_tuple = isinstance(expected, tuple)
+        assert isinstance(actual, tuple) == is_tuple
+        pairs = zip(actual, expected, strict=True) if is_tuple else [(actual, expected)]
         for y, z in pairs:
             assert y.dtype == z.dtype
             np.testing.assert_array_equal(y, z)
@@ -54,9 +54,9 @@ def test_same_bits_as_the_body(name, dtype):
 
 def test_shapes_and_dtypes_have_separate_bodies():
     x = RNG.standard_normal((7, 3))
-    for each in (x, x.T, x[0], x.astype("float32"), x.astype("float16")):
-        y = ops.softmax(each)
-        assert (y.shape, y.dtype) == (each.shape, str(each.dtype))
+    for array in (x, x.T, x[0], x.astype("float32"), x.astype("float16")):
+        y = ops.softmax(array)
+        assert (y.shape, y.dtype) == (array.shape, str(array.dtype))
         np.testing.assert_allclose(np.sum(y, -1), 1, 1e-2)
 
 
@@ -64,8 +64,8 @@ def test_number_of_cached_signatures_is_limited(monkeypatch):
     monkeypatch.setattr(composites, "_MAX_SIGNATURES", 4)
     kernel = CompositeKernel(get_backend("numpy"), PRIMITIVES["gelu"])
     for count in (*range(1, 20), 19):
-        found = kernel(np.zeros(count, "float32"))
-    assert found is not None and len(kernel._bodies) <= 4
+        output = kernel(np.zeros(count, "float32"))
+    assert output is not None and len(kernel._bodies) <= 4
 
 
 def test_custom_gradients_are_not_cached():
@@ -102,23 +102,23 @@ def test_intermediate_values_are_freed(monkeypatch):
         return x
 
     primitive = decomposable("chain_of_sums", chain)
-    backend, made, most = get_backend("numpy"), [], []
+    backend, arrays, peaks = get_backend("numpy"), [], []
 
     def add(x, y):
-        most.append(sum(ref() is not None for ref in made))
+        peaks.append(sum(ref() is not None for ref in arrays))
         result = np.add(x, y)
-        made.append(weakref.ref(result))
+        arrays.append(weakref.ref(result))
         return result
 
     try:
         monkeypatch.setattr(backend, "eager_kernel", lambda primitive: add)
         kernel = CompositeKernel(backend, primitive)
         assert kernel(np.zeros(3, "float32")) is None  # at the first use
-        found = kernel(np.zeros(3, "float32"))
+        output = kernel(np.zeros(3, "float32"))
     finally:
         del PRIMITIVES["chain_of_sums"]
-    np.testing.assert_array_equal(found, [10, 10, 10])
-    assert len(most) == 10 and max(most) <= 1
+    np.testing.assert_array_equal(output, [10, 10, 10])
+    assert len(peaks) == 10 and max(peaks) <= 1
 
 
 def test_all_composites_are_tested():
@@ -127,10 +127,15 @@ def test_all_composites_are_tested():
     Attention and the composites of the TensorFlow names have their own files. Eager
     scans run step by step.
     """
-    apart = {"attention", "attention_grad", "attention_grad_of", "batch_norm_grad_of"}
-    apart |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
-    own = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)
-    modules = {p.name: p.body.__module__ for p in own}
+    tested_elsewhere = {
+        "attention",
+        "attention_grad",
+        "attention_grad_of",
+        "batch_norm_grad_of",
+    }
+    tested_elsewhere |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
+    composites = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)
+    modules = {p.name: p.body.__module__ for p in composites}
     core = {name for name, module in modules.items() if module.startswith("toolkit.")}
     shell = {name for name in core if modules[name].startswith("toolkit.compat.")}
-    assert core - shell <= apart
+    assert core - shell <= tested_elsewhere

@@ -24,21 +24,25 @@ def cache(tmp_path, monkeypatch):
 
 def create_foreign_files(folder):
     """Create foreign files with various names that are older than all cache files."""
-    made = [folder / name for name in ("thesis.tex", name_of("a"), name_of(1, ".plan"))]
-    for path in made:
+    paths = [
+        folder / name for name in ("thesis.tex", name_of("a"), name_of(1, ".plan"))
+    ]
+    for path in paths:
         path.write_bytes(b"years of work" * 100)
         os.utime(path, (0, 0))
-    return made
+    return paths
 
 
 def test_foreign_files_are_not_deleted(cache, tmp_path):
     (cache / "inner").mkdir()
     folders = [cache.parent, cache, cache / "inner", tmp_path]
-    there = [path for folder in folders for path in create_foreign_files(folder)]
+    foreign_files = [
+        path for folder in folders for path in create_foreign_files(folder)
+    ]
     for number in range(5):
         disk_cache.store(cache / name_of(f"own {number}"), b"code")
     disk_cache.trim(cache)
-    assert all(path.read_bytes() == b"years of work" * 100 for path in there)
+    assert all(path.read_bytes() == b"years of work" * 100 for path in foreign_files)
     assert not (cache / name_of("own 0")).exists()
 
 
@@ -62,11 +66,13 @@ def test_folder_is_scanned_rarely(cache, monkeypatch):
     disk_cache.store(second, b"x")
     disk_cache.trim_periodically(cache)
     assert second.exists()
-    for now in (
+    for time_of_scan in (
         time.time() + 3600,
         time.time() - 3600,
     ):  # or a clock set back
-        monkeypatch.setattr(disk_cache.time, "time", lambda now=now: now)
+        monkeypatch.setattr(
+            disk_cache.time, "time", lambda time_of_scan=time_of_scan: time_of_scan
+        )
         disk_cache.store(third, b"x")
         disk_cache.trim_periodically(cache)
         assert not second.exists()
@@ -84,18 +90,20 @@ def test_foreign_file_with_the_timestamp_name_stays(cache):
 
 
 def test_links_are_not_followed(cache, tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    own = outside / name_of("kept")
-    disk_cache.store(own, b"code")
-    os.utime(own, (0, 0))
-    (cache / "folder").symlink_to(outside)
+    external = tmp_path / "outside"
+    external.mkdir()
+    foreign_file = external / name_of("kept")
+    disk_cache.store(foreign_file, b"code")
+    os.utime(foreign_file, (0, 0))
+    (cache / "folder").symlink_to(external)
     link = cache / name_of("link")
-    link.symlink_to(own)
+    link.symlink_to(foreign_file)
     assert disk_cache.load(link) is None
     disk_cache.store(link, b"others")
     disk_cache.trim(cache)
-    assert own.stat().st_mtime == 0 and disk_cache.load(own) == b"code"
+    assert (
+        foreign_file.stat().st_mtime == 0 and disk_cache.load(foreign_file) == b"code"
+    )
     assert link.is_symlink()
 
 
@@ -127,10 +135,10 @@ def test_folders_writable_by_others_are_not_used(cache, mode):
     assert disk_cache.load(path) == b"code"
     path.chmod(mode)
     assert disk_cache.load(path) is None
-    for place in (cache, cache.parent):
-        place.chmod(mode)
+    for directory in (cache, cache.parent):
+        directory.chmod(mode)
         assert disk_cache.folder("jit") is None
-        place.chmod(0o700)
+        directory.chmod(0o700)
     assert disk_cache.folder("jit") == cache
 
 
@@ -209,6 +217,6 @@ def test_private_group_of_a_user_is_trusted(tmp_path, monkeypatch):
         ("us", [], False),
     ]:
         found = SimpleNamespace(gr_name=name, gr_mem=members)
-        monkeypatch.setattr(grp, "getgrgid", lambda gid, found=found: found)
+        monkeypatch.setattr(grp, "getgrgid", lambda gid, group=found: group)
         # The administrator has no private group.
         assert (disk_cache.folder("jit") is not None) == (is_used and user != 0), group

@@ -42,7 +42,7 @@ CASES = {
 
 
 @pytest.fixture
-def taken(monkeypatch):
+def programs_run(monkeypatch):
     """Return the single-node programs that ran, in order."""
     ran = []
     called = eager._EagerProgram.__call__
@@ -66,13 +66,13 @@ def expected_of(name, arrays, attrs):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES)
-def test_values(case, dtype, taken):
+def test_values(case, dtype, programs_run):
     name, *shapes, attrs = CASES[case]
     arrays = arrays_of(*shapes, dtype=dtype)
     first = run(PRIMITIVES[name], tuple(map(Tensor, arrays)), attrs).numpy()
-    again = run(PRIMITIVES[name], tuple(map(Tensor, arrays)), attrs).numpy()
-    assert len(taken) == 2 and first.dtype == dtype
-    np.testing.assert_array_equal(first, again)
+    repeated = run(PRIMITIVES[name], tuple(map(Tensor, arrays)), attrs).numpy()
+    assert len(programs_run) == 2 and first.dtype == dtype
+    np.testing.assert_array_equal(first, repeated)
     accuracy = 1e-4 if dtype == "float32" else 1e-11
     expected = expected_of(name, arrays, attrs)
     np.testing.assert_allclose(first, expected, accuracy, accuracy)
@@ -80,40 +80,40 @@ def test_values(case, dtype, taken):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("function", ["exp", "tanh", "erf", "gelu", "relu"])
-def test_functions(function, dtype, taken):
+def test_functions(function, dtype, programs_run):
     x = (4 * RNG.standard_normal((300, 7, 80))).astype(dtype)
     whole = getattr(ops, function)(x).numpy()
-    assert taken and whole.dtype == dtype
-    parts = np.stack([getattr(ops, function)(part) for part in x])
+    assert programs_run and whole.dtype == dtype
+    results = np.stack([getattr(ops, function)(row) for row in x])
     accuracy = 1e-5 if dtype == "float32" else 1e-13
-    np.testing.assert_allclose(whole, parts, accuracy, accuracy)
-    apart = getattr(ops, function)(ops.transpose(x)).numpy()
-    np.testing.assert_array_equal(apart, whole.T)
+    np.testing.assert_allclose(whole, results, accuracy, accuracy)
+    strided = getattr(ops, function)(ops.transpose(x)).numpy()
+    np.testing.assert_array_equal(strided, whole.T)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_transforms(dtype, taken):
+def test_transforms(dtype, programs_run):
     real, imag = arrays_of((64, 512), (64, 512), dtype=dtype)
     accuracy = 1e-3 if dtype == "float32" else 1e-11
     wide = real.astype("float64") + 1j * imag
-    found = ops.fft2((real, imag)), ops.rfft(real)
-    wanted = np.fft.fft2(wide), np.fft.rfft(wide.real)
-    for y, z in zip(found, wanted, strict=True):
+    actual = ops.fft2((real, imag)), ops.rfft(real)
+    expected = np.fft.fft2(wide), np.fft.rfft(wide.real)
+    for y, z in zip(actual, expected, strict=True):
         np.testing.assert_allclose(y[0], z.real, accuracy, accuracy)
         np.testing.assert_allclose(y[1], z.imag, accuracy, accuracy)
-    np.testing.assert_allclose(ops.irfft(found[1]), real, accuracy, accuracy)
-    assert len(taken) >= 4 and real.dtype == found[0][0].dtype == dtype
-    count = len(taken)
+    np.testing.assert_allclose(ops.irfft(actual[1]), real, accuracy, accuracy)
+    assert len(programs_run) >= 4 and real.dtype == actual[0][0].dtype == dtype
+    count = len(programs_run)
     ops.rfft(real[:2])  # too little work: NumPy computes it
     ops.rfft(np.ones((2, 17 * 1001), dtype))  # other lengths, too
-    assert len(taken) == count
+    assert len(programs_run) == count
 
 
-def test_broadcast_operands(taken):
+def test_broadcast_operands(programs_run):
     x, y = RNG.random((300, 300)) + 1, RNG.standard_normal(300)
     np.testing.assert_allclose(ops.power(x, y), x**y, 1e-13)
     np.testing.assert_allclose(ops.power(x, y[:, None]), x ** y[:, None], 1e-13)
-    assert len(taken) == 2
+    assert len(programs_run) == 2
 
 
 X, INDICES = arrays_of((300, 300))[0], RNG.integers(-300, 300, (300, 300))
@@ -152,53 +152,53 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_moves_sorts_and_sums(name, taken):
-    found, expected = LARGE[name]
-    first = found(ops.array(X)).numpy()
-    again = found(ops.array(X)).numpy()
-    assert taken
-    np.testing.assert_array_equal(first, again)
+def test_moves_sorts_and_sums(name, programs_run):
+    operation, expected = LARGE[name]
+    first = operation(ops.array(X)).numpy()
+    repeated = operation(ops.array(X)).numpy()
+    assert programs_run
+    np.testing.assert_array_equal(first, repeated)
     np.testing.assert_allclose(first, expected(X), 1e-5, 1e-5)
 
 
-def test_single_moves_use_numpy(taken):
+def test_single_moves_use_numpy(programs_run):
     for columns in range(3):
         ops.pad(X, ((0, 0), (0, columns + 20)))
-    assert not taken
+    assert not programs_run
 
 
-def test_padding_is_not_confused_with_other_numbers(taken):
+def test_padding_is_not_confused_with_other_numbers(programs_run):
     for value in (0.0, -0.0, float("nan"), float("nan")):
         for _ in range(2):
-            found = ops.pad(X, 5, constant_values=value).numpy()[0, 0]
-            np.testing.assert_array_equal(found, np.float32(value))
-            assert np.signbit(found) == np.signbit(value)
+            actual = ops.pad(X, 5, constant_values=value).numpy()[0, 0]
+            np.testing.assert_array_equal(actual, np.float32(value))
+            assert np.signbit(actual) == np.signbit(value)
     kernel = get_backend("numpy").eager_kernel(PRIMITIVES["pad"])
-    assert kernel and len(taken) == 5
+    assert kernel and len(programs_run) == 5
 
 
-def test_rare_signal_lengths_generate_no_code(taken):
+def test_rare_signal_lengths_generate_no_code(programs_run):
     for n in (1000, 1024, 1001):
         ops.rfft(np.ones((100, n), "float32"))
-    assert len(taken) == 1
+    assert len(programs_run) == 1
 
 
-def test_eager_random_numbers_match_programs(taken):
+def test_eager_random_numbers_match_programs(programs_run):
     def draw():
         return toolkit.random.uniform((300, 300), seed=3)
 
     np.testing.assert_array_equal(draw(), draw())
     eagerly = draw().numpy()
-    assert taken
+    assert programs_run
     np.testing.assert_array_equal(eagerly, toolkit.function(draw)())
 
 
-def test_few_rows_of_a_large_table_use_numpy(taken):
+def test_few_rows_of_a_large_table_use_numpy(programs_run):
     np.testing.assert_array_equal(ops.take(X, [3, -1], axis=0), X[[3, -1]])
-    assert not taken
+    assert not programs_run
 
 
-def test_indices_out_of_range(taken):
+def test_indices_out_of_range(programs_run):
     ops.take(ops.array(X), ROWS, axis=0)
     for wrong in (300, -301):
         index = ROWS.copy()
@@ -206,41 +206,41 @@ def test_indices_out_of_range(taken):
         with pytest.raises(IndexError, match=f"index {wrong} is out of range"):
             ops.take(ops.array(X), index, axis=0)
         np.testing.assert_array_equal(ops.take(ops.array(X), ROWS, axis=0), X[ROWS])
-    assert len(taken) == 4
+    assert len(programs_run) == 4
 
 
 def test_views():
     """Check factors with other memory orders, or with gaps."""
     x, y = arrays_of((2, 300, 140), (200, 140))
-    found = ops.matmul(x[:, ::2], ops.transpose(ops.array(y))).numpy()
-    np.testing.assert_allclose(found, x[:, ::2] @ y.T, 1e-4, 1e-4)
+    actual = ops.matmul(x[:, ::2], ops.transpose(ops.array(y))).numpy()
+    np.testing.assert_allclose(actual, x[:, ::2] @ y.T, 1e-4, 1e-4)
 
 
-def test_threads_have_the_same_bits(taken):
+def test_threads_have_the_same_bits(programs_run):
     x, y = map(ops.array, arrays_of((200, 300), (300, 250)))
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: ops.matmul(x, y).numpy(), range(40)))
-    assert len(taken) == 40
-    for each in found[1:]:
-        np.testing.assert_array_equal(each, found[0])
+        products = list(pool.map(lambda _: ops.matmul(x, y).numpy(), range(40)))
+    assert len(programs_run) == 40
+    for product in products[1:]:
+        np.testing.assert_array_equal(product, products[0])
 
 
-def test_products_of_integers(taken):
+def test_products_of_integers(programs_run):
     whole = RNG.integers(-9, 9, (200, 200))
     np.testing.assert_array_equal(ops.matmul(whole, whole), whole @ whole)
-    assert taken
+    assert programs_run
 
 
-def test_operations_that_numpy_computes(taken):
+def test_operations_that_numpy_computes(programs_run):
     x, y = arrays_of((8, 9), (9, 7))
     np.testing.assert_allclose(ops.matmul(x, y), x @ y, 1e-5)
     short = RNG.integers(-9, 9, (200, 200), "int16")
     np.testing.assert_array_equal(ops.matmul(short, short), short @ short)
-    few = RNG.standard_normal((20, 30)).astype("float32")
-    np.testing.assert_array_equal(ops.exp(few), np.exp(few))
+    small = RNG.standard_normal((20, 30)).astype("float32")
+    np.testing.assert_array_equal(ops.exp(small), np.exp(small))
     half = ops.ones((200, 200), "bfloat16")
     assert ops.matmul(half, half).numpy().max() == 200
-    assert not taken
+    assert not programs_run
 
 
 def test_numpy_scalar_is_not_an_array():
@@ -251,29 +251,29 @@ def test_numpy_scalar_is_not_an_array():
         np.testing.assert_array_equal(kernel(x, zero), expected)
 
 
-def test_values_from_files_generate_no_code(taken):
+def test_values_from_files_generate_no_code(programs_run):
     x = ops.ones((300, 300))
     with rules.override(array_kernels_only=True):
         ops.exp(ops.matmul(x, x))
-    assert not taken
+    assert not programs_run
 
 
-def test_other_rules_and_processors_generate_no_code(taken):
+def test_other_rules_and_processors_generate_no_code(programs_run):
     x = ops.ones((300, 300))
     for rule in ({"rows_independent": True}, {"processor": PROCESSORS["riscv64"]}):
         with rules.override(**rule):
             ops.exp(ops.matmul(x, x))
-    assert not taken
+    assert not programs_run
 
 
-def test_number_of_programs_per_operation_is_limited(monkeypatch, taken):
+def test_number_of_programs_per_operation_is_limited(monkeypatch, programs_run):
     """Check that NumPy computes shapes beyond the limit, at every later call."""
     monkeypatch.setattr(eager, "_MAX_PROGRAMS", 2)
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in (200, 201, 202, 200, 202):
         x, y = arrays_of((rows, 120), (120, 130))
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
-    assert len(taken) == 3
+    assert len(programs_run) == 3
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in range(3):  # there is no program for zero elements
         kernel(*arrays_of((rows, 0), (0, 130)))
@@ -294,9 +294,11 @@ def test_later_precision_setting_is_used():
     np.testing.assert_array_equal(ops.conv(x, w, padding="same"), strict)
 
 
-def test_unchanged_operands_are_not_copied(taken):
+def test_unchanged_operands_are_not_copied(programs_run):
     x = ops.ones((300, 300))
-    assert np.shares_memory(ops.stop_gradient(x).numpy(), x.numpy()) and not taken
+    assert (
+        np.shares_memory(ops.stop_gradient(x).numpy(), x.numpy()) and not programs_run
+    )
 
 
 def test_unsupported_dtypes_are_refused():
@@ -342,7 +344,7 @@ def test_a_process_that_forks_while_code_is_generated():
     )
 
 
-def test_gradients_of_a_tape(taken):
+def test_gradients_of_a_tape(programs_run):
     layer = toolkit.layers.Conv2D(16, 3, strides=2, padding="same")
     x = ops.array(arrays_of((8, 12, 12, 8))[0])
     layer.build(x.shape)
@@ -350,7 +352,7 @@ def test_gradients_of_a_tape(taken):
         tape.watch(x)
         loss = ops.sum(ops.square(layer(x)))
     eagerly = tape.gradient(loss, [x, layer.kernel])
-    assert len(taken) == 3
+    assert len(programs_run) == 3
 
     @toolkit.function
     def compiled(x):
@@ -359,8 +361,8 @@ def test_gradients_of_a_tape(taken):
             loss = ops.sum(ops.square(layer(x)))
         return tape.gradient(loss, [x, layer.kernel])
 
-    for found, expected in zip(eagerly, compiled(x), strict=True):
-        np.testing.assert_allclose(found, expected, 1e-4, 1e-3)
+    for actual, expected in zip(eagerly, compiled(x), strict=True):
+        np.testing.assert_allclose(actual, expected, 1e-4, 1e-3)
 
 
 def test_mismatched_shapes_are_refused():

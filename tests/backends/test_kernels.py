@@ -39,8 +39,8 @@ def compare(case, actual, expected):
     assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
     dtype = dtypes.name_of(expected.dtype)
     if dtypes.is_complex(dtype):
-        for part in ("real", "imag"):
-            compare(case, getattr(actual, part), getattr(expected, part))
+        for component in ("real", "imag"):
+            compare(case, getattr(actual, component), getattr(expected, component))
         return
     if not dtypes.is_float(dtype):
         np.testing.assert_array_equal(actual, expected)
@@ -116,12 +116,14 @@ def test_kernel(case, backend, reference):
     arrays = [backend.asarray(a) for a in case.arrays]
     before = [a.copy() for a in case.arrays]
     eager = run_quietly(backend, backend.kernels[case.name], *arrays, **case.attrs)
-    several = isinstance(eager, tuple)
-    found = tuple(map(backend.to_numpy, eager)) if several else backend.to_numpy(eager)
-    compare(case, found, expected)
+    is_tuple = isinstance(eager, tuple)
+    actual = (
+        tuple(map(backend.to_numpy, eager)) if is_tuple else backend.to_numpy(eager)
+    )
+    compare(case, actual, expected)
     compare(case, run_planned(backend, case, arrays), expected)
-    apart = [strided(backend, a) for a in case.arrays]
-    compare(case, run_planned(backend, case, apart), expected)
+    strided_arrays = [strided(backend, a) for a in case.arrays]
+    compare(case, run_planned(backend, case, strided_arrays), expected)
     for array, copy in zip(case.arrays, before, strict=True):
         np.testing.assert_array_equal(
             array.view(np.uint8) if array.ndim else array,
@@ -136,8 +138,8 @@ def test_out_may_be_an_input(case, backend, reference):
     for i, array in enumerate(case.arrays):
         if (array.shape, dtypes.name_of(array.dtype)) == (result.shape, result.dtype):
             arrays = [backend.asarray(a.copy()) for a in case.arrays]
-            found = run_planned(backend, case, arrays, (arrays[i],))
-            compare(case, found, expected)
+            actual = run_planned(backend, case, arrays, (arrays[i],))
+            compare(case, actual, expected)
 
 
 # NumPy 2.4 writes strided results of these operations to wrong addresses.
@@ -154,8 +156,8 @@ def test_out_may_be_strided(case, backend, reference):
             backend, result.with_shape((*result.shape[:-1], result.shape[-1] * 2))
         )
         arrays = [backend.asarray(a) for a in case.arrays]
-        found = run_planned(backend, case, arrays, (wide[..., ::2],))
-        compare(case, found, expected_of(reference, case))
+        actual = run_planned(backend, case, arrays, (wide[..., ::2],))
+        compare(case, actual, expected_of(reference, case))
 
 
 @pytest.mark.parametrize("case", VIEWS, ids=str)
@@ -218,10 +220,10 @@ def flip_factors(name, factors):
         vectors = vectors * signs[: vectors.shape[-1]]
         step = -1 if name == "eig" else 1
         return values[..., ::step], vectors[..., ::step]
-    left, *middle, right = factors
-    is_shared = np.arange(right.shape[-2]) < left.shape[-1]
+    first, *middle, right = factors
+    is_shared = np.arange(right.shape[-2]) < first.shape[-1]
     rows = np.where(is_shared, signs[: right.shape[-2]], 1)
-    return left * signs[: left.shape[-1]], *middle, right * rows[:, None]
+    return first * signs[: first.shape[-1]], *middle, right * rows[:, None]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +232,8 @@ def flip_factors(name, factors):
 def test_factors_are_compared_up_to_free_choices(case, reference):
     expected = expected_of(reference, case)
 
-    def like_expected(found):
-        pairs = zip(found, expected, strict=True)
+    def like_expected(outputs):
+        pairs = zip(outputs, expected, strict=True)
         return tuple(x.astype(e.dtype) for x, e in pairs)
 
     compare(case, like_expected(flip_factors(case.name, expected)), expected)

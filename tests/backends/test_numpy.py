@@ -65,8 +65,10 @@ def test_products_use_one_library_thread(monkeypatch, rows, wanted):
     before = blas.threads
     if before is None:
         pytest.skip("this NumPy's BLAS does not tell its number of threads")
-    found = []
-    monkeypatch.setattr(np, "matmul", lambda *arrays: found.append(blas.threads))
+    thread_counts = []
+    monkeypatch.setattr(
+        np, "matmul", lambda *arrays: thread_counts.append(blas.threads)
+    )
     blas.threads = 2
     try:
         a = np.broadcast_to(np.float32(1), (rows, 256))
@@ -74,7 +76,7 @@ def test_products_use_one_library_thread(monkeypatch, rows, wanted):
         assert blas.threads == 2
     finally:
         blas.threads = before
-    assert set(found) == wanted
+    assert set(thread_counts) == wanted
 
 
 # --- accuracy -------------------------------------------------------------------------
@@ -143,15 +145,15 @@ def test_an_index_out_of_range_is_an_error(name, index, reference, numpy_backend
     x, wrong = np.zeros((3, 4)), np.array([0, index])
     message = f"{index} is out of .* 4"
     updates = np.ones((3, 2))
-    place = np.broadcast_to(wrong, (3, 2))
+    indices = np.broadcast_to(wrong, (3, 2))
     with pytest.raises(IndexError, match=message):
         backend.kernels["gather"](x, wrong, axis=1)
     with pytest.raises(IndexError, match=message):
         backend.kernels["scatter"](x, wrong, updates, axis=1, mode="add")
     with pytest.raises(IndexError, match=message):
-        backend.kernels["take_along_axis"](x, place, axis=1)
+        backend.kernels["take_along_axis"](x, indices, axis=1)
     with pytest.raises(IndexError, match=message):
-        backend.kernels["put_along_axis"](x, place, updates, axis=1, mode="add")
+        backend.kernels["put_along_axis"](x, indices, updates, axis=1, mode="add")
 
 
 def test_no_index_fits_an_empty_axis(numpy_backend):
@@ -160,12 +162,12 @@ def test_no_index_fits_an_empty_axis(numpy_backend):
 
 
 def test_operands_with_matching_size_only_are_refused(numpy_backend):
-    kernels, x, place = numpy_backend.kernels, np.zeros((2, 3)), np.zeros((2, 1), int)
+    kernels, x, indices = numpy_backend.kernels, np.zeros((2, 3)), np.zeros((2, 1), int)
     with pytest.raises(ValueError, match=r"expected shape \(2, 4\); .* \(4, 2\)"):
         attrs = {"axis": 1, "mode": "add"}
         kernels["scatter"](x, np.zeros(4, int), np.ones((4, 2)), **attrs)
     with pytest.raises(ValueError, match="expected shape"):
-        kernels["put_along_axis"](x, place, np.ones((1, 2)), axis=1, mode="add")
+        kernels["put_along_axis"](x, indices, np.ones((1, 2)), axis=1, mode="add")
     with pytest.raises(ValueError, match="expected shape"):
         kernels["take_along_axis"](x, np.zeros((5, 1), int), axis=1)
     start = np.array(0)
@@ -209,9 +211,9 @@ def test_slice_broadcasts_like_the_full_array(shape):
     small = rng.random(shape)
     whole = np.broadcast_to(small, (3, 4))
     for box in boxes((3, 4), 2):
-        part = piece(small, (3, 4), box)
+        box_slice = piece(small, (3, 4), box)
         np.testing.assert_array_equal(
-            np.broadcast_to(part, whole[box].shape), whole[box]
+            np.broadcast_to(box_slice, whole[box].shape), whole[box]
         )
 
 
@@ -233,15 +235,15 @@ def test_reduce_rows(rows, width):
 def test_windows_over_padding():
     windows = Windows((4,), (3,), (2,), ((2, 1),), (1,))
     assert windows.out == (3,)
-    (part,) = windows.parts(1, 10)
-    assert part.field == (1, 7)
+    (window,) = windows.parts(1, 10)
+    assert window.field == (1, 7)
     x = np.arange(4.0).reshape(1, 4, 1)
-    seen = part.load(np, x, -1.0, np.empty(7))
-    assert list(seen.ravel()) == [-1, -1, 0, 1, 2, 3, -1]
-    assert list(seen[part.shifts[0]].ravel()) == [-1, 0, 2]
-    pixels, chosen = part.meetings[0]
+    loaded = window.load(np, x, -1.0, np.empty(7))
+    assert list(loaded.ravel()) == [-1, -1, 0, 1, 2, 3, -1]
+    assert list(loaded[window.shifts[0]].ravel()) == [-1, 0, 2]
+    pixels, taps = window.meetings[0]
     assert list(x[pixels].ravel()) == [0, 2]
-    assert chosen == (slice(None), slice(1, 3))
+    assert taps == (slice(None), slice(1, 3))
 
 
 # --- MKL ------------------------------------------------------------------------------
@@ -297,9 +299,9 @@ def test_mkl_runs_convolutions(mkl_backend, reference):
     rng = np.random.default_rng(0)
     x, w = rng.random((4, 20, 20, 8), np.float32), rng.random((3, 3, 4, 6), np.float32)
     attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
-    found = mkl_backend.kernels["conv"](x, w, groups=2, **attrs)
+    actual = mkl_backend.kernels["conv"](x, w, groups=2, **attrs)
     expected = reference.kernels["conv"](x, w, groups=2, **attrs)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(n for n, word in SCALARS.items() if word.vml))

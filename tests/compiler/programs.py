@@ -32,17 +32,17 @@ from toolkit.errors import ToolkitError
 def body(draw: Draw, values: Sequence[Any]) -> tuple[list[Step], list[Any]]:
     """Draw a few steps over some values; return them and all values after them."""
     steps: list[Step] = []
-    found = list(values)
+    all_values = list(values)
     for _ in range(draw.integer(0, 3)):
-        steps.append(take_step(draw, found))
-    return steps, found
+        steps.append(take_step(draw, all_values))
+    return steps, all_values
 
 
 @rule(5)
 def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
     numbers = [draw.number(values) or 0 for _ in range(draw.integer(1, 3))]
-    given = [values[i] for i in numbers]
-    (yes, after_yes), (no, after_no) = body(draw, given), body(draw, given)
+    operands = [values[i] for i in numbers]
+    (yes, after_yes), (no, after_no) = body(draw, operands), body(draw, operands)
     a, b = (draw.integer(0, len(xs) - 1) for xs in (after_yes, after_no))
     second = draw.integer(0, 1)
 
@@ -71,71 +71,78 @@ class Iteration:
     steps: list[Step]
     makes: list[tuple[str, int]]
 
-    def __call__(self, carried: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        found, new = run_steps(self.steps, [*carried, *others]), []
+    def __call__(self, carried: Sequence[Any], invariants: Sequence[Any]) -> list[Any]:
+        results, new = run_steps(self.steps, [*carried, *invariants]), []
         for (kind, number), x in zip(self.makes, carried, strict=True):
             other = carried[number % len(carried)]
             if kind == "other" and other.spec == x.spec:
                 new.append(other)
             elif kind == "value":
-                new.append(resemble(found[number], x))
+                new.append(resemble(results[number], x))
             else:
                 new.append(ops.ones_like(x) if kind == "constant" else x)
         return new
 
 
 def draw_iteration(draw: Draw, values: Sequence[Any], carried: int) -> Iteration:
-    steps, found = body(draw, values)
+    steps, results = body(draw, values)
     kinds = ["other", "same", "constant", "value", "value"]
     return Iteration(
         steps,
-        [(draw.one_of(kinds), draw.integer(0, len(found) - 1)) for _ in range(carried)],
+        [
+            (draw.one_of(kinds), draw.integer(0, len(results) - 1))
+            for _ in range(carried)
+        ],
     )
 
 
 @rule(6)
 def scans(draw: Draw, values: Sequence[Any]) -> Step | None:
-    carried, others = small(draw, values, 3), small(draw, values, 2)
+    carried, invariants = small(draw, values, 3), small(draw, values, 2)
     rows = draw.number(values, lambda x: x.ndim and 0 < x.shape[0] < 6)
     if not carried or rows is None:
         return None
-    given = [values[i] for i in (*carried, *others)]
-    made = draw_iteration(draw, [*given, values[rows][0]], n := len(carried))
+    operands = [values[i] for i in (*carried, *invariants)]
+    iteration = draw_iteration(draw, [*operands, values[rows][0]], n := len(carried))
     result, reverse = draw.integer(0, n), draw.chance(0.3)
 
     def step(rows: Any, *xs: Any) -> Any:
         def f(state: Any, x: Any) -> Any:
-            new = made(state, [*xs[n:], x])
+            new = iteration(state, [*xs[n:], x])
             return tuple(new), new[0]
 
         final, stacked = ops.scan(f, tuple(xs[:n]), rows, reverse=reverse)
         return [*final, stacked][result]
 
-    return [rows, *carried, *others], step
+    return [rows, *carried, *invariants], step
 
 
 @rule(6)
 def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
-    carried, others = small(draw, values, 3), small(draw, values, 2)
+    carried, invariants = small(draw, values, 3), small(draw, values, 2)
     if not carried:
         return None
-    n, given = len(carried), [values[i] for i in (*carried, *others)]
-    made, turns = draw_iteration(draw, given, n), draw.integer(0, 4)
+    n, operands = len(carried), [values[i] for i in (*carried, *invariants)]
+    iteration, trip_count = draw_iteration(draw, operands, n), draw.integer(0, 4)
     limit, result = draw.one_of([None, 0, 2, 9]), draw.integer(0, n)
     asks = draw.chance(0.4)
 
     def step(*xs: Any) -> Any:
         def has_next(i: Any, *state: Any) -> Any:
-            return ops.logical_and(i < turns, is_true(state[0])) if asks else i < turns
+            return (
+                ops.logical_and(i < trip_count, is_true(state[0]))
+                if asks
+                else i < trip_count
+            )
 
         return ops.while_loop(
             has_next,
-            lambda i, *state: (i + 1, *made(state, xs[n:])),
+            lambda i, *state: (i + 1, *iteration(state, xs[n:])),
             (ops.convert_to_tensor(0), *xs[:n]),
             maximum_iterations=limit,
         )[result]
 
-    return [*carried, *others], step
+    return [*carried, *invariants], step
 
 
 # --- programs -------------------------------------------------------------------------
@@ -143,10 +150,10 @@ def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
 
 def run_steps(steps: Sequence[Step], values: Sequence[Any]) -> list[Any]:
     """Return the values after all steps."""
-    found = list(values)
+    results = list(values)
     for numbers, function in steps:
-        found.append(function(*(found[i] for i in numbers)))
-    return found
+        results.append(function(*(results[i] for i in numbers)))
+    return results
 
 
 def take_step(draw: Draw, values: list[Any]) -> Step:
@@ -173,8 +180,8 @@ def is_large(x: Any) -> bool:
     """Return whether sums of such numbers might be rounded."""
     if not dtypes.is_float(x.dtype):
         return False
-    found = np.abs(np.asarray(x).astype("float64"))
-    return bool((found[np.isfinite(found)] > LIMITS.get(x.dtype, 2048)).any())
+    magnitude = np.abs(np.asarray(x).astype("float64"))
+    return bool((magnitude[np.isfinite(magnitude)] > LIMITS.get(x.dtype, 2048)).any())
 
 
 def clipped(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,8 +215,8 @@ class RandomProgram:
         self.outputs = [last, *(draw.integer(0, last) for _ in range(3))]
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        found = run_steps(self.steps, [ops.convert_to_tensor(x) for x in inputs])
-        return [found[i] for i in self.outputs]
+        results = run_steps(self.steps, [ops.convert_to_tensor(x) for x in inputs])
+        return [results[i] for i in self.outputs]
 
     def others(self) -> list[Any]:
         """Return other arrays for the inputs."""

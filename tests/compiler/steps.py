@@ -55,16 +55,16 @@ class Draw:
             numbers = numbers.astype(dtype)
             odd = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
         if self.chance(0.3):
-            chosen = self.rng.random(shape) < 0.2
-            numbers = np.where(chosen, self.rng.choice(odd, shape), numbers)
+            is_replaced = self.rng.random(shape) < 0.2
+            numbers = np.where(is_replaced, self.rng.choice(odd, shape), numbers)
         return np.asarray(numbers).astype(dtypes.numpy_dtype(dtype))
 
     def number(self, values: Sequence[Any], fits: Any = None) -> int | None:
         """Draw the number of a value that fits, preferably a recent one."""
-        found = [i for i, x in enumerate(values) if fits is None or fits(x)]
-        if not found:
+        candidates = [i for i, x in enumerate(values) if fits is None or fits(x)]
+        if not candidates:
             return None
-        return max(self.one_of(found), self.one_of(found))
+        return max(self.one_of(candidates), self.one_of(candidates))
 
 
 def is_number(x: Any) -> bool:
@@ -84,22 +84,22 @@ def is_true(x: Any) -> Any:
     return ops.any(x > 0 if is_number(x) else x)
 
 
-def resemble(x: Any, wanted: Any) -> Any:
+def resemble(x: Any, template: Any) -> Any:
     """Return a value that depends on x, with the shape and dtype of another one."""
     if is_number(x):
         x = ops.clip(ops.where(ops.isnan(x), ops.zeros_like(x), x), 0, 16)
-    if x.shape != wanted.shape:
+    if x.shape != template.shape:
         x = ops.any(x) if not is_number(x) or not x.size else ops.max(x)
-    return ops.broadcast_to(ops.cast(x, wanted.dtype), wanted.shape)
+    return ops.broadcast_to(ops.cast(x, template.dtype), template.shape)
 
 
-def small(draw: Draw, values: Sequence[Any], most: int) -> list[int]:
+def small(draw: Draw, values: Sequence[Any], max_count: int) -> list[int]:
     """Return the numbers of some values that a loop may carry or read."""
-    drawn = (
+    numbers = (
         draw.number(values, lambda x: x.size < MOST_CARRIED)
-        for _ in range(draw.integer(1, most))
+        for _ in range(draw.integer(1, max_count))
     )
-    return [number for number in drawn if number is not None]
+    return [number for number in numbers if number is not None]
 
 
 # --- rules for steps ------------------------------------------------------------------
@@ -225,8 +225,8 @@ def transpose(draw: Draw, x: Any) -> Any:
 def cut(draw: Draw, x: Any) -> Any:
     key: list[Any] = []
     for extent in x.shape:
-        places = [None, None, draw.integer(-extent - 1, extent + 1)]
-        start, stop = draw.one_of(places), draw.one_of(places)
+        bounds = [None, None, draw.integer(-extent - 1, extent + 1)]
+        start, stop = draw.one_of(bounds), draw.one_of(bounds)
         step = draw.one_of([None, None, 2, 3, -1, -1, -2])
         is_index = extent and draw.chance(0.15)
         index = draw.integer(-extent, extent - 1) if is_index else None
@@ -236,11 +236,11 @@ def cut(draw: Draw, x: Any) -> Any:
 
 @unary_rule(lambda x: x.size > 0, 5)
 def reshape(draw: Draw, x: Any) -> Any:
-    shape, rest = [], x.size
+    shape, size = [], x.size
     for _ in range(draw.integer(0, 2)):
-        shape.append(draw.one_of([d for d in range(1, rest + 1) if rest % d == 0]))
-        rest //= shape[-1]
-    return lambda y: ops.reshape(y, (*shape, rest))
+        shape.append(draw.one_of([d for d in range(1, size + 1) if size % d == 0]))
+        size //= shape[-1]
+    return lambda y: ops.reshape(y, (*shape, size))
 
 
 @unary_rule(lambda x: x.size < 300, 3)

@@ -95,8 +95,11 @@ def random_graph(seed):
         values = append_operations(
             rng, [ops.tanh(x) for x in inputs], int(rng.integers(4, 16))
         )
-        kept = {len(values) - 1, *rng.integers(len(values), size=rng.integers(4))}
-        outputs = [values[i] for i in sorted(kept)]
+        output_numbers = {
+            len(values) - 1,
+            *rng.integers(len(values), size=rng.integers(4)),
+        }
+        outputs = [values[i] for i in sorted(output_numbers)]
     return trace.finish(outputs)
 
 
@@ -108,18 +111,18 @@ def arrays_of(graph, seed):
 def run_reference(graph, arrays):
     """Return the outputs, computed node by node, each in separate memory."""
     kernels = get_backend("reference").kernels
-    known = dict(zip(graph.inputs, arrays, strict=True))
+    values = dict(zip(graph.inputs, arrays, strict=True))
     for node in graph.nodes:
-        inputs = [known.get(x, x.constant) for x in node.inputs]
-        found = kernels[node.op.name](*map(np.array, inputs), **node.attrs)
-        found = found if isinstance(found, tuple) else (found,)
-        known.update(zip(node.outputs, found, strict=True))
-    return [known.get(y, y.constant) for y in graph.outputs]
+        inputs = [values.get(x, x.constant) for x in node.inputs]
+        results = kernels[node.op.name](*map(np.array, inputs), **node.attrs)
+        results = results if isinstance(results, tuple) else (results,)
+        values.update(zip(node.outputs, results, strict=True))
+    return [values.get(y, y.constant) for y in graph.outputs]
 
 
-def assert_same(found, wanted, what):
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg=what)
+def assert_same(actual, expected, label):
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg=label)
 
 
 def first_seeds(count):
@@ -134,15 +137,15 @@ def test_programs_match_the_reference(first, generate):
     for seed in range(first, first + 20):
         graph = random_graph(seed)
         program = compiled(graph, get_backend("numpy"), generate=generate)
-        turns = []
-        for turn in range(2):  # the second run starts with the arena of the first
-            arrays = arrays_of(graph, turn)
+        results = []
+        for repeat in range(2):  # the second run starts with the arena of the first
+            arrays = arrays_of(graph, repeat)
             copies = [a.copy() for a in arrays]
-            turns.append((program(arrays), run_reference(graph, arrays)))
+            results.append((program(arrays), run_reference(graph, arrays)))
             for a, b in zip(arrays, copies, strict=True):
                 np.testing.assert_array_equal(a, b)
-        for turn, (found, wanted) in enumerate(turns):  # results stay
-            assert_same(found, wanted, f"graph {seed}, turn {turn}")
+        for repeat, (actual, expected) in enumerate(results):  # results stay
+            assert_same(actual, expected, f"graph {seed}, turn {repeat}")
 
 
 @pytest.mark.parametrize("first", first_seeds(60))
@@ -158,10 +161,10 @@ def test_updates_match_sequential_updates(first):
                 variable.assign(ops.tanh(values[-1]))
             return values[-2]
 
-        found = []
+        values_by_mode = []
         for is_compiled in (True, False):
             variables = [Variable(x * k) for k in (0.5, -0.25)]
             run = function(step) if is_compiled else step
             results = [run(variables, ops.convert_to_tensor(x)) for _ in range(3)]
-            found.append([y.numpy() for y in (*variables, *results)])
-        assert_same(*found, f"step {seed}")
+            values_by_mode.append([y.numpy() for y in (*variables, *results)])
+        assert_same(*values_by_mode, f"step {seed}")

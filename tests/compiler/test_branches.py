@@ -30,14 +30,14 @@ def choose(p, x):
 
 def test_both_branches_are_computed_and_one_is_selected():
     graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
-    found = select_branches(graph, NEVER_WAITS)
-    found.verify()
-    assert {"add", "exp", "negative", "where"} <= set(op_names(found))
-    assert "cond" not in op_names(found)
+    selected = select_branches(graph, NEVER_WAITS)
+    selected.verify()
+    assert {"add", "exp", "negative", "where"} <= set(op_names(selected))
+    assert "cond" not in op_names(selected)
     x = np.array([1.0, 2.0, 3.0], "float32")
     for p, expected in ((True, np.exp(x) + 1), (False, -x)):
-        feeds = dict(zip(found.inputs, (np.array(p), x), strict=True))
-        (result,) = evaluate(found, found.outputs, feeds)
+        feeds = dict(zip(selected.inputs, (np.array(p), x), strict=True))
+        (result,) = evaluate(selected, selected.outputs, feeds)
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 

@@ -102,8 +102,8 @@ def test_loops(name, make):
     eager, compiled = make(step), toolkit.function(make(step))
     for n in (0, 1, 4, 5):
         n = np.int32(n)
-        wanted = eager(ops.convert_to_tensor(n), ops.convert_to_tensor(X))
-        for a, b in zip(compiled(n, X), wanted, strict=True):
+        expected = eager(ops.convert_to_tensor(n), ops.convert_to_tensor(X))
+        for a, b in zip(compiled(n, X), expected, strict=True):
             assert_close(a, b)
     assert changes_in_place(loop_of(compiled, np.int32(1), X)) == in_place
 
@@ -121,11 +121,11 @@ def test_a_loop_that_fails_changes_no_variable():
 
     table = np.ones((3, 4), "float32")
     run(np.int32(2), table)
-    wanted = np.concatenate([table[:2], X[2:]])
-    np.testing.assert_array_equal(cache, wanted)
+    expected = np.concatenate([table[:2], X[2:]])
+    np.testing.assert_array_equal(cache, expected)
     with pytest.raises(OutOfRangeError, match="3"):
         run(np.int32(5), table)
-    np.testing.assert_array_equal(cache, wanted)
+    np.testing.assert_array_equal(cache, expected)
     assert changes_in_place(loop_of(run, np.int32(1), table))
 
 
@@ -142,5 +142,5 @@ def test_a_gradient_through_a_cache():
             y = loss(x)
         return tape.gradient(y, x)
 
-    wanted = gradient(ops.convert_to_tensor(X))
-    assert_close(toolkit.function(gradient)(X), wanted, factor=10)
+    expected = gradient(ops.convert_to_tensor(X))
+    assert_close(toolkit.function(gradient)(X), expected, factor=10)

@@ -66,9 +66,9 @@ def test_generated_step_updates_variables_in_place():
     step(x)
     step(x)
     assert step.get_concrete_function(x).program.in_place
-    place = variable.exclusive_buffer().ctypes.data
+    address = variable.exclusive_buffer().ctypes.data
     assert peak_of(lambda: step(x)) < SMALL
-    assert variable.exclusive_buffer().ctypes.data == place
+    assert variable.exclusive_buffer().ctypes.data == address
     assert variable._spare is None
 
 
@@ -87,9 +87,9 @@ def test_kernels_may_run_before_in_place_updates():
         expected = expected * np.float32(0.5) + order
         np.testing.assert_allclose(np.asarray(variable), expected, rtol=1e-5)
     assert step.get_concrete_function(x).program.in_place
-    place = variable.exclusive_buffer().ctypes.data
+    address = variable.exclusive_buffer().ctypes.data
     step(x)
-    assert variable.exclusive_buffer().ctypes.data == place
+    assert variable.exclusive_buffer().ctypes.data == address
 
 
 def test_failed_kernel_changes_no_variable():
@@ -114,13 +114,13 @@ def test_other_steps_swap_two_buffers():
     def step(x):
         variable.assign(ops.linalg.cholesky(x))
 
-    places = []
+    addresses = []
     for _ in range(8):
         step(x)
-        places.append(variable._tensor._array.ctypes.data)
+        addresses.append(variable._tensor._array.ctypes.data)
     assert not step.get_concrete_function(x).program.in_place
-    assert len(set(places[2:])) == 2
-    assert all(a != b for a, b in zip(places[2:], places[3:], strict=False))
+    assert len(set(addresses[2:])) == 2
+    assert all(a != b for a, b in zip(addresses[2:], addresses[3:], strict=False))
 
 
 def test_training_step_allocates_a_constant_amount():

@@ -28,11 +28,11 @@ def numbers(*shape, dtype="float64"):
     return [rng.normal(size=shape).astype(dtype) for _ in range(2)]
 
 
-def check(function, wanted, inputs, factor):
-    found = toolkit.function(function)(*inputs)
-    scale = np.abs(wanted).max()
-    for y, part in zip(found, (wanted.real, wanted.imag), strict=True):
-        assert_close(y / scale, part / scale, factor=factor)
+def check(function, expected, inputs, factor):
+    actual = toolkit.function(function)(*inputs)
+    scale = np.abs(expected).max()
+    for y, component in zip(actual, (expected.real, expected.imag), strict=True):
+        assert_close(y / scale, component / scale, factor=factor)
     return toolkit.function(function).inspect(*inputs).program
 
 
@@ -41,13 +41,13 @@ def check(function, wanted, inputs, factor):
 @pytest.mark.one_in(4)
 def test_transforms(n, dtype):
     real, imag = numbers(3, n, dtype=dtype)
-    wanted = np.fft.fft(real.astype("float64") + 1j * imag)
+    expected = np.fft.fft(real.astype("float64") + 1j * imag)
     factor = 0.1 if dtype == "float32" else 1.0
-    program = check(lambda *x: ops.fft(x), wanted, (real, imag), factor)
+    program = check(lambda *x: ops.fft(x), expected, (real, imag), factor)
     assert (program.code is None) == (n in LEFT_TO_NUMPY)
-    wanted = np.fft.rfft(real.astype("float64"))
-    check(ops.rfft, wanted, (real,), factor)
-    back = toolkit.function(lambda *x: ops.irfft(x, n))(wanted.real, wanted.imag)
+    expected = np.fft.rfft(real.astype("float64"))
+    check(ops.rfft, expected, (real,), factor)
+    back = toolkit.function(lambda *x: ops.irfft(x, n))(expected.real, expected.imag)
     assert_close(back, real, factor=1e4 if dtype == "float32" else 1.0)
 
 
@@ -101,9 +101,9 @@ def test_lengths_of_small_factors_have_code(shape, axis, is_whole):
     def function(x, y):
         return ops.fft2((x, y)) if axis == 0 else ops.fft((x, y))
 
-    found = names_of(function, shape, shape)
-    assert (set(found) == {"dft"}) == is_whole
-    assert "matmul" not in found
+    names = names_of(function, shape, shape)
+    assert (set(names) == {"dft"}) == is_whole
+    assert "matmul" not in names
 
 
 def test_array_kernels_keep_the_transform_node():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from tests.backends.cuda.bodies import drawn
+from tests.backends.cuda.bodies import draw_body
 from tests.compiler.graphs import (
     arrays_for,
     compiled,
@@ -315,9 +315,9 @@ def test_failed_fusion_is_not_retried(monkeypatch, most, joined):
         return first, second, b - 3.0
 
     monkeypatch.setattr(fusion, "MAX_FAILURES", most)
-    found = members(fuse_graph(function, (1, 1), (1, 1)))
+    fused_members = members(fuse_graph(function, (1, 1), (1, 1)))
     together = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
-    assert together[joined] in found
+    assert together[joined] in fused_members
 
 
 def test_elementwise_readers_become_a_product_epilogue():
@@ -379,11 +379,13 @@ def test_epilogue_values_are_not_read_before_the_call_ends():
         y = x @ w
         return y, ops.exp(y)
 
-    found = []
+    members_by_function = []
     for function in one, two, returned:
         graph = optimize(trace_of(function, (4, 6), (6, 5)), target())
-        found.append(members(join_nodes(graph, backend().can_fuse, ANCHORS, AnyCall())))
-    assert found == [
+        members_by_function.append(
+            members(join_nodes(graph, backend().can_fuse, ANCHORS, AnyCall()))
+        )
+    assert members_by_function == [
         [["matmul", "exp", "multiply"]],
         ["matmul", ["multiply", "exp"]],
         ["matmul", ["exp"]],
@@ -544,6 +546,6 @@ def test_recomputing_graphs_compute_the_same(anchors, graph):
 
 
 def test_unused_nodes_are_removed_after_recomputation():
-    graph = optimize(drawn(435), target(get_backend("reference")))
+    graph = optimize(draw_body(435), target(get_backend("reference")))
     graph = join_nodes(graph, is_fusable)
     assert all(members(graph))

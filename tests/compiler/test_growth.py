@@ -34,8 +34,8 @@ def unrolled(steps):
         with toolkit.GradientTape() as tape:
             tape.watch([w, u, b])
             h = ops.zeros((4, 8))
-            for part in ops.unstack(x):
-                gate, new = ops.split(part @ w + h @ u + b, 2, axis=1)
+            for row in ops.unstack(x):
+                gate, new = ops.split(row @ w + h @ u + b, 2, axis=1)
                 h = ops.sigmoid(gate) * h + ops.tanh(new)
             loss = ops.mean(h * h)
         return [loss, *tape.gradient(loss, [w, u, b])]
@@ -43,14 +43,14 @@ def unrolled(steps):
     return step, (steps, 4, 8), (8, 16), (8, 16), (16,)
 
 
-def wide(parts):
+def wide(count):
     """Return many branches of one product and their sum."""
 
     def branches(x, w):
         y = x @ w
-        found = [ops.softmax(y * float(i)) @ w for i in range(parts)]
-        total = found[0]
-        for other in found[1:]:
+        outputs = [ops.softmax(y * float(i)) @ w for i in range(count)]
+        total = outputs[0]
+        for other in outputs[1:]:
             total = total + ops.exp(other)
         return total
 
@@ -104,10 +104,10 @@ FAMILIES = [(unrolled, 12), (wide, 24), (deep, 80), (numbers, 24), (outputs, 24)
 
 def lines_run(work):
     """Count the lines that each function of the package ran, including its callees."""
-    found: Counter = Counter()
+    line_counts: Counter = Counter()
 
     def count(frame, event, argument):
-        found[frame.f_code] += event == "line"
+        line_counts[frame.f_code] += event == "line"
         return count
 
     def enter(frame, event, argument):
@@ -119,7 +119,7 @@ def lines_run(work):
         work()
     finally:
         sys.settrace(before)
-    return found
+    return line_counts
 
 
 def count_work(family, size):

@@ -131,8 +131,8 @@ def test_variable_with_a_late_view_is_copied_at_the_end():
 
     @function
     def step(x):
-        turned = ops.transpose(ops.reshape(variable.value, (4, 3))) * x
-        variable.assign(ops.reshape(turned, (12,)))
+        transposed = ops.transpose(ops.reshape(variable.value, (4, 3))) * x
+        variable.assign(ops.reshape(transposed, (12,)))
 
     before, x = variable.numpy(), np.linspace(1, 2, 4, dtype="float32")
     for _ in range(2):
@@ -171,8 +171,8 @@ def test_view_that_is_read_later_prevents_overwriting(batch, width):
     hidden = np.maximum(x @ a, 0)
     g = 2 * (hidden @ b - y)
     expected = x.T @ ((g @ b.T) * (hidden > 0)), hidden.T @ g
-    for found, wanted in zip(gradients(x, y), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    for actual, wanted in zip(gradients(x, y), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_two_outputs_of_a_node_do_not_overwrite_the_same_input():

@@ -76,10 +76,10 @@ def test_values(name):
     function, shapes, _ = CASES[name]
     random = np.random.default_rng(0)
     arrays = [random.normal(size=s).astype("float32") for s in shapes]
-    found, expected = toolkit.function(function)(*arrays), function(*arrays)
-    if not isinstance(found, tuple):
-        found, expected = (found,), (expected,)
-    for a, b in zip(found, expected, strict=True):
+    actual, expected = toolkit.function(function)(*arrays), function(*arrays)
+    if not isinstance(actual, tuple):
+        actual, expected = (actual,), (expected,)
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-6, atol=1e-6)
 
 
@@ -101,8 +101,8 @@ def chain(seed, inputs):
         else:
             z = (x + y, x - y, x * y)[rule % 3]
         values.append(z)
-    kept = random.integers(len(inputs), len(values), size=2)
-    return [values[i] for i in kept] + values[-1:]
+    output_numbers = random.integers(len(inputs), len(values), size=2)
+    return [values[i] for i in output_numbers] + values[-1:]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -113,6 +113,6 @@ def test_random_chains(seed, monkeypatch):
     shapes = [(2, 8, columns), (2, 8, columns), (columns,), (1, 1, columns), (8, 1), ()]
     arrays = [random.integers(-3, 4, s).astype("float32") for s in shapes]
     inputs = [ops.convert_to_tensor(x) for x in arrays]
-    found = toolkit.function(lambda *xs: chain(seed, xs))(*inputs)
-    for a, b in zip(found, chain(seed, inputs), strict=True):
+    actual = toolkit.function(lambda *xs: chain(seed, xs))(*inputs)
+    for a, b in zip(actual, chain(seed, inputs), strict=True):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-5, atol=1e-6)

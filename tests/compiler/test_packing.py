@@ -19,14 +19,14 @@ def overlap_in_time(a, b):
     return a.first <= b.last and b.first <= a.last
 
 
-def is_free(given, offsets, number, offset):
+def is_free(rectangles, offsets, number, offset):
     """Return whether a rectangle at an offset overlaps no earlier one."""
-    mine = given[number]
+    rectangle = rectangles[number]
     return all(
-        not overlap_in_time(mine, other)
-        or offset + mine.extent <= start
+        not overlap_in_time(rectangle, other)
+        or offset + rectangle.extent <= start
         or start + other.extent <= offset
-        for other, start in zip(given[:number], offsets, strict=False)
+        for other, start in zip(rectangles[:number], offsets, strict=False)
     )
 
 

@@ -36,9 +36,9 @@ def test_terms_that_fill_the_sum_are_concatenated():
 
     assert joined(function, PART, PART, PART) == ["concatenate"]
     arrays = [np.full((2, 3), n, "float32") for n in range(1, 4)]
-    found = toolkit.function(function)(*arrays)
+    actual = toolkit.function(function)(*arrays)
     expected = np.concatenate([arrays[1], arrays[2], arrays[0]], axis=1)
-    np.testing.assert_array_equal(found.numpy(), expected)
+    np.testing.assert_array_equal(actual.numpy(), expected)
 
 
 def test_terms_at_one_offset_are_added_first():
@@ -50,9 +50,9 @@ def test_terms_at_one_offset_are_added_first():
     # b, and a + c after a gap; d overlaps.
     assert names == ["add", "pad", "concatenate", "pad", "add"]
     arrays = [np.full((2, 3), 10.0**n, "float32") for n in range(4)]
-    found = toolkit.function(function)(*arrays)
+    actual = toolkit.function(function)(*arrays)
     expected = [[10, 10, 1010, 1000, 1000, 0, 101, 101, 101]] * 2
-    np.testing.assert_array_equal(found.numpy(), expected)
+    np.testing.assert_array_equal(actual.numpy(), expected)
 
 
 def test_gradients_of_columns_are_concatenated():
@@ -65,8 +65,8 @@ def test_gradients_of_columns_are_concatenated():
     names = joined(function, Spec((5, 3), "float32"), Spec((5, 3), "float32"))
     assert names.count("concatenate") == 2 and "pad" not in names
     x, y = np.random.default_rng(0).standard_normal((2, 5, 3))
-    found = toolkit.function(function)(x, y)
-    np.testing.assert_allclose(found, 2 * np.cross(y, np.cross(x, y)), 1e-12)
+    actual = toolkit.function(function)(x, y)
+    np.testing.assert_allclose(actual, 2 * np.cross(y, np.cross(x, y)), 1e-12)
 
 
 def test_pads_with_other_readers_stay():
@@ -76,9 +76,9 @@ def test_pads_with_other_readers_stay():
 
     assert joined(function, PART, PART, PART).count("concatenate") == 1
     arrays = [np.full((2, 3), n, "float32") for n in range(3)]
-    found = toolkit.function(function)(*arrays)
+    actual = toolkit.function(function)(*arrays)
     expected = [[3, 3, 3, 1 + np.e, 1 + np.e, 1 + np.e, 1, 1, 1]] * 2
-    np.testing.assert_allclose(found.numpy()[:, 3:], np.array(expected)[:, 3:], 1e-6)
+    np.testing.assert_allclose(actual.numpy()[:, 3:], np.array(expected)[:, 3:], 1e-6)
 
 
 def test_repeated_terms_are_added():
@@ -87,8 +87,8 @@ def test_repeated_terms_are_added():
 
     a = np.ones((2, 3), "float32")
     for b in (a[:1], a[0], np.stack([a, 2 * a])):
-        found = toolkit.function(function)(a, b)
-        np.testing.assert_array_equal(found, function(ops.array(a), ops.array(b)))
+        actual = toolkit.function(function)(a, b)
+        np.testing.assert_array_equal(actual, function(ops.array(a), ops.array(b)))
 
 
 def test_overlaps_and_other_axes_are_added():
@@ -175,9 +175,9 @@ def test_gradients_of_convolutions_with_absorbed_padding():
         return tape.gradient(y, [x, w])
 
     arguments = [ops.convert_to_tensor(a) for a in (x, w)]
-    for found, expected in zip(
+    for actual, expected in zip(
         toolkit.function(function)(*arguments), function(*arguments), strict=True
     ):
         np.testing.assert_allclose(
-            found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4
+            actual.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4
         )

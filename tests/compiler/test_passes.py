@@ -174,8 +174,8 @@ def test_pools_of_one_pixel_are_slices():
     graph = after(optimize, function, (2, 5, 6, 3))
     assert op_names(graph)[:2] == ["slice", "sum_pool"]
     x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype("float32")
-    found, _ = compiled(graph)([x])
-    np.testing.assert_array_equal(found, x[:, ::2, ::2])
+    actual, _ = compiled(graph)([x])
+    np.testing.assert_array_equal(actual, x[:, ::2, ::2])
 
 
 def test_consecutive_reshapes_are_merged():
@@ -224,14 +224,14 @@ def test_decompose_keeps_supported_primitives():
 
 def test_rewritten_nodes_keep_their_device():
     def function(x):
-        turned = ops.transpose(ops.transpose(x, (1, 0, 2)), (0, 2, 1))
-        return turned, ops.scan(lambda c, y: (c + y, c), x[0], x)[0]
+        transposed = ops.transpose(ops.transpose(x, (1, 0, 2)), (0, 2, 1))
+        return transposed, ops.scan(lambda c, y: (c + y, c), x[0], x)[0]
 
     graph = trace_of(function, (2, 3, 4))
     for node in graph.nodes:
         node.device = "cpu:0"
-    places = {n.op.name: n.device for n in optimize(graph, target()).nodes}
-    assert places["transpose"] == places["scan"] == "cpu:0"
+    devices = {n.op.name: n.device for n in optimize(graph, target()).nodes}
+    assert devices["transpose"] == devices["scan"] == "cpu:0"
 
 
 def test_bodies_of_loops_are_optimized_too():
@@ -267,8 +267,8 @@ def test_values_of_the_leading_extent_are_kernel_arguments():
     assert uniform_value(count) is None
     program = compiled(graph)
     x = np.arange(24, dtype="float32").reshape(6, 4)
-    (found,) = program([x])
-    np.testing.assert_allclose(found, x.mean() * x.mean(axis=1), rtol=1e-6)
+    (actual,) = program([x])
+    np.testing.assert_allclose(actual, x.mean() * x.mean(axis=1), rtol=1e-6)
 
 
 def test_functions_of_open_constants_are_open():

@@ -29,8 +29,10 @@ def test_values_compare_by_identity():
 
 def test_tensors_and_variables_are_keys_of_one_dict():
     keys = [Variable(1.0), Tensor(np.ones(())), Variable(1.0)]
-    found = dict.fromkeys(keys)
-    assert len(found) == 3 and all(a is b for a, b in zip(found, keys, strict=True))
+    unique_keys = dict.fromkeys(keys)
+    assert len(unique_keys) == 3 and all(
+        a is b for a, b in zip(unique_keys, keys, strict=True)
+    )
 
 
 def test_functions_of_open_constants_are_open():
@@ -45,12 +47,19 @@ class RecordingBackend(type(get_backend("reference"))):
     def __init__(self):
         super().__init__(get_backend("reference").kernels)
         self.ran = []
-        places = ("after_trace", "after_expansion", "before_fusion", "after_scheduling")
-        self.passes = BackendPasses(**{place: (self.note(place),) for place in places})
+        positions = (
+            "after_trace",
+            "after_expansion",
+            "before_fusion",
+            "after_scheduling",
+        )
+        self.passes = BackendPasses(
+            **{position: (self.note(position),) for position in positions}
+        )
 
-    def note(self, place):
+    def note(self, position):
         def backend_pass(graph, target):
-            self.ran.append((place, {node.op.name for node in graph.nodes}))
+            self.ran.append((position, {node.op.name for node in graph.nodes}))
             return graph
 
         return backend_pass
@@ -63,7 +72,7 @@ def test_backend_adds_passes_at_their_positions(generate):
     compile_program(graph, target(backend, generate=generate))
     first = ["after_trace", "after_expansion"]
     later = ["before_fusion", "after_scheduling"] if generate else []
-    assert [place for place, _ in backend.ran] == first + later
+    assert [position for position, _ in backend.ran] == first + later
     assert "multiply" in backend.ran[0][1]
     if generate:
         assert backend.ran[2][1] == {"exp"}  # simplified before

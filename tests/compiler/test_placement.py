@@ -70,14 +70,14 @@ def test_results_and_gradients_do_not_depend_on_devices(jit_compile):
         return y, *tape.gradient(y, [a, b])
 
     arrays = [np.random.default_rng(i).random(5000).astype("float32") for i in (0, 1)]
-    found = toolkit.function(step, jit_compile=jit_compile)(*arrays)
+    actual = toolkit.function(step, jit_compile=jit_compile)(*arrays)
     toolkit.config.set_logical_devices("cpu", 1)
-    alone = toolkit.function(
+    single = toolkit.function(
         lambda a, b: ops.exp(a) * ops.tanh(ops.exp(a)) + ops.exp(b),
         jit_compile=jit_compile,
     )
-    np.testing.assert_array_equal(found[0].numpy(), alone(*arrays).numpy())
-    assert all(np.isfinite(y.numpy()).all() for y in found)
+    np.testing.assert_array_equal(actual[0].numpy(), single(*arrays).numpy())
+    assert all(np.isfinite(y.numpy()).all() for y in actual)
 
 
 def test_the_inspection_shows_transfers():

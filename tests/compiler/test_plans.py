@@ -220,9 +220,9 @@ def test_no_two_buffers_overlap_and_the_best_order_is_taken(
     plan, buffers = place_buffers(rows)
     for i, a in enumerate(buffers):
         for b in buffers[:i]:
-            apart = a.last < b.first or b.last < a.first
+            is_disjoint = a.last < b.first or b.last < a.first
             below = a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
-            assert apart or below
+            assert is_disjoint or below
     assert max(b.offset + b.nbytes for b in buffers) == plan.nbytes
     assert plan.live_peak <= plan.nbytes
     if most > len(rows):

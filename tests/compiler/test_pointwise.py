@@ -52,8 +52,8 @@ CASES = {
 def arguments(name):
     strides, shapes, is_product = CASES[name]
     if name == "groups":
-        images, *others = shapes
-        shapes = [(*images[:-1], 2 * images[-1]), *others]
+        images, *weight_shapes = shapes
+        shapes = [(*images[:-1], 2 * images[-1]), *weight_shapes]
     return gradient(shapes[1][:-2], strides), shapes, is_product
 
 
@@ -78,8 +78,8 @@ def test_products_round_like_the_convolution():
         if node.op.name == "conv_kernel_grad":
             attrs["factors"] = "bfloat16"
         nodes.append(Node(node.op, node.inputs, attrs, node.outputs))
-    found = pointwise_gradients_as_products(graph.replace(nodes), target())
-    (product,) = [node for node in found.nodes if node.op.name == "matmul"]
+    rewritten = pointwise_gradients_as_products(graph.replace(nodes), target())
+    (product,) = [node for node in rewritten.nodes if node.op.name == "matmul"]
     assert product.attrs["factors"] == "bfloat16"
 
 
@@ -88,6 +88,6 @@ def test_values(name):
     function, shapes, _ = arguments(name)
     random = np.random.default_rng(0)
     arrays = [random.normal(size=s).astype("float32") for s in shapes]
-    found = toolkit.function(function)(*map(ops.convert_to_tensor, arrays))
+    actual = toolkit.function(function)(*map(ops.convert_to_tensor, arrays))
     expected = function(*(ops.convert_to_tensor(a.astype("float64")) for a in arrays))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-4)

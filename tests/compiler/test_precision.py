@@ -35,11 +35,11 @@ def test_conversions_have_the_bits_of_ml_dtypes():
     step = toolkit.function(lambda x: ops.cast(x, "bfloat16"))
     with np.errstate(all="ignore"):
         expected = x.astype(ml_dtypes.bfloat16)
-    found = step(x).numpy()
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
+    actual = step(x).numpy()
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(x))
     sound = ~np.isnan(x)
     np.testing.assert_array_equal(
-        found[sound].view(np.uint16), expected[sound].view(np.uint16)
+        actual[sound].view(np.uint16), expected[sound].view(np.uint16)
     )
     back = toolkit.function(lambda x: ops.cast(x, "float32"))(expected)
     np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
@@ -55,10 +55,10 @@ def test_round_trip_casts_round(dtype, view):
         return view(high), ops.cast(view(high), dtype), x + x - ops.cast(high, dtype)
 
     compiled = toolkit.function(split)
-    for found, expected in zip(
+    for actual, expected in zip(
         compiled(x), split(ops.convert_to_tensor(x)), strict=True
     ):
-        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+        np.testing.assert_array_equal(actual.numpy(), expected.numpy())
     assert compiled.inspect(x).program.code is not None
 
 
@@ -108,9 +108,9 @@ def chosen_by_a_branch(x):
 
 
 def moved(x):
-    parts = [narrow(x), ops.stop_gradient(narrow(2 * x)), ops.take(narrow(x), [3, 1])]
-    parts.append(ops.where(x > 4, narrow(x), narrow(5 * x)))
-    return wide(ops.roll(ops.pad(ops.concatenate(parts), (1, 2)), 3))
+    pieces = [narrow(x), ops.stop_gradient(narrow(2 * x)), ops.take(narrow(x), [3, 1])]
+    pieces.append(ops.where(x > 4, narrow(x), narrow(5 * x)))
+    return wide(ops.roll(ops.pad(ops.concatenate(pieces), (1, 2)), 3))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def moved(x):
 )
 def test_moved_values_between_casts_are_rounded(function):
     x = np.linspace(1, 9, 50, dtype=np.float32)
-    found, right = toolkit.function(function)(x), function(ops.convert_to_tensor(x))
-    for y, expected in zip(*map(toolkit.tree.flatten, (found, right)), strict=True):
+    actual, right = toolkit.function(function)(x), function(ops.convert_to_tensor(x))
+    for y, expected in zip(*map(toolkit.tree.flatten, (actual, right)), strict=True):
         np.testing.assert_array_equal(y.numpy(), expected.numpy())
 
 

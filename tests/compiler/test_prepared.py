@@ -36,7 +36,7 @@ def build():
 
 
 @pytest.fixture
-def made(monkeypatch):
+def cached_sizes(monkeypatch):
     """Record the numbers of bytes of cached values, in order."""
     sizes = []
     make = PreparedOperands._make
@@ -54,42 +54,42 @@ def expected(model, x):
 
 
 def check(model, rows=1):
-    found = model.predict_on_batch(IMAGES[:rows])
-    np.testing.assert_allclose(found, expected(model, IMAGES[:rows]), 1e-4, 1e-4)
+    prediction = model.predict_on_batch(IMAGES[:rows])
+    np.testing.assert_allclose(prediction, expected(model, IMAGES[:rows]), 1e-4, 1e-4)
 
 
-def test_weights_are_packed_once(made):
+def test_weights_are_packed_once(cached_sizes):
     model = build()
     check(model)
-    count = len(made)
+    count = len(cached_sizes)
     assert count
     check(model)
-    assert len(made) == count
+    assert len(cached_sizes) == count
 
 
-def test_only_values_of_changed_weights_are_packed_again(made):
+def test_only_values_of_changed_weights_are_packed_again(cached_sizes):
     model = build()
     check(model)
-    del made[:]
+    del cached_sizes[:]
     kernel = model.layers[2].kernel
     kernel.assign(kernel * 2)
     check(model)
-    assert len(made) == 1
+    assert len(cached_sizes) == 1
     model.layers[3].bias.assign(model.layers[3].bias + 1)
     check(model)
-    assert len(made) == 1
+    assert len(cached_sizes) == 1
 
 
-def test_programs_share_equal_packed_weights(made):
+def test_programs_share_equal_packed_weights(cached_sizes):
     model = build()
     first = tk.function(lambda x: model(x))
     second = tk.function(lambda x: model(x) + 1)
     x = tk.ops.convert_to_tensor(IMAGES)
     first(x)
-    count = len(made)
+    count = len(cached_sizes)
     assert count
     np.testing.assert_array_equal(second(x), first(x) + 1)
-    assert len(made) == count
+    assert len(cached_sizes) == count
 
 
 class Inner(layers.Layer):
@@ -110,28 +110,28 @@ def test_copied_weights_are_packed():
     check(model)
 
 
-def test_factors_that_follow_from_weights_are_computed_once(made):
+def test_factors_that_follow_from_weights_are_computed_once(cached_sizes):
     model = build()
     x = tk.ops.convert_to_tensor(IMAGES)
     step = tk.function(lambda x: model(x, training=False))
     step(x)
-    found = step.inspect(x).program.cached_values
+    cached_values = step.inspect(x).program.cached_values
     # The factor, the weights times it, and the term.
     shapes = [(1, 1, 1, 48), (1, 1, 1, 48), (3, 3, 3, 48)]
-    assert sorted(y.spec.shape for y in found) == shapes
-    layer, count = model.layers[1], len(made)
+    assert sorted(y.spec.shape for y in cached_values) == shapes
+    layer, count = model.layers[1], len(cached_sizes)
     layer.gamma.assign(layer.gamma * 3)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
     # Also the panels of these weights, unless whole vectors hold their channels. Only
     # the packed weights of three other layers stay.
-    assert made[count:] == made[: count - 3]
-    count = len(made)
+    assert cached_sizes[count:] == cached_sizes[: count - 3]
+    count = len(cached_sizes)
     layer.beta.assign(layer.beta + 1)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
-    assert len(made) == count + 1
+    assert len(cached_sizes) == count + 1
 
 
-def test_cached_values_depend_on_cached_values(made):
+def test_cached_values_depend_on_cached_values(cached_sizes):
     w, s = tk.Variable(np.eye(64, dtype="float32")), tk.Variable(np.ones(64))
     step = tk.function(lambda x: tk.ops.matmul(x, w * tk.ops.sqrt(s + 3)))
     x = np.linspace(-1, 1, 5 * 64).reshape(5, 64).astype("float32")
@@ -139,10 +139,10 @@ def test_cached_values_depend_on_cached_values(made):
         s.assign(np.full(64, value))
         for _ in range(2):
             np.testing.assert_allclose(step(x), x * np.sqrt(value + 3), 1e-5)
-    assert len(made) == 6  # the roots, the scaled weights, and their panels
+    assert len(cached_sizes) == 6  # the roots, the scaled weights, and their panels
 
 
-def test_values_as_large_as_the_program_are_not_cached(made):
+def test_values_as_large_as_the_program_are_not_cached(cached_sizes):
     """Check averages of weights that change in each call."""
     weights = [tk.Variable(np.full((8, 8), i, "float32")) for i in range(3)]
     means = [tk.Variable(np.zeros((8, 8), "float32"), trainable=False) for _ in weights]
@@ -156,29 +156,29 @@ def test_values_as_large_as_the_program_are_not_cached(made):
         follow()
         for weight in weights:
             weight.assign(weight + 1)
-    assert made == [] and float(means[2][0, 0]) == 0.5 * (0.5 * 2) + 0.5 * 3
+    assert cached_sizes == [] and float(means[2][0, 0]) == 0.5 * (0.5 * 2) + 0.5 * 3
 
 
-def test_other_kernels_read_cached_values(made):
+def test_other_kernels_read_cached_values(cached_sizes):
     w = tk.Variable(np.array([[2.0, 1.0], [0.0, 4.0]], "float32"))
     step = tk.function(lambda x: tk.ops.matmul(x, tk.ops.linalg.inv(w * 2)))
     x = np.array([[1.0, 2.0]], "float32")
     for factor in (1, 3):
         w.assign(w * factor)
         for _ in range(2):
-            wanted = x @ np.linalg.inv(2 * np.asarray(w))
-            np.testing.assert_allclose(step(x), wanted, 1e-5)
-    assert len(made) == 2
+            expected = x @ np.linalg.inv(2 * np.asarray(w))
+            np.testing.assert_allclose(step(x), expected, 1e-5)
+    assert len(cached_sizes) == 2
 
 
-def test_inputs_of_one_element_are_not_weights(made):
+def test_inputs_of_one_element_are_not_weights(cached_sizes):
     w = tk.Variable(np.ones((4, 4), "float32"))
     step = tk.function(lambda x: tk.ops.sum(w * x))
     for value in (1.0, 2.0):
         assert float(step(np.float32([value]))) == 16 * value
 
 
-def test_views_of_weights_are_copied_once(made):
+def test_views_of_weights_are_copied_once(cached_sizes):
     layer = layers.Dense(6, dtype="gptq/4/4_from_float32")
     layer.build((None, 10))
     random = np.random.default_rng(0)
@@ -195,17 +195,17 @@ def test_views_of_weights_are_copied_once(made):
         assign()
         for _ in range(2):
             np.testing.assert_allclose(step(x), x @ np.asarray(layer.kernel), 1e-4)
-        assert len(made) == count
+        assert len(cached_sizes) == count
 
 
 def test_unused_cached_values_are_freed():
     model = build()
     model.predict_on_batch(IMAGES[:1])
-    kept = [weakref.ref(x) for x in list(prepared._cache.values())]
-    assert kept
+    references = [weakref.ref(x) for x in list(prepared._cache.values())]
+    assert references
     del model
     gc.collect()
-    assert all(x() is None for x in kept)
+    assert all(x() is None for x in references)
 
 
 def test_old_weights_are_freed():
@@ -228,9 +228,9 @@ def test_any_order_of_training_and_inference(seed):
         variable.assign(variable * 1.1)
 
     def evaluate():
-        found = model.evaluate(IMAGES, LABELS, verbose=0)[0]
+        loss = model.evaluate(IMAGES, LABELS, verbose=0)[0]
         wanted = np.mean((expected(model, IMAGES) - LABELS) ** 2)
-        np.testing.assert_allclose(found, wanted, 1e-4)
+        np.testing.assert_allclose(loss, wanted, 1e-4)
 
     def load():
         model.set_weights([w * 0.9 for w in model.get_weights()])
@@ -270,14 +270,14 @@ def test_threads_that_run_while_weights_are_assigned():
     model.layers[-1].bias.assign(np.zeros(4))
     kernel.assign(values[1])
     model.predict_on_batch(IMAGES[:1])
-    wanted = model.predict_on_batch(IMAGES[:1])
+    expected = model.predict_on_batch(IMAGES[:1])
     problems = []
 
     def predict():
         for _ in range(200):
-            found = model.predict_on_batch(IMAGES[:1])
-            if found.any() and not np.array_equal(found, wanted):
-                problems.append(found)
+            prediction = model.predict_on_batch(IMAGES[:1])
+            if prediction.any() and not np.array_equal(prediction, expected):
+                problems.append(prediction)
 
     threads = [threading.Thread(target=predict) for _ in range(3)]
     for thread in threads:
@@ -335,7 +335,7 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_weights_of_loops_are_packed_once(name, made):
+def test_weights_of_loops_are_packed_once(name, cached_sizes):
     rule, count = LOOPS[name]
     random = np.random.default_rng(0)
     x = random.normal(size=(96, 96) if name == "of what changes" else (1, 96))
@@ -344,32 +344,32 @@ def test_weights_of_loops_are_packed_once(name, made):
     function = tk.function(lambda n, x: rule(n, x, w.read()))
     for scale in (1.0, 0.5):
         w.assign(w * scale)
-        del made[:]
+        del cached_sizes[:]
         for n in (0, 1, 4):
             n = tk.ops.convert_to_tensor(np.int32(n))
             y = tk.ops.convert_to_tensor(x.astype("float32"))
             np.testing.assert_allclose(function(n, y), rule(n, y, w), 1e-4, 1e-4)
-        assert len(made) == count
+        assert len(cached_sizes) == count
 
 
 @pytest.mark.parametrize("kind", [layers.LSTM, layers.GRU])
-def test_recurrent_weights_are_packed_once(kind, made):
+def test_recurrent_weights_are_packed_once(kind, cached_sizes):
     tk.utils.set_random_seed(0)
     layer = kind(64)
     x = np.linspace(-1, 1, 2 * 5 * 48).reshape(2, 5, 48).astype("float32")
-    wanted = layer(x)
+    expected = layer(x)
     function = tk.function(lambda x: layer(x))
-    np.testing.assert_allclose(function(x), wanted, 1e-5, 1e-6)
-    assert len(made) == 1
+    np.testing.assert_allclose(function(x), expected, 1e-5, 1e-6)
+    assert len(cached_sizes) == 1
     layer.set_weights([w * 0.5 for w in layer.get_weights()])
     np.testing.assert_allclose(function(x), layer(x), 1e-5, 1e-6)
-    assert len(made) == 2
+    assert len(cached_sizes) == 2
 
 
-def test_training_step_packs_its_weights(made):
+def test_training_step_packs_its_weights(cached_sizes):
     model = build()
     model.fit(IMAGES, LABELS, batch_size=8, epochs=2, verbose=0)
-    assert not made
+    assert not cached_sizes
 
 
 def test_arrays_of_a_variable_are_not_shared():
@@ -390,18 +390,21 @@ def test_in_place_steps_do_not_change_packed_weights():
     model.evaluate(IMAGES, LABELS, verbose=0)
     for _ in range(3):
         model.train_on_batch(IMAGES, LABELS)  # may write weights in place
-        found = model.evaluate(IMAGES, LABELS, verbose=0)
+        actual = model.evaluate(IMAGES, LABELS, verbose=0)
         weights = model.get_weights()
         model.train_on_batch(IMAGES, LABELS)
         fresh.set_weights(weights)
-        np.testing.assert_allclose(found, fresh.evaluate(IMAGES, LABELS, verbose=0))
+        np.testing.assert_allclose(actual, fresh.evaluate(IMAGES, LABELS, verbose=0))
 
 
 def test_inspect_lists_cached_values():
     function = tk.function(build().call)
     x = tk.ops.convert_to_tensor(IMAGES[:1])
     text = str(function.inspect(x))
-    kept = function.get_concrete_function(x).program.preparations
-    assert kept
-    total = sum(x.nbytes for x in kept)
-    assert f"kept until a weight changes: {total:,} bytes that {len(kept)} " in text
+    preparations = function.get_concrete_function(x).program.preparations
+    assert preparations
+    total = sum(x.nbytes for x in preparations)
+    assert (
+        f"kept until a weight changes: {total:,} bytes that {len(preparations)} "
+        in text
+    )

@@ -33,10 +33,10 @@ def arrays_of(results: Any) -> list[Any]:
     return [np.asarray(x) for x in results]
 
 
-def check(found: Any, expected: Any, label: Any) -> None:
+def check(actual: Any, expected: Any, label: Any) -> None:
     """Check that values are equal; 0.0 equals -0.0."""
-    assert len(found) == len(expected)
-    for number, (a, b) in enumerate(zip(arrays_of(found), expected, strict=True)):
+    assert len(actual) == len(expected)
+    for number, (a, b) in enumerate(zip(arrays_of(actual), expected, strict=True)):
         assert (a.shape, a.dtype) == (b.shape, b.dtype), (label, number)
         wide = [x.astype("float64") if x.dtype.kind not in "biu" else x for x in (a, b)]
         np.testing.assert_array_equal(*wide, err_msg=f"{label}, output {number}")
@@ -73,11 +73,11 @@ def test_compiled_and_eager(first, threads, on_reference):
         for count in (1, 2, 3):
             threads(count)
             check(function(*program.arrays), expected, (seed, count))
-        others = program.others()
-        again = arrays_of(program(*others))
-        check(function(*others), again, (seed, "other values"))
-        turned = [np.asarray(x.T, order="C").T for x in others]
-        check(function(*turned), again, (seed, "other strides"))
+        arrays = program.others()
+        repeated = arrays_of(program(*arrays))
+        check(function(*arrays), repeated, (seed, "other values"))
+        transposed = [np.asarray(x.T, order="C").T for x in arrays]
+        check(function(*transposed), repeated, (seed, "other strides"))
 
 
 @pytest.mark.parametrize("name", LEVELS)
@@ -94,8 +94,8 @@ def test_other_processors(first, name):
         program = RandomProgram(seed)
         with Trace("random") as trace:
             specs = [Spec(x.shape, str(x.dtype)) for x in program.arrays]
-            found = program(*map(trace.placeholder, specs))
-            results = [trace.localize(y) for y in found]
+            outputs = program(*map(trace.placeholder, specs))
+            results = [trace.localize(y) for y in outputs]
         run = compiled(trace.finish(results), processor=processor)
         expected = arrays_of(program.values[i] for i in program.outputs)
         check(run(program.arrays), expected, seed)
@@ -110,10 +110,10 @@ def as_updates(program, seed):
 
     def step(x):
         before = [ops.convert_to_tensor(v) for v in variables]
-        found = program(*before, x)
+        outputs = program(*before, x)
         for kind, variable, old in zip(kinds, variables, before, strict=False):
             new, other = (
-                resemble(found[kind % len(found)], old),
+                resemble(outputs[kind % len(outputs)], old),
                 before[kind % len(before)],
             )
             if kind == 0 and old.ndim:
@@ -126,7 +126,7 @@ def as_updates(program, seed):
                 ops.cond(ops.any(new), lambda v=variable, n=new: write(v, n), zero)
             else:
                 variable.assign(new)
-        return found
+        return outputs
 
     return variables, step
 

@@ -54,17 +54,17 @@ def test_all_axes_against_numpy(name, view):
     sets = [c for n in range(1, len(SHAPE)) for c in combinations(range(len(SHAPE)), n)]
 
     def reduce(x):
-        part = ops.flip(x[:, :, 1:4], 2) if view else x
+        operand = ops.flip(x[:, :, 1:4], 2) if view else x
         return [
-            getattr(ops, name)(part, axis=axes, keepdims=len(axes) % 2 == 0)
+            getattr(ops, name)(operand, axis=axes, keepdims=len(axes) % 2 == 0)
             for axes in sets
         ]
 
     function = toolkit.function(reduce)
-    part = np.flip(x[:, :, 1:4], 2) if view else x
-    for found, axes in zip(function(x), sets, strict=True):
-        wanted = getattr(np, name)(part, axis=axes, keepdims=len(axes) % 2 == 0)
-        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
+    operand = np.flip(x[:, :, 1:4], 2) if view else x
+    for actual, axes in zip(function(x), sets, strict=True):
+        expected = getattr(np, name)(operand, axis=axes, keepdims=len(axes) % 2 == 0)
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
     assert function.inspect(x).program.code is not None
 
 

@@ -108,6 +108,6 @@ def test_scan_gradients_do_not_depend_on_residuals():
     generator = np.random.default_rng(0)
     x = ops.convert_to_tensor(generator.standard_normal((6, 3)).astype("float32"))
     w = ops.convert_to_tensor(generator.standard_normal(3).astype("float32"))
-    found = toolkit.function(gradients(total))(x, w)
-    for a, b in zip(found, gradients(unrolled)(x, w), strict=True):
+    actual = toolkit.function(gradients(total))(x, w)
+    for a, b in zip(actual, gradients(unrolled)(x, w), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-5)

@@ -70,15 +70,15 @@ STEPS = {
 def test_rows_are_updated_in_place(name):
     rule, in_place = STEPS[name]
     start = np.random.default_rng(0).normal(size=(4, 4)).astype("float32")
-    found = []
+    values_by_mode = []
     for wrap in (lambda step: step, function):
         v, w = Variable(start), Variable(start.T.copy())
         # The results are discarded, because a returned value is copied.
         step = wrap(lambda i, v=v, w=w: [rule(v, w, i)].clear())
         for i in ([3, 1, 1, -1], [0, 2, 0, 0]):
             step(ops.convert_to_tensor(i))
-        found.append([v.numpy(), w.numpy()])
-    for eager, compiled in zip(*found, strict=True):
+        values_by_mode.append([v.numpy(), w.numpy()])
+    for eager, compiled in zip(*values_by_mode, strict=True):
         np.testing.assert_allclose(compiled, eager, rtol=1e-6)
     concrete = step.get_concrete_function(ops.convert_to_tensor([0] * 4))
     graph = concrete.program.graph

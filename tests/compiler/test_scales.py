@@ -32,8 +32,8 @@ def expected(x, kernel, strides, groups, variables, epsilon=EPSILON):
     """Compute a convolution of 'same' images by 1 x 1 or 3 x 3 in NumPy's float64."""
     values = {v.path.split("/")[-1]: np.float64(v.numpy()) for v in variables}
     size, channels = kernel.shape[0], kernel.shape[-1]
-    around = ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0))
-    padded = np.pad(np.float64(x), around)
+    padding = ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0))
+    padded = np.pad(np.float64(x), padding)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (1, 2))
     windows = windows[:, ::strides, ::strides]
     per_group, out = x.shape[-1] // groups, channels // groups
@@ -73,7 +73,7 @@ def test_normalization_after_a_convolution(
     y = layers.BatchNormalization(dtype=dtype)(y)
     model = normalized(tk.Model(inputs, y))
     x = random_array(2, 6, 6, filters).astype(dtype)
-    names, found = operations(model, x)
+    names, actual = operations(model, x)
     kernel = model.layers[1].kernel.numpy()
     # A scaled copy of more weights is not cached.
     is_few = kernel.nbytes <= 1 << 16
@@ -81,7 +81,7 @@ def test_normalization_after_a_convolution(
     wanted = expected(x, kernel, strides, groups, model.variables)
     scale = np.abs(wanted).max()
     tolerance = 1e-5 if dtype == "float32" else 1e-13
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance * scale)
 
 
 def test_normalization_after_a_transposed_convolution():
@@ -89,9 +89,9 @@ def test_normalization_after_a_transposed_convolution():
     conv = layers.Conv2DTranspose(16, 3, strides=2)(inputs)
     model = normalized(tk.Model(inputs, layers.BatchNormalization()(conv)))
     x = random_array(2, 5, 5, 8).astype("float32")
-    names, found = operations(model, x)
+    names, actual = operations(model, x)
     assert names == ["conv_input_grad, multiply, add"]
-    np.testing.assert_allclose(found, np.asarray(model(x)), 1e-4, 1e-4)
+    np.testing.assert_allclose(actual, np.asarray(model(x)), 1e-4, 1e-4)
 
 
 def block(reader=lambda normalized, conv: normalized, axis=-1):
@@ -106,9 +106,9 @@ X = random_array(2, 6, 6, 8).astype("float32")
 
 
 def check(model, *names):
-    found_names, found = operations(model, X)
+    found_names, actual = operations(model, X)
     assert found_names == list(names)
-    np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
+    np.testing.assert_allclose(actual, np.asarray(model(X)), 1e-4, 1e-4)
 
 
 def test_following_nodes_are_merged():
@@ -119,9 +119,9 @@ def test_following_nodes_are_merged():
 def test_literal_factors_stay():
     # This rounds.
     model = block(lambda y, conv: (y + 12582912.0) - 12582912.0)
-    (name,), found = operations(model, X)
+    (name,), actual = operations(model, X)
     assert name == "conv, 2 add, subtract"
-    np.testing.assert_array_equal(found, np.rint(found))
+    np.testing.assert_array_equal(actual, np.rint(actual))
 
 
 def test_divisors_stay():
@@ -139,8 +139,8 @@ def test_scales_of_constants_are_computed_when_compiled():
     frozen = tk.Variable(a)
     step = tk.function(lambda x: ((tk.ops.conv(x, w) + a) * b + a) * frozen)
     assert [k.name for k in step.inspect(X).measure()] == ["conv, add"]
-    wanted = ((np.asarray(tk.ops.conv(X, w)) + a) * b + a) * a
-    np.testing.assert_allclose(step(X), wanted, 1e-5)
+    expected = ((np.asarray(tk.ops.conv(X, w)) + a) * b + a) * a
+    np.testing.assert_allclose(step(X), expected, 1e-5)
 
 
 def test_sums_with_other_readers_stay():
@@ -156,9 +156,9 @@ def test_new_variable_value_is_used():
     for i, variable in enumerate(model.variables):
         before = model.predict(X, verbose=0)
         variable.assign(variable * 1.5 + i)
-        found = model.predict(X, verbose=0)
-        assert not np.array_equal(before, found), variable.path
-        np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
+        actual = model.predict(X, verbose=0)
+        assert not np.array_equal(before, actual), variable.path
+        np.testing.assert_allclose(actual, np.asarray(model(X)), 1e-4, 1e-4)
 
 
 def test_gradients_match_the_separate_operations():

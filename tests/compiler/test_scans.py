@@ -34,8 +34,8 @@ def test_duplicate_and_unread_outputs_are_not_stacked():
     assert len(scan.outputs) == 2
     array = np.arange(12, dtype="float32").reshape(4, 3)
     sums = np.cumsum(array, axis=0)
-    found = toolkit.function(wasteful)(array)
-    for a, b in zip(found, (sums[-1], sums, sums, array), strict=True):
+    actual = toolkit.function(wasteful)(array)
+    for a, b in zip(actual, (sums[-1], sums, sums, array), strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
 
 
@@ -70,15 +70,15 @@ def test_loop_invariants_are_hoisted():
 
         return ops.scan(body, ops.zeros(3), xs)[0]
 
-    before, inside = hoisted(function, Spec((4, 3), "float32"), Spec((3,), "float32"))
+    before, inner = hoisted(function, Spec((4, 3), "float32"), Spec((3,), "float32"))
     assert before[-3:] == ["exp", "multiply", "scan"]
-    assert inside == ["multiply", "add"]
+    assert inner == ["multiply", "add"]
     xs, w = np.ones((4, 3), "float32"), np.full(3, -1.0, "float32")
     expected = np.zeros(3)
     for x in xs:
         expected = expected * np.exp(w) * 2 + x
-    found = toolkit.function(function)(xs, w)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    actual = toolkit.function(function)(xs, w)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-6)
 
 
 def test_transposed_factor_is_hoisted_and_other_views_stay():
@@ -89,10 +89,10 @@ def test_transposed_factor_is_hoisted_and_other_views_stay():
         return ops.scan(body, ops.zeros((2, 3)), xs)[0]
 
     specs = (Spec(shape, "float32") for shape in ((4, 2, 3), (3, 3), (3, 1)))
-    before, inside = hoisted(function, *specs)
+    before, inner = hoisted(function, *specs)
     assert before[-3:] == ["transpose", "stop_gradient", "scan"]
-    assert "transpose" not in inside
-    assert "reshape" in inside
+    assert "transpose" not in inner
+    assert "reshape" in inner
 
 
 def test_scan_of_length_zero_hoists_no_failing_node():
@@ -137,8 +137,8 @@ def test_initial_carried_value_may_be_a_view():
     random = np.random.default_rng(0)
     x, start = random.normal(size=(3, 4, 2)), random.normal(size=(4, 5))
     inputs = [ops.convert_to_tensor(a.astype("float32")) for a in (x, start)]
-    for found, expected in zip(function(sums)(*inputs), sums(*inputs), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for actual, expected in zip(function(sums)(*inputs), sums(*inputs), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def traced(function, *specs):
@@ -156,8 +156,8 @@ def scan_of(graph):
 def check_equal_results(function, graph, *arrays):
     """Check that a changed graph has the results of the function."""
     expected = [y.numpy() for y in function(*map(ops.convert_to_tensor, arrays))]
-    found = compiled(graph, generate=False)(list(arrays))
-    for a, b in zip(found, expected, strict=True):
+    actual = compiled(graph, generate=False)(list(arrays))
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
@@ -226,8 +226,8 @@ def test_scan_may_read_a_duplicate_stack():
             return following, (following, following)
 
         _, (a, b) = ops.scan(first, ops.zeros(3), xs)
-        _, found = ops.scan(lambda c, x: (c * x[0] + x[1], c), ops.ones(3), (a, b))
-        return (found,)
+        _, stacked = ops.scan(lambda c, x: (c * x[0] + x[1], c), ops.ones(3), (a, b))
+        return (stacked,)
 
     graph = tidy_scans(traced(function, XS), target())
     graph.verify()
@@ -259,9 +259,9 @@ def test_iteration_dependent_values_are_not_hoisted():
         return ops.scan(lambda c, x: (ops.tanh(c * x), None), w, xs)[:1]
 
     graph = traced(function, XS, ROW)
-    found = hoist(graph, target())
-    assert scan_of(found).attrs["body"] is scan_of(graph).attrs["body"]
-    assert [n.op.name for n in found.nodes] == [n.op.name for n in graph.nodes]
+    hoisted_graph = hoist(graph, target())
+    assert scan_of(hoisted_graph).attrs["body"] is scan_of(graph).attrs["body"]
+    assert [n.op.name for n in hoisted_graph.nodes] == [n.op.name for n in graph.nodes]
 
 
 def test_hoisted_values_without_inner_readers_are_removed():
@@ -273,14 +273,14 @@ def test_hoisted_values_without_inner_readers_are_removed():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, ROW), target())
-    found.verify()
-    scan = scan_of(found)
-    names = [n.op.name for n in found.nodes]
+    hoisted_graph = hoist(traced(function, XS, ROW), target())
+    hoisted_graph.verify()
+    scan = scan_of(hoisted_graph)
+    names = [n.op.name for n in hoisted_graph.nodes]
     assert names[-3:] == ["exp", "multiply", "scan"]
     assert len(scan.attrs["body"].inputs) == len(scan.inputs)
     assert len(scan.inputs) - len(scan_of(traced(function, XS, ROW)).inputs) == 1
-    check_equal_results(function, found, ARRAY, VECTOR)
+    check_equal_results(function, hoisted_graph, ARRAY, VECTOR)
 
 
 def test_plain_constants_are_not_hoisted():
@@ -291,8 +291,8 @@ def test_plain_constants_are_not_hoisted():
 
         return ops.scan(body, start, xs)[0]
 
-    before, inside = hoisted(function, XS, ROW)
-    assert before == ["scan"] and "sqrt" in inside
+    before, inner = hoisted(function, XS, ROW)
+    assert before == ["scan"] and "sqrt" in inner
 
 
 def test_views_of_invariants_are_duplicated():
@@ -303,13 +303,13 @@ def test_views_of_invariants_are_duplicated():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, Spec((3, 1), "float32")), target())
-    found.verify()
-    inside = [n.op.name for n in scan_of(found).attrs["body"].nodes]
-    assert "reshape" in inside and "exp" not in inside
-    names = [n.op.name for n in found.nodes]
+    hoisted_graph = hoist(traced(function, XS, Spec((3, 1), "float32")), target())
+    hoisted_graph.verify()
+    inner = [n.op.name for n in scan_of(hoisted_graph).attrs["body"].nodes]
+    assert "reshape" in inner and "exp" not in inner
+    names = [n.op.name for n in hoisted_graph.nodes]
     assert names.count("reshape") == 1 and names.count("exp") == 1
-    check_equal_results(function, found, ARRAY, VECTOR.reshape(3, 1))
+    check_equal_results(function, hoisted_graph, ARRAY, VECTOR.reshape(3, 1))
 
 
 def test_transposes_that_are_not_factors_are_not_copied():
@@ -320,8 +320,8 @@ def test_transposes_that_are_not_factors_are_not_copied():
         return ops.scan(body, start, xs)[0]
 
     specs = Spec((2, 3), "float32"), Spec((3, 2), "float32")
-    before, inside = hoisted(function, XS, *specs)
-    assert before == ["scan"] and "transpose" in inside
+    before, inner = hoisted(function, XS, *specs)
+    assert before == ["scan"] and "transpose" in inner
 
 
 def test_branch_inside_a_scan_is_not_hoisted():
@@ -332,8 +332,8 @@ def test_branch_inside_a_scan_is_not_hoisted():
 
         return ops.scan(body, ops.zeros(3), xs)[:1]
 
-    found = hoist(traced(function, XS, ROW), target())
-    found.verify()
-    kinds = [n.op.kind for n in scan_of(found).attrs["body"].nodes]
+    hoisted_graph = hoist(traced(function, XS, ROW), target())
+    hoisted_graph.verify()
+    kinds = [n.op.kind for n in scan_of(hoisted_graph).attrs["body"].nodes]
     assert Kind.CONTROL in kinds
-    check_equal_results(function, found, ARRAY, VECTOR)
+    check_equal_results(function, hoisted_graph, ARRAY, VECTOR)

@@ -104,16 +104,16 @@ def test_empty_nodes_are_not_moved_and_one_byte_counts():
     assert scheduled_names(nothing, (8,)) == ["exp", "slice", "cos", "tanh"]
 
     def flag(x):
-        total, rest = ops.max(x), ops.sin(x)
-        return rest, ops.isnan(total)
+        total, sine = ops.max(x), ops.sin(x)
+        return sine, ops.isnan(total)
 
     assert scheduled_names(flag, (8,)) == ["max", "isnan", "sin"]
 
 
 def test_only_computed_values_are_freed():
     def function(x, y):
-        small, rest = ops.max(x), ops.sin(x)
-        return rest, small * y
+        small, sine = ops.max(x), ops.sin(x)
+        return sine, small * y
 
     assert scheduled_names(function, (8,), (8,)) == ["max", "sin", "multiply"]
 
@@ -130,17 +130,17 @@ def test_value_after_its_other_reads_is_freed():
 def test_freeing_nodes_keep_their_order():
     def function(x):
         a = ops.concatenate([x, x, x, x], axis=0)
-        rest = ops.sin(x)
-        return ops.sum(a), ops.max(a), ops.cos(a), ops.tanh(rest)
+        sine = ops.sin(x)
+        return ops.sum(a), ops.max(a), ops.cos(a), ops.tanh(sine)
 
     graph = trace_of(function, (8,))
     assert op_names(schedule(graph, target()))[:2] == ["concatenate", "sin"]
 
     def chain(x):
         a = ops.exp(x)
-        rest = ops.sin(x)
+        sine = ops.sin(x)
         b = ops.cos(a)
-        return ops.tanh(b), rest
+        return ops.tanh(b), sine
 
     assert scheduled_names(chain, (8,)) == ["exp", "cos", "tanh", "sin"]
 
@@ -199,13 +199,15 @@ def test_new_value_that_cannot_overwrite_is_copied(case):
     function, copied = SETTLED[case]
     graph = trace_of(function, (4,), (4,))
     graph, _ = updates_last(graph, 1)
-    found = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
-    found.verify()
-    assert len(found.nodes) - len(graph.nodes) == copied
-    assert (found.outputs[1] is graph.outputs[1]) != copied
-    assert found.outputs[0] is graph.outputs[0]
+    copied_graph = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
+    copied_graph.verify()
+    assert len(copied_graph.nodes) - len(graph.nodes) == copied
+    assert (copied_graph.outputs[1] is graph.outputs[1]) != copied
+    assert copied_graph.outputs[0] is graph.outputs[0]
     arrays = [np.arange(4, dtype="float32"), np.ones(4, "float32")]
-    for a, b in zip(evaluate(graph, arrays), evaluate(found, arrays), strict=True):
+    for a, b in zip(
+        evaluate(graph, arrays), evaluate(copied_graph, arrays), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -235,10 +237,10 @@ def test_late_reads_of_updated_variables_are_valid():
         graph.nodes
     )
     # The second reads the destination of the first.
-    both = copy_unsafe_updates(graph, target(updates=[(0, 0), (1, 1)]))
-    assert len(both.nodes) == len(graph.nodes) + 1
-    assert both.outputs[0] is not graph.outputs[0]
-    assert both.outputs[1] is graph.outputs[1]
+    copied_graph = copy_unsafe_updates(graph, target(updates=[(0, 0), (1, 1)]))
+    assert len(copied_graph.nodes) == len(graph.nodes) + 1
+    assert copied_graph.outputs[0] is not graph.outputs[0]
+    assert copied_graph.outputs[1] is graph.outputs[1]
 
 
 # --- casts ----------------------------------------------------------------------------

@@ -34,22 +34,22 @@ class Use:
 
 def assembled(kernels, arch):
     """Return the resources of each kernel for an architecture, by its name."""
-    kernels, found = list(kernels), {}
+    kernels, resources = list(kernels), {}
     for start in range(0, len(kernels), TOGETHER):
         batch = kernels[start : start + TOGETHER]
         source = "\n".join(kernel.source for kernel in batch)
         options = ("--ptxas-options=-v",)
         cubin, log = nvrtc.compile_source(source, "batch", arch, options)
         assert cubin.startswith(b"\x7fELF")
-        for name, _, stores, loads, registers, rest in _FUNCTION.findall(log):
-            shared = _SHARED.search(rest)
-            found[name] = Use(
+        for name, _, stores, loads, registers, suffix in _FUNCTION.findall(log):
+            shared = _SHARED.search(suffix)
+            resources[name] = Use(
                 int(registers),
                 int(stores) + int(loads),
                 int(shared[1]) if shared else 0,
             )
-    assert found.keys() == {kernel.name for kernel in kernels}
-    return found
+    assert resources.keys() == {kernel.name for kernel in kernels}
+    return resources
 
 
 def check(kernels, arch, record=None):

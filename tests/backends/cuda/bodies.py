@@ -64,8 +64,8 @@ class Drawn:
             y = self.any_of(self.rows)
         else:
             y = self.any_of(self.full)
-        made = BINARY[int(rng.integers(len(BINARY)))](x, y)
-        self.full.append(ops.where(x < y, made, y) if kind > 0.9 else made * 0.5)
+        value = BINARY[int(rng.integers(len(BINARY)))](x, y)
+        self.full.append(ops.where(x < y, value, y) if kind > 0.9 else value * 0.5)
 
     def any_of(self, values):
         """One of the values, of the last more often."""
@@ -77,7 +77,7 @@ class Drawn:
         return [x for x in self.full if x not in read]
 
 
-def drawn(seed, dtypes=None, shape=None):
+def draw_body(seed, dtypes=None, shape=None):
     """A graph of up to 200 operations, of any dtypes and shape if none is given."""
     rng = np.random.default_rng(seed)
     kinds = (["float32"], ["float64"], ["float32", "float16"], ["bfloat16", "float32"])

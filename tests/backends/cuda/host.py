@@ -41,14 +41,14 @@ class Host:
 
     def __init__(self, launches, folder):
         kernels = {launch.kernel.name: launch.kernel for launch in launches}
-        parts = [f'#include "{SHIM}"']
+        sources = [f'#include "{SHIM}"']
         for kernel in kernels.values():
             arguments = ", ".join(
                 f"*({ctype}*)a[{i}]" for i, ctype in enumerate(kernel.parameters)
             )
             fibers = int("__syncthreads" in kernel.source.rpartition("#endif")[2])
             fibers |= int("exchange(" in kernel.source.rpartition("#endif")[2])
-            parts += [
+            sources += [
                 kernel.source,
                 f"static void call_{kernel.name}(void** a) "
                 f"{{ {kernel.name}({arguments}); }}",
@@ -57,10 +57,10 @@ class Host:
                 f"{{ run_grid(call_{kernel.name}, a, sizes, {fibers}, backwards); }}",
             ]
         source, library = folder / "kernels.cpp", folder / "kernels.so"
-        source.write_text("\n".join(parts))
+        source.write_text("\n".join(sources))
         command = [GXX, *OPTIONS, "-shared", str(source), "-o", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[:4000]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr[:4000]
         self.library = ctypes.CDLL(str(library))
 
     def run(self, launches, inputs, outputs):
@@ -86,7 +86,7 @@ class Host:
         problem = np.zeros(3, np.int64)
         addresses = [x.ctypes.data for x in inputs]
         addresses += [x.ctypes.data + GUARD for x in results]
-        kept = []
+        references = []
 
         def address(word):
             if isinstance(word, Buffer):
@@ -96,16 +96,16 @@ class Host:
                 return scratch.ctypes.data + GUARD + word.offset
             return word
 
-        def argument(given):
-            if isinstance(given, Scalar):
-                return CTYPES[given.ctype](given.value)
-            if isinstance(given, Problem):
+        def argument(operand):
+            if isinstance(operand, Scalar):
+                return CTYPES[operand.ctype](operand.value)
+            if isinstance(operand, Problem):
                 return ctypes.c_void_p(problem.ctypes.data)
-            if isinstance(given, Table):
-                rows = [[address(word) for word in row] for row in given.rows]
-                kept.append(np.array(rows, np.int64))
-                return ctypes.c_void_p(kept[-1].ctypes.data)
-            return ctypes.c_void_p(address(given))
+            if isinstance(operand, Table):
+                rows = [[address(word) for word in row] for row in operand.rows]
+                references.append(np.array(rows, np.int64))
+                return ctypes.c_void_p(references[-1].ctypes.data)
+            return ctypes.c_void_p(address(operand))
 
         for launch in launches:
             values = [argument(given) for given in launch.arguments]

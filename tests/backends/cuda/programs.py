@@ -61,16 +61,16 @@ def images(last):
 
 def cnn():
     """Convolutions, pooling, dropout and dense layers."""
-    parts = [images(3)]
+    stack = [images(3)]
     for filters in (16, 32):
-        parts += [
+        stack += [
             layers.Conv2D(filters, 3, padding="same", activation="relu"),
             layers.BatchNormalization(),
             layers.MaxPooling2D(),
             layers.Dropout(0.25),
         ]
-    parts += [layers.Flatten(), layers.Dense(32, "relu"), layers.Dropout(0.5)]
-    return toolkit.Sequential([*parts, layers.Dense(CLASSES)])
+    stack += [layers.Flatten(), layers.Dense(32, "relu"), layers.Dropout(0.5)]
+    return toolkit.Sequential([*stack, layers.Dense(CLASSES)])
 
 
 def resnet():
@@ -108,9 +108,9 @@ def gpt():
 
 def recurrent():
     """An LSTM and a GRU over words."""
-    parts = [layers.Input((LENGTH,), dtype="int32"), layers.Embedding(WORDS, 16)]
-    parts += [layers.LSTM(24, return_sequences=True), layers.GRU(24)]
-    return toolkit.Sequential([*parts, layers.Dense(CLASSES)])
+    stack = [layers.Input((LENGTH,), dtype="int32"), layers.Embedding(WORDS, 16)]
+    stack += [layers.LSTM(24, return_sequences=True), layers.GRU(24)]
+    return toolkit.Sequential([*stack, layers.Dense(CLASSES)])
 
 
 # Each with the optimizer that it is often trained with.

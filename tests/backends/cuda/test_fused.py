@@ -173,18 +173,20 @@ def run(graph, plan, host, arrays):
     values = dict(zip(graph.inputs, arrays, strict=True))
 
     def array(x):
-        found = values[x] if x in values else x.constant
-        return np.ascontiguousarray(found).reshape(x.spec.shape)
+        operand = values[x] if x in values else x.constant
+        return np.ascontiguousarray(operand).reshape(x.spec.shape)
 
     for node, launches in plan:
-        given = [array(x) for x in node.inputs]
+        operands = [array(x) for x in node.inputs]
         if launches is None:
-            made = kernels[node.op.name](*given, **node.attrs)
-            made = made if isinstance(made, tuple) else (made,)
+            outputs = kernels[node.op.name](*operands, **node.attrs)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         else:
-            made, problem = host.run(launches, given, [y.spec for y in node.outputs])
+            outputs, problem = host.run(
+                launches, operands, [y.spec for y in node.outputs]
+            )
             assert not problem.any()
-        values.update(zip(node.outputs, made, strict=True))
+        values.update(zip(node.outputs, outputs, strict=True))
     return [array(y) for y in graph.outputs]
 
 
@@ -201,15 +203,15 @@ def test_bodies(dtype, tmp_path):
     for name, (function, *arrays) in BODIES.items():
         arrays = floats_as(arrays, dtype)
         work.append((name, function, arrays, *plan_of(function, arrays)))
-    launches = [x for *_, plan in work for _, found in plan for x in found or ()]
+    launches = [x for *_, plan in work for _, actual in plan for x in actual or ()]
     host = Host(launches, tmp_path)
     tolerance = {"float32": 1e-5, "bfloat16": 0.05, "float64": 1e-11}[dtype]
     for name, function, arrays, graph, plan in work:
         exact = floats_as(arrays, "float64")
         expected = evaluate(graph_of(function, *exact), exact)
-        for found, y in zip(run(graph, plan, host, arrays), expected, strict=True):
+        for actual, y in zip(run(graph, plan, host, arrays), expected, strict=True):
             scale = 1 + np.abs(y.astype(np.float64)).max()
-            difference = np.abs(found.astype(np.float64) - y.astype(np.float64)).max()
+            difference = np.abs(actual.astype(np.float64) - y.astype(np.float64)).max()
             assert difference <= tolerance * scale, (name, difference, scale)
 
 
@@ -220,5 +222,5 @@ def test_results_that_no_element_decides_are_filled(name, shape):
     y = Value(Spec((3,), "int32" if is_index else "float32"))
     attrs = {"axis": 0 if is_index else (0,), "keepdims": False}
     node = Node(PRIMITIVES[name], (x,), attrs, (y,))
-    given, results = [contiguous(x.spec)], [contiguous(y.spec)]
-    assert len(generate_reduction(node, given, results, True)) == 1
+    operands, results = [contiguous(x.spec)], [contiguous(y.spec)]
+    assert len(generate_reduction(node, operands, results, True)) == 1

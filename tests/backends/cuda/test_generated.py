@@ -48,13 +48,13 @@ def generated(case, arrays):
     return generate(node, operands, [contiguous(spec) for spec in results], aligned)
 
 
-def check(cases, folder, both=True):
+def check(cases, folder, check_both=True):
     """Every case, compiled together, in both layouts of its inputs or in one."""
     reference = get_backend("reference")
     work = []
     layouts = (np.ascontiguousarray, lambda a: strided(reference, a))
     for number, case in enumerate(cases):
-        for lay in layouts if both else layouts[number % 2 :][:1]:
+        for lay in layouts if check_both else layouts[number % 2 :][:1]:
             arrays = [lay(a).reshape(a.shape) for a in case.arrays]
             launches = generated(case, arrays)
             if launches is not None:
@@ -66,8 +66,8 @@ def check(cases, folder, both=True):
         _, results = specs_of(case)
         expected = expected_of(reference, case)
         try:
-            found, _ = host.run(launches, arrays, results)
-            compare(case, tuple(found) if len(found) > 1 else found[0], expected)
+            actual, _ = host.run(launches, arrays, results)
+            compare(case, tuple(actual) if len(actual) > 1 else actual[0], expected)
         except AssertionError as error:
             wrong.append(f"{case}: {str(error)[:600]}")
     assert not wrong, f"{len(wrong)} of {len(work)}:\n" + "\n".join(wrong[:20])
@@ -82,4 +82,4 @@ def test_some(family, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all(family, tmp_path):
-    check(FAMILIES[family], tmp_path, both=False)
+    check(FAMILIES[family], tmp_path, check_both=False)

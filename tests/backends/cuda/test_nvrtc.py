@@ -23,7 +23,7 @@ def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):
     for function, *arrays in BODIES.values():
         for dtype in floats:
             _, plan = plan_of(function, floats_as(arrays, dtype))
-            launches += [x for _, found in plan for x in found or ()]
+            launches += [x for _, planned in plan for x in planned or ()]
     return list({x.kernel.name: x.kernel for x in launches}.values())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
-from tests.backends.cuda.bodies import drawn
+from tests.backends.cuda.bodies import draw_body
 from tests.backends.cuda.host import GXX, Host
 from tests.backends.cuda.programs import MODELS, POLICIES, kernels_of
 from tests.backends.cuda.test_fused import layer_norm, planned, run, with_gradients
@@ -23,23 +23,25 @@ slow = pytest.mark.slow
 
 @needs_nvrtc
 def test_a_program(record_property):
-    found = kernels_of("recurrent", "mixed_float16").values()
-    check(found, ARCHITECTURES[-1], record_property)
+    kernels = kernels_of("recurrent", "mixed_float16").values()
+    check(kernels, ARCHITECTURES[-1], record_property)
 
 
 @slow
 @needs_nvrtc
 @pytest.mark.parametrize("model, policy", list(product(MODELS, POLICIES)))
 def test_programs(model, policy, record_property):
-    found = kernels_of(model, policy).values()
+    kernels = kernels_of(model, policy).values()
     for arch in ARCHITECTURES:
-        check(found, arch, record_property)
+        check(kernels, arch, record_property)
 
 
 def kernels_drawn(seed):
     """The kernels of a random graph."""
-    _, plan = planned(drawn(seed))
-    return {x.kernel.name: x.kernel for _, made in plan for x in made or ()}.values()
+    _, plan = planned(draw_body(seed))
+    return {
+        x.kernel.name: x.kernel for _, planned in plan for x in planned or ()
+    }.values()
 
 
 @slow
@@ -52,25 +54,30 @@ def test_random_bodies(seed, record_property):
 @needs_gxx
 def test_bodies_in_parts(tmp_path, monkeypatch):
     """Random bodies equal eager operations for parts of any size."""
-    graphs = [drawn(seed, ["float64"], (3, 40)) for seed in (1, 2)]
+    graphs = [draw_body(seed, ["float64"], (3, 40)) for seed in (1, 2)]
     work, launches = [], {}
-    for most in (splitting.MAX_ARRAYS, 5):
-        monkeypatch.setattr(splitting, "MAX_ARRAYS", most)
+    for max_arrays in (splitting.MAX_ARRAYS, 5):
+        monkeypatch.setattr(splitting, "MAX_ARRAYS", max_arrays)
         for graph in graphs:
             work.append((graph, *planned(graph)))
-            made = [x for _, found in work[-1][-1] for x in found or ()]
-            launches.setdefault(most, []).extend(made)
-    few, many = (len(made) for made in launches.values())
-    assert many > 2 * few
-    host = Host([x for made in launches.values() for x in made], tmp_path)
+            launches_of_body = [x for _, actual in work[-1][-1] for x in actual or ()]
+            launches.setdefault(max_arrays, []).extend(launches_of_body)
+    small_count, large_count = (
+        len(launches_of_body) for launches_of_body in launches.values()
+    )
+    assert large_count > 2 * small_count
+    host = Host(
+        [x for launches_of_body in launches.values() for x in launches_of_body],
+        tmp_path,
+    )
     rng = np.random.default_rng(0)
     for graph, planned_graph, plan in work:
         arrays = [rng.standard_normal(x.spec.shape) for x in graph.inputs]
         expected = evaluate(graph, arrays)
-        for found, y in zip(
+        for actual, y in zip(
             run(planned_graph, plan, host, arrays), expected, strict=True
         ):
-            np.testing.assert_allclose(found, y, 1e-9, 1e-9)
+            np.testing.assert_allclose(actual, y, 1e-9, 1e-9)
 
 
 def classified(x, y):
@@ -99,13 +106,15 @@ ROWS = {
 @pytest.mark.parametrize("kind", ROWS)
 def test_rows_of_any_length(kind, dtype, record_property):
     function, specs = ROWS[kind]
-    found = {}
+    kernels_by_name = {}
     for length in (10, 768, 1001, 4096, 8192, 16384, 50257):
         with Trace("rows") as trace:
             inputs = [trace.placeholder(Spec(*row)) for row in specs(length, dtype)]
             outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         _, plan = planned(trace.finish(outputs))
-        found |= {x.kernel.name: x.kernel for _, made in plan for x in made or ()}
+        kernels_by_name |= {
+            x.kernel.name: x.kernel for _, planned in plan for x in planned or ()
+        }
     for arch in ARCHITECTURES:
-        check(found.values(), arch, record_property)
+        check(kernels_by_name.values(), arch, record_property)

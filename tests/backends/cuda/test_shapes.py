@@ -115,8 +115,8 @@ def test_squares_are_turned_in_shared_memory(tmp_path):
         work.append((x, y, spec, into))
     host = Host([launch for *_, into in work for launch in into], tmp_path)
     for x, y, spec, into in work:
-        (found,), _ = host.run(into, [x], [spec])
-        np.testing.assert_array_equal(found, y)
+        (actual,), _ = host.run(into, [x], [spec])
+        np.testing.assert_array_equal(actual, y)
 
 
 def test_wide_accesses_only_where_addresses_allow_them(tmp_path):
@@ -128,8 +128,8 @@ def test_wide_accesses_only_where_addresses_allow_them(tmp_path):
     assert "Pack<float" not in narrow.kernel.source.rpartition("#endif")[2]
     host = Host([narrow, wide], tmp_path)
     for launch, array in ((narrow, x), (wide, x.copy())):
-        (found,), _ = host.run([launch], [array], [Spec((64,), "float32")])
-        np.testing.assert_array_equal(found, -x)
+        (actual,), _ = host.run([launch], [array], [Spec((64,), "float32")])
+        np.testing.assert_array_equal(actual, -x)
 
 
 BAD = (
@@ -196,8 +196,10 @@ def test_many_updates_of_one_row_are_in_their_order(tmp_path):
     attrs = {"axis": 0, "mode": "add"}
     case = Case("scatter", (x, index, new), attrs)
     launches = generated(case, case.arrays)
-    (found,), _ = Host(launches, tmp_path).run(launches, case.arrays, specs_of(case)[1])
+    (actual,), _ = Host(launches, tmp_path).run(
+        launches, case.arrays, specs_of(case)[1]
+    )
     expected = x.copy()
     for at, row in zip(index, new, strict=True):
         expected[at] += row
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)

@@ -59,16 +59,16 @@ def test_convolutions_are_products_of_windows(tmp_path):
         groups, width = windows.groups, w.shape[-1] // windows.groups
         filters = w.reshape(-1, groups, width).transpose(1, 0, 2)
         matrix = windows.matrix(spec)
-        (found,), _ = host.run(into, [x], [matrix])
-        y = found.reshape(groups, -1, filters.shape[1]) @ filters
+        (actual,), _ = host.run(into, [x], [matrix])
+        y = actual.reshape(groups, -1, filters.shape[1]) @ filters
         expected = reference.kernels["conv"](x, w, **forward.attrs)
         y = y.transpose(1, 0, 2).reshape(expected.shape)
         np.testing.assert_allclose(y, expected, 1e-10, 1e-10)
         shares = g.reshape(-1, groups, width).transpose(1, 0, 2)
-        spread = np.ascontiguousarray(shares @ filters.transpose(0, 2, 1))
-        (found,), _ = host.run(back, [spread], [spec])
+        gradients = np.ascontiguousarray(shares @ filters.transpose(0, 2, 1))
+        (actual,), _ = host.run(back, [gradients], [spec])
         expected = reference.kernels["conv_input_grad"](g, w, **backward.attrs)
-        np.testing.assert_allclose(found, expected, 1e-10, 1e-10)
+        np.testing.assert_allclose(actual, expected, 1e-10, 1e-10)
 
 
 def momentum(shape, dtype="float32"):
@@ -105,12 +105,12 @@ def test_one_launch_updates_all_parameters(tmp_path):
     rng, rate = np.random.default_rng(0), np.array(0.1, np.float32)
     tasks = []
     for body, launch in zip(bodies, launches, strict=True):
-        given = [
+        operands = [
             rate if x.spec.shape == () else rng.random(x.spec.shape, np.float32)
             for x in body.inputs
         ]
-        made = [np.zeros(y.spec.shape, np.float32) for y in body.outputs]
-        tasks.append((body, given, made, bound(launch, [*given, *made])))
+        outputs = [np.zeros(y.spec.shape, np.float32) for y in body.outputs]
+        tasks.append((body, operands, outputs, bound(launch, [*operands, *outputs])))
     everything = [task[-1] for task in tasks]
     assert partition_levels(everything) == [list(range(len(shapes)))]
     joint = []
@@ -120,8 +120,8 @@ def test_one_launch_updates_all_parameters(tmp_path):
         arguments = (table, Scalar(len(rows), "int"))
         joint.append(Launch(kernel.batched, (blocks, 1, 1), (256, 1, 1), arguments))
     Host(joint, tmp_path).run(joint, [], [])
-    for body, given, made, _ in tasks:
-        for expected, result in zip(evaluate(body, given), made, strict=True):
+    for body, operands, outputs, _ in tasks:
+        for expected, result in zip(evaluate(body, operands), outputs, strict=True):
             np.testing.assert_allclose(result, expected, 1e-6, 1e-6)
 
 
@@ -141,7 +141,5 @@ def test_launches_that_depend_on_each_other_are_not_joined():
         [2],
     ]
     assert partition_levels([first, reads_first, first]) == [[0], [1], [2]]
-    elsewhere = bound(
-        launch_of(body), [np.zeros((64, 32), "float32") for _ in range(6)]
-    )
-    assert partition_levels([first, reads_first, elsewhere]) == [[0, 2], [1]]
+    separate = bound(launch_of(body), [np.zeros((64, 32), "float32") for _ in range(6)])
+    assert partition_levels([first, reads_first, separate]) == [[0, 2], [1]]

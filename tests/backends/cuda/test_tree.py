@@ -38,22 +38,26 @@ def arrays_of(step):
     """Return all pieces, and the operands: own pieces and the receive buffer."""
     count = len(flat(step.tree))
     pieces = [leaf(i, (SIZE,), step.dtype) for i in range(count)]
-    own = len(step.own)
+    own_count = len(step.own)
     kind = dtypes.numpy_dtype(step.dtype)
-    received = np.zeros((count - own, step.stride // kind.itemsize), kind)
-    for row, piece in zip(received, pieces[own:], strict=True):
+    received = np.zeros((count - own_count, step.stride // kind.itemsize), kind)
+    for row, piece in zip(received, pieces[own_count:], strict=True):
         row[:SIZE] = piece
-    return pieces, [*pieces[:own], received]
+    return pieces, [*pieces[:own_count], received]
 
 
 def flat(tree):
-    return [tree] if isinstance(tree, int) else [n for part in tree for n in flat(part)]
+    return (
+        [tree]
+        if isinstance(tree, int)
+        else [n for subtree in tree for n in flat(subtree)]
+    )
 
 
 def value(tree, pieces, combine):
     if isinstance(tree, int):
         return pieces[tree]
-    return combine(*(value(part, pieces, combine) for part in tree))
+    return combine(*(value(subtree, pieces, combine) for subtree in tree))
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
@@ -64,12 +68,12 @@ def test_kernels_combine_as_the_host_does(tmp_path):
     for step, launch in zip(steps, launches, strict=True):
         pieces, inputs = arrays_of(step)
         assert len(pieces) > len(step.own) > 0
-        (found,), _ = host.run([launch], inputs, [Spec((SIZE,), step.dtype)])
+        (actual,), _ = host.run([launch], inputs, [Spec((SIZE,), step.dtype)])
         combine = add_rounded if step.op == "sum" else ordered.OPERATIONS[step.op]
         with np.errstate(all="ignore"):
             expected = value(step.tree, pieces, combine)
         name = step.dtype, step.op
-        assert found.tobytes() == expected.astype(found.dtype).tobytes(), name
+        assert actual.tobytes() == expected.astype(actual.dtype).tobytes(), name
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
@@ -78,8 +82,8 @@ def test_no_pieces_are_what_changes_nothing(tmp_path):
     launches = [generate_combine(step) for step in steps]
     host = Host(launches, tmp_path)
     for launch, number in zip(launches, (0, 1), strict=True):
-        (found,), _ = host.run([launch], [], [Spec((SIZE,), "float32")])
-        assert (found == number).all()
+        (actual,), _ = host.run([launch], [], [Spec((SIZE,), "float32")])
+        assert (actual == number).all()
 
 
 def test_kernels_are_shared_by_sizes():

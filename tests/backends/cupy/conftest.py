@@ -22,16 +22,16 @@ def on_host(built, request):
         pytest.skip("g++ is not installed")
     options = dict(getattr(request, "param", {}))
     count = options.pop("count", 1)
-    made = [HostDevice(*built, number=i, **options) for i in range(count)]
+    devices = [HostDevice(*built, number=i, **options) for i in range(count)]
     before = registry._factories["cupy"]
 
     def create(number=0):
-        return CupyBackend(made[number], np, count)
+        return CupyBackend(devices[number], np, count)
 
     registry.register_backend("cupy", create)
     yield registry.get_backend("cupy")
-    others = [registry._backends.pop(f"cupy:{i}", None) for i in range(1, count)]
-    accelerators[:] = [b for b in accelerators if b not in others]
+    previous = [registry._backends.pop(f"cupy:{i}", None) for i in range(1, count)]
+    accelerators[:] = [b for b in accelerators if b not in previous]
     registry.register_backend("cupy", before)
 
 

@@ -94,5 +94,5 @@ def load_stub(folder):
 def properties(path=None):
     """Return the properties of the target: from a file, or of an H200."""
     text = Path(path).read_text("utf-8") if path else json.dumps(H200)
-    made = cudnn.frontend().create_device_properties(text)
-    return {"device_property": made, "sm_version": SM}
+    device_properties = cudnn.frontend().create_device_properties(text)
+    return {"device_property": device_properties, "sm_version": SM}

@@ -41,8 +41,8 @@ class DeviceArray(np.ndarray):
 
     @property
     def __cuda_array_interface__(self):
-        found = dict(self.__array_interface__)
-        return found | {"version": 3}
+        interface = dict(self.__array_interface__)
+        return interface | {"version": 3}
 
 
 class Memory:
@@ -154,11 +154,11 @@ class HostDevice(Device):
 
     # --- streams ---
 
-    def submit(self, stream, what, work):
+    def submit(self, stream, kind, work):
         """Put something at the end of a stream: a Mark, or a function to call."""
         with self.lock:
             self.check_fault()
-            stream.queue.append((what, work))
+            stream.queue.append((kind, work))
             if not self.order:
                 self.drain()
 
@@ -171,11 +171,11 @@ class HostDevice(Device):
         for name in self.order or self.streams:
             queue = self.streams[name].queue
             if queue and not (queue[0][0] == "wait" and not queue[0][1].reached):
-                what, work = queue.popleft()
-                if what == "mark":
+                kind, work = queue.popleft()
+                if kind == "mark":
                     work.reached = True
-                elif what != "wait":
-                    self.ran.append((name, what))
+                elif kind != "wait":
+                    self.ran.append((name, kind))
                     work()
                 return
         raise AssertionError("every stream waits for another")
@@ -197,9 +197,9 @@ class HostDevice(Device):
 
     def transfer(self, target, source, nbytes, stream):
         assert self.depth
-        what = {"stream": "copy", "copies": "upload", "fetches": "fetch"}[stream.name]
-        self.log.append(what)
-        self.submit(stream, what, partial(ctypes.memmove, target, source, nbytes))
+        kind = {"stream": "copy", "copies": "upload", "fetches": "fetch"}[stream.name]
+        self.log.append(kind)
+        self.submit(stream, kind, partial(ctypes.memmove, target, source, nbytes))
 
     def synchronize(self):
         self.log.append("synchronize")
@@ -215,16 +215,16 @@ class HostDevice(Device):
             raise OutOfMemory(f"{nbytes} bytes")
         memory = Memory(self, nbytes)
         start = -memory.raw.ctypes.data % 256
-        place = memory.raw.ctypes.data + start
+        address = memory.raw.ctypes.data + start
         if nbytes:
-            poison = partial(ctypes.memset, place, POISON, nbytes)
+            poison = partial(ctypes.memset, address, POISON, nbytes)
             self.submit(self.stream, "poison", poison)
         return self.lend(memory.raw[start:], shape, dtype, memory)
 
     def lend(self, memory, shape, dtype, lease):
-        found = np.ndarray(shape, dtypes.numpy_dtype(dtype), memory).view(DeviceArray)
-        found.lease, found.home = lease, self.name
-        return found
+        view = np.ndarray(shape, dtypes.numpy_dtype(dtype), memory).view(DeviceArray)
+        view.lease, view.home = lease, self.name
+        return view
 
     def owns(self, array):
         return isinstance(array, DeviceArray) and array.home == self.name
@@ -238,21 +238,21 @@ class HostDevice(Device):
 
     def adopt(self, array):
         assert not self.depth, "the stream of the array's maker would not be known"
-        found = array.__cuda_array_interface__
-        assert found["strides"] is None, "made from a whole array"
-        copy = self.empty(found["shape"], np.dtype(found["typestr"]).name)
+        interface = array.__cuda_array_interface__
+        assert interface["strides"] is None, "made from a whole array"
+        copy = self.empty(interface["shape"], np.dtype(interface["typestr"]).name)
         with self.scope():
-            self.copy(copy.ctypes.data, found["data"][0], copy.nbytes)
+            self.copy(copy.ctypes.data, interface["data"][0], copy.nbytes)
         return copy
 
     def address(self, array):
         return array.ctypes.data
 
     def view(self, arena, offset, shape, dtype):
-        found = np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
-        found = found.view(DeviceArray)
-        found.lease, found.home = arena.lease, self.name
-        return found
+        array = np.ndarray(shape, dtypes.numpy_dtype(dtype), arena, offset)
+        array = array.view(DeviceArray)
+        array.lease, array.home = arena.lease, self.name
+        return array
 
     def room(self):
         return self.limit - self.used
@@ -277,32 +277,32 @@ class HostDevice(Device):
         return replay
 
     def load(self, kernels):
-        missing = [k for k in kernels if k not in self.built]
-        if missing:
-            self._build(missing)
+        new_kernels = [k for k in kernels if k not in self.built]
+        if new_kernels:
+            self._build(new_kernels)
         return [self._function(k, self.built[k]) for k in kernels]
 
     def _build(self, kernels):
-        parts = [f'#include "{SHIM}"']
+        sources = [f'#include "{SHIM}"']
         for kernel in kernels:
             types = enumerate(kernel.parameters)
             arguments = ", ".join(f"*({ctype}*)a[{i}]" for i, ctype in types)
             own = kernel.source.rpartition("#endif")[2]
             fibers = int("__syncthreads" in own or "exchange(" in own)
-            parts += [
+            sources += [
                 kernel.source,
                 f"static void call_{kernel.name}(void** a) "
                 f"{{ {kernel.name}({arguments}); }}",
                 f'extern "C" void run_{kernel.name}(void** a, const unsigned* sizes) '
                 f"{{ run_grid(call_{kernel.name}, a, sizes, {fibers}, false); }}",
             ]
-        text = "\n".join(parts)
+        text = "\n".join(sources)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         source, library = self.folder / f"{name}.cpp", self.folder / f"{name}.so"
         source.write_text(text)
         command = [GXX, *OPTIONS, "-O0", "-shared", str(source), "-o", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[:4000]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr[:4000]
         loaded = ctypes.CDLL(str(library))
         self.built.update(dict.fromkeys(kernels, loaded))
 
@@ -353,27 +353,27 @@ def memory_at(address, shape, strides, dtype):
 
 def multiply(gemm, pointers):
     """Compute the product of a cuBLASLt descriptor. Matrices are column-major."""
-    beside = dict(zip(gemm.extras, pointers[3:], strict=True))
+    extras = dict(zip(gemm.extras, pointers[3:], strict=True))
     layouts = [*gemm.layouts, gemm.layouts[2]]
-    found = []
-    for layout, pointer in zip(layouts, [*pointers[:3], beside.get("c")], strict=True):
+    matrices = []
+    for layout, pointer in zip(layouts, [*pointers[:3], extras.get("c")], strict=True):
         names = {number: name for name, number in TYPES.items()}
         shape = layout["batch"], layout["rows"], layout["columns"]
         strides = layout["stride"], 1, layout["leading"]
         assert layout["leading"] >= layout["rows"]
         if pointer is not None:
-            found.append(memory_at(pointer, shape, strides, names[layout["type"]]))
-    a, b, d, *c = found
+            matrices.append(memory_at(pointer, shape, strides, names[layout["type"]]))
+    a, b, d, *c = matrices
     kind = ACCUMULATE[gemm.compute]
     a, b = (
-        (x.swapaxes(1, 2) if turned else x).astype(kind)
-        for x, turned in zip((a, b), gemm.transpose, strict=True)
+        (x.swapaxes(1, 2) if is_transposed else x).astype(kind)
+        for x, is_transposed in zip((a, b), gemm.transpose, strict=True)
     )
     result = gemm.alpha * (a @ b)
     assert bool(c) == (gemm.beta != 0)
     for added in c:
         result = result + gemm.beta * added.astype(kind)
-    finished = finish(gemm, result, a, beside)
+    finished = finish(gemm, result, a, extras)
     d[...] = finished.astype(d.dtype)
 
 
@@ -442,17 +442,17 @@ class Convolution:
 
     def work(self, pointers):
         tensors, values = self.signature.tensors, {}
-        rest = iter(pointers)
+        remaining = iter(pointers)
         uids = sorted((t.uid, i) for i, t in enumerate(tensors) if t.uid)
-        places = {i: next(rest) for _, i in uids}
-        for i, place in places.items():
+        addresses = {i: next(remaining) for _, i in uids}
+        for i, address in addresses.items():
             t = tensors[i]
-            values[i] = memory_at(place, t.shape, t.strides, t.dtype)
+            values[i] = memory_at(address, t.shape, t.strides, t.dtype)
         for node in self.signature.nodes:
             found = self.apply(node, [values[i] for i in node.inputs], tensors)
             results = found if isinstance(found, tuple) else (found,)
             for y, result in zip(node.outputs, results, strict=True):
-                if y in places:
+                if y in addresses:
                     values[y][...] = result.astype(values[y].dtype)
                 else:
                     values[y] = result
@@ -467,11 +467,11 @@ class Convolution:
             return np.maximum(inputs[0], 0)
         if node.op == "add":
             return inputs[0] + inputs[1]
-        kernels, given = get_backend("reference").kernels, dict(node.arguments)
-        pairs = zip(given["pre_padding"], given["post_padding"], strict=True)
+        kernels, arguments = get_backend("reference").kernels, dict(node.arguments)
+        pairs = zip(arguments["pre_padding"], arguments["post_padding"], strict=True)
         attrs = {
-            "strides": given["stride"],
-            "dilation": given["dilation"],
+            "strides": arguments["stride"],
+            "dilation": arguments["dilation"],
             "padding": tuple(pairs),
         }
         first = np.moveaxis(inputs[0], 1, -1)
@@ -480,25 +480,25 @@ class Convolution:
             second = np.moveaxis(inputs[1], 1, -1)
             groups = inputs[0].shape[1] // shape[1]
             attrs.update(kernel=shape[2:], groups=groups)
-            found = kernels["conv_kernel_grad"](first, second, **attrs)
-            return np.moveaxis(found, (-1, -2), (0, 1))
+            result = kernels["conv_kernel_grad"](first, second, **attrs)
+            return np.moveaxis(result, (-1, -2), (0, 1))
         second = np.moveaxis(inputs[1], (0, 1), (-1, -2))
         if node.op == "conv_dgrad":
             groups = shape[1] // inputs[1].shape[1]
             attrs.update(spatial=shape[2:], groups=groups)
-            found = kernels["conv_input_grad"](first, second, **attrs)
+            result = kernels["conv_input_grad"](first, second, **attrs)
         else:
             groups = inputs[0].shape[1] // inputs[1].shape[1]
-            found = kernels["conv"](first, second, groups=groups, **attrs)
-        return np.moveaxis(found, -1, 1)
+            result = kernels["conv"](first, second, groups=groups, **attrs)
+        return np.moveaxis(result, -1, 1)
 
 
-def attend(given, q, k, v, o=None, g=None, rows=None):
+def attend(arguments, q, k, v, o=None, g=None, rows=None):
     """Attention of (batch, heads, n, features) and its rows, or its gradients."""
     shape, shared = k.shape, q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, shared, axis=1) for x in (k, v))
-    logits = q @ k.swapaxes(2, 3) * given["attn_scale"]
-    if given["use_causal_mask"]:
+    logits = q @ k.swapaxes(2, 3) * arguments["attn_scale"]
+    if arguments["use_causal_mask"]:
         logits = np.where(np.tri(*logits.shape[2:]), logits, -np.inf)
     if g is None:
         peak = logits.max(axis=3, keepdims=True)
@@ -506,26 +506,26 @@ def attend(given, q, k, v, o=None, g=None, rows=None):
         return np.exp(logits - rows) @ v, rows
     weights = np.exp(logits - rows)
     delta = (o * g).sum(axis=3, keepdims=True)
-    change = weights * (g @ v.swapaxes(2, 3) - delta) * given["attn_scale"]
-    found = change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g
+    change = weights * (g @ v.swapaxes(2, 3) - delta) * arguments["attn_scale"]
+    gradients = change.swapaxes(2, 3) @ q, weights.swapaxes(2, 3) @ g
     by_key = (shape[0], shape[1], shared, *shape[2:])
-    return change @ k, *(x.reshape(by_key).sum(axis=2) for x in found)
+    return change @ k, *(x.reshape(by_key).sum(axis=2) for x in gradients)
 
 
-def normalize(given, x, *rest):
+def normalize(arguments, x, *operands):
     """Return the outputs and moving averages of `batchnorm`, or its gradients."""
     axes = (0, *range(2, x.ndim))
-    if given:
-        scale, offset, *averages = rest
+    if arguments:
+        scale, offset, *averages = operands
         mean, variance = (f(x, axes, keepdims=True) for f in (np.mean, np.var))
-        factor = 1 / np.sqrt(variance + given["epsilon"])
+        factor = 1 / np.sqrt(variance + arguments["epsilon"])
         count = x.size // mean.size
         unbiased = variance * count / max(count - 1, 1)
         pairs = zip(averages, (mean, unbiased), strict=True)
-        moved = [a + given["momentum"] * (new - a) for a, new in pairs]
+        moved = [a + arguments["momentum"] * (new - a) for a, new in pairs]
         return (x - mean) * factor * scale + offset, mean, factor, *moved
-    g, (x, scale, mean, factor) = x, rest
-    seen = (x - mean) * factor
-    total, along = (np.sum(v, axes, keepdims=True) for v in (g, g * seen))
-    change = g - (total + seen * along) / (x.size // mean.size)
+    g, (x, scale, mean, factor) = x, operands
+    normalized = (x - mean) * factor
+    total, along = (np.sum(v, axes, keepdims=True) for v in (g, g * normalized))
+    change = g - (total + normalized * along) / (x.size // mean.size)
     return change * factor * scale, along, total

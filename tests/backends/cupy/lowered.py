@@ -15,9 +15,14 @@ def node_of(name, specs, **attrs):
     """Return a node of a primitive or of its name, on inputs of these specs."""
     primitive = PRIMITIVES[name] if isinstance(name, str) else name
     inputs = [Tensor(None, spec) for spec in specs]
-    found = primitive.spec(*specs, **attrs)
+    specs_of_outputs = primitive.spec(*specs, **attrs)
     outputs = [
-        Tensor(None, s) for s in (found if isinstance(found, tuple) else (found,))
+        Tensor(None, s)
+        for s in (
+            specs_of_outputs
+            if isinstance(specs_of_outputs, tuple)
+            else (specs_of_outputs,)
+        )
     ]
     return Node(primitive, inputs, attrs, outputs)
 

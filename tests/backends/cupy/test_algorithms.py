@@ -58,18 +58,18 @@ class Notes:
         return b"refused"
 
     def cublasLtMatmulAlgoGetHeuristic(self, *arguments):
-        _, descriptor, a, b, c, d, preference, count, found, number = arguments
+        _, descriptor, a, b, c, d, preference, count, results, number = arguments
         assert c is d
         self.asked.append(dict(self.objects[preference.value]))
         self.asked[-1]["seen"] = dict(self.objects[descriptor.value])
         for i, state in enumerate(self.states):
-            found[i].state, found[i].algorithm[0] = state, 10 + i
+            results[i].state, results[i].algorithm[0] = state, 10 + i
         number._obj.value = len(self.states)
-        assert len(self.states) <= count == len(found)
+        assert len(self.states) <= count == len(results)
         return 0 if self.states else 15
 
-    def cublasLtMatmul(self, handle, descriptor, alpha, *rest):
-        a, _, b, _, beta, c, _, d, _, algorithm, workspace, size, stream = rest
+    def cublasLtMatmul(self, handle, descriptor, alpha, *arguments):
+        a, _, b, _, beta, c, _, d, _, algorithm, workspace, size, stream = arguments
         vectors = self.objects[descriptor.value]
         self.called.append(
             {
@@ -84,11 +84,11 @@ class Notes:
 
 @pytest.fixture
 def notes(monkeypatch):
-    found = Notes()
+    library = Notes()
     # The functions have types, which only a library of C needs.
     for module in (cublaslt, algorithms):
-        monkeypatch.setattr(module, "library", lambda: found)
-    return found
+        monkeypatch.setattr(module, "library", lambda: library)
+    return library
 
 
 def gemm(dtype="float32", **options):
@@ -99,8 +99,8 @@ def gemm(dtype="float32", **options):
 
 
 def test_a_call_hands_over_every_address_and_factor(notes):
-    wanted = gemm("float64", epilogue="relu_aux_bias", aux_leading=256, alpha=0.5)
-    plan = Plans().get(wanted, (256, 512, 1024, 2048, 4096), LIMIT)
+    descriptor = gemm("float64", epilogue="relu_aux_bias", aux_leading=256, alpha=0.5)
+    plan = Plans().get(descriptor, (256, 512, 1024, 2048, 4096), LIMIT)
     plan((256, 768, 1280, 16, 32), 64, 5)
     (call,) = notes.called
     assert call["factors"] == (0.5, 0.0, ctypes.c_double)
@@ -111,8 +111,8 @@ def test_a_call_hands_over_every_address_and_factor(notes):
 
 
 def test_a_summand_is_no_vector_of_the_descriptor(notes):
-    wanted = gemm(epilogue="bias", beta=1.0)
-    Plans().get(wanted, (256, 256, 256, 8, 4), LIMIT)((1, 2, 3, 4, 5), 0, 0)
+    descriptor = gemm(epilogue="bias", beta=1.0)
+    Plans().get(descriptor, (256, 256, 256, 8, 4), LIMIT)((1, 2, 3, 4, 5), 0, 0)
     assert notes.called[0]["places"] == (1, 2, 4, 3, 5, None)
     assert notes.called[0]["factors"] == (1.0, 1.0, ctypes.c_float)
     (asked,) = notes.asked
@@ -130,10 +130,10 @@ def test_sums_of_halves_are_never_rounded_in_parts(notes):
 
 
 def test_plans_are_kept_by_alignment(notes):
-    plans, wanted = Plans(), gemm()
-    first = plans.get(wanted, (256, 256, 256), LIMIT)
-    assert plans.get(wanted, (512, 1024, 256), LIMIT) is first
-    assert plans.get(wanted, (512, 1024, 260), LIMIT) is not first
+    plans, descriptor = Plans(), gemm()
+    first = plans.get(descriptor, (256, 256, 256), LIMIT)
+    assert plans.get(descriptor, (512, 1024, 256), LIMIT) is first
+    assert plans.get(descriptor, (512, 1024, 260), LIMIT) is not first
     assert [aligned_to(address) for address in (0, 4, 24, 512)] == [256, 4, 8, 256]
     # An algorithm that the heuristic marks as unusable is no candidate.
     assert [a.algorithm[0] for a in first.algorithms] == [10, 11, 13]
@@ -143,8 +143,8 @@ def test_what_the_library_lacks_is_said(notes):
     notes.states = ()
     assert not Plans().offers(gemm(), 16, LIMIT)
     with pytest.raises(UnsupportedOnBackend, match=r"256 x 6 x 8, drelu.*status 15"):
-        wanted = gemm(epilogue="drelu", aux_leading=256)
-        Plans().get(wanted, (16, 16, 16, 16), LIMIT)
+        descriptor = gemm(epilogue="drelu", aux_leading=256)
+        Plans().get(descriptor, (16, 16, 16, 16), LIMIT)
 
 
 def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
@@ -180,8 +180,8 @@ def test_a_call_that_fails_says_what_failed(notes):
 
 
 def test_sizes_are_what_a_call_reads_and_writes():
-    wanted = gemm("float16", epilogue="drelu_bgrad", aux_leading=384)
-    a, b, d, bias, aux = wanted.sizes
+    descriptor = gemm("float16", epilogue="drelu_bgrad", aux_leading=384)
+    a, b, d, bias, aux = descriptor.sizes
     assert (a, b, d) == (2 * 8 * 256, 2 * 8 * 6, 2 * 256 * 6)
     assert (bias, aux) == (2 * 256, 384 // 8 * 6)
     batches = gemm(batch=3, strides=(0, 48, 2000), beta=1.0)

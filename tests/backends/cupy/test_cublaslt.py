@@ -19,9 +19,9 @@ ENUMS = {"cublasComputeType_t", "cudaDataType_t", "cudaDataType"}
 @cache
 def header(name):
     for folder in libraries.folders():
-        for found in (folder / name, folder.parent / "include" / name):
-            if found.is_file():
-                return found.read_text()
+        for path in (folder / name, folder.parent / "include" / name):
+            if path.is_file():
+                return path.read_text()
     pytest.skip(f"no wheel with {name} is installed (extra ci-cudnn-plans)")
     return ""
 
@@ -84,14 +84,14 @@ ATTRIBUTES = {
 def test_attributes_have_the_numbers_and_widths_of_the_header():
     values, comments = constants("cublasLt.h")
     tables = cublaslt.DESCRIPTOR, cublaslt.LAYOUT, cublaslt.PREFERENCE
-    seen = set()
+    names_checked = set()
     for name, (number, kind) in (row for table in tables for row in table.items()):
         key = f"CUBLASLT_{ATTRIBUTES[name]}"
         assert values[key] == number
         word = re.findall(r"\b(u?int\d+_t|void \*|float)(?=[,;\s])", comments[key])[-1]
         assert ctypes.sizeof(kind) == WIDTHS.get(word, 8), (name, word)
-        seen.add(name)
-    assert seen == set(ATTRIBUTES)
+        names_checked.add(name)
+    assert names_checked == set(ATTRIBUTES)
 
 
 def argument_kind(text):
@@ -106,8 +106,8 @@ def argument_kind(text):
 def test_calls_take_what_the_header_declares():
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header("cublasLt.h"), flags=re.S)
     for name, kinds in cublaslt._SIGNATURES.items():
-        found = re.search(rf"WINAPI cublasLt{name}\(([^)]*)\);", text)
-        arguments = [a.strip() for a in found[1].split(",")]
+        match = re.search(rf"WINAPI cublasLt{name}\(([^)]*)\);", text)
+        arguments = [a.strip() for a in match[1].split(",")]
         expected = [
             # Numbers of attributes are of enumerated types.
             ctypes.c_int if re.search(r"_?Attributes?_t ", a) else argument_kind(a)
@@ -157,5 +157,5 @@ def test_the_library_keeps_what_it_is_told(gemm):
 
 
 def test_what_is_beside_the_factors_has_an_order():
-    found = [gemm.extras for gemm in GEMMS]
-    assert found == [[], ["c", "bias"], ["bias", "aux"], []]
+    extras = [gemm.extras for gemm in GEMMS]
+    assert extras == [[], ["c", "bias"], ["bias", "aux"], []]

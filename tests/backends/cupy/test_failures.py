@@ -150,8 +150,8 @@ def test_a_batch_that_is_too_large_leaves_the_model_as_it_was(on_host, what):
         assert re.search(r"largest: .*float32\[2048, 256\] in sequential.*/wide", text)
         for v, value in zip(model.variables, before, strict=True):
             np.testing.assert_array_equal(v.numpy(), value, err_msg=v.path)
-        found = model.fit(x[:64], y[:64], batch_size=16, verbose=0).history["loss"]
-        assert np.isfinite(found).all()
+        actual = model.fit(x[:64], y[:64], batch_size=16, verbose=0).history["loss"]
+        assert np.isfinite(actual).all()
 
 
 @pytest.mark.parametrize("on_host", [{"limit": 8 << 20}], indirect=True)
@@ -183,15 +183,15 @@ def test_every_way_to_read_a_value_tells_of_a_bad_index(on_host, reader):
 
     @toolkit.function
     def look_up(rows):
-        found = table(rows)
-        total.assign_add(found)
-        return found
+        rows_read = table(rows)
+        total.assign_add(rows_read)
+        return rows_read
 
     with toolkit.device("gpu:0"):
         look_up(np.array([0, 1]))
-        found = look_up(np.array([0, 7]))
+        actual = look_up(np.array([0, 7]))
         with pytest.raises(IndexError, match="index 7 is out of range.*in words"):
-            READERS[reader](found, total)
+            READERS[reader](actual, total)
         assert look_up(np.array([2, 1])).numpy().shape == (2, 2)
 
 
@@ -227,7 +227,7 @@ def test_a_failed_kernel_is_told_with_what_was_started_last(on_host):
     with toolkit.device("gpu:0"):
         model.fit(x, y, batch_size=16, verbose=0)
         step = device.log[device.log.index("replay") :]
-        device.fault = next(what for what in step if "flat" in what)
+        device.fault = next(launch for launch in step if "flat" in launch)
         with pytest.raises(DeviceError) as caught:
             model.fit(x, y, batch_size=16, verbose=0)
         assert re.search(
@@ -248,11 +248,11 @@ def test_a_failed_kernel_is_told_with_what_was_started_last(on_host):
 def test_an_index_out_of_range_is_told_when_someone_waits(gpu):
     x, rows = ops.ones((3, 2)), ops.convert_to_tensor(np.array([0, 7]))
     with toolkit.device("gpu:0"):
-        found = toolkit.function(lambda x, i: ops.take(x, i, axis=0))(x, rows)
+        actual = toolkit.function(lambda x, i: ops.take(x, i, axis=0))(x, rows)
         with pytest.raises(IndexError, match="index 7 is out of range"):
-            found.numpy()
-        found = ops.take(x, np.array([2]), axis=0)
-    assert found.numpy().tolist() == [[1.0, 1.0]]
+            actual.numpy()
+        actual = ops.take(x, np.array([2]), axis=0)
+    assert actual.numpy().tolist() == [[1.0, 1.0]]
 
 
 def test_what_nothing_computes_is_refused_when_it_is_compiled(on_host):
@@ -277,8 +277,10 @@ def test_a_device_that_is_broken_says_so(on_host):
 def test_precision_decides_how_float32_is_multiplied():
     specs = [Spec((4, 3), "float32"), Spec((3, 5), "float32")]
     for precision, expected in (("strict", "32F"), ("tf32", "32F_FAST_TF32")):
-        found = lowered("matmul", specs, numerics=Numerics(precision=precision))
-        assert found.steps[0].gemm.compute == expected
+        lowered_product = lowered(
+            "matmul", specs, numerics=Numerics(precision=precision)
+        )
+        assert lowered_product.steps[0].gemm.compute == expected
 
 
 def test_without_a_device_the_library_has_no_handle():

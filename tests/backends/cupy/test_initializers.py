@@ -18,10 +18,10 @@ def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initial
 
     def draw(*shapes):
         with toolkit.device("gpu:0"):
-            made = [initializer(seed=i)(s) for i, s in enumerate(shapes)]
-        for found, (i, shape) in zip(made, enumerate(shapes), strict=True):
+            values = [initializer(seed=i)(s) for i, s in enumerate(shapes)]
+        for actual, (i, shape) in zip(values, enumerate(shapes), strict=True):
             expected = initializer(seed=i)(shape).numpy()
-            np.testing.assert_allclose(found.numpy(), expected, 1e-6)
+            np.testing.assert_allclose(actual.numpy(), expected, 1e-6)
         return set(on_host.device.log)
 
     few = draw((8, 16), (3, 5))
@@ -29,27 +29,27 @@ def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initial
 
 
 def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
-    device, begun, loaded = on_host.device, set(), set()
+    device, started, loaded = on_host.device, set(), set()
     load = device.load
     monkeypatch.setattr(device, "load", lambda ks: loaded.update(ks) or load(ks))
-    steps = "precompile", lambda steps: begun.update(step.kernel for step in steps)
+    steps = "precompile", lambda steps: started.update(step.kernel for step in steps)
     monkeypatch.setattr(device, *steps)
     on_host.precompile_initializers()
-    assert len(begun) == 4
+    assert len(started) == 4
     with toolkit.device("gpu:0"):
         layers.Dense(32).build((None, 16))
         toolkit.Variable(np.broadcast_to(np.float32(1), (64,)), name="scale")
         layers.Conv2D(8, 3, bias_initializer="ones").build((None, 8, 8, 3))
     assert loaded
-    assert loaded <= begun
+    assert loaded <= started
 
 
 def test_a_device_that_is_found_begins_them(monkeypatch):
     cuda = SimpleNamespace(runtime=None)
     monkeypatch.setattr(cupy, "cupy_module", lambda: SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(cupy, "count_devices", lambda runtime: 1)
-    monkeypatch.setattr(cupy, "check_libraries", lambda found: None)
-    begun = []
+    monkeypatch.setattr(cupy, "check_libraries", lambda actual: None)
+    started = []
     monkeypatch.setattr(
         cuda_device, "CudaDevice", lambda number: SimpleNamespace(libraries=frozenset())
     )
@@ -57,10 +57,10 @@ def test_a_device_that_is_found_begins_them(monkeypatch):
     monkeypatch.setattr(
         cupy.CupyBackend,
         "precompile_initializers",
-        lambda backend: begun.append(backend),
+        lambda backend: started.append(backend),
     )
     made = cupy.create()
-    assert begun == [made]
+    assert started == [made]
 
 
 def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
@@ -68,11 +68,11 @@ def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
         toolkit.random.SeedGenerator(0).next()
         used = {*on_host.device.log, "fetch", "download"}
         seeds = toolkit.random.SeedGenerator(0)
-        found = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
+        values = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
     assert used >= set(on_host.device.log)
     seeds = toolkit.random.SeedGenerator(0)
     expected = [Orthogonal(seed=seeds)(shape) for shape in ((6, 6), (8, 3), (3, 5))]
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(values, expected, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
@@ -84,11 +84,13 @@ def test_all_kernels_of_a_step_are_compiled_together(on_host, monkeypatch):
     with toolkit.device("gpu:0"):
         model.predict_on_batch(x)
         model.optimizer.build(model.trainable_variables)
-        device, found = on_host.device, []
+        device, built_kernels = on_host.device, []
         build = device._build
         monkeypatch.setattr(device, "built", {})  # without the kernels of earlier tests
-        monkeypatch.setattr(device, "_build", lambda ks: found.append(ks) or build(ks))
+        monkeypatch.setattr(
+            device, "_build", lambda ks: built_kernels.append(ks) or build(ks)
+        )
         model.train_on_batch(x, y)
-    families = [{kernel.name.split("_")[0] for kernel in ks} for ks in found]
+    families = [{kernel.name.split("_")[0] for kernel in ks} for ks in built_kernels]
     assert sum("many" in names for names in families) == 1
-    assert len(max(found, key=len)) == sum(map(len, found)) > 3
+    assert len(max(built_kernels, key=len)) == sum(map(len, built_kernels)) > 3

@@ -32,8 +32,8 @@ def tanh_gelu(x):
 def check(gpu, reference, case, arrays, kind):
     expected = expected_of(reference, case)
     placed = [gpu.asarray(a) for a in arrays]
-    found = gpu.kernels[case.name](*placed, **case.attrs)
-    compare(case, gpu.to_numpy(found), expected)
+    actual = gpu.kernels[case.name](*placed, **case.attrs)
+    compare(case, gpu.to_numpy(actual), expected)
     if expected.size and arrays[0].size:
         (program, _) = list(gpu.kernels[case.name].programs.values())[-1]
         assert any(isinstance(s, kind) for _, s in program.steps), program.nodes
@@ -72,8 +72,8 @@ def test_gradients_of_filters_on_small_pictures_are_products(
     g = PRIMITIVES["conv"].spec(x, w, **attrs, groups=groups)
     attrs |= {"groups": groups, "kernel": kernel[:2]}
     numerics = Numerics(precision=precision)
-    found = lowered("conv_kernel_grad", [x, g], (), numerics, **attrs)
-    kinds = {type(step) for step in found.steps}
+    actual = lowered("conv_kernel_grad", [x, g], (), numerics, **attrs)
+    kinds = {type(step) for step in actual.steps}
     assert (Product in kinds, Dnn in kinds) == (is_of_windows, not is_of_windows)
 
 
@@ -85,14 +85,16 @@ def test_gradients_of_float32_have_even_padding(name, dtype):
         Spec(shape, dtype) for shape in ((2, 8, 9, 8), (3, 3, 8, 16), (2, 7, 10, 16))
     )
     attrs = {"strides": (1, 1), "padding": UNEVEN, "dilation": (1, 1), "groups": 1}
-    given, own = {
+    paddings, conv_paddings = {
         "conv": ((x, w), {}),
         "conv_input_grad": ((y, w), {"spatial": x.shape[1:3]}),
         "conv_kernel_grad": ((x, y), {"kernel": w.shape[:2]}),
     }[name]
     (step,) = (
         step
-        for step in lowered_node(node_of(name, given, **own, **attrs)).steps
+        for step in lowered_node(
+            node_of(name, paddings, **conv_paddings, **attrs)
+        ).steps
         if isinstance(step, Dnn)
     )
     arguments = dict(step.signature.nodes[0].arguments)
@@ -160,15 +162,15 @@ def model(policy, activation):
 
 def trained(policy, activation):
     """The products of a step of training, by their epilogue; nothing is run."""
-    found = model(policy, activation)
+    network = model(policy, activation)
     optimizer = toolkit.optimizers.SGD(0.1)
-    optimizer.build(found.trainable_variables)
+    optimizer.build(network.trainable_variables)
 
     @toolkit.function
     def step(x):
         with toolkit.GradientTape() as tape:
-            loss = ops.mean(ops.square(ops.cast(found(x), "float32") - x))
-        weights = found.trainable_variables
+            loss = ops.mean(ops.square(ops.cast(network(x), "float32") - x))
+        weights = network.trainable_variables
         optimizer.apply(tape.gradient(loss, weights), weights)
         return loss
 

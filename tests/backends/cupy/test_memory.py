@@ -37,12 +37,12 @@ def stream_step(stream):
 
 
 def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
-    made, stream = [], []
+    events, stream = [], []
     Event.stream = stream
 
     def allocate(nbytes):
-        made.append(np.zeros(nbytes, np.uint8))
-        return made[-1]
+        events.append(np.zeros(nbytes, np.uint8))
+        return events[-1]
 
     ring = PinnedRing(allocate, Event)
     arrays = [np.full(5, i, "float32") for i in range(6)]
@@ -53,7 +53,7 @@ def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
     stream_step(stream)
     for i, target in enumerate(targets):
         np.testing.assert_array_equal(target.view("float32"), np.full(5, i, "float32"))
-    assert len(made) == 2
+    assert len(events) == 2
 
 
 def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
@@ -71,8 +71,10 @@ def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
         assert a.offset % 64 == 0
         assert a.offset + a.nbytes <= program.plan.nbytes
         for b in buffers[i + 1 :]:
-            apart = a.offset + a.extent <= b.offset or b.offset + b.extent <= a.offset
-            assert apart or a.last < b.first or b.last < a.first
+            is_disjoint = (
+                a.offset + a.extent <= b.offset or b.offset + b.extent <= a.offset
+            )
+            assert is_disjoint or a.last < b.first or b.last < a.first
     values = [NodeOperands(n.inputs, n.outputs, None) for n in program.graph.nodes]
     written = {
         values[i].of(name)

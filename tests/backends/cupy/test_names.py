@@ -21,24 +21,24 @@ def dotted(node):
     return inner and f"{inner}.{node.attr}"
 
 
-def asked():
+def used_names():
     """Every chain of attributes of CuPy's, from the module on."""
     tree = ast.parse(inspect.getsource(cuda_device))
     for node in ast.walk(tree):
         name = dotted(node) if isinstance(node, ast.Attribute) else ""
-        for known, meant in (SHORT | INSTANCES).items():
-            if name.startswith(f"{known}."):
-                yield f"{meant}.{name[len(known) + 1 :]}".lstrip(".")
+        for short, path in (SHORT | INSTANCES).items():
+            if name.startswith(f"{short}."):
+                yield f"{path}.{name[len(short) + 1 :]}".lstrip(".")
 
 
 def test_cupy_has_every_name():
-    cupy, found = pytest.importorskip("cupy"), sorted(set(asked()))
-    assert len(found) > 25
+    cupy, names = pytest.importorskip("cupy"), sorted(set(used_names()))
+    assert len(names) > 25
     missing = []
-    for name in found:
-        place = cupy
-        for part in name.split("."):
-            place = getattr(place, part, None)
-        if place is None:
+    for name in names:
+        value = cupy
+        for attribute in name.split("."):
+            value = getattr(value, attribute, None)
+        if value is None:
             missing.append(name)
     assert missing == []

@@ -40,8 +40,8 @@ def trained(make, x, y, device, loss=None):
 def check(make, x, y, rtol=1e-4, loss=None):
     """Check that the CPU and the device agree on losses and weights."""
     losses, weights = trained(make, x, y, "cpu:0", loss)
-    found, after = trained(make, x, y, "gpu:0", loss)
-    np.testing.assert_allclose(found, losses, rtol=rtol)
+    actual, after = trained(make, x, y, "gpu:0", loss)
+    np.testing.assert_allclose(actual, losses, rtol=rtol)
     for a, e in zip(after, weights, strict=True):
         np.testing.assert_allclose(a, e, rtol=10 * rtol, atol=10 * rtol)
 

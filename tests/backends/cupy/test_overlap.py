@@ -55,10 +55,10 @@ def test_no_order_that_events_allow_changes_a_result(device, monkeypatch):
     expected = small_model().fit(x, y, **OPTIONS, epochs=2).history
     model = small_model()
     with toolkit.device("gpu:0"):
-        found = model.fit(x, y, **OPTIONS, epochs=2).history
+        actual = model.fit(x, y, **OPTIONS, epochs=2).history
         outputs = model.predict(x, batch_size=16, verbose=0)
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-5)
+        np.testing.assert_allclose(actual[name], values, rtol=1e-5)
     np.testing.assert_allclose(outputs, model.predict(x, verbose=0), rtol=1e-5)
 
 
@@ -75,15 +75,15 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
     log, steps = device.log, len(x) // OPTIONS["batch_size"]
     first, last = log.index("replay"), len(log) - log[::-1].index("replay")
     started = log[first : log.index("copy", last) + 1]
-    counts = {what: started.count(what) for what in ("replay", "upload", "copy")}
+    counts = {kind: started.count(kind) for kind in ("replay", "upload", "copy")}
     # Both parts of a batch arrive where they are read; all results leave by one copy.
     assert counts == {"replay": steps, "upload": 2 * steps - 2, "copy": steps}
     # The host waits only for free pinned memory, which uploads occupy.
     assert not {*WAITS, "fetch"} & set(started)
-    ran = [what for _, what in device.ran]
+    ran = [kind for _, kind in device.ran]
     ran = ran[: ran.index("fetch")]  # the values of the epoch
-    arrivals = [i for i, what in enumerate(ran) if what == "upload"][-2 * steps :]
-    products = [i for i, what in enumerate(ran) if what == "product"]
+    arrivals = [i for i, kind in enumerate(ran) if kind == "upload"][-2 * steps :]
+    products = [i for i, kind in enumerate(ran) if kind == "product"]
     of_step = len(products) // steps
     for step in range(steps - 1):
         begins, ends = (products[of_step * step + i] for i in (0, of_step - 1))
@@ -94,16 +94,20 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
             )
 
 
-def arrivals(device, steps, parts):
+def arrivals(device, steps, arrays_of_batch):
     """Return for steps 3 on whether the batch arrived before the previous step."""
-    ran = [what for _, what in device.ran]
+    ran = [kind for _, kind in device.ran]
     if "fetch" in ran:
         ran = ran[: ran.index("fetch")]
-    came = [i for i, what in enumerate(ran) if what == "upload"][-parts * steps :]
-    begun = [i for i, what in enumerate(ran) if what == "product"]
-    begun = begun[:: len(begun) // steps]
+    uploads = [i for i, kind in enumerate(ran) if kind == "upload"][
+        -arrays_of_batch * steps :
+    ]
+    products = [i for i, kind in enumerate(ran) if kind == "product"]
+    products = products[:: len(products) // steps]
     return [
-        max(came[parts * n : parts * n + parts]) < begun[n - 1] for n in range(2, steps)
+        max(uploads[arrays_of_batch * n : arrays_of_batch * n + arrays_of_batch])
+        < products[n - 1]
+        for n in range(2, steps)
     ]
 
 
@@ -127,7 +131,7 @@ def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeyp
     with toolkit.device("gpu:0"):
         model.fit(batches, verbose=0)
         device.ran.clear()
-        found = model.fit(batches, verbose=0).history["loss"]
+        actual = model.fit(batches, verbose=0).history["loss"]
         assert all(arrivals(device, 8, 2))
         loop()
         device.drain()
@@ -137,7 +141,7 @@ def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeyp
         assert all(arrivals(device, 16, 1))
     twin.fit(x, y, **OPTIONS)
     expected = twin.fit(x, y, **OPTIONS).history["loss"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
 class Reader(toolkit.callbacks.Callback):
@@ -170,10 +174,12 @@ def test_an_epoch_waits_for_no_step_but_where_values_are_read(
         model.fit(x, y, **(OPTIONS | {"verbose": verbose}), callbacks=[callback])
         log = device.log
         last = len(log) - log[::-1].index("replay")
-        found = [what for what in log[log.index("replay") : last] if what in WAITS]
+        waits_of_loop = [
+            kind for kind in log[log.index("replay") : last] if kind in WAITS
+        ]
         assert log.count("fetch"), "the newest values are on their way"
         assert len(callback.seen) == len(batches)
-        return found
+        return waits_of_loop
 
     with toolkit.device("gpu:0"):
         model.fit(x, y, **OPTIONS)
@@ -188,10 +194,10 @@ def test_outputs_leave_while_the_next_are_computed(device):
     with toolkit.device("gpu:0"):
         model.predict(x, batch_size=8, verbose=0)
         device.log.clear()
-        found = model.predict(x, batch_size=8, verbose=0)
-    kinds = [what for what in device.log if what in ("replay", "fetch")]
+        actual = model.predict(x, batch_size=8, verbose=0)
+    kinds = [kind for kind in device.log if kind in ("replay", "fetch")]
     assert kinds == ["replay", "fetch"] * 8
-    np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-5)
+    np.testing.assert_allclose(actual, model.predict(x, verbose=0), rtol=1e-5)
 
 
 def test_memory_of_garbage_in_a_circle_is_lent_once(on_host):
@@ -200,13 +206,13 @@ def test_memory_of_garbage_in_a_circle_is_lent_once(on_host):
 
     holder = Holder()
     holder.own, holder.array = holder, on_host.device.upload(np.arange(5))
-    place = on_host.device.address(holder.array)
+    address = on_host.device.address(holder.array)
     del holder
     gc.collect()
     on_host.device.uploads.mark()
     on_host.device.watch(None, [])  # another program was started
     first = on_host.device.upload(np.arange(5))
     second = on_host.empty((5,), "int64")
-    assert place == on_host.device.address(first)
-    assert place != on_host.device.address(second)
+    assert address == on_host.device.address(first)
+    assert address != on_host.device.address(second)
     assert on_host.to_numpy(first).tolist() == [0, 1, 2, 3, 4]

@@ -18,46 +18,56 @@ def branches(a, b):
         left = ops.exp(a)
     right = ops.tanh(b)  # here
     with toolkit.device("gpu:0"):
-        both = left * right
+        product = left * right
     with toolkit.device("cpu:0"):
-        return both + b, left
+        return product + b, left
 
 
 def test_parts_of_a_function_run_on_their_devices(gpu):
     step = toolkit.function(branches)
-    found = step(A, A + 1)
-    parts = step.get_concrete_function(A, A + 1).program.partitions
-    assert [part.program.backend.name for part in parts] == ["numpy", "cupy", "numpy"]
+    actual = step(A, A + 1)
+    partitions = step.get_concrete_function(A, A + 1).program.partitions
+    assert [partition.program.backend.name for partition in partitions] == [
+        "numpy",
+        "cupy",
+        "numpy",
+    ]
     expected = np.exp(A) * np.tanh(A + 1) + A + 1, np.exp(A)
-    for y, e in zip(found, expected, strict=True):
+    for y, e in zip(actual, expected, strict=True):
         assert y.device == "cpu:0"
         np.testing.assert_allclose(y.numpy(), e, rtol=1e-6)
 
 
 def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path):
-    found = toolkit.function(branches).inspect(A, A + 1)
-    assert [part.device for part in found.partitions] == ["cpu:0", "gpu:0", "cpu:0"]
-    passed = [(t.source, t.target, t.label) for t in found.transfers]
+    inspection = toolkit.function(branches).inspect(A, A + 1)
+    assert [partition.device for partition in inspection.partitions] == [
+        "cpu:0",
+        "gpu:0",
+        "cpu:0",
+    ]
+    passed = [(t.source, t.target, t.label) for t in inspection.transfers]
     assert passed == [
         ("cpu:0", "gpu:0", "input 0: float32[2, 3]"),
         ("cpu:0", "gpu:0", "tanh: float32[2, 3]"),
         ("gpu:0", "cpu:0", "multiply: float32[2, 3]"),
         ("gpu:0", "cpu:0", "exp: float32[2, 3]"),
     ]
-    text = str(found)
+    text = str(inspection)
     for line in ("on gpu:0: exp, multiply", "24 bytes  gpu:0 to cpu:0  exp"):
         assert line in text, text
-    assert [k.name for k in found.kernels] == ["tanh", "exp, multiply", "add"]
-    assert [k.moments for k in found.kernels] == [(0,), (1,), (2,)]
-    assert "__global__" in found.source(1)
-    assert all(kernel.seconds is not None for kernel in found.measure(repeats=1))
-    assert found.peak_bytes == sum(part.peak_bytes for part in found.partitions)
-    found.trace(tmp_path / "timeline.json")
+    assert [k.name for k in inspection.kernels] == ["tanh", "exp, multiply", "add"]
+    assert [k.moments for k in inspection.kernels] == [(0,), (1,), (2,)]
+    assert "__global__" in inspection.source(1)
+    assert all(kernel.seconds is not None for kernel in inspection.measure(repeats=1))
+    assert inspection.peak_bytes == sum(
+        partition.peak_bytes for partition in inspection.partitions
+    )
+    inspection.trace(tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert [event["pid"] for event in events] == [0, 1, 2]
     with pytest.raises(UnsupportedError, match=r"3 parts.*parts\[i\]\.plot"):
-        found.plot()
-    assert found.partitions[1].plot("graph").title
+        inspection.plot()
+    assert inspection.partitions[1].plot("graph").title
 
 
 def test_gradients_and_variables_pass_too(gpu):
@@ -103,8 +113,8 @@ def test_several_devices_pass_values_to_each_other(on_host):
 
     expected = np.exp(A) * (np.tanh(np.exp(A)) + A)
     np.testing.assert_allclose(step(A).numpy(), expected, rtol=1e-6)
-    found = [(t.source, t.target) for t in step.inspect(A).transfers]
-    assert found == [
+    transfers = [(t.source, t.target) for t in step.inspect(A).transfers]
+    assert transfers == [
         ("cpu:0", "gpu:0"),
         ("gpu:0", "gpu:1"),
         ("cpu:0", "gpu:1"),
@@ -136,11 +146,11 @@ def test_a_function_is_compiled_for_each_device_and_precision(gpu):
         product(A)
         toolkit.config.set_matmul_precision("tf32")
         try:
-            found = product(A)
+            actual = product(A)
         finally:
             toolkit.config.set_matmul_precision("strict")
     assert product.trace_count == 3
-    np.testing.assert_allclose(found.numpy(), A @ A.T, rtol=1e-2)
+    np.testing.assert_allclose(actual.numpy(), A @ A.T, rtol=1e-2)
 
 
 class Foreign:
@@ -156,10 +166,10 @@ def test_arrays_of_other_libraries_stay_on_the_device(gpu):
     assert not hasattr(x, "__cuda_array_interface__")
     with toolkit.device("gpu:0"):
         y = x + 0.0
-    found = ops.convert_to_tensor(Foreign(y))
-    assert found.device == "gpu:0"
-    assert gpu.device.address(found._array) != gpu.device.address(y._array)
-    np.testing.assert_array_equal(found.numpy(), A)
+    actual = ops.convert_to_tensor(Foreign(y))
+    assert actual.device == "gpu:0"
+    assert gpu.device.address(actual._array) != gpu.device.address(y._array)
+    np.testing.assert_array_equal(actual.numpy(), A)
 
 
 def test_what_is_exported_names_the_stream_that_it_is_made_on(on_host, monkeypatch):

@@ -55,8 +55,8 @@ def signatures():
             for follow in FOLLOW.get(op, ((),)):
                 specs = [Spec(s, dtype) for s in shapes]
                 numerics = Numerics(precision=precision)
-                found = lowered(op, specs, follow, numerics, **attrs | extra)
-                (step,) = (s for s in found.steps if isinstance(s, Dnn))
+                lowered_node = lowered(op, specs, follow, numerics, **attrs | extra)
+                (step,) = (s for s in lowered_node.steps if isinstance(s, Dnn))
                 label = f"{name} {op} {'+'.join(follow)} {dtype} {precision}"
                 yield label, step.signature
 
@@ -135,10 +135,10 @@ def steps_of_training(folder):
 
 def check_stored(cudnn, signature, graph, where):
     """Check that a plan read from disk is equal, and needs every address."""
-    again = cudnn.load_graph(bytes(graph.serialize()), where)
-    assert again.get_workspace_size() == graph.get_workspace_size()
+    reloaded = cudnn.load_graph(bytes(graph.serialize()), where)
+    assert reloaded.get_workspace_size() == graph.get_workspace_size()
     uids = sorted(t.uid for t in signature.tensors if t.uid)
-    assert again._variant_pack_uids() == graph._variant_pack_uids() == uids
+    assert reloaded._variant_pack_uids() == graph._variant_pack_uids() == uids
 
 
 def refused(folder):
@@ -148,10 +148,10 @@ def refused(folder):
 
     deviceless.load_stub(folder)
     where, lines = deviceless.properties(), []
-    found = [*signatures(), *attentions(), *normalizations()]
-    found += steps_of_training(folder)
-    assert len(found) > 800
-    for name, signature in found:
+    graphs = [*signatures(), *attentions(), *normalizations()]
+    graphs += steps_of_training(folder)
+    assert len(graphs) > 800
+    for name, signature in graphs:
         try:
             check_stored(cudnn, signature, cudnn.plan(signature, where), where)
         except UnsupportedOnBackend as error:
@@ -170,6 +170,6 @@ def test_every_graph_has_a_plan(tmp_path):
     )
     # A separate process, because the stub driver stays loaded until it ends.
     command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert not done.stdout.strip(), done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    assert not completed.stdout.strip(), completed.stdout

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from tests.backends.cupy.test_tuning import Frontend, Stream, made, signature
+from tests.backends.cupy.test_tuning import Frontend, Stream, planned_graphs, signature
 from toolkit.backends.cupy import cudnn, planning
 from toolkit.backends.cupy.compiling import Compiler
 from toolkit.backends.cupy.cuda.launch import Kernel, Launch
@@ -18,7 +18,7 @@ from toolkit.backends.cupy.cuda_device import CudaDevice
 from toolkit.backends.cupy.steps import Dnn
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
-__all__ = ["made"]
+__all__ = ["planned_graphs"]
 MANY = Kernel("many", "of many", ())
 KERNELS = Kernel("one", "of one", (), MANY), Kernel("other", "of another", ())
 SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
@@ -29,20 +29,20 @@ SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
 
 def held_compiler():
     """Return a blocking compiler, the event of its start, and the event to continue."""
-    begun, go_on = threading.Event(), threading.Event()
+    started, go_on = threading.Event(), threading.Event()
 
     def compile_kernel(kernel):
-        begun.set()
+        started.set()
         assert go_on.wait(30)
         return kernel.source.encode()
 
-    return Compiler(compile_kernel), begun, go_on
+    return Compiler(compile_kernel), started, go_on
 
 
 def test_kernels_are_compiled_from_when_they_are_known_of():
-    compiler, begun, go_on = held_compiler()
+    compiler, started, go_on = held_compiler()
     compiler.precompile(KERNELS[0])
-    assert begun.wait(30)  # before a call waits for it
+    assert started.wait(30)  # before a call waits for it
     go_on.set()
     assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
 
@@ -77,9 +77,9 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
 
 
 def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
-    compiler, begun, go_on = held_compiler()
+    compiler, started, go_on = held_compiler()
     compiler.precompile(KERNELS[0])
-    assert begun.wait(30)
+    assert started.wait(30)
     compiler.cancel()
     go_on.set()
     assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
@@ -103,7 +103,7 @@ def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
     assert planner.wait_for([(signature(), None), (signature(), 1)]) == {}
 
 
-def test_no_thread_waits_for_more(asked):
+def test_no_thread_waits_for_more(requested_keys):
     def end_of_threads():
         for thread in threading.enumerate():
             if thread.name.startswith("ThreadPoolExecutor"):
@@ -125,9 +125,9 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def requested_keys(monkeypatch):
     """Return the keys that processes received; each process returns its workspace."""
-    found = []
+    keys = []
 
     class Process:
         returncode = 0
@@ -135,10 +135,10 @@ def asked(monkeypatch):
         def __init__(self, command, **pipes):
             pass
 
-        def communicate(self, told, timeout):
-            key, properties, arch = pickle.loads(told)
+        def communicate(self, request, timeout):
+            key, properties, arch = pickle.loads(request)
             assert (properties, arch) == ("what a device says", 90)
-            found.append(key)
+            keys.append(key)
             return b"%d" % (key[1] or 0), None
 
         def kill(self):
@@ -148,16 +148,16 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning.subprocess, "Popen", Process)
-    return found
+    return keys
 
 
-def test_plans_are_made_from_when_they_are_known_of(asked):
+def test_plans_are_made_from_when_they_are_known_of(requested_keys):
     planner = planning.Planner("what a device says", 90)
     keys = [(signature(), 64), (signature("float16"), 65)]
     for key in (*keys, keys[0]):
         planner.precompile(key)
     assert planner.wait_for(keys) == {keys[0]: b"64", keys[1]: b"65"}
-    assert sorted(key[1] for key in asked) == [64, 65]
+    assert sorted(key[1] for key in requested_keys) == [64, 65]
     # One alone is made where it is needed, several by processes.
     assert planner.wait_for(keys[:1]) == {}
     assert len(planner.wait_for(keys)) == 2
@@ -197,35 +197,35 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
 
     planner = planning.Planner("", 90)
     planner.precompile((signature(), None))
-    (begun,) = planner._started.values()
-    result = begun.result
+    (process,) = planner._started.values()
+    result = process.result
 
     def interrupted():
         while not planner._running:
-            assert not begun.done()
+            assert not process.done()
         raise KeyboardInterrupt
 
-    begun.result = interrupted
+    process.result = interrupted
     with pytest.raises(KeyboardInterrupt):
         planner.wait_for([(signature(), None)])
     assert result(30) == b""
 
 
-def test_no_process_is_begun_where_it_would_not_help(asked, monkeypatch):
+def test_no_process_is_begun_where_it_would_not_help(requested_keys, monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
     with monkeypatch.context() as patch:
         patch.setattr(planning, "available_cores", lambda: 1)
         assert planning.Planner("", 90).wait_for(keys) == {}
     monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
     assert planning.Planner("", 90).wait_for(keys) == {}
-    assert not asked
+    assert not requested_keys
 
 
-def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):
+def test_a_process_makes_what_it_is_asked_for(planned_graphs, monkeypatch):
     monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
-    told = pickle.dumps(((signature(), 64), "what a device says", 90))
-    assert planning.build_plan(told) == bytes([0])
-    assert len(made) == 1
+    request = pickle.dumps(((signature(), 64), "what a device says", 90))
+    assert planning.build_plan(request) == bytes([0])
+    assert len(planned_graphs) == 1
 
 
 def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
@@ -253,17 +253,21 @@ def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
 @pytest.fixture
 def device():
     """A CUDA device as far as it foresees."""
-    found = object.__new__(CudaDevice)
-    found.device = Stream()
-    begun = SimpleNamespace(kernels=[], plans=[])
-    compiler = SimpleNamespace(precompile=begun.kernels.append)
-    planner = SimpleNamespace(precompile=begun.plans.append)
+    cuda_device = object.__new__(CudaDevice)
+    cuda_device.device = Stream()
+    started = SimpleNamespace(kernels=[], plans=[])
+    compiler = SimpleNamespace(precompile=started.kernels.append)
+    planner = SimpleNamespace(precompile=started.plans.append)
     graphs = SimpleNamespace(has=lambda key: False)
-    vars(found).update(
-        _functions={}, _compiler=compiler, _planner=planner, _graphs=graphs, begun=begun
+    vars(cuda_device).update(
+        _functions={},
+        _compiler=compiler,
+        _planner=planner,
+        _graphs=graphs,
+        begun=started,
     )
-    vars(found).update(stream=Stream(), _turn=Stream(), _is_entered=False)
-    return found
+    vars(cuda_device).update(stream=Stream(), _turn=Stream(), _is_entered=False)
+    return cuda_device
 
 
 def launch(kernel):
@@ -299,8 +303,8 @@ class Stopped(Exception):
 
 
 def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):
-    device, begun, forgotten = on_host.device, [], []
-    monkeypatch.setattr(device, "precompile", begun.append)
+    device, started, forgotten = on_host.device, [], []
+    monkeypatch.setattr(device, "precompile", started.append)
     monkeypatch.setattr(device, "cancel_precompile", lambda: forgotten.append(True))
 
     def program(function):
@@ -308,13 +312,15 @@ def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):
         with toolkit.device("gpu:0"):
             return toolkit.function(function).get_concrete_function(x).program
 
-    made = program(lambda x: toolkit.ops.softmax(x) @ toolkit.ops.transpose(x))
-    assert begun == [lowered.steps for lowered in made.lowered if lowered is not None]
+    compiled = program(lambda x: toolkit.ops.softmax(x) @ toolkit.ops.transpose(x))
+    assert started == [
+        lowered.steps for lowered in compiled.lowered if lowered is not None
+    ]
     assert not forgotten
     lower = type(on_host).lower
 
     def stop(backend, node, *arguments):
-        if len(begun) > len(made.lowered):
+        if len(started) > len(compiled.lowered):
             raise Stopped
         return lower(backend, node, *arguments)
 

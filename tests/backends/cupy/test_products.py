@@ -20,9 +20,9 @@ def run(gpu, function, inputs, rtol=1e-5):
     compiled = toolkit.function(function)
     expected = compiled(*inputs)
     with toolkit.device("gpu:0"):
-        found = compiled(*inputs)
+        actual = compiled(*inputs)
         program = compiled.get_concrete_function(*inputs).program
-    for y, e in zip(found, expected, strict=True):
+    for y, e in zip(actual, expected, strict=True):
         scale = np.abs(e.numpy().astype("float64")).max()
         np.testing.assert_allclose(y.numpy(), e.numpy(), rtol, rtol * scale)
     steps = [s for node in program.lowered if node for s in node.steps]
@@ -265,8 +265,8 @@ def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
         return ops.matmul(v, g), ops.sum(g, axis=0)
 
     inputs = arrays((6, 4), (4, 6), (3, 6))
-    found = [epilogues(run(gpu, f, inputs)[0]) for f in (turned, part, whole)]
-    assert found == [[], [], ["bgrada"]]
+    epilogue_lists = [epilogues(run(gpu, f, inputs)[0]) for f in (turned, part, whole)]
+    assert epilogue_lists == [[], [], ["bgrada"]]
 
 
 # The operations of random programs. Matrices are square: only the meaning of an axis
@@ -291,20 +291,20 @@ PARTS = {
 def test_random_programs_give_what_the_processor_does(gpu, seed):
     rng = np.random.default_rng(seed)
     dtype = ("float32", "float64", "float16")[seed % 3]
-    parts = [(rng.choice(list(PARTS)), *rng.integers(0, 9, 2)) for _ in range(5)]
+    choices = [(rng.choice(list(PARTS)), *rng.integers(0, 9, 2)) for _ in range(5)]
 
-    def step(*given):
-        given = [ops.cast(x, dtype) for x in given]
+    def step(*arrays):
+        arrays = [ops.cast(x, dtype) for x in arrays]
         with toolkit.GradientTape() as tape:
-            tape.watch(given)
-            *values, vector = given
-            for name, i, j in parts:
+            tape.watch(arrays)
+            *values, vector = arrays
+            for name, i, j in choices:
                 a, b = (values[-1 - k % len(values)] for k in (i, j))
                 values.append(PARTS[name](a, b, vector))
             result = ops.cast(values[-1], "float32")
             loss = ops.mean(result)
-        found = tape.gradient(loss, given)
-        return result, *(ops.cast(g, "float32") for g in found if g is not None)
+        gradients = tape.gradient(loss, arrays)
+        return result, *(ops.cast(g, "float32") for g in gradients if g is not None)
 
     inputs = [0.3 * x for x in arrays((8, 8), (8, 8), (8,))]
     run(gpu, step, inputs, 0.05 if dtype == "float16" else 1e-4)

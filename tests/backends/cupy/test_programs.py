@@ -20,10 +20,10 @@ def test_a_function_runs_on_the_device(gpu):
     arrays = [rng.normal(size=s).astype("float32") for s in ((5, 4), (4, 3), (3,))]
     expected = f(*arrays)
     with toolkit.device("gpu:0"):
-        found = f(*arrays)
-    assert gpu.owns(found[0]._array)
-    assert found[0].device == "gpu:0"
-    for a, e in zip(found, expected, strict=True):
+        actual = f(*arrays)
+    assert gpu.owns(actual[0]._array)
+    assert actual[0].device == "gpu:0"
+    for a, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-5)
 
 
@@ -38,8 +38,8 @@ def test_threads_without_a_row_find_no_place(gpu):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 1, 20)).astype("float32")
     with toolkit.device("gpu:0"):
-        found = f(x, y)
-    assert found.numpy() == y[0, x.argmax()]
+        actual = f(x, y)
+    assert actual.numpy() == y[0, x.argmax()]
 
 
 @pytest.mark.parametrize("follow", ["bias", "residual", "relu"])
@@ -92,16 +92,16 @@ def test_training_is_that_of_the_processor(gpu, monkeypatch):
     model, twin = small_model(), small_model()
     expected = twin.fit(x, y, **OPTIONS).history
     with toolkit.device("gpu:0"):
-        found = model.fit(x, y, **OPTIONS).history
+        actual = model.fit(x, y, **OPTIONS).history
         result = model.predict(x[:8], verbose=0)
     assert all(gpu.owns(v._tensor._array) for v in model.trainable_variables)
-    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-4)
-    np.testing.assert_allclose(found["accuracy"], expected["accuracy"])
+    np.testing.assert_allclose(actual["loss"], expected["loss"], rtol=1e-4)
+    np.testing.assert_allclose(actual["accuracy"], expected["accuracy"])
     outputs = twin.predict(x[:8], verbose=0)
     np.testing.assert_allclose(result, outputs, rtol=1e-3, atol=1e-5)
     # Without the scope, the model continues on its device.
-    again = model.predict(x[:8], verbose=0)
-    np.testing.assert_allclose(again, result, rtol=1e-4, atol=1e-6)
+    second = model.predict(x[:8], verbose=0)
+    np.testing.assert_allclose(second, result, rtol=1e-4, atol=1e-6)
     log = getattr(gpu.device, "log", None)
     if log:
         first = log.index("capture")
@@ -146,9 +146,9 @@ def test_mixed_precision_scales_its_loss_on_the_device(gpu, policy):
         return losses, model
 
     expected, _ = trained("cpu:0")
-    found, model = trained("gpu:0")
+    actual, model = trained("gpu:0")
     assert all(gpu.owns(v._tensor._array) for v in model.variables)
-    np.testing.assert_allclose(found, expected, rtol=1e-2)
+    np.testing.assert_allclose(actual, expected, rtol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_attention_and_its_gradients_are_two_graphs_of_cudnn(
 
     expected = step(*arrays)
     with toolkit.device("gpu:0"):
-        found = step(*arrays)
+        actual = step(*arrays)
         program = step.get_concrete_function(*arrays).program
-    for y, e in zip(found, expected, strict=True):
+    for y, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose(y.numpy(), e.numpy(), rtol=1e-2, atol=1e-2)
     steps = [s for n in program.lowered if n for s in n.steps if isinstance(s, Dnn)]
     assert [s.signature.nodes[0].op for s in steps] == graphs

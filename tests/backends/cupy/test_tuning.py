@@ -57,42 +57,42 @@ class Frontend:
 
 
 @pytest.fixture
-def made(monkeypatch):
+def planned_graphs(monkeypatch):
     """Every graph that was planned."""
-    found = []
+    graphs = []
 
     def plan(signature, where, workspace=None, names_all=False):
-        found.append(Graph())
-        return found[-1]
+        graphs.append(Graph())
+        return graphs[-1]
 
     monkeypatch.setattr(cudnn, "frontend", Frontend)
     monkeypatch.setattr(cudnn, "version", lambda: 91900)
     monkeypatch.setattr(cudnn, "plan", plan)
-    return found
+    return graphs
 
 
 def signature(dtype="float32"):
     return convolution("conv_fprop", SHAPES, GEOMETRY, dtype, "strict")
 
 
-def test_plans_are_kept_in_memory_and_on_disk(made, tmp_path):
+def test_plans_are_kept_in_memory_and_on_disk(planned_graphs, tmp_path):
     plans = cudnn.Plans("GPU 90", 0, tmp_path)
     assert plans.get(signature()) is plans.get(signature())
     assert plans.get(signature("bfloat16")) is not plans.get(signature(), 50)
-    assert len(made) == 3
-    again = cudnn.Plans("GPU 90", 0, tmp_path)
-    again.get(signature())
-    assert len(made) == 3
+    assert len(planned_graphs) == 3
+    reloaded = cudnn.Plans("GPU 90", 0, tmp_path)
+    reloaded.get(signature())
+    assert len(planned_graphs) == 3
     # Of another device, or of a file that is none, nothing is read.
     cudnn.Plans("GPU 80", 0, tmp_path).get(signature())
     for path in tmp_path.glob("*90*/*.plan"):
         disk_cache.store(path, b"damaged")
     for _ in range(2):
         cudnn.Plans("GPU 90", 0, tmp_path).get(signature())
-    assert len(made) == 5
+    assert len(planned_graphs) == 5
 
 
-def test_the_fastest_plan_is_kept_apart(made, tmp_path):
+def test_the_fastest_plan_is_kept_apart(planned_graphs, tmp_path):
     seconds, timed = [3.0, 0.0, 1.0, 2.0], []
 
     def measure(plan):
@@ -111,7 +111,7 @@ def test_the_fastest_plan_is_kept_apart(made, tmp_path):
     assert cudnn.Plans("GPU", 0, None).tune(*arguments).graph.index == 3
 
 
-def test_where_no_plan_can_be_timed_the_expected_one_runs(made, tmp_path):
+def test_where_no_plan_can_be_timed_the_expected_one_runs(planned_graphs, tmp_path):
     def measure(plan):
         raise MemoryError
 
@@ -152,33 +152,33 @@ class Library:
         return lambda *call: ("get", arguments, call)
 
     def tune(self, *arguments):
-        *wanted, measure = arguments
+        *key, measure = arguments
         assert callable(measure)
-        return lambda *call: ("tune", tuple(wanted), call)
+        return lambda *call: ("tune", tuple(key), call)
 
 
-def test_several_plans_are_made_together_and_stored(made, tmp_path):
+def test_several_plans_are_made_together_and_stored(planned_graphs, tmp_path):
     plans = cudnn.Plans("GPU 90", 0, tmp_path)
     keys = [(signature(dtype), None) for dtype in ("float32", "float16", "bfloat16")]
-    asked = []
+    requests = []
 
     def make(missing):
-        asked.append(missing)
+        requests.append(missing)
         # The second one is not a valid plan, and the third one failed.
         return {missing[0]: bytes([2]), missing[1]: b"no plan"}
 
     plans.prepare([*keys, keys[0]], make)
-    assert asked == [keys]
+    assert requests == [keys]
     assert plans.get(*keys[0]).workspace == 200
-    assert not made
+    assert not planned_graphs
     assert cudnn.Plans("GPU 90", 0, tmp_path).get(*keys[0]).workspace == 200
-    assert not made
+    assert not planned_graphs
     for key in keys[1:]:
         assert plans.get(*key).workspace == 0
-    assert len(made) == 2
+    assert len(planned_graphs) == 2
     # Known plans are not requested again.
-    plans.prepare(keys, lambda missing: asked.append(missing) or {})
-    assert asked == [keys, []]
+    plans.prepare(keys, lambda missing: requests.append(missing) or {})
+    assert requests == [keys, []]
     assert all(map(plans.has, keys))
     assert not cudnn.Plans("GPU 90", 0, None).has(keys[0])
 
@@ -186,17 +186,17 @@ def test_several_plans_are_made_together_and_stored(made, tmp_path):
 @pytest.fixture
 def device():
     """Return a CUDA device that can only request plans."""
-    found = object.__new__(CudaDevice)
-    found.device = found.stream = Stream()
-    found.empty = lambda shape, dtype: (shape, dtype)
-    found.address = lambda array: 1000 + array[0][0]
-    found.capture = lambda start: start() or start
+    cuda_device = object.__new__(CudaDevice)
+    cuda_device.device = cuda_device.stream = Stream()
+    cuda_device.empty = lambda shape, dtype: (shape, dtype)
+    cuda_device.address = lambda array: 1000 + array[0][0]
+    cuda_device.capture = lambda start: start() or start
     cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: 8.0)
-    found.cupy = SimpleNamespace(cuda=cuda)
-    vars(found).update(
+    cuda_device.cupy = SimpleNamespace(cuda=cuda)
+    vars(cuda_device).update(
         _products=Library(), _graphs=Library(), _turn=Stream(), _is_entered=False
     )
-    return found
+    return cuda_device
 
 
 def test_a_device_tunes_while_that_is_set(device):

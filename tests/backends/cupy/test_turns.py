@@ -27,10 +27,13 @@ class Context:
 @pytest.fixture
 def device():
     """Return a CUDA device that has only a scope."""
-    found, log = object.__new__(CudaDevice), []
-    found.device, found.stream = Context("device", log), Context("stream", log)
-    vars(found).update(_turn=threading.RLock(), _is_entered=False, log=log)
-    return found
+    cuda_device, log = object.__new__(CudaDevice), []
+    cuda_device.device, cuda_device.stream = (
+        Context("device", log),
+        Context("stream", log),
+    )
+    vars(cuda_device).update(_turn=threading.RLock(), _is_entered=False, log=log)
+    return cuda_device
 
 
 def test_only_the_first_of_several_asks_cupy(device):

@@ -76,23 +76,23 @@ def lowered(kind, arrays, attrs):
     (node,) = graph.nodes
     node = node.with_inputs([Value(x.spec) for x in operands])
     out = np.full(node.outputs[0].spec.shape, np.nan, wide[0].dtype)
-    found = lower(node, operands, [operand_of(out)])
-    assert found is not None
-    return found, out
+    lowered_node = lower(node, operands, [operand_of(out)])
+    assert lowered_node is not None
+    return lowered_node, out
 
 
 def computed(kind, arrays, attrs, chunk=0):
     """Return the results of the generated functions."""
-    found, out = lowered(kind, arrays, attrs)
-    run_lowered(found, arrays, [out], chunk)
+    lowered_node, out = lowered(kind, arrays, attrs)
+    run_lowered(lowered_node, arrays, [out], chunk)
     return out
 
 
 def expected(kind, arrays, attrs):
     """Return the results of the reference backend, in float64."""
     wide = [a.astype(np.float64) for a in arrays]
-    known = {name: value for name, value in attrs.items() if name != "factors"}
-    return get_backend("reference").kernels[kind](*wide, **known)
+    options = {name: value for name, value in attrs.items() if name != "factors"}
+    return get_backend("reference").kernels[kind](*wide, **options)
 
 
 def check(kind, arrays, attrs, chunk=0):
@@ -103,7 +103,7 @@ def check(kind, arrays, attrs, chunk=0):
     assert_close(actual / scale, reference / scale)
 
 
-def check_layer(kind, problem, more=None):
+def check_layer(kind, problem, options=None):
     """A bias, an activation, a residual and a mask in one kernel with the anchor.
 
     more: attributes that the reference has none of.
@@ -115,7 +115,7 @@ def check_layer(kind, problem, more=None):
     residual = rng.standard_normal(shape).astype(np.float32)
 
     def layer(x, w, bias, residual):
-        y = bind(PRIMITIVES[kind], x, w, **attrs, **(more or {})) + bias
+        y = bind(PRIMITIVES[kind], x, w, **attrs, **(options or {})) + bias
         return ops.maximum(y, 0.0) * 0.5 + residual, y > 0
 
     arrays = (x, w, bias, residual)
@@ -123,8 +123,10 @@ def check_layer(kind, problem, more=None):
     node = mock.Mock(attrs={"body": graph})
     node.op.name = "fused"
     outs = [np.empty(y.spec.shape, y.spec.dtype) for y in graph.outputs]
-    found = lower(node, [operand_of(a) for a in arrays], [operand_of(y) for y in outs])
-    run_lowered(found, arrays, outs, 1)
+    lowered_layer = lower(
+        node, [operand_of(a) for a in arrays], [operand_of(y) for y in outs]
+    )
+    run_lowered(lowered_layer, arrays, outs, 1)
     y = expected(kind, (x, w), attrs) + bias
     scale = float(np.abs(y).max())
     assert_close(outs[0] / scale, (np.maximum(y, 0) * 0.5 + residual) / scale)

@@ -146,8 +146,8 @@ def by_jit(
     ]
     target = Target(backend(), processor=source.processors[body], frozen=frozen)
     compiled = compile_program(graph, target)
-    found = Executable(compiled)([*inputs, *weights])
-    return [np.array(y) for y in found]
+    outputs = Executable(compiled)([*inputs, *weights])
+    return [np.array(y) for y in outputs]
 
 
 def blob(library: Library) -> bytes:

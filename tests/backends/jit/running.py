@@ -51,14 +51,14 @@ def run_lowered(
     )  # NaN, to detect reads before writes
     start = -(-work.ctypes.data // 64) * 64
     error = (ctypes.c_int64 * 4)()
-    places = {
+    addresses = {
         "error": lambda i: ctypes.addressof(error),
         "in": lambda i: inputs[i].ctypes.data,
         "out": lambda i: outputs[i].ctypes.data,
         "work": lambda i: start + i,
     }
     for call in lowered.calls:
-        words = [places[kind](i) for kind, i in call.operands]
+        words = [addresses[kind](i) for kind, i in call.operands]
         words += call.numbers
         table = (ctypes.c_int64 * len(words))(*words)
         (address,) = load([call.code])

@@ -81,10 +81,10 @@ class Case:
 
 def run(lower, inputs, outputs, attrs, chunk=0):
     node = SimpleNamespace(attrs=attrs)
-    found = [np.full_like(y, np.nan) for y in outputs]
-    lowered = lower(node, [operand_of(x) for x in inputs], list(map(operand_of, found)))
-    run_lowered(lowered, inputs, found, chunk)
-    return found
+    outs = [np.full_like(y, np.nan) for y in outputs]
+    lowered = lower(node, [operand_of(x) for x in inputs], list(map(operand_of, outs)))
+    run_lowered(lowered, inputs, outs, chunk)
+    return outs
 
 
 def check(case, chunk=0):
@@ -94,14 +94,14 @@ def check(case, chunk=0):
     tolerance = 1e-5 if dtype == np.float32 else 1e-13
     outputs = [y.astype(dtype) for y in outputs]
     rows = [x.astype(dtype, order="K") for x in rows]
-    found = run(lower_attention, case.inputs, outputs, case.attrs, chunk)
+    actual = run(lower_attention, case.inputs, outputs, case.attrs, chunk)
     gradients = [y.astype(dtype) for y in gradients]
     inputs = [*rows, *case.inputs]
-    found += run(lower_attention_grad, inputs, gradients, case.attrs, chunk)
-    for x, y in zip(found, [*outputs, *gradients], strict=True):
+    actual += run(lower_attention_grad, inputs, gradients, case.attrs, chunk)
+    for x, y in zip(actual, [*outputs, *gradients], strict=True):
         scale = max(1.0, abs(y).max(initial=0.0)) if y.max(initial=0) > -1e30 else 1e38
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * scale)
-    return found
+    return actual
 
 
 EXTENTS = st.sampled_from([0, 1, 2, 3, 8, 17, 31, 33, 70])
@@ -238,10 +238,10 @@ def test_compiled_functions(dtype, turned):
             key = ops.transpose(ops.reshape(key, (2, 19, 6, 2)), (0, 1, 3, 2))
         return gradients(query, key, value, mask)
 
-    found = toolkit.function(step)(*inputs, mask)
+    actual = toolkit.function(step)(*inputs, mask)
     exact = step(*(ops.cast(x, "float64") for x in inputs), mask)
     tolerance = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 0.01}[dtype]
-    for x, y in zip(found, exact, strict=True):
+    for x, y in zip(actual, exact, strict=True):
         assert x.dtype == dtype
         y = y.numpy()
         bound = tolerance * abs(y).max()

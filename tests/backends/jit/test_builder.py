@@ -134,20 +134,20 @@ def test_a_run_visits_each_element_once_and_no_other(lanes, low, count):
     out = np.full(200, -1, "int32")
     run(emit_run, [x, out], low=low, high=low + count, args=(lanes,))
     expected = np.full(200, -1, "int32")
-    seen = slice(low, low + count)
-    expected[seen] = x[seen] + np.arange(200)[seen]
+    span = slice(low, low + count)
+    expected[span] = x[span] + np.arange(200)[span]
     np.testing.assert_array_equal(out, expected)
 
 
 def emit_parts(name):
     b = Kernel(4)
     out, x, y = b.address(0, "int64"), b.entry(1), b.entry(2)
-    found = {
+    parts_by_index = {
         "split": b.split(x, y),
         "part": b.part(x, y, 88),
         "ceil_div": (b.ceil_div(x, y), b.most(x, b.least(y, 20))),
     }[name]
-    for k, value in enumerate(found):
+    for k, value in enumerate(parts_by_index):
         b.put_scalar(b.int64(value), out + k)
     return b
 

@@ -47,12 +47,12 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def generated(monkeypatch):
     """Return the names of the functions whose text was generated."""
-    found = []
+    names = []
     text = code.Code.text
     monkeypatch.setattr(
-        code.Code, "text", lambda self: found.append(self.emit.__name__) or text(self)
+        code.Code, "text", lambda self: names.append(self.emit.__name__) or text(self)
     )
-    return found
+    return names
 
 
 @pytest.fixture
@@ -190,14 +190,14 @@ def test_a_change_anywhere_in_the_generator_is_another_key(tmp_path, monkeypatch
         shutil.copy(source, copy)
     monkeypatch.setattr(code, "generator_sources", lambda: copies)
     digest = code.generator_digest.__wrapped__
-    found = {digest()}
+    digests = {digest()}
     for copy in copies:
         content = copy.read_bytes()
         copy.write_bytes(content + b"# changed\n")
-        found.add(digest())
+        digests.add(digest())
         copy.write_bytes(content)
     assert digest() == code.generator_digest()
-    assert len(found) == 1 + len(copies)
+    assert len(digests) == 1 + len(copies)
 
 
 def test_what_the_generator_imports_is_in_its_digest():

@@ -43,8 +43,8 @@ def problems(draw):
         "groups": draw(st.sampled_from([1, 1, 2, 3, 16])),
     }
     axes = zip(size, attrs["dilation"], attrs["padding"], strict=True)
-    least = [max(1, (k - 1) * d + 1 - sum(pads)) for k, d, pads in axes]
-    spatial = tuple(n + draw(small) for n in least)
+    min_extents = [max(1, (k - 1) * d + 1 - sum(pads)) for k, d, pads in axes]
+    spatial = tuple(n + draw(small) for n in min_extents)
     few = st.sampled_from([1, 2, 4])
     many = st.sampled_from([1, 3, 4, 8, 17, 24, 40])
     depth, filters = (draw(few if attrs["groups"] == 16 else many) for _ in "io")
@@ -104,8 +104,8 @@ SHARED = {
 @pytest.mark.parametrize("name", SHARED)
 def test_one_image_is_an_even_number_of_tasks(name):
     arrays, attrs = SHARED[name].of("conv", "float32")
-    found = lowered("conv", arrays, attrs)[0]
-    assert found.calls[-1].tasks in (2, 4, 8, 16)
+    lowered_conv = lowered("conv", arrays, attrs)[0]
+    assert lowered_conv.calls[-1].tasks in (2, 4, 8, 16)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,9 +124,9 @@ def test_configurations_that_take_ways_of_their_own(name, kind):
 )
 def test_results_do_not_depend_on_chunks(kind, problem):
     arrays, attrs = problem.of(kind, "float32")
-    whole = computed(kind, arrays, attrs)
+    unchunked = computed(kind, arrays, attrs)
     for chunk in (1, 2, 5):
-        assert np.array_equal(computed(kind, arrays, attrs, chunk), whole)
+        assert np.array_equal(computed(kind, arrays, attrs, chunk), unchunked)
 
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
@@ -145,8 +145,8 @@ def test_pixels_of_one_image_are_several_rows(kind):
 
 def _check_rows(kind, problem):
     arrays, attrs = problem.of(kind, "float32")
-    found, _ = lowered(kind, arrays, attrs)
-    assert found.calls[-1].rows > 1
+    lowered_conv, _ = lowered(kind, arrays, attrs)
+    assert lowered_conv.calls[-1].rows > 1
     check(kind, arrays, attrs)
 
 
@@ -159,11 +159,13 @@ def test_sums_stay_in_registers(cpu, extent, size, channels):
     pads = ((size // 2,) * 2,) * 2
     problem = Problem(1, (extent,) * 2, (size,) * 2, channels, padding=pads)
     with rules.override(processor=PROCESSORS[cpu]):
-        found, _ = lowered("conv", *problem.of("conv", "float32"))
+        lowered_conv, _ = lowered("conv", *problem.of("conv", "float32"))
     llvm = binding_for_all()
     target = llvm.Target.from_triple(PROCESSORS[cpu].triple)
     machine = target.create_target_machine(cpu=cpu, **SETTINGS)
-    text = machine.emit_assembly(llvm.parse_assembly(found.calls[-1].code.text()))
+    text = machine.emit_assembly(
+        llvm.parse_assembly(lowered_conv.calls[-1].code.text())
+    )
     assert re.search(r"vfmadd\w+\s.*[yz]mm", text)
     assert not re.search(r"\(%rsp\).*[yz]mm|[yz]mm.*\(%rsp\)", text)
 

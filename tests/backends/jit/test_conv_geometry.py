@@ -30,7 +30,7 @@ def windows(draw):
     return Window(extent, out, size, stride, dilation, low, pitch=1)
 
 
-def seen(window):
+def products_of_window(window):
     """(output, input, tap) of every product, by the definition of a convolution."""
     for out in range(window.out):
         for tap in range(window.size):
@@ -53,14 +53,16 @@ def visited(axis):
 @given(windows())
 def test_forward_visits_every_product_once(window):
     (axis,) = forward([window])
-    assert Counter(visited(axis)) == Counter(seen(window))
+    assert Counter(visited(axis)) == Counter(products_of_window(window))
 
 
 @given(windows())
 def test_backward_visits_every_product_once_from_the_other_side(window):
-    found = [p for (axis,) in backward([window]) for p in visited(axis)]
-    turned = ((at, out, window.size - 1 - tap) for out, at, tap in seen(window))
-    assert Counter(found) == Counter(turned)
+    products = [p for (axis,) in backward([window]) for p in visited(axis)]
+    reversed_products = (
+        (at, out, window.size - 1 - tap) for out, at, tap in products_of_window(window)
+    )
+    assert Counter(products) == Counter(reversed_products)
     outputs = [
         axis.start + axis.step * j
         for (axis,) in backward([window])
@@ -84,20 +86,20 @@ def test_both_ways_to_ask_agree(window):
 @given(windows(), st.integers(1, 14))
 def test_tiles_cover_every_position_and_what_it_sees(window, most):
     for (axis,) in [forward([window]), *backward([window])]:
-        position, found = 0, set()
+        position, products = 0, set()
         for tile in split_tiles(axis, most):
             assert (tile.start, tile.size <= most) == (position, True)
             for _ in range(tile.count):
-                for part in tile.segments:
-                    for tap in range(part.low, part.high):
-                        rows = range(part.first, part.last)
-                        found |= {(position + row, tap) for row in rows}
+                for segment in tile.segments:
+                    for tap in range(segment.low, segment.high):
+                        rows = range(segment.first, segment.last)
+                        products |= {(position + row, tap) for row in rows}
                 position += tile.size
         assert position == axis.count
         expected = {
             (j, t) for j in range(axis.count) for t in range(*axis.visible_taps(j))
         }
-        assert found == expected
+        assert products == expected
 
 
 def test_pixels_without_neighbours_become_one_axis():
@@ -105,15 +107,15 @@ def test_pixels_without_neighbours_become_one_axis():
     columns = Window(5, 5, 1, 1, 1, 0, pitch=8, step=4)
     (one,) = collapse([rows, columns])
     assert (one.extent, one.out, one.pitch, one.step) == (40, 40, 8, 4)
-    apart = Window(8, 8, 1, 1, 1, 0, pitch=48, step=20)
-    assert collapse([apart, columns]) == (apart, columns)
+    window = Window(8, 8, 1, 1, 1, 0, pitch=48, step=20)
+    assert collapse([window, columns]) == (window, columns)
     assert collapse([Window(1, 1, 1, 1, 1, 0, pitch=9), columns]) == (columns,)
 
 
 @given(st.integers(0, 300), st.integers(1, 20))
 def test_parts_are_as_equal_as_possible(extent, most):
-    parts = split_evenly(extent, most)
-    sizes = [size for size, count in parts for _ in range(count)]
+    lengths = split_evenly(extent, most)
+    sizes = [size for size, count in lengths for _ in range(count)]
     assert sum(sizes) == extent
     assert all(0 < size <= most for size in sizes)
     assert not sizes or max(sizes) - min(sizes) <= 1
@@ -122,10 +124,10 @@ def test_parts_are_as_equal_as_possible(extent, most):
 
 @given(st.integers(1, 200), st.integers(1, 8), st.sampled_from([2, 4, 8, 16]))
 def test_panels_cover_every_channel(width, vectors, lanes):
-    found = split_panels(width, vectors, lanes)
+    panels = split_panels(width, vectors, lanes)
     covered = [
         panel.first + k * panel.vectors * lanes + channel
-        for panel in found
+        for panel in panels
         for k in range(panel.count)
         for channel in range(sum(panel.lane_counts(lanes)))
     ]
@@ -134,17 +136,19 @@ def test_panels_cover_every_channel(width, vectors, lanes):
 
 @given(st.integers(1, 3000), st.integers(1, 20), st.integers(1, 40))
 def test_blocks_visit_every_pixel_once(extent, most, least):
-    found = blocks((Window(extent, extent, 1, 1, 1, 0, pitch=3, step=2),), most, least)
-    *outer, inner = found
+    pixel_blocks = blocks(
+        (Window(extent, extent, 1, 1, 1, 0, pitch=3, step=2),), most, least
+    )
+    *outer, inner = pixel_blocks
     for steps in ("pitch", "step"):
-        places = [0]
-        for window in found:
+        offsets = [0]
+        for window in pixel_blocks:
             step = getattr(window, steps)
-            places = [p + i * step for p in places for i in range(window.extent)]
-        whole = {"pitch": 3, "step": 2}[steps]
-        assert places == list(range(0, extent * whole, whole))
+            offsets = [p + i * step for p in offsets for i in range(window.extent)]
+        length = {"pitch": 3, "step": 2}[steps]
+        assert offsets == list(range(0, extent * length, length))
     assert not outer or (outer[0].extent <= most and inner.extent >= least)
-    assert all(window.is_trivial for window in found)
+    assert all(window.is_trivial for window in pixel_blocks)
 
 
 def test_blocks_divide_among_two_threads_if_they_can():

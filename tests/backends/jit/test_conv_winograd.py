@@ -44,8 +44,8 @@ def _even_if_it_does_not_pay():
 
 
 def is_winograd(kind, arrays, attrs):
-    found, _ = lowered(kind, arrays, attrs)
-    emitted = {call.code.emit for call in found.calls}
+    lowered_conv, _ = lowered(kind, arrays, attrs)
+    emitted = {call.code.emit for call in lowered_conv.calls}
     return not emitted.isdisjoint(
         {correlation.emit_winograd, kernel_grad.emit_winograd_grad}
     )
@@ -94,14 +94,14 @@ def test_images_that_are_stored_as_bfloat16(kind, outputs):
     """Code reads them directly; the bits equal the result of float32 images."""
     problem = Problem(2, (9, 11), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
     (x, other), attrs = problem.of(kind, "float32")
-    both = [x.astype(bfloat16), other.astype(bfloat16)]
-    pairs = [(both[0], other)]
+    narrow_arrays = [x.astype(bfloat16), other.astype(bfloat16)]
+    pairs = [(narrow_arrays[0], other)]
     if kind == "conv_kernel_grad":
-        pairs += [(x, both[1]), both]
+        pairs += [(x, narrow_arrays[1]), narrow_arrays]
     with only(outputs):
         for narrow in pairs:
-            found, _ = lowered(kind, narrow, attrs)
-            names = [call.code.emit.__name__ for call in found.calls]
+            lowered_conv, _ = lowered(kind, narrow, attrs)
+            names = [call.code.emit.__name__ for call in lowered_conv.calls]
             assert "emit_plan" not in names and is_winograd(kind, narrow, attrs)
             wide = [a.astype("float32") for a in narrow]
             exact = computed(kind, wide, attrs)
@@ -126,13 +126,13 @@ def test_weights_that_are_read_from_afar_meet_many_tiles(outputs, batch):
     problem = Problem(batch, (14, 14), (3, 3), (128, 144), padding=SAME)
     arrays, attrs = problem.of("conv", "float32")
     with only(outputs):
-        found, _ = lowered("conv", arrays, attrs)
-        plan = found.calls[-1].code.args[1]
+        lowered_conv, _ = lowered("conv", arrays, attrs)
+        plan = lowered_conv.calls[-1].code.args[1]
         assert plan.is_far and plan.outputs == outputs
-        assert found.calls[-1].tasks >= 2
-        whole = computed("conv", arrays, attrs)
+        assert lowered_conv.calls[-1].tasks >= 2
+        expected = computed("conv", arrays, attrs)
         check("conv", arrays, attrs)
-        assert np.array_equal(computed("conv", arrays, attrs, 1), whole)
+        assert np.array_equal(computed("conv", arrays, attrs, 1), expected)
 
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
@@ -146,9 +146,9 @@ def test_results_do_not_depend_on_chunks(kind):
     arrays, attrs = Problem(37, (6, 7), (3, 3), (16, 32), padding=SAME).of(
         kind, "float32"
     )
-    whole = computed(kind, arrays, attrs)
+    unchunked = computed(kind, arrays, attrs)
     for chunk in (1, 2):
-        assert np.array_equal(computed(kind, arrays, attrs, chunk), whole)
+        assert np.array_equal(computed(kind, arrays, attrs, chunk), unchunked)
 
 
 def test_kernel_gradients_of_more_tiles_than_a_block():
@@ -175,17 +175,17 @@ def test_kernel_gradients_in_blocks_of_channels(name, lanes):
     channels = tuple(n * lanes for n in vectors)
     problem = Problem(batch, (6, 7), (3, 3), channels, padding=SAME)
     arrays, attrs = problem.of("conv_kernel_grad", "float32")
-    most = mock.patch.object(
+    patch = mock.patch.object(
         kernel_grad, "_MAX_SUMS", kernel_grad.POINTS**2 * pairs * lanes**2
     )
-    with vectors_of(lanes), most:
-        found, _ = lowered("conv_kernel_grad", arrays, attrs)
-        assert found.calls[0].code.args[0].blocks > 1
+    with vectors_of(lanes), patch:
+        lowered_conv, _ = lowered("conv_kernel_grad", arrays, attrs)
+        assert lowered_conv.calls[0].code.args[0].blocks > 1
         check("conv_kernel_grad", arrays, attrs)
-        whole = computed("conv_kernel_grad", arrays, attrs)
+        unchunked = computed("conv_kernel_grad", arrays, attrs)
         for chunk in (1, 2):
-            found = computed("conv_kernel_grad", arrays, attrs, chunk)
-            assert np.array_equal(found, whole)
+            lowered_conv = computed("conv_kernel_grad", arrays, attrs, chunk)
+            assert np.array_equal(lowered_conv, unchunked)
 
 
 def test_many_channels_are_enough_tasks():
@@ -194,8 +194,8 @@ def test_many_channels_are_enough_tasks():
         arrays, attrs = problem.of("conv_kernel_grad", "float32")
         with mock.patch.object(lower_grad, "_MIN_BLOCK_TILES", 128):
             assert is_winograd("conv_kernel_grad", arrays, attrs)
-            found, _ = lowered("conv_kernel_grad", arrays, attrs)
-        assert found.calls[0].tasks >= 8
+            lowered_conv, _ = lowered("conv_kernel_grad", arrays, attrs)
+        assert lowered_conv.calls[0].tasks >= 8
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
@@ -205,9 +205,9 @@ def test_one_image_is_divided_into_parts_of_8_tiles(lanes):
         "conv", "float32"
     )
     with vectors_of(lanes):
-        found, _ = lowered("conv", arrays, attrs)
-        assert found.calls[-1].code.emit is correlation.emit_winograd
-        assert found.calls[-1].tasks == 8
+        lowered_conv, _ = lowered("conv", arrays, attrs)
+        assert lowered_conv.calls[-1].code.emit is correlation.emit_winograd
+        assert lowered_conv.calls[-1].tasks == 8
         check("conv", arrays, attrs)
 
 
@@ -313,20 +313,20 @@ def test_what_is_not_finite_stays_in_its_windows(kind, value, problem, highest):
     x[(1, *(n // 2 for n in x.shape[1:-1]), 0)] = value
     with np.errstate(invalid="ignore"):
         wanted = np.isfinite(expected(kind, (x, w), attrs))
-    found = computed(kind, (x, w), attrs)
+    actual = computed(kind, (x, w), attrs)
     assert not wanted.all()
-    np.testing.assert_array_equal(np.isfinite(found), wanted)
+    np.testing.assert_array_equal(np.isfinite(actual), wanted)
 
 
 @pytest.mark.parametrize("problem", WAYS, ids=repr)
 def test_a_large_pixel_changes_nothing_outside_of_its_windows(problem, highest):
     (x, w), attrs = problem.of("conv", "float32")
     before = computed("conv", (x, w), attrs)
-    seen = np.zeros_like(x)
-    place = (1, *(n // 2 for n in x.shape[1:-1]), 0)
-    seen[place] = 1
-    windows_of_it = expected("conv", (seen, np.ones_like(w)), attrs) > 0
-    x[place] = 1e8
+    is_reached = np.zeros_like(x)
+    pixel = (1, *(n // 2 for n in x.shape[1:-1]), 0)
+    is_reached[pixel] = 1
+    windows_of_it = expected("conv", (is_reached, np.ones_like(w)), attrs) > 0
+    x[pixel] = 1e8
     after = computed("conv", (x, w), attrs)
     np.testing.assert_array_equal(after[~windows_of_it], before[~windows_of_it])
     assert not np.array_equal(after, before)
@@ -339,13 +339,13 @@ def test_how_far_a_pixel_reaches_by_transforms(value):
         "conv", "float32"
     )
     before = computed("conv", (x, w), attrs)
-    for place in ((1, 9, 10, 0), (1, 0, 19, 3), (1, 7, 8, 31)):
+    for pixel in ((1, 9, 10, 0), (1, 0, 19, 3), (1, 7, 8, 31)):
         changed = x.copy()
-        changed[place] = value
+        changed[pixel] = value
         after = computed("conv", (changed, w), attrs)
         rows, columns = np.nonzero((after[1] != before[1]).any(-1))
-        assert np.abs(rows - place[1]).max() <= 4
-        assert np.abs(columns - place[2]).max() <= 4
+        assert np.abs(rows - pixel[1]).max() <= 4
+        assert np.abs(columns - pixel[2]).max() <= 4
         np.testing.assert_array_equal(after[0], before[0])
         if np.isfinite(value):
             reference = expected("conv", (changed, w), attrs)

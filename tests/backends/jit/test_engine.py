@@ -77,11 +77,11 @@ def test_a_file_that_others_may_write_is_not_loaded(folder, compilations, mode):
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o770, 0o777])
 def test_a_folder_that_others_may_write_is_no_cache(folder, compilations, mode):
     engine.compile_module(SOURCE)
-    for place in (folder, folder.parent):
-        place.chmod(mode)
+    for directory in (folder, folder.parent):
+        directory.chmod(mode)
         assert engine.cache_folder() is None
         assert triple(engine.compile_module(SOURCE), 5) == 15
-        place.chmod(0o755)
+        directory.chmod(0o755)
         assert engine.cache_folder() == folder
     assert len(compilations) == 3
 
@@ -135,12 +135,12 @@ def several():
 def test_threads_compile_what_one_would(monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
     texts = {name: lambda text=text: text for name, text in several().items()}
-    found = []
+    codes = []
     for threads in (1, 3):
         monkeypatch.setattr(engine.settings, "num_threads", lambda count=threads: count)
-        found.append(engine.machine_codes(texts))
-    assert found[0] == found[1]
-    assert len(set(found[0])) == len(texts)
+        codes.append(engine.machine_codes(texts))
+    assert codes[0] == codes[1]
+    assert len(set(codes[0])) == len(texts)
 
 
 def test_only_what_is_new_is_compiled(folder, compilations):

@@ -27,15 +27,15 @@ LANES = st.sampled_from([4, 8, 16])
 
 
 def test_quarters_of_a_turn_are_exact():
-    turns = np.array([0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, -0.75, -1])
-    cos, sin = unit_circle(turns)
+    fractions = np.array([0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, -0.75, -1])
+    cos, sin = unit_circle(fractions)
     assert cos.tolist() == [1, 0, -1, 0, 1, 0, -1, 0, 1]
     assert sin.tolist() == [0, 1, 0, -1, 0, -1, 0, 1, 0]
     assert not np.signbit([*cos[cos == 0], *sin[sin == 0]]).any()
     for n in (3, 8, 360, 1000):
-        turns = np.arange(n) / n
-        cos, sin = unit_circle(turns)
-        exact = np.exp(2j * np.pi * turns)
+        fractions = np.arange(n) / n
+        cos, sin = unit_circle(fractions)
+        exact = np.exp(2j * np.pi * fractions)
         np.testing.assert_allclose(cos + 1j * sin, exact, rtol=0, atol=2e-15)
 
 
@@ -59,13 +59,13 @@ def run(name, inputs, outputs, chunk=0, **attrs):
     run_lowered(lowered, inputs, outputs, chunk)
 
 
-def assert_near(found, wanted):
+def assert_near(actual, expected):
     """Check that the root mean square of the differences is relatively small."""
-    limit = LIMITS[str(found[0].dtype)]
-    parts = [part.astype("float64") for part in found]
-    y = parts[0] + 1j * parts[1] if len(parts) > 1 else parts[0]
-    error = np.sqrt(np.mean(np.abs(y - wanted) ** 2))
-    assert error <= limit * np.sqrt(np.mean(np.abs(wanted) ** 2))
+    limit = LIMITS[str(actual[0].dtype)]
+    components = [component.astype("float64") for component in actual]
+    y = components[0] + 1j * components[1] if len(components) > 1 else components[0]
+    error = np.sqrt(np.mean(np.abs(y - expected) ** 2))
+    assert error <= limit * np.sqrt(np.mean(np.abs(expected) ** 2))
 
 
 @given(
@@ -84,8 +84,8 @@ def test_complex_numbers_along_an_axis(n, outer, columns, dtype, inverse, lanes,
     with vectors_of(lanes):
         run("dft", list(x), list(y), chunk, axis=1, inverse=inverse)
     transform = np.fft.ifft if inverse else np.fft.fft
-    wanted = transform(x[0].astype("float64") + 1j * x[1], axis=1)
-    assert_near(y, wanted * n if inverse else wanted)
+    expected = transform(x[0].astype("float64") + 1j * x[1], axis=1)
+    assert_near(y, expected * n if inverse else expected)
 
 
 @given(
@@ -113,7 +113,7 @@ def test_real_numbers_and_back(half, rows, dtype, lanes, chunk):
 
 @pytest.mark.parametrize("n", [17, 2 * 17, 1 << 15])
 def test_other_lengths_are_left(n):
-    x = [operand_of(part) for part in np.zeros((2, 3, n), "float32")]
+    x = [operand_of(component) for component in np.zeros((2, 3, n), "float32")]
     attrs = {"axis": 1, "inverse": False}
     node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name="dft"))
     assert lower(node, x, x) is None
@@ -121,13 +121,13 @@ def test_other_lengths_are_left(n):
 
 @given(st.integers(1, 1 << 14))
 def test_stages_make_up_the_length(n):
-    found = radices(n)
-    if found is None:
+    factors = radices(n)
+    if factors is None:
         assert any(n % p == 0 for p in range(17, n + 1) if p % 2)
         return
-    assert np.prod(found) == n
-    assert set(found) <= {1, 2, 3, 4, 5, 7, 8, 11, 13}
-    assert n % 8 or found[0] % 4 == 0
+    assert np.prod(factors) == n
+    assert set(factors) <= {1, 2, 3, 4, 5, 7, 8, 11, 13}
+    assert n % 8 or factors[0] % 4 == 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -142,10 +142,10 @@ def test_vectors_in_the_order_of_memory(count, lanes, dtype):
             return Value(" ".join(str(both[k]) for k in chosen), dtype, lanes)
 
     numbers = np.arange(count * lanes).reshape(lanes, count)
-    vectors = [Value(" ".join(map(str, part)), dtype, lanes) for part in numbers.T]
-    found = interleave_vectors(Shuffler(lanes), vectors)
-    parts = [list(map(int, value.text.split())) for value in found]
+    vectors = [Value(" ".join(map(str, row)), dtype, lanes) for row in numbers.T]
+    interleaved = interleave_vectors(Shuffler(lanes), vectors)
+    lane_lists = [list(map(int, value.text.split())) for value in interleaved]
     if lanes == 1:
-        assert parts == [[k] for k in range(count)]
+        assert lane_lists == [[k] for k in range(count)]
     else:
-        assert np.concatenate(parts).tolist() == list(range(count * lanes))
+        assert np.concatenate(lane_lists).tolist() == list(range(count * lanes))

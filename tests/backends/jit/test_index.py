@@ -34,14 +34,14 @@ def cases(draw):
 
 
 def run(name, inputs, expected, attrs, chunk=2):
-    found = np.empty_like(expected)
+    actual = np.empty_like(expected)
     lowered = lower(
         SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
         [operand_of(a) for a in inputs],
-        [operand_of(found)],
+        [operand_of(actual)],
     )
-    run_lowered(lowered, inputs, [found], chunk)
-    np.testing.assert_array_equal(found, expected)
+    run_lowered(lowered, inputs, [actual], chunk)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def modes(x):
@@ -55,9 +55,9 @@ def test_gather_and_scatter(case, extents):
     n = x.shape[axis]
     indices = random.integers(-n, n, extents).astype(kind)
     attrs = {"axis": axis}
-    taken = REFERENCE["gather"](x, indices, **attrs)
-    run("gather", [x, indices], taken, attrs)
-    updates = random.integers(-5, 6, taken.shape).astype(x.dtype)
+    gathered = REFERENCE["gather"](x, indices, **attrs)
+    run("gather", [x, indices], gathered, attrs)
+    updates = random.integers(-5, 6, gathered.shape).astype(x.dtype)
     for mode in modes(x):
         if mode == "mul":  # products are exact in any order
             updates = np.asarray(np.sign(updates) * x.dtype.type(2))
@@ -114,14 +114,14 @@ def test_vectors_of_indices(shape, count, lanes, dtype, kind, bad, data):
 
 def noted(name, inputs, expected, axis):
     """Return the record of the last bad index. All other elements must be right."""
-    found, bad = expected.copy(), []
+    actual, bad = expected.copy(), []
     lowered = lower(
         SimpleNamespace(attrs={"axis": axis}, op=SimpleNamespace(name=name)),
         [operand_of(a) for a in inputs],
-        [operand_of(found)],
+        [operand_of(actual)],
     )
-    run_lowered(lowered, inputs, [found], bad=bad)
-    np.testing.assert_array_equal(found, expected)
+    run_lowered(lowered, inputs, [actual], bad=bad)
+    np.testing.assert_array_equal(actual, expected)
     return bad
 
 

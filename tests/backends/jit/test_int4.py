@@ -56,14 +56,14 @@ def lowered_of(arrays):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_products(shape, lanes):
     arrays, weight = operands(*shape)
-    found = []
+    outputs = []
     for chunk in (0, 1):
         y = np.full((shape[0], shape[2]), np.nan, "float32")
         with vectors_of(lanes):
             run_lowered(lowered_of(arrays), arrays, [y], chunk)
-        found.append(y)
-    assert_close(found[0], (arrays[0].astype("float64") @ weight).astype("float32"))
-    np.testing.assert_array_equal(*found)
+        outputs.append(y)
+    assert_close(outputs[0], (arrays[0].astype("float64") @ weight).astype("float32"))
+    np.testing.assert_array_equal(*outputs)
 
 
 @pytest.mark.parametrize("rows", [1, 8, 31])
@@ -84,14 +84,14 @@ def test_numbers_from_zero_on():
 
 def test_rows_have_the_same_bits_in_any_batch():
     (x, *weight), _ = operands(31, 500, 70)
-    found = []
+    outputs = []
     for rows in (1, 4, 7, 31):
         arrays, y = (x[:rows], *weight), np.empty((rows, 70), "float32")
         with rules.override(rows_independent=True):
             run_lowered(lowered_of(arrays), arrays, [y])
-        found.append(y)
-    for y in found:
-        np.testing.assert_array_equal(y, found[-1][: len(y)])
+        outputs.append(y)
+    for y in outputs:
+        np.testing.assert_array_equal(y, outputs[-1][: len(y)])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 9])
@@ -109,13 +109,13 @@ def test_few_rows_and_any_number_of_columns(rows, columns, signed):
     of_row = numbers.astype(int)
     weight = (whole - zero[of_row].astype("float64")) * scale[of_row]
     arrays = (x, packed, scale, zero, numbers)
-    for lanes, most in ((4, 4), (16, 8)):
+    for lanes, max_rows in ((4, 4), (16, 8)):
         y = np.full((rows, columns), np.nan, "float32")
         with vectors_of(lanes):
-            found = lowered_of(arrays)
-            run_lowered(found, arrays, [y], 1)
-        names = [call.code.emit.__name__ for call in found.calls]
-        assert ("emit_few_int4" in names) == (rows <= most)
+            lowered_product = lowered_of(arrays)
+            run_lowered(lowered_product, arrays, [y], 1)
+        names = [call.code.emit.__name__ for call in lowered_product.calls]
+        assert ("emit_few_int4" in names) == (rows <= max_rows)
         assert_close(y, (x.astype("float64") @ weight).astype("float32"))
 
 

@@ -37,9 +37,9 @@ def processor(lanes, has_dot):
 PROCESSORS_HERE = [processor(lanes, d) for lanes in (4, 8, 16) for d in (True, False)]
 
 
-def whole(shape, seed=0):
-    found = np.random.default_rng(seed).integers(-128, 128, shape)
-    return found.astype("int8")
+def random_integers(shape, seed=0):
+    values = np.random.default_rng(seed).integers(-128, 128, shape)
+    return values.astype("int8")
 
 
 def body_of(function, *arrays):
@@ -79,7 +79,7 @@ extents = st.one_of(st.integers(1, 20), st.integers(1, 140))
 @settings(max_examples=30, deadline=None)
 def test_products(shape, target, chunk):
     rows, depth, columns = shape
-    a, b = whole((rows, depth)), whole((depth, columns), 1)
+    a, b = random_integers((rows, depth)), random_integers((depth, columns), 1)
     with rules.override(processor=target):
         np.testing.assert_array_equal(
             computed(ops.matmul, a, b, chunk=chunk), product(a, b)
@@ -115,16 +115,16 @@ def test_epilogue(target, shape):
     """Numbers for all elements, for columns, and for rows."""
     *batch, depth, columns = shape
     rng = np.random.default_rng(0)
-    a, b = whole((*batch, depth)), whole((depth, columns), 1)
+    a, b = random_integers((*batch, depth)), random_integers((depth, columns), 1)
     shapes = (columns,), (*batch, 1), (*batch, columns)
-    others = [rng.normal(size=s).astype("float32") for s in shapes]
+    addends = [rng.normal(size=s).astype("float32") for s in shapes]
     with rules.override(processor=target):
-        y = computed(scaled, a, b, *others)
-        kept = computed(scaled, a, b, *others, frozen=True)
+        y = computed(scaled, a, b, *addends)
+        frozen_result = computed(scaled, a, b, *addends, frozen=True)
     exact = (a.astype("int32") @ b.astype("int32")).astype("float32")
-    expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
+    expected = np.maximum(exact * addends[0] * addends[1] + addends[2], 0.5)
     np.testing.assert_array_equal(y, expected)
-    np.testing.assert_array_equal(kept, expected)
+    np.testing.assert_array_equal(frozen_result, expected)
 
 
 # Shapes with rows that are read in place, or packed, and one or several panel groups.
@@ -143,20 +143,20 @@ def tiles():
 def test_tiles(tiles, monkeypatch, shape, sign):
     monkeypatch.setattr(lower, "_TILE_SPEEDUP", 1e9)
     rows, depth, columns = shape
-    a, b = whole((rows, depth)), whole((depth, columns), 1)
+    a, b = random_integers((rows, depth)), random_integers((depth, columns), 1)
     a[:, -1], b[-1] = -128, 127 if sign > 0 else -128
     rng = np.random.default_rng(0)
-    others = [
+    addends = [
         rng.normal(size=s).astype("float32")
         for s in ((columns,), (rows, 1), (rows, columns))
     ]
     exact = product(a, b).astype("float32")
-    expected = np.maximum(exact * others[0] * others[1] + others[2], 0.5)
+    expected = np.maximum(exact * addends[0] * addends[1] + addends[2], 0.5)
     small = replace(Processor.host(), cache_bytes=1 << 14)
     for target, chunk, frozen in ((None, 0, False), (None, 1, True), (small, 0, True)):
         with rules.override(processor=target or Processor.host()):
             np.testing.assert_array_equal(computed(ops.matmul, a, b), product(a, b))
-            y = computed(scaled, a, b, *others, chunk=chunk, frozen=frozen)
+            y = computed(scaled, a, b, *addends, chunk=chunk, frozen=frozen)
         np.testing.assert_array_equal(y, expected)
 
 
@@ -165,7 +165,7 @@ def test_only_what_fills_tiles_is_in_tiles():
     target = replace(PROCESSORS["x86-64-v4"], features=features, tiles=True)
 
     def names(rows, columns, target=target, depth=64):
-        a, b = whole((rows, depth)), whole((depth, columns))
+        a, b = random_integers((rows, depth)), random_integers((depth, columns))
         with rules.override(processor=target):
             body = body_of(ops.matmul, a, b)
             calls = lower_matmul_integer(body, list(map(operand_of, (a, b))), []).calls
@@ -175,42 +175,42 @@ def test_only_what_fills_tiles_is_in_tiles():
     first, packing, last = "emit_pack_panels", "emit_pack_rows", "emit_integer_tiles"
     assert names(64, 64) == [first, last]
     assert names(63, 64) == names(64, 64, depth=60) == [first, packing, last]
-    for found in (
+    for emitted in (
         names(8, 64),
         names(64, 8),
         names(64, 64, replace(target, tiles=False)),
         names(64, 64, replace(target, features="+avx512vnni")),
         names(64, 64, target.with_lanes(8)),
     ):
-        assert found[-1] == "emit_integer_product"
+        assert emitted[-1] == "emit_integer_product"
 
 
 def test_square_results_know_rows_from_columns():
-    a, b = whole((6, 8)), whole((8, 6), 1)
+    a, b = random_integers((6, 8)), random_integers((8, 6), 1)
     x = np.arange(6, dtype="float32")
-    found = toolkit.function(
+    actual = toolkit.function(
         lambda a, b, x: ops.cast(ops.matmul(a, b), "float32") * x[:, None] + x
     )(a, b, x)
-    np.testing.assert_array_equal(found, product(a, b) * x[:, None] + x)
+    np.testing.assert_array_equal(actual, product(a, b) * x[:, None] + x)
 
 
 def test_what_a_row_is_in_more_axes():
     """Numbers that are neither for rows nor for columns are no part of the kernel."""
-    a, b = whole((4, 3, 8)), whole((8, 6), 1)
+    a, b = random_integers((4, 3, 8)), random_integers((8, 6), 1)
     for shape in ((4, 1, 1), (3, 1), (4, 3, 1), (1, 3, 1)):
         x = np.random.default_rng(0).normal(size=shape).astype("float32")
-        found = toolkit.function(
+        actual = toolkit.function(
             lambda a, b, x: ops.cast(ops.matmul(a, b), "float32") * x
         )(a, b, x)
-        np.testing.assert_array_equal(found, product(a, b).astype("float32") * x)
+        np.testing.assert_array_equal(actual, product(a, b).astype("float32") * x)
 
 
 def test_words():
-    found = {
+    word_counts = {
         words_of(p).instruction.rpartition(".")[0]
         for p in (processor(16, False), *PROCESSORS.values())
     }
-    assert found == {""}  # the baseline of a family has no dot product
+    assert word_counts == {""}  # the baseline of a family has no dot product
     vnni = replace(PROCESSORS["x86-64-v4"], features="+avx512vnni")
     assert words_of(vnni) == Words(4, 128, "x86.avx512.vpdpbusd.512")
     narrow = replace(PROCESSORS["x86-64-v3"], features="+avxvnni")
@@ -233,7 +233,7 @@ def test_words():
 )
 def test_instructions(name, features, instruction):
     target = replace(PROCESSORS[name], features=features)
-    a, b = whole((12, 64)), whole((64, 64))
+    a, b = random_integers((12, 64)), random_integers((64, 64))
     with rules.override(processor=target):
         body = body_of(ops.matmul, a, b)
         lowered = lower_matmul_integer(body, [operand_of(a), operand_of(b)], [])

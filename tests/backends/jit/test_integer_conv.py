@@ -25,7 +25,7 @@ KINDS = [("int8", 8, 0), ("uint8", 8, 0), ("uint8", 8, 100), ("uint8", 7, 0)]
 KINDS += [("uint8", 7, 64)]
 
 
-def whole(shape, dtype="int8", seed=0, bits=8):
+def random_integers(shape, dtype="int8", seed=0, bits=8):
     low, high = (0, 1 << bits) if dtype == "uint8" else (-128, 128)
     return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
@@ -46,12 +46,12 @@ def computed(function, *arrays, chunk=0, frozen=False):
     graph = optimize(graph_of(function, *arrays), Target(backend()))
     nodes = sorted(graph.nodes, key=lambda n: n.op.name != "conv_integer")
     body = graph.replace(nodes)
-    found = [np.empty(y.spec.shape, y.spec.dtype) for y in body.outputs]
+    outs = [np.empty(y.spec.shape, y.spec.dtype) for y in body.outputs]
     operands = [replace(operand_of(a), is_frozen=frozen) for a in arrays]
     lowered = lower_conv_integer(body, operands, [])
     assert lowered is not None
-    run_lowered(lowered, arrays, found, chunk)
-    return found
+    run_lowered(lowered, arrays, outs, chunk)
+    return outs
 
 
 def check(x, w, target, chunk=0, **attrs):
@@ -96,8 +96,8 @@ def problems(draw):
 def test_convolutions(problem, target, kind, chunk):
     (x, w, attrs), (dtype, bits, offset) = problem, kind
     attrs |= {"bits": bits, "offset": offset}
-    x = whole(x, dtype, bits=bits)
-    check(x, whole(w, seed=1), target, chunk, **attrs)
+    x = random_integers(x, dtype, bits=bits)
+    check(x, random_integers(w, seed=1), target, chunk, **attrs)
 
 
 # Rows that are packed block by block, and words that are the bytes of an image.
@@ -115,8 +115,8 @@ def test_many_rows(target, kind):
     for x, w, attrs in LARGE:
         attrs = attrs | {"bits": bits, "offset": offset}
         for chunk in (0, 1):
-            x_whole = whole(x, dtype, bits=bits)
-            check(x_whole, whole(w, seed=1), target, chunk, **attrs)
+            x_whole = random_integers(x, dtype, bits=bits)
+            check(x_whole, random_integers(w, seed=1), target, chunk, **attrs)
 
 
 @pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
@@ -137,7 +137,10 @@ def test_extremes(target, kind):
 @pytest.mark.parametrize("filters", [5, 24, 40])
 def test_epilogue(target, filters):
     """Scale, add another image, and round to bytes for the next operation."""
-    x, w = whole((2, 13, 12, 9), "uint8"), whole((3, 3, 9, filters), seed=1)
+    x, w = (
+        random_integers((2, 13, 12, 9), "uint8"),
+        random_integers((3, 3, 9, filters), seed=1),
+    )
     rng = np.random.default_rng(0)
     scale = rng.uniform(0, 1e-3, filters).astype("float32")
     other = rng.normal(size=(2, 13, 12, filters)).astype("float32")
@@ -179,14 +182,17 @@ def test_depthwise(rank, target, kind, chunk, data):
     )
     batch, channels = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 70))
     attrs = attributes(strides, padding, (1,) * rank, channels, offset, bits)
-    x = whole((batch, *spatial, channels), dtype, bits=bits)
-    check(x, whole((*size, 1, channels)), target, chunk, **attrs)
+    x = random_integers((batch, *spatial, channels), dtype, bits=bits)
+    check(x, random_integers((*size, 1, channels)), target, chunk, **attrs)
 
 
 @pytest.mark.parametrize("target", PROCESSORS_HERE, ids=lambda p: repr(words_of(p)))
 @pytest.mark.parametrize("channels", [16, 37])
 def test_depthwise_epilogue(target, channels):
-    x, w = whole((2, 9, 8, channels), "uint8"), whole((3, 3, 1, channels), seed=1)
+    x, w = (
+        random_integers((2, 9, 8, channels), "uint8"),
+        random_integers((3, 3, 1, channels), seed=1),
+    )
     x[0], w[..., 0] = 255, -128
     scale = np.random.default_rng(0).uniform(0, 1e-3, channels).astype("float32")
     attrs = attributes((1, 1), ((1, 1), (1, 1)), (1, 1), channels)

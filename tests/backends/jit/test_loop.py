@@ -56,9 +56,11 @@ def at_most(n, x):
 
 
 def of_a_view(n, x):
-    turned = ops.transpose(x)
+    transposed = ops.transpose(x)
     return ops.while_loop(
-        lambda i, y: i < n, lambda i, y: (i + 1, y + turned[1:4]), (0, turned[2:5])
+        lambda i, y: i < n,
+        lambda i, y: (i + 1, y + transposed[1:4]),
+        (0, transposed[2:5]),
     )
 
 
@@ -103,9 +105,11 @@ def test_jumps(case, threads):
     try:
         for n in (3, 0, 1, 5, 2, 8):
             n = np.int32(n)
-            wanted = toolkit.tree.flatten(case(ops.convert_to_tensor(n), ops.array(X)))
-            found = toolkit.tree.flatten(function(n, X))
-            for a, b in zip(found, wanted, strict=True):
+            expected = toolkit.tree.flatten(
+                case(ops.convert_to_tensor(n), ops.array(X))
+            )
+            actual = toolkit.tree.flatten(function(n, X))
+            for a, b in zip(actual, expected, strict=True):
                 assert_close(a, b)
     finally:
         toolkit.config.set_num_threads(None)
@@ -134,10 +138,10 @@ def test_large_carried_values_are_copied_by_several_tasks():
         )[1]
     )
     for n in range(4):
-        wanted = x
+        expected = x
         for _ in range(n):
-            wanted = wanted + np.float32(1)
-        np.testing.assert_array_equal(function(np.int32(n), x).numpy(), wanted)
+            expected = expected + np.float32(1)
+        np.testing.assert_array_equal(function(np.int32(n), x).numpy(), expected)
 
 
 def test_only_the_branch_that_is_taken_checks_its_indices():

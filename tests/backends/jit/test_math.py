@@ -72,9 +72,9 @@ WRITTEN_FOR = [None, "x86-64-v2"] if platform.machine() == "x86_64" else [None]
 @pytest.fixture(params=WRITTEN_FOR, ids=str)
 def processor(request):
     """The processor that code is written for."""
-    found = request.param and PROCESSORS[request.param]
-    with rules.override(processor=found):
-        yield found
+    target = request.param and PROCESSORS[request.param]
+    with rules.override(processor=target):
+        yield target
 
 
 def compiled(name, dtype, lanes):
@@ -134,7 +134,7 @@ def points(dtype):
     limits = np.finfo(dtype)
     signs = rng.choice([-1, 1], COUNT)
     lowest, highest = np.log2(float(limits.smallest_subnormal)), limits.maxexp
-    parts = [
+    sets = [
         rng.normal(size=COUNT),
         rng.uniform(-6, 6, COUNT),
         rng.uniform(-1, 1, COUNT) * (104 if dtype == "float32" else 746),
@@ -147,7 +147,7 @@ def points(dtype):
         special_values(dtype),
     ]
     with np.errstate(over="ignore"):
-        return whole_vectors(np.concatenate(parts).astype(dtype))
+        return whole_vectors(np.concatenate(sets).astype(dtype))
 
 
 def whole_vectors(x):
@@ -182,7 +182,7 @@ def quotients(dtype):
     rng = np.random.default_rng(2)
     special, limits = special_values(dtype), np.finfo(dtype)
     lowest, highest = np.log2(float(limits.smallest_subnormal)), limits.maxexp
-    whole = 2.0 ** rng.uniform(0, limits.nmant + 3, COUNT)
+    magnitudes = 2.0 ** rng.uniform(0, limits.nmant + 3, COUNT)
     divisors = [
         np.tile(special, special.size),
         rng.normal(size=COUNT),
@@ -197,7 +197,7 @@ def quotients(dtype):
         np.repeat(special, special.size),
         rng.normal(size=COUNT),
         2.0 ** rng.uniform(lowest, highest, COUNT * 4),
-        signs * np.floor(whole) * divisors[3].astype(dtype),
+        signs * np.floor(magnitudes) * divisors[3].astype(dtype),
         rng.integers(-50, 50, COUNT) * 0.1,
         float(limits.max) * rng.uniform(-1, 1, COUNT),
         signs * 2.0 ** rng.uniform(lowest, highest, COUNT),

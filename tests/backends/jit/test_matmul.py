@@ -99,23 +99,23 @@ def computed(lower, function, *arrays, chunk=0):
 def referenced(function, *arrays):
     """The outputs of the reference backend's kernels."""
     body, kernels = body_of(function, *arrays), get_backend("reference").kernels
-    known = dict(zip(body.inputs, arrays, strict=True))
+    values = dict(zip(body.inputs, arrays, strict=True))
     for node in body.nodes:
-        inputs = [known.get(x, x.constant) for x in node.inputs]
-        known[node.outputs[0]] = kernels[node.op.name](*inputs, **node.attrs)
-    return [known[v] for v in body.outputs]
+        inputs = [values.get(x, x.constant) for x in node.inputs]
+        values[node.outputs[0]] = kernels[node.op.name](*inputs, **node.attrs)
+    return [values[v] for v in body.outputs]
 
 
 def check(function, *arrays, lower=lower_matmul, chunk=0):
     """Compare with the reference, and chunks of rows with all rows at once."""
-    found = computed(lower, function, *arrays)
+    actual = computed(lower, function, *arrays)
     exact = referenced(function, *(a.astype(np.float64) for a in arrays))
     # The error of a sum grows with the size of its terms, not of its result.
     scale = 1 + float(np.sqrt(arrays[0].shape[-1]))
-    for y, expected in zip(found, exact, strict=True):
+    for y, expected in zip(actual, exact, strict=True):
         assert_close(y / scale, expected / scale)
-    again = computed(lower, function, *arrays, chunk=chunk)
-    for y, same in zip(found, again, strict=True):
+    chunked = computed(lower, function, *arrays, chunk=chunk)
+    for y, same in zip(actual, chunked, strict=True):
         np.testing.assert_array_equal(y, same)
 
 
@@ -193,23 +193,23 @@ def ways(draw, p):
     packings = [ONCE] if unit == ROW else [ONCE, EACH]
     if unit == PRODUCT and not p.is_shared:
         packings = [EACH]
-    whole = Strategy(t, unit, p.rows, panels, depth, depth, "", "", 1)
-    rest = {
+    strategy = Strategy(t, unit, p.rows, panels, depth, depth, "", "", 1)
+    fields = {
         "pack_a": draw(st.sampled_from(["", EACH])),
         "pack_b": draw(st.sampled_from([*packings, *([""] if near else [])])),
         "grain": draw(st.integers(1, 9)),
     }
     if unit == BLOCK:
-        rest["rows"] = p.rows if p.is_across else draw(st.integers(1, max(1, p.rows)))
-        rest["panels"] = draw(st.integers(1, panels))
+        fields["rows"] = p.rows if p.is_across else draw(st.integers(1, max(1, p.rows)))
+        fields["panels"] = draw(st.integers(1, panels))
     if unit == BLOCK and not p.batch and draw(st.booleans()):
         # Tiles that are packed before are whole ones but for the last.
-        rest |= {"pack_a": ONCE, "rows": -(-rest["rows"] // t.rows) * t.rows}
+        fields |= {"pack_a": ONCE, "rows": -(-fields["rows"] // t.rows) * t.rows}
     if unit == BLOCK and not p.is_across:
         slots = 1 if p.batch else draw(st.integers(1, 3))
-        rest["depth"] = rest["step"] = -(-depth // slots)
-        rest["step"] = min(rest["depth"], draw(st.sampled_from([16, 32, depth])))
-    return replace(whole, **rest)
+        fields["depth"] = fields["step"] = -(-depth // slots)
+        fields["step"] = min(fields["depth"], draw(st.sampled_from([16, 32, depth])))
+    return replace(strategy, **fields)
 
 
 def dense(a, b, bias):
@@ -260,15 +260,17 @@ def lower_frozen(body, inputs, outputs):
     Every other run goes from the last panel to the first.
     """
     first, second = inputs[:2]
-    known = [first, replace(second, is_frozen=True), *inputs[2:]]
-    lowered = lower_matmul(body, known, outputs)
+    operands = [first, replace(second, is_frozen=True), *inputs[2:]]
+    lowered = lower_matmul(body, operands, outputs)
     pack, multiply = lowered.calls
     assert pack.prepares
-    places, work = {}, lowered.work
+    operands_of_calls, work = {}, lowered.work
     for i, y in enumerate(body.outputs):
-        places["out", i] = "work", work
+        operands_of_calls["out", i] = "work", work
         work += align_up(y.spec.nbytes)
-    return Lowered([pack, redirect_operands(multiply, places), multiply], work)
+    return Lowered(
+        [pack, redirect_operands(multiply, operands_of_calls), multiply], work
+    )
 
 
 def is_row(a, b):
@@ -315,9 +317,9 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
     for columns, is_frozen in ((512, True), (512, False), (1 << 20, True)):
         w = np.broadcast_to(np.float32(0), (8192, columns))
         spec = contiguous(operand_of(w).spec)
-        known = replace(spec, is_frozen=is_frozen)
+        operand = replace(spec, is_frozen=is_frozen)
         with rules.override(processor=processor):
-            lowered = lower_matmul(body_of(product, x, w), [operand_of(x), known], [])
+            lowered = lower_matmul(body_of(product, x, w), [operand_of(x), operand], [])
         is_packed = any(call.prepares for call in lowered.calls)
         assert is_packed == (is_frozen and columns == 512)
 
@@ -330,9 +332,9 @@ def test_a_row_is_summed_in_parts_of_the_depth(depth):
         body_of(dense, a, b, bias), [operand_of(x) for x in (a, b, bias)], []
     )
     assert lowered.calls[0].rows > 1
-    (found,) = computed(lower_matmul, dense, a, b, bias)
+    (actual,) = computed(lower_matmul, dense, a, b, bias)
     expected = np.maximum(a.astype("float64") @ b + bias, 0)
-    np.testing.assert_allclose(found, expected, 1e-5, 1e-4)
+    np.testing.assert_allclose(actual, expected, 1e-5, 1e-4)
 
 
 # --- epilogues ------------------------------------------------------------------------
@@ -463,8 +465,8 @@ def test_what_is_packed_once_may_stay(frozen, lanes):
     """Wide rows: the code packs several whole panels contiguously."""
 
     def lower(body, inputs, outputs):
-        known = [replace(x, is_frozen=i in frozen) for i, x in enumerate(inputs)]
-        p = problem_of(body, known)
+        operands = [replace(x, is_frozen=i in frozen) for i, x in enumerate(inputs)]
+        p = problem_of(body, operands)
         way = replace(choose(p), unit=BLOCK, rows=t.rows * 2, panels=5, pack_a=ONCE)
         return Lowering(p, replace(way, pack_b=EACH, step=48), body).lower()
 
@@ -546,8 +548,8 @@ def test_tiles_stay_in_registers(rows, packed):
     if host.lanes != 16:
         pytest.skip("counts the registers of AVX-512")
     t = tiling(rows, 256, "float32")
-    parts = tile_function("tile", t, t.vectors, False, True, packed, not packed)
-    text = "\n".join(sorted(parts)).replace("internal", "")
+    function = tile_function("tile", t, t.vectors, False, True, packed, not packed)
+    text = "\n".join(sorted(function)).replace("internal", "")
     text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'
     module = llvm.binding().parse_assembly(text)
     lines = engine.machine(host).emit_assembly(module).splitlines()

@@ -31,10 +31,10 @@ def node_of(op, axis):
 def check(op, x, axis, chunk=2, lower=lower_middle):
     axis = axis[0] if op in PLACES else axis
     expected = np.asarray(REFERENCE[op](x, axis=axis, keepdims=False))
-    found = np.empty(expected.shape, expected.dtype)
-    lowered = lower(node_of(op, axis), [operand_of(x)], [operand_of(found)])
-    run_lowered(lowered, [x], [found], chunk)
-    np.testing.assert_array_equal(found, expected)
+    actual = np.empty(expected.shape, expected.dtype)
+    lowered = lower(node_of(op, axis), [operand_of(x)], [operand_of(actual)])
+    run_lowered(lowered, [x], [actual], chunk)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def numbers(shape, dtype, seed=0):

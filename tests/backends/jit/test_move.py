@@ -23,14 +23,14 @@ COLUMNS = st.sampled_from([1, 7, 40])
 
 
 def run(name, inputs, expected, attrs, chunk=2):
-    found = np.empty_like(expected)
+    actual = np.empty_like(expected)
     lowered = getattr(move, f"lower_{name}")(
         SimpleNamespace(attrs=attrs),
         [operand_of(a) for a in inputs],
-        [operand_of(found)],
+        [operand_of(actual)],
     )
-    run_lowered(lowered, inputs, [found], chunk)
-    np.testing.assert_array_equal(found, expected)
+    run_lowered(lowered, inputs, [actual], chunk)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def numbers(shape, dtype):
@@ -166,14 +166,14 @@ def test_views_are_copied_where_code_wants_whole_arrays(name, chunk):
 def run_whole(name, inputs, attrs, chunk=0):
     """Run a node as programs do, with copies of views where code needs them."""
     expected = np.asarray(REFERENCE[name](*inputs, **attrs))
-    found = np.empty(expected.shape, expected.dtype)
+    actual = np.empty(expected.shape, expected.dtype)
     lowered = lower(
         SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
         [operand_of(x) for x in inputs],
-        [operand_of(found)],
+        [operand_of(actual)],
     )
-    run_lowered(lowered, inputs, [found], chunk)
-    np.testing.assert_array_equal(found, expected)
+    run_lowered(lowered, inputs, [actual], chunk)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @given(EXTENTS, COLUMNS, DTYPES, st.data())

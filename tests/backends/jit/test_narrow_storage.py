@@ -39,15 +39,15 @@ def small():
 @pytest.fixture
 def watched(monkeypatch):
     """The graphs with narrow values that were compiled."""
-    found = []
+    graphs = []
     stored = narrow_storage._NarrowStorage.rewrite_graph
 
     def watching(self):
-        found.append(stored(self))
-        return found[-1]
+        graphs.append(stored(self))
+        return graphs[-1]
 
     monkeypatch.setattr(narrow_storage._NarrowStorage, "rewrite_graph", watching)
-    return found
+    return graphs
 
 
 def narrow_values(graphs):
@@ -111,14 +111,14 @@ def gradients(model, compiled=True):
             value = loss(y, model(x, training=True))
         return value, tape.gradient(value, model.trainable_variables)
 
-    value, found = (toolkit.function(step) if compiled else step)(*data())
-    return float(value), [np.asarray(g, "float64") for g in found]
+    value, weight_gradients = (toolkit.function(step) if compiled else step)(*data())
+    return float(value), [np.asarray(g, "float64") for g in weight_gradients]
 
 
-def distances(found, expected):
+def distances(actual, expected):
     return [
         np.linalg.norm(a - b) / np.linalg.norm(b)
-        for a, b in zip(found, expected, strict=True)
+        for a, b in zip(actual, expected, strict=True)
     ]
 
 
@@ -127,12 +127,12 @@ def distances(found, expected):
 def test_no_more_is_lost_than_if_all_were_rounded(make, small, watched):
     exact, expected = gradients(make("float32"))
     assert not narrow_values(watched)
-    value, found = gradients(make("mixed_bfloat16"))
+    value, actual = gradients(make("mixed_bfloat16"))
     assert narrow_values(watched)
     np.testing.assert_allclose(value, exact, rtol=0.01)
     _, rounded = gradients(make("mixed_bfloat16"), compiled=False)
-    lost, most = distances(found, expected), distances(rounded, expected)
-    assert max(lost) < 1.25 * max(most)
+    distance, limit = distances(actual, expected), distances(rounded, expected)
+    assert max(distance) < 1.25 * max(limit)
 
 
 def test_what_is_narrow(small, watched):
@@ -196,7 +196,7 @@ def test_gradients_of_weights_are_float32(small, watched):
             loss = ops.sum(ops.square(ops.cast(product(x, w), "float32")))
         return w - 1e-3 * tape.gradient(loss, w) * w
 
-    found = compiled(step, ops.convert_to_tensor(x), ops.convert_to_tensor(w))
+    actual = compiled(step, ops.convert_to_tensor(x), ops.convert_to_tensor(w))
     (graph,) = watched
     for node in graph.nodes:
         for y in node.outputs:
@@ -204,7 +204,7 @@ def test_gradients_of_weights_are_float32(small, watched):
     rounded = [a.astype("bfloat16").astype("float64") for a in (x, w)]
     y = (rounded[0] @ rounded[1]).astype("bfloat16").astype("float64")
     expected = w - 1e-3 * (rounded[0].T @ (2 * y)) * w
-    error = np.abs(found - expected).max() / np.abs(expected).max()
+    error = np.abs(actual - expected).max() / np.abs(expected).max()
     assert error < 4e-3
 
 
@@ -231,8 +231,8 @@ def test_float32_keeps_its_digits(small, watched):
         return ops.mean(ops.square(y - ops.mean(y, axis=(0, 1, 2))), axis=(0, 1, 2))
 
     y = x.astype("bfloat16").astype("float64") @ w.astype("bfloat16").astype("float64")
-    found = compiled(behind_a_convolution, x, w)
-    np.testing.assert_allclose(found, (y * 0.001).var(0), rtol=0.02)
+    actual = compiled(behind_a_convolution, x, w)
+    np.testing.assert_allclose(actual, (y * 0.001).var(0), rtol=0.02)
 
     def beside_the_same_in_bfloat16(x, w):
         y = product(x, w)
@@ -264,22 +264,22 @@ def test_what_reads_a_value_where_it_is_made_reads_it_rounded(small, watched):
         return y, (product(y, w), ops.sum(ops.cast(first, "float32"), axis=0))
 
     def hits(x, w):
-        y, others = shared(x, w)
+        y, results = shared(x, w)
         is_most = ops.equal(y, ops.max(y, axis=0, keepdims=True))
-        return ops.sum(ops.cast(is_most, "int32"), axis=0), others
+        return ops.sum(ops.cast(is_most, "int32"), axis=0), results
 
     def gradient(x, w):
         with toolkit.GradientTape() as tape:
-            y, others = shared(x, w)
+            y, results = shared(x, w)
             tape.watch(y)
             loss = ops.sum(ops.cast(ops.max(y, axis=0), "float32"))
-        return ops.sum(ops.cast(tape.gradient(loss, y), "float32"), axis=0), others
+        return ops.sum(ops.cast(tape.gradient(loss, y), "float32"), axis=0), results
 
     arrays = ops.convert_to_tensor(x), ops.convert_to_tensor(w)
-    found, _ = toolkit.function(hits)(*arrays)
-    assert (np.asarray(found) >= 1).all()
-    found, _ = toolkit.function(gradient)(*arrays)
-    np.testing.assert_allclose(found, 1, atol=0.02)
+    actual, _ = toolkit.function(hits)(*arrays)
+    assert (np.asarray(actual) >= 1).all()
+    actual, _ = toolkit.function(gradient)(*arrays)
+    np.testing.assert_allclose(actual, 1, atol=0.02)
     assert all(narrow_values([graph]) for graph in watched)
 
 
@@ -289,8 +289,8 @@ def test_loops_over_more_elements_read_float32(small, watched):
 
     def pairs(x, w):
         y = product(x, w)
-        found = ops.sum(ops.abs(y[:, None] - y[None, :8]), axis=-1)
-        return ops.cast(found, "float32") + ops.sum(product(y, w)[:, :8])
+        distance_sums = ops.sum(ops.abs(y[:, None] - y[None, :8]), axis=-1)
+        return ops.cast(distance_sums, "float32") + ops.sum(product(y, w)[:, :8])
 
     compiled(pairs, x, w)
     for graph in watched:
@@ -304,20 +304,20 @@ def test_loops_over_more_elements_read_float32(small, watched):
 def test_denormal_numbers_are_kept():
     bits = np.arange(1, 1 << 16, dtype="uint16")
     x = bits.view("bfloat16")[None]
-    found = np.asarray(toolkit.function(lambda x: ops.concatenate([x, x]))(x))
+    actual = np.asarray(toolkit.function(lambda x: ops.concatenate([x, x]))(x))
     is_number = ~np.isnan(x[0].astype("float32"))
-    for row in found.view("uint16"):
+    for row in actual.view("uint16"):
         np.testing.assert_array_equal(row[is_number], bits[is_number])
 
 
 def test_the_same_bits_with_any_number_of_threads(small):
-    found = []
+    gradients_by_threads = []
     threads = toolkit.config.num_threads()
     try:
         for count in (1, 2):
             toolkit.config.set_num_threads(count)
-            found.append(gradients(blocks("mixed_bfloat16"))[1])
+            gradients_by_threads.append(gradients(blocks("mixed_bfloat16"))[1])
     finally:
         toolkit.config.set_num_threads(threads)
-    for one, two in zip(*found, strict=True):
+    for one, two in zip(*gradients_by_threads, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -132,14 +132,14 @@ def test_rest_of_a_batch_is_padded_in_the_workspace(n, tmp_path):
     )
     assert status == Status.OK
     assert (guard[n:] == 7).all()
-    done = 0
-    while done < n:
-        batch = 16 if n - done >= 16 else 4
-        part = x[done : done + batch]
-        filled = part[np.minimum(np.arange(batch), len(part) - 1)]
-        wanted = by_jit(source, batch, filled)[0][: len(part)]
-        np.testing.assert_array_equal(guard[done : done + len(part)], wanted)
-        done += len(part)
+    start = 0
+    while start < n:
+        batch = 16 if n - start >= 16 else 4
+        batch_rows = x[start : start + batch]
+        filled = batch_rows[np.minimum(np.arange(batch), len(batch_rows) - 1)]
+        expected = by_jit(source, batch, filled)[0][: len(batch_rows)]
+        np.testing.assert_array_equal(guard[start : start + len(batch_rows)], expected)
+        start += len(batch_rows)
 
 
 @needs_compiler
@@ -149,8 +149,13 @@ def test_smaller_workspaces_use_the_smaller_sizes(tmp_path):
     sizes = [
         library.function("workspace_size")(ctypes.c_int64(n)) for n in (1, 4, 5, 0)
     ]
-    wanted = library.library.workspace_bytes
-    assert sizes == [wanted[1], wanted[4], wanted[4], wanted[16]]
+    workspace_bytes = library.library.workspace_bytes
+    assert sizes == [
+        workspace_bytes[1],
+        workspace_bytes[4],
+        workspace_bytes[4],
+        workspace_bytes[16],
+    ]
     x = numbers(5, shape)
     status, (y,) = library.run(library.workspace(5), 5, x)
     np.testing.assert_array_equal(y[:4], by_jit(source, 4, x[:4])[0])
@@ -189,10 +194,10 @@ def test_a_wrong_index_is_a_status_and_a_message(tmp_path):
         assert status == Status.OUT_OF_RANGE
         with pytest.raises(OutOfRangeError) as error:
             by_jit(source, 4, indices)
-        said = library.function("message")(
+        length = library.function("message")(
             ctypes.c_void_p(memory.ctypes.data), ctypes.c_int32(status)
         )
-        assert said.decode() == str(error.value)
+        assert length.decode() == str(error.value)
     status, (y,) = library.run(memory, 5, np.arange(5, dtype="int32"))
     assert status == Status.OK
     np.testing.assert_array_equal(y, np.arange(20).reshape(5, 4))
@@ -227,8 +232,8 @@ def test_states_are_in_the_workspace(embed, tmp_path):
         assert status == Status.OK
         return y
 
-    for turn in (1, 2, 3):
-        np.testing.assert_array_equal(run(first), rows + 5 + turn * added)
+    for call in (1, 2, 3):
+        np.testing.assert_array_equal(run(first), rows + 5 + call * added)
     np.testing.assert_array_equal(run(second), rows + 5 + added)
     bad = np.array([1, 11], "int32")
     assert library.run(first, 2, bad)[0] == Status.OUT_OF_RANGE
@@ -245,9 +250,9 @@ def test_only_whole_batches_on_request(tmp_path):
     library = loaded(source, tmp_path)
     assert library.library.takes_whole_batches
     memory, x = library.workspace(), numbers(6, shape)
-    found = {n: library.run(memory, n, x[:n])[0] for n in (1, 2, 3, 4, 6)}
-    assert [n for n, status in found.items() if status == Status.OK] == [2, 4]
-    assert set(found.values()) == {Status.OK, Status.BAD_BATCH}
+    status_by_batch = {n: library.run(memory, n, x[:n])[0] for n in (1, 2, 3, 4, 6)}
+    assert [n for n, status in status_by_batch.items() if status == Status.OK] == [2, 4]
+    assert set(status_by_batch.values()) == {Status.OK, Status.BAD_BATCH}
 
 
 @needs_compiler
@@ -298,10 +303,10 @@ def test_bad_arguments_have_a_status(tmp_path):
     assert library.function("workspace_size")(ctypes.c_int64(-5)) == 0
     threads = library.function("threads")
     assert threads(ctypes.c_int32(0), ctypes.c_int32(0)) == Status.BAD_ARGUMENT
-    said = {
+    messages = {
         library.function("message")(at, ctypes.c_int32(k)) for k in (*Status, 99, -1)
     }
-    assert len(said) == len(Status) + 1
+    assert len(messages) == len(Status) + 1
 
 
 @pytest.mark.parametrize("name", [*PROCESSORS, *FAMILIES])
@@ -327,8 +332,8 @@ def test_only_libc_is_needed(name, threads, tmp_path):
         source, _ = model_source(model, (1, 4), processor=name, threads=threads)
         path = tmp_path / f"{model}.o"
         path.write_bytes(backend().build_library(source).code)
-        found = subprocess.run(["nm", "-u", path], capture_output=True, text=True)
-        assert set(found.stdout.split()) - {"U"} == allowed
+        completed = subprocess.run(["nm", "-u", path], capture_output=True, text=True)
+        assert set(completed.stdout.split()) - {"U"} == allowed
 
 
 REBUILT = """
@@ -347,14 +352,14 @@ def test_bytes_are_reproducible(processor):
     digests = set()
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        found = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", REBUILT, processor],
             env=environment,
             capture_output=True,
             text=True,
             check=True,
         )
-        digests.add(found.stdout)
+        digests.add(completed.stdout)
     assert len(digests) == 1
 
 
@@ -399,10 +404,12 @@ def test_weights_are_packed_once(tmp_path):
     library = loaded(source, tmp_path)
     library.weights = library.weights.copy()
     memory, x = library.workspace(), numbers(32, shape)
-    (kept,) = [w for w in source.weights if w.array.shape == (3, 3, 64, 64)]
-    place = [w for w in library.library.weights if w.weight is kept][0]
+    (weight,) = [w for w in source.weights if w.array.shape == (3, 3, 64, 64)]
+    stored_weight = [w for w in library.library.weights if w.weight is weight][0]
     _, (before,) = library.run(memory, 32, x)
-    library.weights[place.offset : place.offset + place.nbytes] = 0
+    library.weights[
+        stored_weight.offset : stored_weight.offset + stored_weight.nbytes
+    ] = 0
     _, (after,) = library.run(memory, 32, x)
     np.testing.assert_array_equal(before, after)
     np.testing.assert_array_equal(before, by_jit(source, 32, x)[0])
@@ -427,15 +434,15 @@ def test_loops_keep_what_they_pack_and_caches_in_their_place(tmp_path):
         x = numbers(batch, (96,), 1)
         memory = library.workspace(batch)
         for _ in range(2):
-            _, (found,) = library.run(memory, batch, x)
-            np.testing.assert_array_equal(found, by_jit(source, batch, x)[0])
-        np.testing.assert_allclose(found, written(x), 1e-5, 1e-5)
+            _, (actual,) = library.run(memory, batch, x)
+            np.testing.assert_array_equal(actual, by_jit(source, batch, x)[0])
+        np.testing.assert_allclose(actual, written(x), 1e-5, 1e-5)
 
 
 def test_equal_layouts_of_weights_are_kept_once():
-    both, _ = model_source("cifar", (16, 32))
-    one = replace(both, programs=both.programs[:1])
-    libraries = [backend().build_library(source) for source in (one, both)]
+    joined, _ = model_source("cifar", (16, 32))
+    one = replace(joined, programs=joined.programs[:1])
+    libraries = [backend().build_library(source) for source in (one, joined)]
     grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
-    arenas = [p.bodies[0].arena_bytes for p in both.programs]
+    arenas = [p.bodies[0].arena_bytes for p in joined.programs]
     assert grown - (arenas[1] - arenas[0]) < 65536

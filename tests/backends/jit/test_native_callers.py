@@ -41,21 +41,21 @@ def prepared(library: Library, x, folder: Path):
 
 def run_in_c(library, x, folder, compiler, runner=(), flags=(), threads=1, workers=1):
     """Return the output of a C program."""
-    code, weights, given, output = prepared(library, x, folder)
+    code, weights, input_path, output = prepared(library, x, folder)
     program = folder / "caller"
     source = HERE / "caller.c"
     build = [compiler, "-O1", *flags, source, code, "-o", program, "-lpthread", "-lm"]
     subprocess.run(build, check=True)
     row = library.outputs[0].shape[1]
     sizes = [len(x), x[0].nbytes, 4 * row, threads, workers]
-    call = [*runner, program, weights, given, output, *map(str, sizes)]
-    found = subprocess.run(call, capture_output=True, text=True)
-    assert found.returncode == 0, (found.returncode, found.stderr[-3000:])
+    call = [*runner, program, weights, input_path, output, *map(str, sizes)]
+    completed = subprocess.run(call, capture_output=True, text=True)
+    assert completed.returncode == 0, (completed.returncode, completed.stderr[-3000:])
     return np.fromfile(output, "float32").reshape(len(x), row)
 
 
-def check_close(y, wanted):
-    np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+def check_close(y, expected):
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_other_processors_in_emulation(processor, model, workers, tmp_path):
     compiler, emulator, options = TOOLS[processor]
     if not (shutil.which(compiler) and shutil.which(emulator)):
         pytest.skip(f"no {compiler} or no {emulator}")
-    library, x, wanted = built(model, processor, threads=workers > 1)
+    library, x, expected = built(model, processor, threads=workers > 1)
     y = run_in_c(
         library,
         x,
@@ -76,7 +76,7 @@ def test_other_processors_in_emulation(processor, model, workers, tmp_path):
         ["-static"],
         workers=workers,
     )
-    check_close(y, wanted)
+    check_close(y, expected)
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_wasm_in_node(model, tmp_path):
     linker = shutil.which("wasm-ld")
     if linker is None or shutil.which("node") is None:
         pytest.skip("no wasm-ld or no node")
-    library, x, wanted = built(model, "wasm32")
-    code, weights, given, output = prepared(library, x, tmp_path)
+    library, x, expected = built(model, "wasm32")
+    code, weights, input_path, output = prepared(library, x, tmp_path)
     module = tmp_path / "m.wasm"
     options = ["--no-entry", "--export=__heap_base", "--gc-sections", "-z"]
     options += ["stack-size=1048576", "--strip-all"]
@@ -94,9 +94,18 @@ def test_wasm_in_node(model, tmp_path):
     assert module.stat().st_size <= 65536
     script = HERE / "wasm_caller.mjs"
     row = library.outputs[0].shape[1]
-    call = ["node", script, module, weights, given, output, str(ROWS), str(4 * row)]
+    call = [
+        "node",
+        script,
+        module,
+        weights,
+        input_path,
+        output,
+        str(ROWS),
+        str(4 * row),
+    ]
     subprocess.run(call, check=True)
-    check_close(np.fromfile(output, "float32").reshape(ROWS, row), wanted)
+    check_close(np.fromfile(output, "float32").reshape(ROWS, row), expected)
 
 
 def built(model, processor, threads=False):
@@ -123,6 +132,6 @@ def test_sanitized_caller_with_many_threads(model, workers, sanitizer, tmp_path)
     command = [compiler, *flags, probe, "-o", tmp_path / "probe"]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip(f"no {sanitizer} sanitizer")
-    library, x, wanted = built(model, None, threads=workers > 1)
+    library, x, expected = built(model, None, threads=workers > 1)
     y = run_in_c(library, x, tmp_path, compiler, (), flags, threads=8, workers=workers)
-    check_close(y, wanted)
+    check_close(y, expected)

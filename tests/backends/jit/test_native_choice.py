@@ -129,8 +129,8 @@ def two_lookups(index):
     table = ops.reshape(ops.arange(40, dtype="float32"), (10, 4))
     table = table + ops.sum(ops.cast(index, "float32"))
     columns = ops.broadcast_to(index - 1, (4, index.shape[0]))
-    found = ops.take_along_axis(ops.transpose(table), columns, axis=1)
-    return ops.take(table, index, axis=0) + ops.transpose(found)
+    looked_up = ops.take_along_axis(ops.transpose(table), columns, axis=1)
+    return ops.take(table, index, axis=0) + ops.transpose(looked_up)
 
 
 @needs_x86
@@ -154,22 +154,22 @@ def test_states_are_kept_by_the_chosen_programs(level, tmp_path):
     library = loaded(counting_source(name="x86-64"), tmp_path)
     memory, indices = library.workspace(), np.array([1, 2], "int32")
     rows = np.arange(4, 12, dtype="float32").reshape(2, 4)
-    for turn in (1, 2):
+    for call in (1, 2):
         status, (y,) = library.run(memory, 2, indices)
         assert status == Status.OK
-        np.testing.assert_array_equal(y, rows + 5 + turn * rows.sum())
+        np.testing.assert_array_equal(y, rows + 5 + call * rows.sum())
 
 
 def test_weights_are_there_once_and_memory_is_the_largest():
     embed = {"embed": True}
     together, _ = model_source("cifar", (1, 16), processor="x86-64", **embed)
-    alone = [model_source("cifar", (1, 16), processor=x, **embed)[0] for x in LEVELS]
-    whole = backend().build_library(together)
-    parts = [backend().build_library(source) for source in alone]
-    code = [len(part.code) - part.weights_bytes for part in parts]
-    assert len(whole.code) - whole.weights_bytes < sum(code)
-    for batch, nbytes in whole.workspace_bytes.items():
-        assert nbytes == max(part.workspace_bytes[batch] for part in parts)
+    sources = [model_source("cifar", (1, 16), processor=x, **embed)[0] for x in LEVELS]
+    library = backend().build_library(together)
+    libraries = [backend().build_library(source) for source in sources]
+    code = [len(library.code) - library.weights_bytes for library in libraries]
+    assert len(library.code) - library.weights_bytes < sum(code)
+    for batch, nbytes in library.workspace_bytes.items():
+        assert nbytes == max(library.workspace_bytes[batch] for library in libraries)
 
 
 @pytest.mark.slow
@@ -189,6 +189,6 @@ def test_emulated_processors(processor, level, tmp_path):
     )
     body = LEVELS.index(level)
     if runs_here(level):
-        wanted = [by_jit(source, 4, x[:4], body=body)[0]]
-        wanted.append(by_jit(source, 1, x[4:], body=body)[0])
-        check_close(y, np.concatenate(wanted))
+        expected = [by_jit(source, 4, x[:4], body=body)[0]]
+        expected.append(by_jit(source, 1, x[4:], body=body)[0])
+        check_close(y, np.concatenate(expected))

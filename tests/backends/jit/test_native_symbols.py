@@ -54,10 +54,10 @@ def undefined(source, folder):
     """The names that an object leaves to the linker."""
     path = folder / "m.o"
     path.write_bytes(backend().build_library(source).code)
-    found = subprocess.run(
+    completed = subprocess.run(
         ["nm", "-u", path], capture_output=True, text=True, check=True
     )
-    return set(found.stdout.split()) - {"U"}
+    return set(completed.stdout.split()) - {"U"}
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])

@@ -71,9 +71,9 @@ def test_pooling_is_that_of_the_reference(case, special):
         ("sum_pool_grad", [g], back),
     ):
         wanted = getattr(images, name)(*inputs, **options)
-        found = np.empty_like(wanted)
-        run(name, inputs, [found], options)
-        np.testing.assert_array_equal(found, wanted)
+        actual = np.empty_like(wanted)
+        run(name, inputs, [actual], options)
+        np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

@@ -27,10 +27,10 @@ MAC = "x86_64-apple-darwin23"
 @pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
 def test_a_lesser_processor_is_on_the_same_machine(name, lanes, machine):
     machine = replace(PROCESSORS[machine], triple=MAC, cache_bytes=12345)
-    found = _baseline_processor(machine, name)
-    assert (found.triple, found.cache_bytes) == (MAC, 12345)
-    assert found.lanes == lanes and found.has_fma == (lanes > 4)
-    assert found.has("avx2") == (lanes > 4) and not found.has("avx512f")
+    baseline = _baseline_processor(machine, name)
+    assert (baseline.triple, baseline.cache_bytes) == (MAC, 12345)
+    assert baseline.lanes == lanes and baseline.has_fma == (lanes > 4)
+    assert baseline.has("avx2") == (lanes > 4) and not baseline.has("avx512f")
 
 
 def test_arm_has_two_names():
@@ -58,8 +58,8 @@ def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
     monkeypatch.setattr(llvm.binding(), "get_host_cpu_features", fail)
     monkeypatch.setattr(processor, "_undetected_features", lambda triple: [])
     monkeypatch.delenv("TOOLKIT_PROCESSOR", raising=False)
-    found = Processor.host.__wrapped__()
-    assert found.lanes == 4 and found.features == ""
+    host = Processor.host.__wrapped__()
+    assert host.lanes == 4 and host.features == ""
 
 
 class OfArm:
@@ -88,9 +88,9 @@ class OfArm:
 def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: OfArm())
-    found = processor._undetected_features(triple)
-    assert found == ["+dotprod", "+bf16"] * is_told
-    better = replace(PROCESSORS["aarch64"], features=",".join(found))
+    features = processor._undetected_features(triple)
+    assert features == ["+dotprod", "+bf16"] * is_told
+    better = replace(PROCESSORS["aarch64"], features=",".join(features))
     assert better.has("dotprod") == better.has_dots == is_told
 
 
@@ -118,12 +118,12 @@ print(Processor.host().cpu, Processor.host().lanes)
 def test_the_environment_names_it(tmp_path):
     environment = {**os.environ, "TOOLKIT_PROCESSOR": "x86-64-v2"}
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout.split() == ["x86-64-v2", "4"], done.stderr
+    assert completed.stdout.split() == ["x86-64-v2", "4"], completed.stderr
     environment["TOOLKIT_PROCESSOR"] = "x86-64-v9"
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120
     )
-    assert "TOOLKIT_PROCESSOR" in done.stderr
+    assert "TOOLKIT_PROCESSOR" in completed.stderr

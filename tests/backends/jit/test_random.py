@@ -18,11 +18,11 @@ from toolkit.backends.numpy.jit.kernels.random import lower_random_uniform
 @pytest.mark.parametrize("key", [(0, 0), (7, 2**32 - 1)])
 def test_the_bits_are_those_of_numpy(dtype, shape, key):
     words = np.array(key, np.uint32)
-    found = np.empty(shape, dtype)
+    actual = np.empty(shape, dtype)
     lowered = lower_random_uniform(
-        SimpleNamespace(attrs={}), [operand_of(words)], [operand_of(found)]
+        SimpleNamespace(attrs={}), [operand_of(words)], [operand_of(actual)]
     )
-    run_lowered(lowered, [words], [found], chunk=3)
+    run_lowered(lowered, [words], [actual], chunk=3)
     philox = np.random.Philox(key=np.array(key, np.uint64))
     expected = np.random.Generator(philox).random(shape, dtype=dtype)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)

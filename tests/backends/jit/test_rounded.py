@@ -40,8 +40,8 @@ def way(request):
 def normal(shape, turned=False, seed=0):
     """An array, or a view of one that is stored the other way round."""
     rng = np.random.default_rng(seed)
-    found = rng.normal(size=shape[::-1] if turned else shape).astype("float32")
-    return found.T if turned else found
+    values = rng.normal(size=shape[::-1] if turned else shape).astype("float32")
+    return values.T if turned else values
 
 
 def narrow(x):
@@ -57,14 +57,14 @@ def body_of(function, *arrays):
     """The graph, whose products may round their factors."""
     wide = [a.astype("float32") if a.dtype == "bfloat16" else a for a in arrays]
     graph = optimize(graph_of(function, *wide), Target(backend()))
-    given = [Value(operand_of(a).spec) for a in arrays]
-    read = dict(zip(graph.inputs, given, strict=True))
+    operands = [Value(operand_of(a).spec) for a in arrays]
+    read = dict(zip(graph.inputs, operands, strict=True))
     nodes = []
     for node in graph.nodes:
         attrs = {"factors": "bfloat16"} if node.op.name == "matmul" else node.attrs
         inputs = [read.get(x, x) for x in node.inputs]
         nodes.append(Node(node.op, inputs, attrs, node.outputs))
-    return Graph(tuple(given), tuple(nodes), graph.outputs)
+    return Graph(tuple(operands), tuple(nodes), graph.outputs)
 
 
 def lowered_of(function, *arrays, frozen=False):
@@ -87,9 +87,9 @@ def rounded(x):
     return x.astype(ml_dtypes.bfloat16).astype("float64")
 
 
-def assert_close(found, a, b):
+def assert_close(actual, a, b):
     sizes = np.abs(rounded(a)) @ np.abs(rounded(b))
-    error = np.abs(found - rounded(a) @ rounded(b))
+    error = np.abs(actual - rounded(a) @ rounded(b))
     assert (error <= 1e-6 * sizes + 1e-30).all()
 
 
@@ -112,10 +112,10 @@ def test_products(always, turned):
         a = normal((rows, depth), turned[0])
         b = normal((depth, columns), turned[1], 1)
         for frozen in (False, True):
-            found = computed(ops.matmul, a, b, frozen=frozen)
-            assert_close(found, a, b)
+            actual = computed(ops.matmul, a, b, frozen=frozen)
+            assert_close(actual, a, b)
         # The same bits, however the rows of calls are divided.
-        np.testing.assert_array_equal(computed(ops.matmul, a, b, chunk=1), found)
+        np.testing.assert_array_equal(computed(ops.matmul, a, b, chunk=1), actual)
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
@@ -131,25 +131,25 @@ def test_factors_that_are_stored_as_bfloat16(always, turned):
         rows, depth, columns = shape
         a = normal((rows, depth), turned[0])
         b = normal((depth, columns), turned[1], 1)
-        expected, found = np.empty((2, rows, columns), "float32")
+        expected, actual = np.empty((2, rows, columns), "float32")
         with rules.override(processor=processor):
             run_lowered(lowered_of(ops.matmul, a, b), (a, b), [expected])
             for factors in ((narrow(a), narrow(b)), (narrow(a), b), (a, narrow(b))):
                 calls = lowered_of(ops.matmul, *factors)
                 assert_tiled(calls)
-                run_lowered(calls, factors, [found])
-                assert_close(found, a, b)
+                run_lowered(calls, factors, [actual])
+                assert_close(actual, a, b)
                 if processor is not small:
-                    np.testing.assert_array_equal(found, expected)
+                    np.testing.assert_array_equal(actual, expected)
 
 
 def test_narrow_factors_of_kernels_of_float32():
     """Code widens them before a product that is too small for tiles."""
     for rows, depth, columns in ((2, 40, 60), (1, 900, 600), (90, 50, 1)):
         a, b = narrow(normal((rows, depth))), narrow(normal((depth, columns), seed=1))
-        found = np.empty((rows, columns), "float32")
-        run_lowered(lowered_of(ops.matmul, a, b), (a, b), [found])
-        assert_close(found, a, b)
+        actual = np.empty((rows, columns), "float32")
+        run_lowered(lowered_of(ops.matmul, a, b), (a, b), [actual])
+        assert_close(actual, a, b)
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
@@ -164,7 +164,7 @@ def test_many_terms(always, turned, shape):
     def function(a, b, full):
         return ops.maximum(ops.matmul(a, b) + full, 0)
 
-    found = []
+    outputs = []
     with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 17)):
         lowered = lowered_of(function, a, b, full)
         multiply, combine = lowered.calls
@@ -172,13 +172,13 @@ def test_many_terms(always, turned, shape):
             multiply.code.emit.__name__ == "emit_split_k_product" and multiply.rows > 1
         )
         for chunk in (0, 1):
-            found.append(np.empty((rows, columns), "float32"))
-            run_lowered(lowered, (a, b, full), found[-1:], chunk)
+            outputs.append(np.empty((rows, columns), "float32"))
+            run_lowered(lowered, (a, b, full), outputs[-1:], chunk)
         # Weights that stay the same are packed once, as a whole.
         assert len(lowered_of(ops.matmul, a, b, frozen=True).calls) == 3
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*outputs)
     expected = np.maximum(rounded(a) @ rounded(b) + full, 0)
-    np.testing.assert_allclose(found[0], expected, atol=1e-6 * depth)
+    np.testing.assert_allclose(outputs[0], expected, atol=1e-6 * depth)
 
 
 def test_groups_of_one_panel(always):
@@ -186,8 +186,8 @@ def test_groups_of_one_panel(always):
     a, b = normal((70, 200)), normal((200, 150), seed=1)
     expected = computed(ops.matmul, a, b)
     with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 15)):
-        found = computed(ops.matmul, a, b)
-    np.testing.assert_array_equal(found, expected)
+        actual = computed(ops.matmul, a, b)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("shape", [(33, 40, 17), (70, 64, 96), (40, 33, 523)], ids=str)
@@ -195,18 +195,18 @@ def test_epilogue(always, shape):
     rows, depth, columns = shape
     a, b = normal((rows, depth)), normal((depth, columns), seed=1)
     bias, full = normal((columns,), seed=2), normal((rows, columns), seed=3)
-    found = computed(
+    actual = computed(
         lambda a, b, x, y: ops.maximum(ops.matmul(a, b) + x, 0) * y, a, b, bias, full
     )
     expected = np.maximum(rounded(a) @ rounded(b) + bias, 0) * full
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 def test_what_is_not_finite_stays_in_its_row_and_column(always):
     a, b = normal((40, 37)), normal((37, 40), seed=1)
     a[3, 36], b[36, 5] = np.nan, np.inf
-    found = computed(ops.matmul, a, b)
-    is_finite = np.isfinite(found)
+    actual = computed(ops.matmul, a, b)
+    is_finite = np.isfinite(actual)
     assert not is_finite[3].any() and not is_finite[:, 5].any()
     assert is_finite.sum() == 39 * 39
 
@@ -252,15 +252,15 @@ def test_threads_compute_the_same_bits():
     def step(x, w):
         return ops.relu(ops.matmul(ops.cast(x, "bfloat16"), ops.cast(w, "bfloat16")))
 
-    found = []
+    outputs = []
     threads = toolkit.config.num_threads()
     try:
         for count in (1, 2):
             toolkit.config.set_num_threads(count)
-            found.append(np.asarray(toolkit.function(step)(x, w), "float32"))
+            outputs.append(np.asarray(toolkit.function(step)(x, w), "float32"))
     finally:
         toolkit.config.set_num_threads(threads)
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*outputs)
 
 
 def test_updates_smaller_than_the_digits_of_bfloat16_count():
@@ -289,14 +289,14 @@ def test_only_large_products_of_processors_with_tiles():
 
     large = ["emit_strips", "emit_strips", "emit_rounded_product"]
     assert calls(256, 512, 256) == large
-    for found in (
+    for emitted in (
         calls(256, 512, 256, PROCESSORS["x86-64-v4"]),
         calls(256, 512, 256, WITH_TILES.with_lanes(8)),
         calls(256, 512, 256, is_even=True),
         calls(2, 512, 256),
         calls(256, 512, 4),
     ):
-        assert "emit_rounded_product" not in found
+        assert "emit_rounded_product" not in emitted
 
 
 def test_libraries_use_no_tiles():

@@ -79,21 +79,21 @@ def test_packed_weights_of_inference_are_kept(always):
         layer.kernel.assign(layer.kernel * 2)
 
 
-def functions(found):
-    return [call.code.emit.__name__ for call in found.calls]
+def functions(lowered_conv):
+    return [call.code.emit.__name__ for call in lowered_conv.calls]
 
 
-def assert_right(kind, arrays, attrs, views=None, most=3e-7):
+def assert_right(kind, arrays, attrs, views=None, limit=3e-7):
     """The sums of rounded products, in the same bits for any chunks of rows."""
-    found, out = lowered(kind, views or arrays, attrs | ROUNDED)
-    assert any("rounded" in n for n in functions(found))
-    run_lowered(found, views or arrays, [out])
+    lowered_conv, out = lowered(kind, views or arrays, attrs | ROUNDED)
+    assert any("rounded" in n for n in functions(lowered_conv))
+    run_lowered(lowered_conv, views or arrays, [out])
     factors = [rounded(a) for a in arrays]
     sizes = expected(kind, [np.abs(a) for a in factors], attrs)
     error = np.abs(out - expected(kind, factors, attrs))
-    assert (error <= most * sizes + 1e-30).all()
+    assert (error <= limit * sizes + 1e-30).all()
     other = np.full_like(out, np.nan)
-    run_lowered(found, views or arrays, [other], chunk=1)
+    run_lowered(lowered_conv, views or arrays, [other], chunk=1)
     np.testing.assert_array_equal(other, out)
 
 
@@ -142,8 +142,8 @@ def test_factors_that_are_stored_as_bfloat16(always, name, kind):
     attrs = attrs | ROUNDED
     expected = computed(kind, arrays, attrs)
     for some in (narrow, [narrow[0], arrays[1]], [arrays[0], narrow[1]]):
-        found, _ = lowered(kind, some, attrs)
-        assert any("rounded" in n for n in functions(found))
+        lowered_conv, _ = lowered(kind, some, attrs)
+        assert any("rounded" in n for n in functions(lowered_conv))
         np.testing.assert_array_equal(computed(kind, some, attrs), expected)
 
 
@@ -154,17 +154,19 @@ def test_narrow_factors_of_kernels_of_float32(kind):
         arrays, attrs = PROBLEMS[name].of(kind, "float32")
         narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
         with rules.override(processor=without_rounding()):
-            found, _ = lowered(kind, narrow, attrs | ROUNDED)
-            assert not any("rounded" in n for n in functions(found))
+            lowered_conv, _ = lowered(kind, narrow, attrs | ROUNDED)
+            assert not any("rounded" in n for n in functions(lowered_conv))
             check(kind, narrow, attrs | ROUNDED)
             # Of weights that stay the same the cast alone is made once.
             for frozen in ([1], [0, 1]):
-                once = prepared(found, frozen)
-                assert len(once.prepared) == len(frozen)
-                names = [call.code.emit.__name__ for call in once.prepared]
+                preparations = prepared(lowered_conv, frozen)
+                assert len(preparations.prepared) == len(frozen)
+                names = [call.code.emit.__name__ for call in preparations.prepared]
                 assert set(names) == {"emit_plan"}
-            turned = [np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1) for a in narrow]
-            check(kind, turned, attrs | ROUNDED)
+            transposed = [
+                np.moveaxis(np.moveaxis(a, -1, 0).copy(), 0, -1) for a in narrow
+            ]
+            check(kind, transposed, attrs | ROUNDED)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,13 +181,13 @@ def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
     """Each task has partial sums of a part of the images, or a block has all images."""
     monkeypatch.setattr(convolutions.lower_grad, "_SUM_MOVES", moves)
     monkeypatch.setattr(convolutions.lower, "_TASK_FLOPS", 1)
-    found = []
+    emitted = []
     for name in ("same", "strides", "whole tiles", "parts of one image", "one axis"):
         arrays, attrs = PROBLEMS[name].of("conv_kernel_grad", "float32")
         assert_right("conv_kernel_grad", arrays, attrs)
-        found += functions(lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0])
+        emitted += functions(lowered("conv_kernel_grad", arrays, attrs | ROUNDED)[0])
     name = "emit_rounded_blocks" if moves else "emit_rounded_grad"
-    assert found.count(name) == 5
+    assert emitted.count(name) == 5
 
 
 def test_a_task_has_parts_of_several_images(always, monkeypatch):
@@ -218,8 +220,8 @@ def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
     for kind in KINDS:
         arrays, attrs = problem.of(kind, "float32")
         arrays[0][1, 3, 3, 5], arrays[1][1, 1, 1, 7] = np.nan, np.inf
-        found, out = lowered(kind, arrays, attrs | ROUNDED)
-        run_lowered(found, arrays, [out])
+        lowered_conv, out = lowered(kind, arrays, attrs | ROUNDED)
+        run_lowered(lowered_conv, arrays, [out])
         is_known = np.isfinite(expected(kind, arrays, attrs))
         if kind == "conv_kernel_grad":
             # Positions that no output is at are multiplied by 0: all taps of a channel.
@@ -249,9 +251,9 @@ def test_dot_products_give_way_to_winograds_transforms(kind, way):
     """Tiles are several times as fast as both, at any size."""
     problem = Problem(64, (24, 24), (3, 3), (32, 32), padding=SAME)
     arrays, attrs = problem.of(kind, "float32")
-    found = functions(lowered(kind, arrays, attrs | ROUNDED)[0])
-    is_rounded = any("rounded" in name for name in found)
-    assert is_rounded != any("winograd" in name for name in found)
+    emitted = functions(lowered(kind, arrays, attrs | ROUNDED)[0])
+    is_rounded = any("rounded" in name for name in emitted)
+    assert is_rounded != any("winograd" in name for name in emitted)
     assert is_rounded == current().has_tiles
 
 
@@ -276,16 +278,16 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
 
         return [np.asarray(y, "float32") for y in step(x, g)], step.inspect(x, g)
 
-    (of_x, of_w), said = gradients()
+    (of_x, of_w), report = gradients()
     factors = {"x": rounded(x), "w": rounded(w), "g": rounded(g)}
-    for found, kind, names in ((of_x, KINDS[1], "gw"), (of_w, KINDS[2], "xg")):
+    for actual, kind, names in ((of_x, KINDS[1], "gw"), (of_w, KINDS[2], "xg")):
         more = problem.of(kind, "float32")[1]
         exact = expected(kind, [factors[name] for name in names], more)
         scale = np.abs(exact).max()
         # Dot products add more terms to one sum sequentially.
         limit = 2e-6 if Processor.host().has_dots else 1e-6
-        np.testing.assert_allclose(found / scale, exact / scale, atol=limit)
-    assert str(said).count("factors=bfloat16") >= 2
+        np.testing.assert_allclose(actual / scale, exact / scale, atol=limit)
+    assert str(report).count("factors=bfloat16") >= 2
     threads = toolkit.config.num_threads()
     toolkit.config.set_num_threads(3 - min(threads, 2))
     try:
@@ -297,11 +299,11 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_where_tiles_are_quicker(kind):
-    def has_rounded(problem, processor=WITH_TILES, is_even=False, **more):
+    def has_rounded(problem, processor=WITH_TILES, is_even=False, **options):
         arrays, attrs = problem.of(kind, "float32")
         with rules.override(processor=processor, rows_independent=is_even):
-            found, _ = lowered(kind, arrays, attrs | ROUNDED | more)
-        return any("rounded" in n for n in functions(found))
+            lowered_conv, _ = lowered(kind, arrays, attrs | ROUNDED | options)
+        return any("rounded" in n for n in functions(lowered_conv))
 
     large = Problem(8, (16, 16), (3, 3), (64, 64), padding=SAME)
     assert has_rounded(large)

@@ -63,7 +63,7 @@ def emit_fail() -> Kernel:
     return b
 
 
-def places(arrays, which, operand):
+def operand_addresses(arrays, which, operand):
     return None, arrays[operand[1]].ctypes.data
 
 
@@ -74,7 +74,7 @@ def share(which, operand):
 def bound(calls, *arrays):
     objects = (ctypes.c_int64 * 1)()
     program = NativeProgram([Lowered(calls)], share)
-    return program.bind(partial(places, arrays), objects)
+    return program.bind(partial(operand_addresses, arrays), objects)
 
 
 def add(number, source, target, rows, grain):
@@ -133,7 +133,7 @@ def test_moving_arrays_are_found(threads):
         assert y.tolist() == [0, *(x[1:] + 5)]
 
 
-def callers(count, turns, begin=lambda number: None):
+def callers(count, repeats, begin=lambda number: None):
     """Check the results of programs that several threads run concurrently.
 
     Args:
@@ -143,7 +143,7 @@ def callers(count, turns, begin=lambda number: None):
     def work(number):
         x, y = np.arange(5000), np.zeros(5000, int)
         runner = bound([add(number, 0, 1, 5000, 100)], x, y)
-        for _ in range(turns):
+        for _ in range(repeats):
             y[...] = 0
             begin(number)
             runner.run()
@@ -314,8 +314,8 @@ def test_workers_sleep_as_the_system_can(triple, is_library):
     module = llvm.parse_assembly(runtime.runtime_text(processor, is_library))
     module.verify()
     declared = {f.name for f in module.functions if f.is_declaration}
-    wanted = SYSTEMS[triple][is_library]
-    assert {name for name in declared if not name.startswith("llvm.")} == wanted
+    expected = SYSTEMS[triple][is_library]
+    assert {name for name in declared if not name.startswith("llvm.")} == expected
     module.triple = triple
     machine = llvm.Target.from_triple(triple).create_target_machine()
     assert machine.emit_object(module)
@@ -356,11 +356,11 @@ def test_workers_wake_up_and_end(way):
     try:
         x, y = np.arange(60), np.zeros(60, int)
         runner = bound([add(1, 0, 1, 60, 1)], x, y)
-        for turn in range(200):
+        for iteration in range(200):
             y[...] = 0
             runner.run()
             assert (y == x + 1).all()
-            if turn % 10 == 0:
+            if iteration % 10 == 0:
                 wait_until_asleep(2)
         runtime.stop_workers()
         runner.run()  # on other workers

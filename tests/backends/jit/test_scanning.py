@@ -21,12 +21,12 @@ from toolkit.backends.numpy.jit.kernels.scan import lower_cumulative
 @pytest.mark.parametrize("dtype", ["float64", "int32"])
 def test_cumulative(op, reverse, shape, axis, dtype):
     x = np.random.default_rng(0).integers(-2, 3, shape).astype(dtype)
-    turned = np.flip(x, axis) if reverse else x
-    expected = getattr(np, op)(turned, axis=axis, dtype=dtype)
+    flipped = np.flip(x, axis) if reverse else x
+    expected = getattr(np, op)(flipped, axis=axis, dtype=dtype)
     expected = np.flip(expected, axis) if reverse else expected
-    found = np.empty_like(x)
+    actual = np.empty_like(x)
     attrs = {"axis": axis, "reverse": reverse}
     node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=op))
-    lowered = lower_cumulative(node, [operand_of(x)], [operand_of(found)])
-    run_lowered(lowered, [x], [found], chunk=1)
-    np.testing.assert_array_equal(found, expected)
+    lowered = lower_cumulative(node, [operand_of(x)], [operand_of(actual)])
+    run_lowered(lowered, [x], [actual], chunk=1)
+    np.testing.assert_array_equal(actual, expected)

@@ -36,8 +36,10 @@ def divide(*calls, whole=True, nbytes=64 * 1024, barrier=FAR):
     def shares(which, operand):
         return Share(operand[1], nbytes, whole)
 
-    found = sections(list(enumerate(calls)), shares, barrier)
-    return [[i for i, _ in section.calls] for section in found], found
+    sections_of_calls = sections(list(enumerate(calls)), shares, barrier)
+    return [
+        [i for i, _ in section.calls] for section in sections_of_calls
+    ], sections_of_calls
 
 
 def test_a_chain_over_the_same_rows_is_one_section():
@@ -49,9 +51,9 @@ def test_a_chain_over_the_same_rows_is_one_section():
 
 
 def test_a_stream_is_one_task_of_a_thread_that_is_alone():
-    _, (alone,) = divide(call(0, 1, is_stream=True))
-    assert alone.is_stream
-    assert alone.group == alone.rows > alone.grain
+    _, (section,) = divide(call(0, 1, is_stream=True))
+    assert section.is_stream
+    assert section.group == section.rows > section.grain
     _, (joined,) = divide(call(0, 1, is_stream=True), call(1, 2))
     assert not joined.is_stream
 
@@ -94,14 +96,14 @@ def test_what_adds_up_in_one_place_keeps_its_tasks():
 
 def test_rows_of_a_view_lie_in_the_rows_of_the_whole():
     whole = contiguous(Spec((4, 6), "float32"))
-    part = Operand(Spec((4, 2), "float32"), (24, 4))
-    assert part.count_local_rows(whole, 16) == 4
-    assert not part.count_local_rows(whole, 20)
+    view = Operand(Spec((4, 2), "float32"), (24, 4))
+    assert view.count_local_rows(whole, 16) == 4
+    assert not view.count_local_rows(whole, 20)
     assert not Operand(Spec((2, 2), "float32"), (24, 4)).count_local_rows(whole, 0)
-    turned = Operand(Spec((4, 4), "float32"), (4, 24))
-    assert not turned.count_local_rows(whole, 0) and not turned.count_local_rows(
-        turned, 0
-    )
+    transposed = Operand(Spec((4, 4), "float32"), (4, 24))
+    assert not transposed.count_local_rows(
+        whole, 0
+    ) and not transposed.count_local_rows(transposed, 0)
     assert not Operand(Spec((4, 2), "float32"), (24, -4)).count_local_rows(whole, 8)
 
 
@@ -128,31 +130,33 @@ def test_large_common_operands_keep_a_call_alone():
 
 def test_independent_single_tasks_become_branches():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY}
-    alone = {"by_rows": (), **heavy}
-    _, found = divide(call(0, 1, **alone), call(0, 2, **alone), call(2, 3, **alone))
-    joined = parallelize(found)
+    single_task = {"by_rows": (), **heavy}
+    _, divided = divide(
+        call(0, 1, **single_task), call(0, 2, **single_task), call(2, 3, **single_task)
+    )
+    joined = parallelize(divided)
     assert [type(section) for section in joined][0] is Branches
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 1], [2]]
 
 
 def test_light_sections_stay_in_line():
     light = {"rows": 1, "grain": 1}
-    _, found = divide(call(0, 1, **light), call(0, 2, **light))
-    assert parallelize(found) == found
+    _, divided = divide(call(0, 1, **light), call(0, 2, **light))
+    assert parallelize(divided) == divided
 
 
 def test_a_section_runs_beside_the_first_ones_that_it_does_not_depend_on():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
     chain = [call(0, 1, **heavy), call(1, 2, **heavy), call(2, 3, **heavy)]
-    _, found = divide(*chain, call(8, 9, **heavy))
-    joined = parallelize(found)
+    _, divided = divide(*chain, call(8, 9, **heavy))
+    joined = parallelize(divided)
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 3], [1], [2]]
 
 
 def test_nothing_runs_beside_what_comes_before_the_barrier():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
-    _, found = divide(call(0, 1, **heavy), call(8, 9, **heavy), barrier=1)
-    assert parallelize(found) == found
+    _, divided = divide(call(0, 1, **heavy), call(8, 9, **heavy), barrier=1)
+    assert parallelize(divided) == divided
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -166,8 +170,8 @@ def test_slices_of_what_is_joined_are_read_when_it_is_whole(batch, dtype):
         return ops.adaptive_max_pool(joined, 3)
 
     for _ in range(3):  # unwritten memory may be right by chance
-        found = toolkit.function(lambda x: pooled(x))(x)
-        np.testing.assert_allclose(found.numpy(), pooled(x).numpy(), 1e-5)
+        actual = toolkit.function(lambda x: pooled(x))(x)
+        np.testing.assert_allclose(actual.numpy(), pooled(x).numpy(), 1e-5)
 
 
 def test_rows_of_several_axes_are_kept_where_they_can_be():

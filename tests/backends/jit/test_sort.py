@@ -23,23 +23,23 @@ EXTREMES = {"f": [np.nan, np.inf, -np.inf, -0.0, 0.0], "i": [-1, 0], "u": [0]}
 
 def run(name, inputs, attrs, chunk):
     expected = REFERENCE[name](*inputs, **attrs)
-    found = np.empty(expected.shape, expected.dtype)
+    actual = np.empty(expected.shape, expected.dtype)
     node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name))
-    lowered = lower(node, [operand_of(x) for x in inputs], [operand_of(found)])
-    run_lowered(lowered, inputs, [found], chunk)
-    np.testing.assert_array_equal(found, expected)
+    lowered = lower(node, [operand_of(x) for x in inputs], [operand_of(actual)])
+    run_lowered(lowered, inputs, [actual], chunk)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def numbers(shape, dtype, seed):
     """Few different numbers, so that many are equal; the largest and NaN among them."""
     rng, kind = np.random.default_rng(seed), np.dtype(dtype).kind
-    found = rng.integers(-9 if kind != "u" else 0, 10, shape).astype(dtype)
+    values = rng.integers(-9 if kind != "u" else 0, 10, shape).astype(dtype)
     extremes = np.array(EXTREMES[kind], dtype)
     if kind != "f":
         limits = np.iinfo(dtype)
         extremes = np.array([limits.min, limits.max, *EXTREMES[kind]], dtype)
-    chosen = rng.random(shape) < 0.3
-    return np.where(chosen, rng.choice(extremes, shape), found)
+    is_replaced = rng.random(shape) < 0.3
+    return np.where(is_replaced, rng.choice(extremes, shape), values)
 
 
 @given(

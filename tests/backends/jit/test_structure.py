@@ -75,22 +75,22 @@ def test_layers_of_one_shape_are_lowered_once():
         return x
 
     arrays = [np.full((16, 16), n, "float32") for n in range(6)]
-    with mock.patch.object(elementwise, "_lowered_bodies", {}) as known:
+    with mock.patch.object(elementwise, "_lowered_bodies", {}) as cache:
         f(*arrays)
-    assert len(known) < len(arrays) - 1
+    assert len(cache) < len(arrays) - 1
 
 
 def test_rules_and_the_processor_count():
     body = body_of(lambda x: ops.sum(ops.exp(x), axis=-1), (8, 8))
     operands = [[contiguous(v.spec) for v in vs] for vs in (body.inputs, body.outputs)]
-    with mock.patch.object(elementwise, "_lowered_bodies", {}) as known:
+    with mock.patch.object(elementwise, "_lowered_bodies", {}) as cache:
         elementwise.lower_fused(body, *operands)
         with rules.override(rows_independent=True):
             elementwise.lower_fused(body, *operands)
         elementwise.lower_fused(body, *operands)
-        assert len(known) == 2
+        assert len(cache) == 2
         with mock.patch.object(elementwise, "_MAX_LOWERED_BODIES", 2):
             elementwise.lower_fused(
                 body_of(lambda x: ops.exp(x) + 1, (8, 8)), *operands
             )
-        assert len(known) == 1
+        assert len(cache) == 1

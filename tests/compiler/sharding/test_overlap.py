@@ -61,9 +61,9 @@ def results(graph, arrays, ranks, wrapped):
     def compute(group):
         group = wrapped(group)
         program, axis = program_of(graph, group)
-        step, given = Executable(program), parts_of(arrays, axis)
-        found = [digest([np.array(y) for y in step(given)]) for _ in range(2)]
-        return found, program, group
+        step, local_arrays = Executable(program), parts_of(arrays, axis)
+        digests = [digest([np.array(y) for y in step(local_arrays)]) for _ in range(2)]
+        return digests, program, group
 
     return local.run(ranks, compute)
 
@@ -80,8 +80,8 @@ def test_bits_are_those_without_overlap(name, rows):
     graph, arrays, _ = step_of(name, rows)
     plain = results(graph, arrays, 1, lambda group: group)[0][0]
     for ranks in (2, 3, 4):
-        for found, program, group in results(graph, arrays, ranks, Recorded):
-            assert found == plain
+        for digests, program, group in results(graph, arrays, ranks, Recorded):
+            assert digests == plain
             assert collectives(program)
             assert set(group.threads) == {"toolkit exchange"}
 
@@ -111,26 +111,26 @@ def test_what_is_exchanged_stays_in_memory_meanwhile():
     for i, segment in collectives(program).items():
         waited = next(s.start for s in program.segments if list(s.members) == [i])
         roots = [program.layouts[v].root for v in (*nodes[i].inputs, *nodes[i].outputs)]
-        held = [plan.buffers[v] for v in roots if v in plan.buffers]
-        assert held
-        for buffer in held:
+        buffers = [plan.buffers[v] for v in roots if v in plan.buffers]
+        assert buffers
+        for buffer in buffers:
             assert buffer.first <= segment.start and buffer.last >= waited
 
 
 def test_a_rank_orders_collectives_as_others_do_whatever_rows_it_has():
     for rows in (1, 2, 3, 7):
         graph, arrays, _ = step_of("transformer", rows)
-        found = results(graph, arrays, 4, Recorded)
+        rank_results = results(graph, arrays, 4, Recorded)
         orders = [
             [
                 [tuple(y.spec.shape for y in n.outputs), n.attrs.get("ready")]
                 for n in program.graph.nodes
                 if n.op.kind is Kind.COLLECTIVE
             ]
-            for _, program, _ in found
+            for _, program, _ in rank_results
         ]
         assert orders[1:] == orders[:-1]
-        assert len({tuple(digests) for digests, _, _ in found}) == 1
+        assert len({tuple(digests) for digests, _, _ in rank_results}) == 1
 
 
 class Lost(Recorded):
@@ -146,24 +146,27 @@ def test_what_fails_beside_a_step_is_raised_and_changes_nothing():
     pytest.importorskip("llvmlite")
     concrete, arrays = concrete_of("mlp", 8)
     number_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
-    found = [number_of.get(id(v)) for v in concrete.written]
-    updates = [(concrete.fetched + i, number) for i, number in enumerate(found)]
+    updated_inputs = [number_of.get(id(v)) for v in concrete.written]
+    updates = [
+        (concrete.fetched + i, number) for i, number in enumerate(updated_inputs)
+    ]
 
     def compute(group):
         program, axis = program_of(concrete.graph, Lost(group), updates)
         assert program.in_place
-        given = parts_of(arrays, axis)
-        kept = [np.array(a) for a in given[2:]]
+        local_arrays = parts_of(arrays, axis)
+        variables = [np.array(a) for a in local_arrays[2:]]
         specs = [y.spec for y in program.graph.outputs[concrete.fetched :]]
-        pairs = zip(found, specs, strict=True)
+        pairs = zip(updated_inputs, specs, strict=True)
         written = [
-            np.empty(s.shape, s.dtype) if n is None else kept[n - 2] for n, s in pairs
+            np.empty(s.shape, s.dtype) if n is None else variables[n - 2]
+            for n, s in pairs
         ]
         step = Executable(program)
         for _ in range(2):  # queued collectives fail, too, and the next step
             with pytest.raises(RankLostError, match="rank 1 is lost"):
-                step.update(given[:2], [*kept, *written])
-        assert digest(kept) == digest(arrays[2:])
+                step.update(local_arrays[:2], [*variables, *written])
+        assert digest(variables) == digest(arrays[2:])
         return True
 
     assert local.run(2, compute) == [True, True]
@@ -188,16 +191,18 @@ def test_computing_goes_on_while_a_link_is_slow():
     def compute(group):
         link = Gated(group)
         program, axis = program_of(graph, link)
-        step, given = Executable(program), parts_of(arrays, axis)
-        expected = digest([np.array(y) for y in step(given)])
+        step, local_arrays = Executable(program), parts_of(arrays, axis)
+        expected = digest([np.array(y) for y in step(local_arrays)])
         bound = step._borrow()
-        names = [getattr(each, "__name__", "") for each in bound.steps]
+        names = [
+            getattr(step_function, "__name__", "") for step_function in bound.steps
+        ]
         # The first message arrives after the computation of the next part of the step.
         bound.steps.insert(names.index("start") + 2, link.gate.set)
         assert names[names.index("start") + 1] == "run"
         link.gate.clear()
-        found = bound.run(given, None)
-        return digest([np.array(y) for y in found]) == expected
+        outputs = bound.run(local_arrays, None)
+        return digest([np.array(y) for y in outputs]) == expected
 
     assert local.run(2, compute) == [True, True]
 
@@ -246,8 +251,8 @@ def test_a_thread_ends_with_its_group():
     background = overlap.Background()
     order = []
     pending = [background.start(lambda i=i: order.append(i)) for i in range(5)]
-    for each in pending:
-        each.wait()
+    for handle in pending:
+        handle.wait()
     assert order == [0, 1, 2, 3, 4] and threading.active_count() == before + 1
     del background
     limit = time.monotonic() + 10

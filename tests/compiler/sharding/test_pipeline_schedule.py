@@ -10,35 +10,37 @@ SIZES = [(s, m) for s in (1, 2, 3, 4) for m in range(1, 9)]
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 @pytest.mark.parametrize("backward", [True, False])
 def test_each_micro_batch_goes_its_way(stages, micro_batches, backward):
-    found = schedule_pipeline(stages, micro_batches, backward)
+    tasks = schedule_pipeline(stages, micro_batches, backward)
     positions = 2 * stages - 1 if backward else stages
-    at = {(t.position, t.micro_batch): t for t in found}
-    assert len(at) == len(found) == positions * micro_batches
-    for (position, number), turn in at.items():
+    at = {(t.position, t.micro_batch): t for t in tasks}
+    assert len(at) == len(tasks) == positions * micro_batches
+    for (position, number), task in at.items():
         if position:
-            assert at[position - 1, number].end <= turn.start
+            assert at[position - 1, number].end <= task.start
         if number:  # sums over micro-batches are added in their order
-            assert at[position, number - 1].end <= turn.start
+            assert at[position, number - 1].end <= task.start
     for stage in range(stages):
-        own = [t for t in found if stage_at(t.position, stages) == stage]
-        assert all(a.end <= b.start for a, b in zip(own, own[1:], strict=False))
+        stage_tasks = [t for t in tasks if stage_at(t.position, stages) == stage]
+        assert all(
+            a.end <= b.start for a, b in zip(stage_tasks, stage_tasks[1:], strict=False)
+        )
 
 
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 def test_few_micro_batches_are_in_flight(stages, micro_batches):
     for stage in range(stages - 1):
-        flying = most = 0
-        for turn in schedule_pipeline(stages, micro_batches):
-            flying += turn.position == stage
-            flying -= turn.position == 2 * stages - 2 - stage
-            most = max(most, flying)
-        assert most == min(stages - stage, micro_batches)
+        flying = peak = 0
+        for task in schedule_pipeline(stages, micro_batches):
+            flying += task.position == stage
+            flying -= task.position == 2 * stages - 2 - stage
+            peak = max(peak, flying)
+        assert peak == min(stages - stage, micro_batches)
 
 
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 def test_bubble(stages, micro_batches):
-    found = schedule_pipeline(stages, micro_batches)
-    first, last = found[0], max(found, key=lambda t: t.end)
+    tasks = schedule_pipeline(stages, micro_batches)
+    first, last = tasks[0], max(tasks, key=lambda t: t.end)
     useful = 3 * micro_batches
     total = last.end - first.start
     idle = (total - useful) / total
@@ -46,6 +48,6 @@ def test_bubble(stages, micro_batches):
 
 
 def test_two_stages():
-    found = schedule_pipeline(2, 3)
-    first = [(t.position, t.micro_batch) for t in found if stage_at(t.position, 2) == 0]
+    tasks = schedule_pipeline(2, 3)
+    first = [(t.position, t.micro_batch) for t in tasks if stage_at(t.position, 2) == 0]
     assert first == [(0, 0), (0, 1), (2, 0), (0, 2), (2, 1), (2, 2)]

@@ -115,35 +115,37 @@ def cut(concrete, stages, count):
                 path = v.path
         return stages.of(path)
 
-    given = step.first.inputs[batch : len(graph.inputs)]
-    pairs = zip(given, map(stage_of, concrete.variables), strict=True)
+    stored = step.first.inputs[batch : len(graph.inputs)]
+    pairs = zip(stored, map(stage_of, concrete.variables), strict=True)
     owners = {x: stage for x, stage in pairs if stage is not None}
     takers = [None] * concrete.fetched + [stage_of(v) for v in concrete.written]
     return pipeline(graph, step, stages, owners, takers, "step"), owners, takers
 
 
-def whole(concrete, arrays):
+def run_unsplit(concrete, arrays):
     program = compile_program(concrete.graph, TARGET)
     return [np.array(y) for y in Executable(program)(arrays)]
 
 
-def on_ranks(found, owners, arrays, ranks):
+def on_ranks(pipeline, owners, arrays, ranks):
     """Return the results of each rank. A rank receives only its own variables."""
-    places = [stage * ranks // found.stages for stage in range(found.stages)]
+    ranks_of_stages = [
+        stage * ranks // pipeline.stages for stage in range(pipeline.stages)
+    ]
 
     def compute(group):
-        mine = [
+        own_arrays = [
             array
-            if owners.get(x) is None or places[owners[x]] == group.rank
+            if owners.get(x) is None or ranks_of_stages[owners[x]] == group.rank
             else np.empty(0, array.dtype)
-            for x, array in zip(found.step.first.inputs, arrays, strict=False)
+            for x, array in zip(pipeline.step.first.inputs, arrays, strict=False)
         ]
-        run = StagedExecutable(found, TARGET, group, places)
-        outs = [None] * len(found.step.first.outputs)
-        return run(mine, outs)
+        run = StagedExecutable(pipeline, TARGET, group, ranks_of_stages)
+        outs = [None] * len(pipeline.step.first.outputs)
+        return run(own_arrays, outs)
 
     results = local.run(ranks, compute)
-    return results, places
+    return results, ranks_of_stages
 
 
 NETWORKS = {"mlp": mlp, "gpt": gpt, "tied": tied}
@@ -161,31 +163,31 @@ NETWORKS = {"mlp": mlp, "gpt": gpt, "tied": tied}
 def test_bits_are_those_of_one_rank(name, stages, rows, count):
     tk.utils.set_random_seed(0)
     concrete, arrays = concrete_step(NETWORKS[name](3), rows)
-    found, owners, takers = cut(concrete, stages_of(stages, 3), count)
-    for piece in found.pieces.along.values():
+    pipeline, owners, takers = cut(concrete, stages_of(stages, 3), count)
+    for piece in pipeline.pieces.along.values():
         for graph in piece.graphs.values():
             graph.verify()
-    (alone,), _ = on_ranks(found, owners, arrays, 1)
+    (single,), _ = on_ranks(pipeline, owners, arrays, 1)
     names = ["logs"] * concrete.fetched + [v.path for v in concrete.written]
-    for path, a, b in zip(names, whole(concrete, arrays), alone, strict=True):
+    for path, a, b in zip(names, run_unsplit(concrete, arrays), single, strict=True):
         if a.dtype.kind == "f" and "key_bias" not in path and "key/bias" not in path:
             scale = float(np.abs(a).max(initial=1e-6))
             bar = 1e-4 if name == "gpt" else 1e-5
             assert np.abs(a - b).max(initial=0) <= bar * scale, path
     for ranks in range(2, stages + 1):
-        results, places = on_ranks(found, owners, arrays, ranks)
+        results, ranks_of_stages = on_ranks(pipeline, owners, arrays, ranks)
         for rank, outputs in enumerate(results):
-            for path, taker, a, b in zip(names, takers, alone, outputs, strict=True):
-                if taker is None or places[taker] == rank:
+            for path, taker, a, b in zip(names, takers, single, outputs, strict=True):
+                if taker is None or ranks_of_stages[taker] == rank:
                     assert a.tobytes() == b.tobytes(), path
 
 
 def test_evaluation_goes_forward_only():
     concrete, arrays = concrete_step(mlp(3), 11, "test")
-    found, owners, _ = cut(concrete, stages_of(3, 3), 4)
-    assert sorted(found.pieces.along) == [0, 1, 2]
-    results, _ = on_ranks(found, owners, arrays, 3)
-    expected = whole(concrete, arrays)
+    pipeline, owners, _ = cut(concrete, stages_of(3, 3), 4)
+    assert sorted(pipeline.pieces.along) == [0, 1, 2]
+    results, _ = on_ranks(pipeline, owners, arrays, 3)
+    expected = run_unsplit(concrete, arrays)
     for outputs in results:
         for a, b in zip(expected, outputs, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
@@ -196,46 +198,49 @@ def test_evaluation_goes_forward_only():
 def test_nothing_waits_in_a_circle(stages, count):
     """No rank blocks, although a send waits until it is received."""
     concrete = step_of_mlp(8)
-    found, _, _ = cut(concrete, stages_of(stages, 3), count)
+    pipeline, _, _ = cut(concrete, stages_of(stages, 3), count)
     for ranks in range(1, stages + 1):
-        places = [stage * ranks // stages for stage in range(stages)]
+        ranks_of_stages = [stage * ranks // stages for stage in range(stages)]
         tasks = [[] for _ in range(ranks)]
-        for number, what in enumerate(found.order):
-            if isinstance(what, Move):
-                for rank in {places[what.source], places[what.target]}:
-                    tasks[rank].append((number, what))
+        for number, task in enumerate(pipeline.order):
+            if isinstance(task, Move):
+                for rank in {
+                    ranks_of_stages[task.source],
+                    ranks_of_stages[task.target],
+                }:
+                    tasks[rank].append((number, task))
             else:
-                tasks[places[what.piece.stage]].append((number, what))
+                tasks[ranks_of_stages[task.piece.stage]].append((number, task))
         while any(tasks):
-            fronts = [own[0] for own in tasks if own]
+            fronts = [rank_tasks[0] for rank_tasks in tasks if rank_tasks]
             over = {
                 number
-                for number, what in fronts
-                if not isinstance(what, Move)
-                or places[what.source] == places[what.target]
+                for number, task in fronts
+                if not isinstance(task, Move)
+                or ranks_of_stages[task.source] == ranks_of_stages[task.target]
                 or sum(other == number for other, _ in fronts) == 2
             }
             assert over
-            for own in tasks:
-                if own and own[0][0] in over:
-                    del own[0]
+            for rank_tasks in tasks:
+                if rank_tasks and rank_tasks[0][0] in over:
+                    del rank_tasks[0]
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("count", range(1, 9))
 def test_few_micro_batches_are_kept(stages, count):
-    found, _, _ = cut(step_of_mlp(8), stages_of(stages, 3), count)
+    pipeline, _, _ = cut(step_of_mlp(8), stages_of(stages, 3), count)
     for stage in range(stages - 1):
-        pieces = found.pieces.along
-        ahead, back = pieces[stage], pieces[2 * stages - 2 - stage]
-        flying, most = set(), 0
-        for what in found.order:
-            if not isinstance(what, Move) and what.piece is ahead:
-                flying.add(what.micro_batch)
-            if not isinstance(what, Move) and what.piece is back:
-                flying.remove(what.micro_batch)
-            most = max(most, len(flying))
-        assert most == min(stages - stage, count)
+        pieces = pipeline.pieces.along
+        forward, back = pieces[stage], pieces[2 * stages - 2 - stage]
+        flying, peak = set(), 0
+        for task in pipeline.order:
+            if not isinstance(task, Move) and task.piece is forward:
+                flying.add(task.micro_batch)
+            if not isinstance(task, Move) and task.piece is back:
+                flying.remove(task.micro_batch)
+            peak = max(peak, len(flying))
+        assert peak == min(stages - stage, count)
 
 
 STEPS = {}
@@ -248,16 +253,16 @@ def step_of_mlp(rows):
 
 
 def test_only_the_values_between_stages_move():
-    found, _, _ = cut(step_of_mlp(8), stages_of(2, 3), 4)
-    moves = [what for what in found.order if isinstance(what, Move)]
-    along = [what for what in moves if what.micro_batch is not None]
+    pipeline, _, _ = cut(step_of_mlp(8), stages_of(2, 3), 4)
+    moves = [task for task in pipeline.order if isinstance(task, Move)]
+    along = [task for task in moves if task.micro_batch is not None]
     assert len(along) == 8  # forward and back, for each micro-batch
-    assert all(len(what.values) == 1 for what in along)
-    assert all(what.values[0].spec.shape == (2, 11) for what in along)
+    assert all(len(task.values) == 1 for task in along)
+    assert all(task.values[0].spec.shape == (2, 11) for task in along)
     first = str(along[0])
     assert first.startswith("stage 0 to stage 1, ") and "layer_1" in first
     assert first.endswith("micro-batch 0")
-    (last,) = (what for what in moves if what.micro_batch is None)
+    (last,) = (task for task in moves if task.micro_batch is None)
     assert all(y.spec.size <= 2 for y in last.values)
 
 
@@ -301,9 +306,9 @@ def test_rows(split):
     shape = [3, 4]
     shape[split.axis] = split.major * 5 * split.minor
     array = np.arange(np.prod(shape)).reshape(shape)
-    found = np.empty_like(array)
+    actual = np.empty_like(array)
     for rows in (range(2), range(2, 5)):
-        part = rows_of(array, split, rows)
-        assert part.shape[split.axis] == split.major * len(rows) * split.minor
-        put_rows(found, split, rows, part)
-    np.testing.assert_array_equal(found, array)
+        rows_of_part = rows_of(array, split, rows)
+        assert rows_of_part.shape[split.axis] == split.major * len(rows) * split.minor
+        put_rows(actual, split, rows, rows_of_part)
+    np.testing.assert_array_equal(actual, array)

@@ -16,8 +16,8 @@ def is_independent(function, *shapes, batches=None):
         inputs = [trace.placeholder(Spec(shape, "float32")) for shape in shapes]
         outputs = toolkit.tree.flatten(function(*inputs))
     graph = trace.finish([trace.localize(y) for y in outputs]).pruned()
-    found = range(len(shapes)) if batches is None else batches
-    return rows_are_independent(graph, ROWS, found)
+    input_numbers = range(len(shapes)) if batches is None else batches
+    return rows_are_independent(graph, ROWS, input_numbers)
 
 
 def layer(made):

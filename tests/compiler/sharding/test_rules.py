@@ -21,24 +21,24 @@ def traced(row, gradient):
     arrays = [x.astype("float32") if x.dtype.kind == "f" else x for x in arrays]
     with Trace("test") as trace:
         stand_ins = [trace.placeholder(ops.convert_to_tensor(x).spec) for x in arrays]
-        given = iter(stand_ins)
-        inputs = [next(given) if isinstance(x, np.ndarray) else x for x in leaves]
+        operands = iter(stand_ins)
+        inputs = [next(operands) if isinstance(x, np.ndarray) else x for x in leaves]
         inputs = tree.pack_sequence_as(row.inputs, inputs)
         with GradientTape() as tape:
             tape.watch([x for x in stand_ins if x.dtype == "float32"])
             outputs = row.call(*inputs)
-        found = [y for y in tree.flatten(outputs) if isinstance(y, Tensor)]
+        results = [y for y in tree.flatten(outputs) if isinstance(y, Tensor)]
         if gradient:
             sources = [x for x in stand_ins if x.dtype == "float32"]
-            targets = [y for y in found if y.dtype == "float32"]
+            targets = [y for y in results if y.dtype == "float32"]
             random = np.random.default_rng(0)
             weights = [
                 ops.convert_to_tensor(random.random(y.shape, "f4")) for y in targets
             ]
             gradients = tape.gradient(targets, sources, weights)
-            found = [g for g in gradients if g is not None]
+            results = [g for g in gradients if g is not None]
     arrays = [np.asarray(ops.convert_to_tensor(x)) for x in arrays]
-    return trace.finish(found), arrays
+    return trace.finish(results), arrays
 
 
 def cases(gradient):
@@ -70,8 +70,8 @@ def check(row, layouts, ranks, gradient):
     if not graph.outputs:
         pytest.skip("nothing to compute")
     expected = run(graph, arrays)
-    for found, _ in on_ranks(graph, arrays, layouts, ranks, leaves=4):
-        for y, result in zip(expected, found, strict=True):
+    for outputs, _ in on_ranks(graph, arrays, layouts, ranks, leaves=4):
+        for y, result in zip(expected, outputs, strict=True):
             assert (y.shape, y.dtype) == (result.shape, result.dtype)
             if y.dtype.kind in "fc":
                 scale = np.abs(y[np.isfinite(y)]).max(initial=1e-30)

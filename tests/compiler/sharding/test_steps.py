@@ -136,10 +136,12 @@ def on_ranks(graph, arrays, ranks):
 
     def compute(group):
         axis = MeshAxis("batch", group, LEAVES, even=False)
-        found = local_graph(graph, axis, layouts)
-        parts = [part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)]
-        return compiled(found, parts), [
-            node.op.name for node in found.nodes if node.op.kind is Kind.COLLECTIVE
+        local = local_graph(graph, axis, layouts)
+        local_arrays = [
+            part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
+        ]
+        return compiled(local, local_arrays), [
+            node.op.name for node in local.nodes if node.op.kind is Kind.COLLECTIVE
         ]
 
     return local.run(ranks, compute)
@@ -153,8 +155,8 @@ def digest(arrays):
 def test_a_step_is_near_to_that_of_one_process(name):
     graph, arrays, names = step_of(name, 8)
     expected = compiled(graph, arrays)
-    for found, _ in on_ranks(graph, arrays, 3):
-        for path, y, result in zip(names, expected, found, strict=True):
+    for outputs, _ in on_ranks(graph, arrays, 3):
+        for path, y, result in zip(names, expected, outputs, strict=True):
             # The gradient of a key's bias is noise, which Adam scales to a full step.
             if (
                 y.dtype.kind == "f"
@@ -171,9 +173,9 @@ def test_a_step_is_near_to_that_of_one_process(name):
 def test_bits_are_those_of_any_number_of_ranks(name, rows):
     graph, arrays, _ = step_of(name, rows)
     digests = {
-        digest(found)
+        digest(outputs)
         for ranks in (1, 2, 3, 4)
-        for found, _ in on_ranks(graph, arrays, ranks)
+        for outputs, _ in on_ranks(graph, arrays, ranks)
     }
     assert len(digests) == 1
 
@@ -200,7 +202,7 @@ def test_all_sums_of_a_step_go_together(name, count):
 def test_batches_that_leave_ranks_without_rows(name, rows):
     graph, arrays, names = step_of(name, rows)
     expected = compiled(graph, arrays)
-    results = [found for found, _ in on_ranks(graph, arrays, 4)]
+    results = [outputs for outputs, _ in on_ranks(graph, arrays, 4)]
     assert len(set(map(digest, results))) == 1
     for path, y, result in zip(names, expected, results[0], strict=True):
         if y.dtype.kind == "f":
@@ -240,8 +242,8 @@ def test_variables_are_updated_where_they_are_after_all_collectives(name):
     concrete, arrays = concrete_of(name, 8)
     first = concrete.fetched
     number_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
-    found = [number_of.get(id(v)) for v in concrete.written]
-    updates = [(first + i, number) for i, number in enumerate(found)]
+    updated_inputs = [number_of.get(id(v)) for v in concrete.written]
+    updates = [(first + i, number) for i, number in enumerate(updated_inputs)]
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 
     def compute(group):
@@ -254,25 +256,25 @@ def test_variables_are_updated_where_they_are_after_all_collectives(name):
 
         axis, step = program_on(group)
         assert step.program.in_place
-        given = [part_of(*p, axis) for p in zip(arrays, layouts, strict=True)]
-        expected = [np.array(y) for y in step(given)[first:]]
-        kept = [np.array(a) for a in given[2:]]
+        local_arrays = [part_of(*p, axis) for p in zip(arrays, layouts, strict=True)]
+        expected = [np.array(y) for y in step(local_arrays)[first:]]
+        variables = [np.array(a) for a in local_arrays[2:]]
         written = [
-            np.empty_like(y) if n is None else kept[n - 2]
-            for n, y in zip(found, expected, strict=True)
+            np.empty_like(y) if n is None else variables[n - 2]
+            for n, y in zip(updated_inputs, expected, strict=True)
         ]
         if group.rank == 0:
             _, failing = program_on(Failing())
-            before = [a.tobytes() for a in kept]
+            before = [a.tobytes() for a in variables]
             with pytest.raises(RankLostError):
-                failing.update(given[:2], [*kept, *written])
-            assert [a.tobytes() for a in kept] == before
+                failing.update(local_arrays[:2], [*variables, *written])
+            assert [a.tobytes() for a in variables] == before
         unsettled = ShardedExecutable(step.program, [], Failing().all_to_all)
-        before = [a.tobytes() for a in kept]
+        before = [a.tobytes() for a in variables]
         with pytest.raises(RankLostError):
-            unsettled.update(given[:2], [*kept, *written])
-        assert [a.tobytes() for a in kept] == before
-        step.update(given[:2], [*kept, *written])
+            unsettled.update(local_arrays[:2], [*variables, *written])
+        assert [a.tobytes() for a in variables] == before
+        step.update(local_arrays[:2], [*variables, *written])
         return [a.tobytes() for a in written] == [a.tobytes() for a in expected]
 
     assert local.run(2, compute) == [True, True]

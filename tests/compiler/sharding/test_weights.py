@@ -21,15 +21,15 @@ ROWS, LEAVES = 8, 4
 
 def block():
     """A transformer's block with four heads."""
-    given = toolkit.Input((6,), dtype="int32")
-    x = layers.Embedding(64, 16)(given)
+    tokens = toolkit.Input((6,), dtype="int32")
+    x = layers.Embedding(64, 16)(tokens)
     x = x + layers.MultiHeadAttention(4, 4, name="attention")(x, x)
     hidden = layers.Dense(32, activation="gelu", name="up")(
         layers.LayerNormalization()(x)
     )
     x = x + layers.Dense(16, name="down")(hidden)
     x = layers.GlobalAveragePooling1D()(x)
-    return toolkit.Model(given, layers.Dense(5, activation="softmax")(x))
+    return toolkit.Model(tokens, layers.Dense(5, activation="softmax")(x))
 
 
 @pytest.fixture(scope="module")
@@ -71,42 +71,46 @@ def weights(path, shape):
     return Split(0) if len(shape) > 1 else None
 
 
-def spread(step, rule, ranks, batch):
+def run_sharded(step, rule, ranks, batch):
     """The results of a step put together, the collectives, and the bytes of a rank."""
     concrete, arrays, _ = step
     count = len(arrays) - len(concrete.variables)
     data = [Split(0) if batch else None] * count
     inputs = [*data, *(rule(v.path, v.shape) for v in concrete.variables)]
-    wanted = [None] * concrete.fetched
-    wanted += [rule(v.path, v.shape) for v in concrete.written]
+    layouts = [None] * concrete.fetched
+    layouts += [rule(v.path, v.shape) for v in concrete.written]
     stored = [i for i in range(count, len(inputs)) if batch and inputs[i]]
 
     def compute(group):
         axis = MeshAxis("axis", group, LEAVES if batch else ranks, even=False)
-        found = propagate(concrete.graph, axis, inputs, wanted, stored)
-        graph = join_collectives(partition(found, axis, inputs))
+        rank_results = propagate(concrete.graph, axis, inputs, layouts, stored)
+        graph = join_collectives(partition(rank_results, axis, inputs))
         graph.verify()
-        parts = [
+        local_arrays = [
             np.ascontiguousarray(part_of(*pair, axis))
             for pair in zip(arrays, inputs, strict=True)
         ]
         kinds = [n.op.name for n in graph.nodes if n.op.kind is Kind.COLLECTIVE]
-        return compiled(graph, parts), kinds, sum(x.nbytes for x in parts[count:])
+        return (
+            compiled(graph, local_arrays),
+            kinds,
+            sum(x.nbytes for x in local_arrays[count:]),
+        )
 
-    found = local.run(ranks, compute)
+    rank_results = local.run(ranks, compute)
     whole = [
-        found[0][0][i]
+        rank_results[0][0][i]
         if layout is None
-        else np.concatenate([results[i] for results, _, _ in found], layout.axis)
-        for i, layout in enumerate(wanted)
+        else np.concatenate([results[i] for results, _, _ in rank_results], layout.axis)
+        for i, layout in enumerate(layouts)
     ]
-    return whole, Counter(found[0][1]), max(size for _, _, size in found)
+    return whole, Counter(rank_results[0][1]), max(size for _, _, size in rank_results)
 
 
-def near(step, found):
+def near(step, outputs):
     concrete, _, expected = step
     names = ["logs"] * concrete.fetched + [v.path for v in concrete.written]
-    for name, y, result in zip(names, expected, found, strict=True):
+    for name, y, result in zip(names, expected, outputs, strict=True):
         if y.dtype.kind == "f" and "key" not in name:  # a bias there has noise alone
             scale = float(np.abs(y).max(initial=1e-6))
             assert np.abs(y - result).max(initial=0) <= 1e-4 * scale, name
@@ -114,8 +118,8 @@ def near(step, found):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_tensor_parallel_cuts_follow_from_layouts(step, ranks):
-    found, collectives, _ = spread(step, heads, ranks, batch=False)
-    near(step, found)
+    outputs, collectives, _ = run_sharded(step, heads, ranks, batch=False)
+    near(step, outputs)
     # One after attention, one after the two layers; forward and backward.
     assert collectives == {"all_reduce": 4}
 
@@ -124,12 +128,12 @@ def test_tensor_parallel_cuts_follow_from_layouts(step, ranks):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.one_in(3)
 def test_parts_of_weights_change_no_bits(step, rule, ranks):
-    plain, kinds, size = spread(step, lambda path, shape: None, ranks, batch=True)
-    found, collectives, less = spread(step, rule, ranks, batch=True)
-    near(step, found)
-    assert digest(found) == digest(plain)
+    plain, kinds, size = run_sharded(step, lambda path, shape: None, ranks, batch=True)
+    outputs, collectives, saved_bytes = run_sharded(step, rule, ranks, batch=True)
+    near(step, outputs)
+    assert digest(outputs) == digest(plain)
     assert kinds == {"all_reduce": 1} and collectives["reduce_scatter"] > 0
     if ranks == 4:
         slots_only = rule is slots
         share = (1 + 2 / 4) / 3 if slots_only else 1 / 4
-        assert less <= size * (share + 0.05)
+        assert saved_bytes <= size * (share + 0.05)

@@ -30,9 +30,9 @@ def part_of(array, layout, axis):
 
 def local_graph(graph, axis, layouts):
     """The graph of one rank."""
-    found = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
-    found.verify()
-    return found
+    joined = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
+    joined.verify()
+    return joined
 
 
 def on_ranks(graph, arrays, layouts, ranks, leaves):
@@ -40,9 +40,11 @@ def on_ranks(graph, arrays, layouts, ranks, leaves):
 
     def compute(group):
         axis = MeshAxis("batch", group, leaves, even=False)
-        found = local_graph(graph, axis, layouts)
-        parts = [part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)]
-        return run(found, parts), found
+        rank_graph = local_graph(graph, axis, layouts)
+        local_arrays = [
+            part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
+        ]
+        return run(rank_graph, local_arrays), rank_graph
 
     return local.run(ranks, compute)
 
