@@ -66,7 +66,7 @@ def test_interrupt_of_one_rank_raises_on_all():
         agreement = Agreement(Job(group), CallbackList([Own()]), {})
         assert not agreement.should_stop(False)
         if group.rank == 2:
-            agreement._take(2, None)
+            agreement._handle_signal(2, None)
         with pytest.raises(KeyboardInterrupt):
             agreement.should_stop(False)
         assert not agreement.should_stop(False)
