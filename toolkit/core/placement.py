@@ -44,5 +44,5 @@ def change_placement(variable: Any, placement: Placement | None, value: Any) -> 
     with variable.lock:
         variable._placement = placement
         shard = value if placement is None else placement.take_local(value)
-        variable._tensor = variable._held(shard)
+        variable._tensor = variable._wrap_value(shard)
         variable._shared, variable._spare = True, None
