@@ -38,7 +38,7 @@ _NO_SCOPES: dict[str, Any] = {
 class _LazyTensor(Tensor):
     """A tensor whose data is computed on first use."""
 
-    __slots__ = ("_make", "_made")
+    __slots__ = ("_make", "_cached")
 
     def __init__(self, spec: Spec, make: Callable[[], Tensor]) -> None:
         self._make: Callable[[], Tensor] | None = make
