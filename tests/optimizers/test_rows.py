@@ -266,9 +266,9 @@ def test_gradient_is_computed_on_access():
     with GradientTape() as tape:
         y = ops.sum(ops.take(v, [3, 3, 0], axis=0))
     g = tape.gradient(y, v)
-    assert g._made is None
+    assert g._cached is None
     assert g.shape == (5, 2)
-    assert g._made is None
+    assert g._cached is None
     assert_close(g + 1, [[2, 2], [1, 1], [1, 1], [3, 3], [1, 1]])
 
 
