@@ -12,7 +12,33 @@ LANGUAGE = runpy.run_path(str(ROOT / "scripts" / "language"))
 PROSE, NAMES, LONG = 25, 30, 2
 # Folders above a limit, and their counts. A change may lower a count, not raise it.
 PROSE_ABOVE: dict[str, int] = {}
-NAMES_ABOVE: dict[str, int] = {}
+NAMES_ABOVE: dict[str, int] = {
+    "benchmarks": 535,
+    "tests": 405,
+    "toolkit": 303,
+    "toolkit/autodiff": 73,
+    "toolkit/backends": 69,
+    "toolkit/bench": 428,
+    "toolkit/cli": 861,
+    "toolkit/comm": 832,
+    "toolkit/console": 533,
+    "toolkit/control_flow": 135,
+    "toolkit/distribution": 883,
+    "toolkit/dtype_policies": 170,
+    "toolkit/export": 642,
+    "toolkit/files": 778,
+    "toolkit/functions": 229,
+    "toolkit/inspection": 58,
+    "toolkit/layers": 60,
+    "toolkit/losses": 72,
+    "toolkit/metrics": 43,
+    "toolkit/processes": 720,
+    "toolkit/quantizers": 78,
+    "toolkit/random": 143,
+    "toolkit/reading": 862,
+    "toolkit/serving": 453,
+    "toolkit/utils": 88,
+}
 
 
 @pytest.fixture(scope="module")

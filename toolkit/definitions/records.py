@@ -109,7 +109,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         f" def __init__({', '.join(parameters)}):\n  {body}\n"
         " return __init__"
     )
-    # The globals are those of the class's module, in which its annotations are defined.
+    # They use the globals of the class's module, in which its annotations are defined.
     scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     namespace: dict[str, Any] = {}
     exec(text, scope, namespace)
@@ -145,7 +145,7 @@ def _arguments(cls: Any) -> Sequence[Field[Any]]:
 
 
 def _parameter(f: Field[Any], globals_of_init: dict[str, Any]) -> str:
-    """Return the source of a field as a parameter; add what it reads to `known`."""
+    """Return the source of a field as a parameter; add its globals to `known`."""
     if f.default_factory is not MISSING:
         globals_of_init[f"{_OWN}factory_{f.name}"] = f.default_factory
         return f"{f.name}={_OWN}made"
