@@ -145,7 +145,7 @@ def _arguments(cls: Any) -> Sequence[Field[Any]]:
 
 
 def _parameter(f: Field[Any], globals_of_init: dict[str, Any]) -> str:
-    """Return the source of a field as a parameter; add its globals to `known`."""
+    """Return the source of a field as a parameter; extend the globals."""
     if f.default_factory is not MISSING:
         globals_of_init[f"{_OWN}factory_{f.name}"] = f.default_factory
         return f"{f.name}={_OWN}made"
