@@ -27,10 +27,8 @@ def read_pieces():
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     text = "\0".join(path.read_text("utf-8", errors="ignore") for path in modules)
     index = {character: i for i, character in enumerate(ALPHABET)}
-    indices = np.array([index[c] for c in text if c in index], dtype="int32")
-    return indices[: len(indices) // (LENGTH + 1) * (LENGTH + 1)].reshape(
-        -1, LENGTH + 1
-    )
+    codes = np.array([index[c] for c in text if c in index], dtype="int32")
+    return codes[: len(codes) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
 
 
 class Block(layers.Layer):
@@ -38,9 +36,7 @@ class Block(layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.attention_norm, self.mlp_norm = (
-            layers.LayerNormalization() for _ in range(2)
-        )
+        self.norms = [layers.LayerNormalization() for _ in range(2)]
         self.qkv, self.projection = layers.Dense(3 * WIDTH), layers.Dense(WIDTH)
         self.mlp_up = layers.Dense(4 * WIDTH, activation="gelu")
         self.mlp_down = layers.Dense(WIDTH)
@@ -48,7 +44,7 @@ class Block(layers.Layer):
     def call(self, x, cache=None, position=0):
         """Apply the block to x, (batch, length, WIDTH), that starts at `position`."""
         shape = (-1, x.shape[1], 3, HEADS, WIDTH // HEADS)
-        y = ops.reshape(self.qkv(self.attention_norm(x)), shape)
+        y = ops.reshape(self.qkv(self.norms[0](x)), shape)
         query, keys, values = (y[:, :, i] for i in range(3))
         if cache is not None:
             start = (0, position, 0, 0)
@@ -57,7 +53,7 @@ class Block(layers.Layer):
         mask = ops.arange(keys.shape[1]) <= position + ops.arange(x.shape[1])[:, None]
         y = ops.dot_product_attention(query, keys, values, mask=mask[None, None])
         x = x + self.projection(ops.reshape(y, (-1, *x.shape[1:])))
-        return x + self.mlp_down(self.mlp_up(self.mlp_norm(x))), (keys, values)
+        return x + self.mlp_down(self.mlp_up(self.norms[1](x))), (keys, values)
 
 
 class GPT(toolkit.Model):
@@ -68,10 +64,7 @@ class GPT(toolkit.Model):
         self.tokens = layers.Embedding(len(ALPHABET), WIDTH)
         self.positions = layers.Embedding(LENGTH, WIDTH)
         self.blocks = [Block() for _ in range(BLOCKS)]
-        self.final_norm, self.head = (
-            layers.LayerNormalization(),
-            layers.Dense(len(ALPHABET)),
-        )
+        self.norm, self.head = layers.LayerNormalization(), layers.Dense(len(ALPHABET))
 
     def call(self, tokens, caches=None, position=0):
         """Return logits, and the updated caches if `caches` has a pair per block."""
@@ -81,7 +74,7 @@ class GPT(toolkit.Model):
         for block, cache in zip(self.blocks, caches or [None] * BLOCKS, strict=True):
             x, pair = block(x, cache=cache, position=position)
             new_caches.append(pair)
-        logits = self.head(self.final_norm(x))
+        logits = self.head(self.norm(x))
         return logits if caches is None else (logits, new_caches)
 
 
@@ -112,9 +105,8 @@ def make_generator(model, temperature, seed):
     def generate(tokens, count):
         empty = ops.zeros((1, LENGTH, HEADS, WIDTH // HEADS))
         _, caches = model(tokens, caches=[(empty, empty)] * BLOCKS)
-        return ops.while_loop(is_unfinished, generate_token, (tokens, count, caches))[
-            :2
-        ]
+        state = tokens, count, caches
+        return ops.while_loop(is_unfinished, generate_token, state)[:2]
 
     return generate
 

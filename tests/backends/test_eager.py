@@ -277,7 +277,7 @@ def test_number_of_programs_per_operation_is_limited(monkeypatch, programs_run):
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in range(3):  # there is no program for zero elements
         kernel(*arrays_of((rows, 0), (0, 130)))
-    assert len(kernel._refused) == 1
+    assert len(kernel._unsupported) == 1
 
 
 def test_later_precision_setting_is_used():

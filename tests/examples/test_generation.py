@@ -53,7 +53,7 @@ def expected(example, model, tokens, temperature, seed):
 def test_tokens_equal_the_full_network(example, model, tokens, temperature):
     seeds = [random.SeedGenerator(3) for _ in range(2)]
     wanted, end = expected(example, model, tokens, temperature, seeds[0])
-    write = example["writer"](model, temperature, seeds[1])
+    write = example["make_generator"](model, temperature, seeds[1])
     written, count = write(tokens, np.int32(START))
     assert int(count) == end
     np.testing.assert_array_equal(written[:, :end], wanted[:, :end])
@@ -62,7 +62,7 @@ def test_tokens_equal_the_full_network(example, model, tokens, temperature):
 
 def test_same_seed_generates_the_same_tokens(example, model, tokens):
     seed = random.SeedGenerator(1)
-    write = example["writer"](model, 1.0, seed)
+    write = example["make_generator"](model, 1.0, seed)
     texts = []
     first = seed.state.numpy()
     for state in (first, None, first):
@@ -74,7 +74,7 @@ def test_same_seed_generates_the_same_tokens(example, model, tokens):
 
 def test_end_token_stops_the_generation(example, model, tokens):
     bias = model.head.bias
-    write = example["writer"](model, 0, None)
+    write = example["make_generator"](model, 0, None)
     bias.assign(ops.slice_update(bias, [0], [1e4]))
     written, count = write(tokens, np.int32(START))
     assert int(count) == START + 1 and int(written[0, START]) == 0
@@ -84,7 +84,7 @@ def test_end_token_stops_the_generation(example, model, tokens):
 
 def test_caches_are_updated_in_place(example, model, tokens):
     pytest.importorskip("llvmlite")
-    write = example["writer"](model, 0.7, random.SeedGenerator(1))
+    write = example["make_generator"](model, 0.7, random.SeedGenerator(1))
     program = write.inspect(tokens, np.int32(START)).program
     loop = [call for _, call in program.code.calls if getattr(call, "body", None)][-1]
     bases = [move.base for move in loop.moves]

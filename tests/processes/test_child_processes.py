@@ -127,11 +127,11 @@ if __name__ == "__main__":
 """,
     "plans of cuDNN": """
 from toolkit.backends.cupy.planning import Planner
-assert Planner("", 90).make("no key") == b""
+assert Planner("", 90).compute("no key") == b""
 """,
     "busy cores": """
-from toolkit.distribution.simulation import _busy
-with _busy(1):
+from toolkit.distribution.simulation import _load_cores
+with _load_cores(1):
     pass
 """,
     "the workers of the benchmark": """
@@ -155,8 +155,8 @@ group = WatchedGroup.__new__(WatchedGroup)
 group.plain = MpiGroup.__new__(MpiGroup)
 jobs._world[:] = [group]
 jobs.script[:] = ["script.py", "x"]
-jobs.Coming = lambda group, count, command: command
-command = [sys.executable, *jobs.replacements(1)]
+jobs.PendingReplacements = lambda group, count, command: command
+command = [sys.executable, *jobs.start_replacements(1)]
 open("script.py", "w").write("import toolkit, sys; print(toolkit.__file__, sys.argv)")
 done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
 assert done.stdout.split()[0] == toolkit.__file__, done

@@ -120,7 +120,8 @@ class Records(Dataset):
         raise NotImplementedError
 
     def skip_header(self, file: IO[bytes]) -> int:
-        """Skip the header of a file; return its size in bytes."""
+        """Skip the header of a file; return its size in bytes. By default `file` is
+        ignored."""
         return 0
 
     def _detail(self) -> str:

@@ -199,7 +199,7 @@ def _dot(
 def spread_positions(positions: Sequence[float], distance: float) -> list[float]:
     """Move ascending positions by the smallest distances that separate them.
 
-    >>> spread([0.0, 1.0, 30.0], 12.0)
+    >>> spread_positions([0.0, 1.0, 30.0], 12.0)
     [-5.5, 6.5, 30.0]
     """
     groups: list[

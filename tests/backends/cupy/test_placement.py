@@ -65,7 +65,7 @@ def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path)
     inspection.trace(tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert [event["pid"] for event in events] == [0, 1, 2]
-    with pytest.raises(UnsupportedError, match=r"3 parts.*parts\[i\]\.plot"):
+    with pytest.raises(UnsupportedError, match=r"3 parts.*partitions\[i\]\.plot"):
         inspection.plot()
     assert inspection.partitions[1].plot("graph").title
 

@@ -216,7 +216,7 @@ def test_times_tell_when_a_collective_ran():
         bound = Executable(program)._borrow()
         bound.run(parts_of(arrays, axis), None, events)
         sent = [e for e in events if e.thread == -1]
-        kinds = {bound.parts[e.part].nodes[0].op.kind for e in sent}
+        kinds = {bound.timed_units[e.unit].nodes[0].op.kind for e in sent}
         assert kinds == {Kind.COLLECTIVE}
         return all(e.end - e.start > 0.01 for e in sent)
 

@@ -27,8 +27,8 @@ def rule_digest(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
         count: the number of inputs.
         attrs: pairs of names and values.
     Example:
-        >>> square = formula(lambda s, x: s.multiply(x, x), 1, ())
-        >>> square == formula(lambda s, x: s.multiply(x, s.abs(x)), 1, ())
+        >>> square = rule_digest(lambda s, x: s.multiply(x, x), 1, ())
+        >>> square == rule_digest(lambda s, x: s.multiply(x, s.abs(x)), 1, ())
         False
     """
     if rule is None:

@@ -34,7 +34,7 @@ def gradients(
         grad_ys: weights of the elements of `ys`; ones if None.
         name: a scope for the operation.
         colocate_gradients_with_ops, gate_gradients, aggregation_method: hints about the
-            device and the order of additions, without effect.
+            device and the order of additions, which have no effect.
         stop_gradients: only None; use `tf.stop_gradient`.
         unconnected_gradients: "none" or "zero", for xs on which no y depends.
 
