@@ -52,7 +52,8 @@ All compilation caches are empty, including the cache of the driver. A step befo
 (`read`) has read the files of each library. The time includes imports. `torch.compile`
 is not included, because all cases were compiled together.
 
-The bar is a ratio of {bar}: {first_met} of {cases} rows meet it.
+The time has a bar. It is {bar} of the best peer's:
+{first_met} of {cases} rows meet it.
 
 ## Precision
 

@@ -13,7 +13,7 @@ from toolkit.errors import ToolkitError
 PACKAGE = Path(toolkit.__file__).parent
 # Phrases of one line that document an argument without effect.
 NO_EFFECT = re.compile(
-    r"no\s+effect|changes\s+nothing|permits\s+no\s+more|ignored?\b|unused"
+    r"no\s+effect|changes\s+nothing|in\s+any\s+case|allows\s+no\s+more"
 )
 
 # Methods whose parameters belong to the caller's protocol, not to one implementation.

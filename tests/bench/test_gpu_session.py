@@ -334,7 +334,7 @@ def test_the_page_has_figures_and_verdicts():
     assert "by 2e-04 at most" in page
     assert "| `programs` | failed | 7 |  |" in page
     assert page.endswith("One more thing.\n")
-    assert "none of 1 rows meet it" in page
+    assert "best peer's:\nnone of 1 rows meet it" in page
     steps["fits"]["outcome"] = "failed"
     with pytest.raises(SystemExit, match="expected steps that have passed"):
         module("gpu_page").render(steps, machine)

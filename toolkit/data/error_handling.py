@@ -25,7 +25,7 @@ class IgnoreErrors(Dataset):
     """The elements without those whose computation in earlier stages raises an error.
 
     Args:
-        log_warning: ignored, for compatibility with TensorFlow: errors are always
+        log_warning: has no effect, for compatibility with TensorFlow: errors are always
             reported.
         log: a function called with a message for each error, for example `print`,
             `logging.warning` or a list's `append`. None issues a warning, so that no

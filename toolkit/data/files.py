@@ -120,8 +120,8 @@ class Records(Dataset):
         raise NotImplementedError
 
     def skip_header(self, file: IO[bytes]) -> int:
-        """Skip the header of a file; return its size in bytes. By default `file` is
-        ignored."""
+        """Skip the header of a file; return its size in bytes. By default `file` has
+        no effect."""
         return 0
 
     def _detail(self) -> str:

@@ -87,7 +87,7 @@ class QuantizableModel:
         """Return the layers that "gptq" and "awq" calibrate; subclasses can override.
 
         Args:
-            mode: "gptq" or "awq", for overrides; ignored by default.
+            mode: "gptq" or "awq", for overrides; it has no effect by default.
 
         Returns:
             A dict of "pre_block_layers" and "sequential_blocks", see

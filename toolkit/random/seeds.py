@@ -56,7 +56,7 @@ class SeedGenerator:
         """Return a new key: (seed, number of earlier keys).
 
         Args:
-            ordered: ignored: keys always have a fixed order.
+            ordered: has no effect: keys always have a fixed order.
         """
         key = self.state.read()
         self.state.assign(key + convert(_ONE_MORE))

@@ -38,7 +38,7 @@ def deserialize_keras_object(
         config: the config, or lists and dicts with configs in them.
         custom_objects: name -> class or function that the config may also name. The
             function of a `Lambda` layer has the name of the layer.
-        safe_mode: as in Keras, but False permits no more than True: code in a config
+        safe_mode: as in Keras, but False allows no more than True: code in a config
             never runs.
 
     Raises:

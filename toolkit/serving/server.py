@@ -66,7 +66,8 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Cancel the request, because the client has disconnected; ignore `error`."""
+        """Cancel the request, because the client has disconnected; `error` has no
+        effect."""
         self.server.forget(self)
         self._release()
         if self._item is not None:

@@ -61,7 +61,7 @@ class IndexLookup(VocabularyLayer):
         oov_method: "floormod" or "farmhash": the assignment of integers to several OOV
             indices.
         salt: one or two integers, a key for the hash of strings.
-        dtype: unused: the mode determines the output dtype.
+        dtype: has no effect: the mode determines the output dtype.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ def load_model(
         custom_objects: name -> class or function for names in the file. The function of
             a `Lambda` layer has the layer's name.
         compile: whether to compile the model with its saved arguments.
-        safe_mode: as in Keras, but False permits no more than True: code in a file
+        safe_mode: as in Keras, but False allows no more than True: code in a file
             never runs.
 
     Raises:

@@ -133,7 +133,7 @@ def serve(arguments: Sequence[str] = ()) -> None:
     The data set's output goes to standard error.
 
     Args:
-        arguments: ignored.
+        arguments: have no effect.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
