@@ -75,7 +75,6 @@ def _grouped(kind: str, rows: RaggedTensor) -> Any:
     targets: Any = None
     while isinstance(inner, RaggedTensor):
         # Each value of a row is a row: reduce over values with the same index.
-        lengths = np.zeros(int(ids.max()) + 1 if ids.size else 0, int)
         count = rows.count if targets is None else targets.values_count
         lengths = np.zeros(count, int)
         np.maximum.at(lengths, ids, inner.lengths)
