@@ -19,6 +19,8 @@ from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
 
+# Bytes before and after the scratch memory, a multiple of a cache line.
+_MARGIN = 4096
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 
 
@@ -46,10 +48,9 @@ def run_lowered(
         chunk: rows of a chunk.
         bad: receives the record of a bad index; None: the calls must record none.
     """
-    work = np.full(
-        lowered.work + 64, 0xFF, np.uint8
-    )  # NaN, to detect reads before writes
-    start = -(-work.ctypes.data // 64) * 64
+    # NaN detects reads before writes, and the margins detect writes out of bounds.
+    work = np.full(lowered.work + 2 * _MARGIN + 64, 0xFF, np.uint8)
+    start = -(-work.ctypes.data // 64) * 64 + _MARGIN
     error = (ctypes.c_int64 * 4)()
     addresses = {
         "error": lambda i: ctypes.addressof(error),
@@ -67,6 +68,10 @@ def run_lowered(
             for begin in range(low, high, chunk or call.grain):
                 end = min(begin + (chunk or call.grain), high)
                 _FUNCTION(address)(table, begin, end, task)
+    first = start - work.ctypes.data
+    assert (work[:first] == 0xFF).all(), "a write before the scratch memory"
+    end = first + lowered.work
+    assert (work[end:] == 0xFF).all(), "a write after the scratch memory"
     if bad is not None:
         bad += error[:3]
     else:

@@ -108,6 +108,24 @@ def test_images_that_are_stored_as_bfloat16(kind, outputs):
             np.testing.assert_array_equal(computed(kind, narrow, attrs), exact)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("outputs", [2, 4])
+@pytest.mark.parametrize("more", [1, 5, 10])
+def test_pixels_that_are_no_multiple_of_a_vector_apart(kind, outputs, more):
+    """The scratch memory of a task ends before the memory of the next task."""
+    problem = Problem(3, (7, 9), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
+    arrays, attrs = problem.of(kind, "float32")
+    x = arrays[0]
+    wide = np.zeros((*x.shape[:-1], x.shape[-1] + more), x.dtype)
+    wide[..., : x.shape[-1]] = x
+    view = wide[..., : x.shape[-1]]
+    for lanes in (8, 16):
+        with only(outputs), vectors_of(lanes):
+            assert is_winograd(kind, [view, arrays[1]], attrs)
+            actual = computed(kind, [view, arrays[1]], attrs)
+            np.testing.assert_array_equal(actual, computed(kind, arrays, attrs))
+
+
 def test_weights_in_any_order():
     """Inputs or outputs are contiguous in memory, or neither."""
     problem = Problem(2, (8, 8), (3, 3), (32, 48), padding=SAME)

@@ -1,8 +1,7 @@
 ; The reduction of Payne and Hanek: the nearest multiple of pi/2 and the rest. Only the
 ; relevant bits of 2/pi are multiplied. Higher bits give whole turns. Seven words leave
-; an
-; error of 2**-138 of a quarter turn, and no number is nearer to a multiple of it than
-; 2**-62.
+; an error of 2**-138 of a quarter turn, and no number is nearer to a multiple of it
+; than 2**-62.
 
 @large_angle.words = private constant [COUNT x i32] [ WORDS ], align 4
 

@@ -95,7 +95,8 @@ class WinogradPlan(Grid):
     @property
     def zeros(self) -> int:
         """Return the number of zeros for a row of a patch outside the image."""
-        return self.points * self.axes[1].pitch + self.channels.depth
+        elements = self.points * self.axes[1].pitch + self.channels.depth
+        return self.whole_vectors(elements)
 
     @property
     def scratch(self) -> int:

@@ -89,7 +89,8 @@ class WinogradGradPlan(Grid):
     def zeros(self) -> int:
         """Return the number of zeros for a row of a patch outside the images."""
         inputs = POINTS * self.axes[1].pitch + self.depth
-        return max(inputs, OUTPUTS * self.direct.pitches[1] + self.width)
+        gradients = OUTPUTS * self.direct.pitches[1] + self.width
+        return self.whole_vectors(max(inputs, gradients))
 
     @property
     def speedup(self) -> float:
@@ -105,8 +106,7 @@ class WinogradGradPlan(Grid):
         """Return the elements of a task's memory."""
         vectors = (self.depth + self.width) // self.lanes
         lines = POINTS**2 * (self.sums + self.lanes)
-        # A multiple of a vector, so that the memory of every task is aligned.
-        return vectors * self.vector + lines + -(-self.zeros // self.lanes) * self.lanes
+        return vectors * self.vector + lines + self.zeros
 
 
 def winograd_grad_plan(

@@ -102,6 +102,14 @@ class Grid:
         """Return the elements from one vector of channels to the next."""
         return self.points**2 * self.point
 
+    def whole_vectors(self, elements: int) -> int:
+        """Return the number of elements, rounded up to a multiple of a vector.
+
+        `PatchWriter.clear` writes whole vectors, and the scratch memory of every task
+        starts at a vector.
+        """
+        return -(-elements // self.lanes) * self.lanes
+
 
 def can_be_tiled(axes: Sequence[Axis]) -> bool:
     """Return whether there are two axes, of three taps without gaps."""
