@@ -30,11 +30,11 @@ def test_jvp_in_a_trace():
 
 def test_jvp_of_symbols_and_constants():
     x = KerasTensor((None, 7))
-    y, t, more = ops.jvp(
+    y, t, z = ops.jvp(
         lambda x: (ops.exp(x), ops.mean(x, axis=-1)), (x,), (x,), has_aux=True
     )
     assert y.shape == t.shape == (None, 7)
-    assert more.shape == (None,)
+    assert z.shape == (None,)
 
 
 def test_one_tangent_for_each_primal():

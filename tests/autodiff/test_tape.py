@@ -32,7 +32,7 @@ def test_variables_are_watched_when_read():
     ]
 
 
-def test_watching_by_hand():
+def test_watch_accessed_variables_can_be_disabled():
     x, frozen = tensor(3.0), Variable(2.0, trainable=False)
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([x, {"v": frozen}])
@@ -40,17 +40,17 @@ def test_watching_by_hand():
     assert list(map(float, tape.gradient(y, (x, frozen)))) == [2.0, 3.0]
 
 
-def test_tensors_are_not_watched_unless_asked():
+def test_tensors_are_watched_only_on_request():
     x = tensor(3.0)
     with GradientTape() as tape:
         y = x * x
     assert tape.gradient(y, x) is None
 
 
-@pytest.mark.parametrize("wrong", [1.0, "x", np.ones(2)])
-def test_only_tensors_can_be_watched(wrong):
+@pytest.mark.parametrize("value", [1.0, "x", np.ones(2)])
+def test_only_tensors_can_be_watched(value):
     with pytest.raises(GradientError, match="expected a tensor"):
-        GradientTape().watch(wrong)
+        GradientTape().watch(value)
 
 
 def test_integers_cannot_be_watched():
@@ -108,10 +108,10 @@ def test_gradients_do_not_flow_through_assignments():
         return tape.gradient(y, v)
 
     traced = toolkit.function(tripled_and_used)
-    inside = toolkit.function(lambda: gradient(tripled_and_used))
+    traced_gradient = toolkit.function(lambda: gradient(tripled_and_used))
     assert float(gradient(tripled_and_used)) == 40.0  # both reads, as in TensorFlow
     assert float(gradient(traced)) == 40.0
-    assert float(inside()) == 40.0
+    assert float(traced_gradient()) == 40.0
 
 
 def test_gradients_do_not_flow_through_assignments_of_views():
@@ -129,9 +129,9 @@ def test_sources_may_be_any_structure():
     a, b = Variable(2.0), Variable([1.0, 3.0])
     with GradientTape() as tape:
         y = a * b
-    found = tape.gradient(y, {"a": a, "rest": [b, (a,)]})
-    assert float(found["a"]) == float(found["rest"][1][0]) == 4.0
-    assert_close(found["rest"][0], np.full(2, 2.0, np.float32))
+    gradients = tape.gradient(y, {"a": a, "rest": [b, (a,)]})
+    assert float(gradients["a"]) == float(gradients["rest"][1][0]) == 4.0
+    assert_close(gradients["rest"][0], np.full(2, 2.0, np.float32))
 
 
 def test_several_targets_are_summed():
@@ -189,8 +189,8 @@ def test_unwatched_tensors_have_no_gradient(function, watched):
     with GradientTape() as tape:
         tape.watch(pair[watched])
         y = function(*pair)
-    found = tape.gradient(y, pair)
-    assert [g is not None for g in found] == [watched == 0, watched == 1]
+    gradients = tape.gradient(y, pair)
+    assert [g is not None for g in gradients] == [watched == 0, watched == 1]
 
 
 def test_integers_have_no_gradient():
@@ -212,9 +212,9 @@ def test_integers_with_floats_or_no_sources_do_not_warn():
     x = Variable(2.0)
     with GradientTape(persistent=True) as tape:
         y = x * x
-    count = ops.convert_to_tensor(1)
-    assert list(map(float, tape.gradient([y, count], [x]))) == [4.0]
-    assert tape.gradient(y, [x, count])[1] is None
+    integer = ops.convert_to_tensor(1)
+    assert list(map(float, tape.gradient([y, integer], [x]))) == [4.0]
+    assert tape.gradient(y, [x, integer])[1] is None
     assert tape.gradient(y, []) == []
 
 
@@ -329,18 +329,18 @@ def test_error_in_the_context_ends_the_recording():
 
 def test_second_and_third_derivative():
     x = Variable(2.0)
-    with GradientTape() as third:
-        with GradientTape() as second:
-            with GradientTape() as first:
+    with GradientTape() as outermost:
+        with GradientTape() as middle:
+            with GradientTape() as innermost:
                 y = x * x * x * x
-            dy = first.gradient(y, x)
-        d2y = second.gradient(dy, x)
-    d3y = third.gradient(d2y, x)
+            dy = innermost.gradient(y, x)
+        d2y = middle.gradient(dy, x)
+    d3y = outermost.gradient(d2y, x)
     assert list(map(float, (dy, d2y, d3y))) == [32.0, 48.0, 48.0]
 
 
 def test_gradient_nodes_have_one_gradient_scope():
-    def second(x):
+    def second_gradient(x):
         with GradientTape() as outer:
             outer.watch(x)
             with GradientTape() as inner:
@@ -350,7 +350,7 @@ def test_gradient_nodes_have_one_gradient_scope():
             g = inner.gradient(y, x)
         return outer.gradient(g, x)
 
-    graph = trace_of(second, (3,))
+    graph = trace_of(second_gradient, (3,))
     origins = {getattr(x, "_origin", ()) for node in graph.nodes for x in node.outputs}
     assert ("layer", "gradient") in origins
     assert not [names for names in origins if names.count("gradient") > 1]
@@ -369,10 +369,10 @@ def test_composite_differentiates_only_requested_inputs():
     op = PRIMITIVES["gelu_grad"]  # without a rule: its body is differentiated
     assert op.vjp is None
     node = Node(op, (g, x), {}, (op.body(g, x),))
-    wanted = [(True, False), (False, True), (True, True)]
-    for want in wanted:
-        found = pull_back(node, [ops.ones(2)], list(want))
-        assert tuple(d is not None for d in found) == want
+    requests = [(True, False), (False, True), (True, True)]
+    for flags in requests:
+        gradients = pull_back(node, [ops.ones(2)], list(flags))
+        assert tuple(d is not None for d in gradients) == flags
 
 
 def test_gradient_of_a_gradient_penalty():
@@ -396,9 +396,9 @@ def test_jacobian():
     x, b = Variable([1.0, -1.0, 0.5]), Variable([0.0, 0.0])
     with GradientTape() as tape:
         y = ops.matmul(tensor(w), x) + b * b
-    found = tape.jacobian(y, {"x": x, "b": b})
-    assert_close(found["x"], w)
-    assert_close(found["b"], np.zeros((2, 2), np.float32))
+    jacobians = tape.jacobian(y, {"x": x, "b": b})
+    assert_close(jacobians["x"], w)
+    assert_close(jacobians["b"], np.zeros((2, 2), np.float32))
     with pytest.raises(GradientError):
         tape.jacobian(y, x)
 
@@ -412,13 +412,13 @@ def test_jacobian_needs_one_nonempty_tensor(target):
 
 
 def test_jacobian_of_one_element_and_of_unconnected_sources():
-    x, other = tensor([1.0, 2.0]), tensor([3.0])
+    x, unconnected = tensor([1.0, 2.0]), tensor([3.0])
     with GradientTape() as tape:
-        tape.watch([x, other])
+        tape.watch([x, unconnected])
         y = ops.sum(x * x, keepdims=True)
-    found = tape.jacobian(y, {"x": x, "other": other})
-    assert found["other"] is None
-    assert_close(found["x"], [[2.0, 4.0]])
+    jacobians = tape.jacobian(y, {"x": x, "other": unconnected})
+    assert jacobians["other"] is None
+    assert_close(jacobians["x"], [[2.0, 4.0]])
 
 
 def test_persistent_tape_continues_after_a_jacobian():
@@ -476,12 +476,12 @@ def test_custom_gradient_of_several_inputs_and_outputs():
 
 def test_custom_gradient_of_an_unused_output_is_zero():
     @custom_gradient
-    def two(x):
+    def with_double(x):
         return (x, x * 2.0), lambda ga, gb: ga + gb
 
     x = Variable(1.0)
     with GradientTape() as tape:
-        y = two(x)[0] * 3.0
+        y = with_double(x)[0] * 3.0
     assert float(tape.gradient(y, x)) == 3.0
 
 
@@ -504,10 +504,10 @@ def test_custom_gradient_in_a_differentiated_function(depth):
     with GradientTape() as outer:
         with GradientTape() as tape:
             z = call(x, y)
-        first = tape.gradient(z, [x, y])
+        gradients = tape.gradient(z, [x, y])
     assert float(z) == 20.0
-    assert list(map(float, first)) == [14.0, 100.0]
-    assert float(outer.gradient(first[0], x)) == 7.0
+    assert list(map(float, gradients)) == [14.0, 100.0]
+    assert float(outer.gradient(gradients[0], x)) == 7.0
 
 
 def test_custom_gradient_in_a_branch_and_in_a_loop():
@@ -590,7 +590,7 @@ def test_gradients_at_special_points(function, values, expected):
     assert_close(tape.gradient(y, x), np.array(expected, np.float32))
 
 
-def test_gradients_are_the_same_inside_a_traced_function():
+def test_traced_functions_have_the_same_gradients():
     x = Variable(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4))
 
     def gradient():
@@ -612,12 +612,12 @@ def derivatives(function, x):
 def test_running_products_avoid_overflow_and_zeros():
     """Check that no product outside the result overflows or is lost by a zero."""
     x = np.array([0.1] * 25 + [10] * 50, "float32")
-    found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
+    results = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
     y = np.cumprod(x.astype("float64"))
-    np.testing.assert_allclose(found, np.cumsum(y[::-1])[::-1] / x, 1e-4)
+    np.testing.assert_allclose(results, np.cumsum(y[::-1])[::-1] / x, 1e-4)
     x = np.array([0, 1, 1e30, 1e30, 1e30], "float32")
-    found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
-    np.testing.assert_array_equal(found, [np.inf, 0, 0, 0, 0])
+    results = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
+    np.testing.assert_array_equal(results, [np.inf, 0, 0, 0, 0])
 
 
 def test_second_derivatives_of_running_products():
@@ -628,13 +628,13 @@ def test_second_derivatives_of_running_products():
             with toolkit.GradientTape() as inner:
                 inner.watch(values)
                 y = ops.cumprod(values)[-1]
-            first = inner.gradient(y, values)
-        second = outer.jacobian(first, values).numpy()
+            gradient = inner.gradient(y, values)
+        hessian = outer.jacobian(gradient, values).numpy()
         for i in range(len(x)):
             for j in range(len(x)):
-                rest = np.delete(np.array(x), [i, j])
-                expected = 0 if i == j else np.prod(rest)
-                np.testing.assert_allclose(second[i, j], expected, 1e-12, 1e-12)
+                factors = np.delete(np.array(x), [i, j])
+                expected = 0 if i == j else np.prod(factors)
+                np.testing.assert_allclose(hessian[i, j], expected, 1e-12, 1e-12)
 
 
 def test_tape_accepts_variable_wrappers():

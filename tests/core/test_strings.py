@@ -16,14 +16,14 @@ BYTES = np.array([[w.encode() for w in row] for row in WORDS.tolist()], object)
 
 @pytest.mark.parametrize("function", [ops.convert_to_tensor, ops.array])
 @pytest.mark.parametrize(
-    "given", [WORDS, WORDS.tolist(), WORDS.astype(str), BYTES, StringTensor(WORDS)]
+    "value", [WORDS, WORDS.tolist(), WORDS.astype(str), BYTES, StringTensor(WORDS)]
 )
-def test_strings_are_converted_to_bytes(function, given):
-    x = function(given)
+def test_strings_are_converted_to_bytes(function, value):
+    x = function(value)
     assert (x.dtype, x.shape, x.ndim, x.size) == ("string", (3, 2), 2, 6)
     assert ops.shape(x) == (3, 2) and ops.ndim(x) == 2 and ops.size(x) == 6
     assert x.numpy().tolist() == ops.convert_to_numpy(x).tolist() == BYTES.tolist()
-    assert function(given, "string").tolist() == BYTES.tolist()
+    assert function(value, "string").tolist() == BYTES.tolist()
 
 
 def test_one_string_has_no_axes():
@@ -32,18 +32,18 @@ def test_one_string_has_no_axes():
 
 
 def test_bytes_keep_trailing_zeros():
-    for given in (b"a\0", [b"a\0", b"abc"], [[b"a\0"], [b""]]):
-        found = ops.convert_to_tensor(given).numpy()
-        assert np.array(found, object).tolist() == given
+    for value in (b"a\0", [b"a\0", b"abc"], [[b"a\0"], [b""]]):
+        converted = ops.convert_to_tensor(value).numpy()
+        assert np.array(converted, object).tolist() == value
 
 
-@pytest.mark.parametrize("given", [["a", 1], [["a"], ["b", "c"]], ["a", None]])
-def test_mixed_strings_and_numbers_are_refused(given):
+@pytest.mark.parametrize("values", [["a", 1], [["a"], ["b", "c"]], ["a", None]])
+def test_mixed_strings_and_numbers_are_refused(values):
     with pytest.raises((DTypeError, ValueError)):
-        ops.convert_to_tensor(given)
+        ops.convert_to_tensor(values)
 
 
-MOVES = {
+REARRANGEMENTS = {
     "reshape": lambda x: ops.reshape(x, (2, -1)),
     "transpose": lambda x: ops.transpose(x),
     "expand_dims": lambda x: ops.expand_dims(x, -1),
@@ -62,23 +62,23 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("name", MOVES)
-@pytest.mark.parametrize("given", [WORDS, BYTES, StringTensor(WORDS)])
-def test_strings_move_as_numbers_do(name, given):
+@pytest.mark.parametrize("name", REARRANGEMENTS)
+@pytest.mark.parametrize("strings", [WORDS, BYTES, StringTensor(WORDS)])
+def test_strings_are_rearranged_like_numbers(name, strings):
     numbers = np.arange(6).reshape(3, 2)
-    expected = BYTES.reshape(-1)[np.asarray(MOVES[name](numbers))]
-    found = MOVES[name](given)
-    assert found.dtype == "string" and found.shape == expected.shape
-    assert found.tolist() == expected.tolist()
+    expected = BYTES.reshape(-1)[np.asarray(REARRANGEMENTS[name](numbers))]
+    actual = REARRANGEMENTS[name](strings)
+    assert actual.dtype == "string" and actual.shape == expected.shape
+    assert actual.tolist() == expected.tolist()
 
 
 def test_slices_and_selections_of_strings():
-    parts = ops.split(StringTensor(WORDS), 3)
-    assert [part.tolist() for part in parts] == [[row] for row in BYTES.tolist()]
+    pieces = ops.split(StringTensor(WORDS), 3)
+    assert [piece.tolist() for piece in pieces] == [[row] for row in BYTES.tolist()]
     rows = ops.unstack(StringTensor(WORDS))
     assert [row.tolist() for row in rows] == BYTES.tolist()
-    chosen = ops.where(np.array([True, False]), np.array(["x", "y"]), "z")
-    assert chosen.tolist() == [b"x", b"z"]
+    selected = ops.where(np.array([True, False]), np.array(["x", "y"]), "z")
+    assert selected.tolist() == [b"x", b"z"]
     assert StringTensor(WORDS)[1:, 0].tolist() == [b"c", "é".encode()]
     assert (StringTensor(["a", "b"]) == "a").tolist() == [True, False]
 
@@ -91,11 +91,11 @@ def test_arithmetic_on_strings_is_refused(operation):
 
 def test_known_indices_inside_a_trace():
     @toolkit.function
-    def count(x):
+    def add_length(x):
         words = ops.take(StringTensor(["a", "b"]), x.shape[0] - 2, axis=0)
         return x * len(words.numpy())
 
-    assert count(np.ones(3)).tolist() == [1, 1, 1]
+    assert add_length(np.ones(3)).tolist() == [1, 1, 1]
     with pytest.raises(DTypeError, match="take: strings cannot follow positions"):
         toolkit.function(lambda i: ops.take(WORDS, i, axis=0))(np.array(0))
 
@@ -110,11 +110,11 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_accept_all_forms_of_strings(name):
+def test_layers_accept_all_types_of_strings(name):
     layer = LAYERS[name]()
     expected = np.asarray(layer(WORDS)).tolist()
-    forms = [BYTES, WORDS.tolist(), StringTensor(WORDS), tf.constant(WORDS.tolist())]
-    assert [np.asarray(layer(form)).tolist() for form in forms] == [expected] * 4
+    inputs = [BYTES, WORDS.tolist(), StringTensor(WORDS), tf.constant(WORDS.tolist())]
+    assert [np.asarray(layer(words)).tolist() for words in inputs] == [expected] * 4
 
 
 def text_model():
@@ -129,16 +129,16 @@ def text_model():
 def test_a_model_of_texts():
     model, texts = text_model(), WORDS[:, :1]
     expected = np.asarray(model(texts))
-    for form in (StringTensor(texts), tf.constant(texts.tolist())):
-        np.testing.assert_array_equal(model(form), expected)
+    for inputs in (StringTensor(texts), tf.constant(texts.tolist())):
+        np.testing.assert_array_equal(model(inputs), expected)
     for data in (texts, Dataset.from_tensor_slices(texts).batch(2)):
-        found = model.predict(data, verbose=0)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        predictions = model.predict(data, verbose=0)
+        np.testing.assert_allclose(predictions, expected, rtol=1e-5)
     model.compile("sgd", "mse")
     data = Dataset.from_tensor_slices((texts, np.ones((3, 1)))).batch(3)
-    first = model.evaluate(data, verbose=0)
+    initial_loss = model.evaluate(data, verbose=0)
     model.fit(data, epochs=5, verbose=0)
-    assert model.evaluate(data, verbose=0) < first
+    assert model.evaluate(data, verbose=0) < initial_loss
 
 
 def test_a_feature_space_of_strings():
@@ -158,11 +158,11 @@ def test_a_feature_space_of_strings():
     model = toolkit.Model(encoded, layers.Dense(1)(encoded))
     model.compile("sgd", "mse")
     model.fit(data.map(lambda x, y: (space(x), y)), verbose=0)
-    whole = toolkit.Model(space.get_inputs(), model(encoded))
-    one = {"word": ops.convert_to_tensor(["c"]), "number": ops.convert_to_tensor([4.0])}
-    assert whole.predict(one, verbose=0).shape == (1, 1)
-    given = {key: ops.expand_dims(value, -1) for key, value in one.items()}
-    np.testing.assert_allclose(whole(one), whole(given), rtol=1e-6)
+    full_model = toolkit.Model(space.get_inputs(), model(encoded))
+    row = {"word": ops.convert_to_tensor(["c"]), "number": ops.convert_to_tensor([4.0])}
+    assert full_model.predict(row, verbose=0).shape == (1, 1)
+    columns = {key: ops.expand_dims(value, -1) for key, value in row.items()}
+    np.testing.assert_allclose(full_model(row), full_model(columns), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_dtype_and_shape(value, dtype, shape):
     ],
 )
 def test_integers_have_a_sufficient_dtype(value, dtype):
-    found = tensor(value)
-    assert (found.dtype, found.tolist()) == (dtype, np.array(value).tolist())
+    result = tensor(value)
+    assert (result.dtype, result.tolist()) == (dtype, np.array(value).tolist())
 
 
 @pytest.mark.parametrize("value, dtype", [(300, "uint8"), ([-1, 2**63], None)])
@@ -170,11 +170,11 @@ def test_binary_operators(name, x, y):
     if name == "pow" and not isinstance(x, float):
         x = np.abs(x)
     expected = function(x, y)
-    left = tensor(x) if isinstance(x, np.ndarray) else x
+    operand = tensor(x) if isinstance(x, np.ndarray) else x
     right = tensor(y) if isinstance(y, np.ndarray) else y
-    found = function(left, right)
-    assert isinstance(found, Tensor)
-    assert_close(found, expected)
+    result = function(operand, right)
+    assert isinstance(result, Tensor)
+    assert_close(result, expected)
     # The operators of NumPy's arrays defer to tensors.
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         mixed = function(x, right)
@@ -266,9 +266,9 @@ def test_slices_out_of_range(step):
     bounds = (None, -10, -6, -5, -1, 0, 1, 4, 5, 10)
     for n in (1, 5):
         x = np.arange(n, dtype="float32")
-        for low, high in itertools.product(bounds, bounds):
-            found = ops.convert_to_tensor(x)[low:high:step]
-            np.testing.assert_array_equal(found, x[low:high:step])
+        for start, stop in itertools.product(bounds, bounds):
+            actual = ops.convert_to_tensor(x)[start:stop:step]
+            np.testing.assert_array_equal(actual, x[start:stop:step])
 
 
 def test_index_by_tensors():
@@ -394,9 +394,9 @@ def test_dlpack():
 def test_copies_and_pickles():
     x = tensor(A)
     assert copy.deepcopy(x) is x
-    again = pickle.loads(pickle.dumps(x))
-    assert again.dtype == x.dtype
-    assert_close(again, A)
+    unpickled = pickle.loads(pickle.dumps(x))
+    assert unpickled.dtype == x.dtype
+    assert_close(unpickled, A)
 
 
 def test_device_scope():
@@ -408,26 +408,28 @@ def test_device_scope():
 
 
 def test_device_scope_as_a_decorator_in_two_threads():
-    begun, both, left = (threading.Event() for _ in range(3))
+    first_entered, both_entered, first_left = (threading.Event() for _ in range(3))
 
     @toolkit.device("cpu:0")
-    def scoped(mine, other):
-        mine.set()
-        return other.wait(5)
+    def scoped(signal, awaited):
+        signal.set()
+        return awaited.wait(5)
 
     def first():
         with toolkit.device("cpu:0"):
-            scoped(begun, both)
+            scoped(first_entered, both_entered)
             after = state.device
-        left.set()
+        first_left.set()
         return after
 
     def second():
-        return begun.wait(5) and scoped(both, left) and state.device
+        return (
+            first_entered.wait(5) and scoped(both_entered, first_left) and state.device
+        )
 
     with ThreadPoolExecutor(2) as pool:
-        found = [pool.submit(first), pool.submit(second)]
-        assert [each.result() for each in found] == ["cpu:0", None]
+        futures = [pool.submit(first), pool.submit(second)]
+        assert [future.result() for future in futures] == ["cpu:0", None]
 
 
 def test_large_numbers_become_complex_without_a_warning():
@@ -435,16 +437,16 @@ def test_large_numbers_become_complex_without_a_warning():
 
 
 def test_traced_tensors_have_no_value():
-    seen = []
+    texts = []
 
     @toolkit.function
     def f(x):
-        seen.append(repr(x))
+        texts.append(repr(x))
         return float(x)
 
     with pytest.raises(TraceError, match="no value inside"):
         f(tensor(1.0))
-    assert seen == ["<Tensor shape=(), dtype=float32, traced>"]
+    assert texts == ["<Tensor shape=(), dtype=float32, traced>"]
 
 
 def test_numpy_scalars_do_not_widen():

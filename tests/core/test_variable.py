@@ -122,13 +122,13 @@ def test_repr():
 
 
 def test_autocast_reads_floats_in_the_dtype_of_the_scope():
-    v, fixed = Variable(A), Variable(A, autocast=False)
+    v, uncast = Variable(A), Variable(A, autocast=False)
     counter = Variable(0)
     state.autocast = "bfloat16"
     try:
         assert v.dtype == v.value.dtype == "bfloat16"
         assert v.read().dtype == "float32"
-        assert fixed.value.dtype == fixed.dtype == "float32"
+        assert uncast.value.dtype == uncast.dtype == "float32"
         assert counter.value.dtype == "int32"
         v.assign(A * 2)
     finally:
@@ -139,13 +139,13 @@ def test_autocast_reads_floats_in_the_dtype_of_the_scope():
 
 def test_copies_are_independent():
     v = Variable(A)
-    for other in (copy.copy(v), copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
-        other.assign(A * 0)
+    for duplicate in (copy.copy(v), copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
+        duplicate.assign(A * 0)
         assert_close(v, A)
-        assert other.name == v.name
+        assert duplicate.name == v.name
 
 
-def test_stateless_scope_keeps_assignments_inside():
+def test_assignments_end_with_the_stateless_scope():
     v, w = Variable(1.0), Variable(5.0)
     with toolkit.StatelessScope([(w, 6.0)]) as scope:
         v.assign(2.0)
@@ -162,34 +162,34 @@ def test_variables_are_hashed_by_identity():
 
 
 def test_created_in_a_trace_with_a_computed_initializer():
-    made = []
+    created = []
 
     @toolkit.function
     def f(x):
-        if not made:
-            made.append(Variable(lambda shape, dtype: ops.ones(shape, dtype), (2,)))
-        return x * made[0]
+        if not created:
+            created.append(Variable(lambda shape, dtype: ops.ones(shape, dtype), (2,)))
+        return x * created[0]
 
     assert f(ops.ones((2,))).tolist() == [1.0, 1.0]
-    assert made[0].numpy().tolist() == [1.0, 1.0]
+    assert created[0].numpy().tolist() == [1.0, 1.0]
 
 
 def test_copies_are_independent_of_programs_that_write():
     v = Variable(np.zeros(3, "float32"))
     step = toolkit.function(lambda: v.assign_add(ops.ones((3,))))
     step()
-    other = copy.copy(v)
+    duplicate = copy.copy(v)
     for _ in range(3):
         step()
-    assert other.numpy().tolist() == [1.0, 1.0, 1.0]
+    assert duplicate.numpy().tolist() == [1.0, 1.0, 1.0]
 
 
 def test_second_commit_keeps_returned_values():
     v = Variable(np.zeros(3, "float32"))
-    seen, buffer = v.numpy(), np.ones(3, "float32")
+    returned, buffer = v.numpy(), np.ones(3, "float32")
     v.commit(buffer)
     v.commit(buffer)
-    assert v.spare_buffer() is not seen
+    assert v.spare_buffer() is not returned
 
 
 def test_values_are_stored_densely():
@@ -261,11 +261,11 @@ def test_interrupted_commit_is_atomic(monkeypatch, interrupted):
 
 
 def test_initial_value_must_exist_outside_a_trace():
-    made = []
+    created = []
 
     @toolkit.function
     def f(x):
-        made.append(Variable(x * 2.0))
+        created.append(Variable(x * 2.0))
 
     with pytest.raises(TraceError, match="must exist outside the traced function"):
         f(ops.ones((2,)))
@@ -281,7 +281,7 @@ def test_a_function_creates_no_variable_in_each_call():
 
 
 @pytest.mark.parametrize("name", ["aggregation", "synchronization"])
-def test_none_is_one_of_the_choices(name):
+def test_aggregation_and_synchronization_may_be_none(name):
     v = Variable(1.0, **{name: None})
     assert getattr(v, name) is None
 
@@ -289,15 +289,15 @@ def test_none_is_one_of_the_choices(name):
 def test_initial_value_by_initializer_name():
     assert Variable("ones", (2,), "int8").numpy().tolist() == [1, 1]
     assert Variable("ones", ()).dtype == "float32"
-    asked = []
+    calls = []
 
     def initializer(shape, dtype=None):
-        asked.append((shape, dtype))
+        calls.append((shape, dtype))
         return ops.zeros(shape, dtype)
 
     Variable(initializer, [2, 3], "float16")
     Variable(initializer, [2])
-    assert asked == [((2, 3), "float16"), ((2,), "float32")]
+    assert calls == [((2, 3), "float16"), ((2,), "float32")]
     assert Variable(1, dtype=float).dtype == "float32"
     assert Variable([1], [1], dtype=float).dtype == "float32"
 
@@ -346,69 +346,71 @@ def test_notebook_representation(trainable):
 
 def test_private_buffer_is_created_once():
     v = Variable(A)
-    seen = v.numpy()
-    own = v.exclusive_buffer()
-    assert own is v.exclusive_buffer()
-    own[...] = 7.0
+    returned = v.numpy()
+    private = v.exclusive_buffer()
+    assert private is v.exclusive_buffer()
+    private[...] = 7.0
     assert_close(v, A * 0 + 7)
-    assert_close(seen, A)
-    read = v.read()  # now another object holds it
-    other = v.exclusive_buffer()
-    assert other is not own and read._array is own
+    assert_close(returned, A)
+    read = v.read()  # now another object references it
+    replacement = v.exclusive_buffer()
+    assert replacement is not private and read._array is private
 
 
 def test_spare_buffer_is_the_previous_one():
     v = Variable(A)
-    first = v.spare_buffer()
-    assert first is v.spare_buffer()
-    assert (first.shape, first.dtype) == ((2, 2), np.float32)
+    spare = v.spare_buffer()
+    assert spare is v.spare_buffer()
+    assert (spare.shape, spare.dtype) == ((2, 2), np.float32)
     before = v.exclusive_buffer()
-    v.commit(first)
-    assert v.exclusive_buffer() is first
+    v.commit(spare)
+    assert v.exclusive_buffer() is spare
     assert v.spare_buffer() is before
     v.read()
     v.commit(before)
-    assert v.spare_buffer() is not first  # another object may hold it
+    assert v.spare_buffer() is not spare  # another object may reference it
 
 
 def test_recommitted_buffer_is_not_spare():
     v = Variable(A)
-    own = v.exclusive_buffer()
-    v.commit(own)
-    assert v.exclusive_buffer() is own and v.spare_buffer() is not own
+    private = v.exclusive_buffer()
+    v.commit(private)
+    assert v.exclusive_buffer() is private and v.spare_buffer() is not private
 
 
-def test_array_is_copied_only_on_request():
+def test_numpy_array_is_copied_only_on_request():
     v = Variable(A)
-    held = v.value.numpy()
-    assert np.shares_memory(v.__array__(copy=False), held)
-    for asked in (None, True):
-        assert not np.shares_memory(v.__array__(copy=asked), held)
-    assert not np.shares_memory(v.numpy(), held)
+    shared = v.value.numpy()
+    assert np.shares_memory(v.__array__(copy=False), shared)
+    for option in (None, True):
+        assert not np.shares_memory(v.__array__(copy=option), shared)
+    assert not np.shares_memory(v.numpy(), shared)
     with pytest.raises(ValueError, match="copy"):
         v.__array__("float64", copy=False)
 
 
 def test_value_moves_to_the_backend_that_uses_it(monkeypatch):
-    class Elsewhere:
+    class OtherBackend:
         def __init__(self):
-            self.taken = []
+            self.copies = []
 
         def owns(self, array):
-            return any(array is other for other in self.taken)
+            return any(array is other for other in self.copies)
 
         def copy_array(self, array):
-            self.taken.append(array.copy())
-            return self.taken[-1]
+            self.copies.append(array.copy())
+            return self.copies[-1]
 
-    chosen = Elsewhere()
-    monkeypatch.setattr(variable, "backend", lambda: chosen)
+    accelerator = OtherBackend()
+    monkeypatch.setattr(variable, "backend", lambda: accelerator)
     v = Variable(A)
     v._spare = np.zeros(3)
     v.settle()
     v.settle()
-    assert len(chosen.taken) == 1
-    assert v.exclusive_buffer() is chosen.taken[0]  # no other object holds it
+    assert len(accelerator.copies) == 1
+    assert (
+        v.exclusive_buffer() is accelerator.copies[0]
+    )  # no other object references it
     assert v._spare is None
     assert_close(v, A)
 
@@ -438,7 +440,7 @@ class Accelerator:
 
 
 @pytest.fixture
-def on_device():
+def make_on_device():
     """Create a Variable whose buffer has no other reference, on an accelerator."""
     device = Accelerator()
     base.accelerators.append(device)
@@ -454,27 +456,29 @@ def on_device():
     base.accelerators.remove(device)
 
 
-@pytest.mark.parametrize("count, stays", [(1, True), (1 << 14, True), (16385, False)])
-def test_small_values_are_copied_on_an_accelerator(on_device, count, stays):
+@pytest.mark.parametrize(
+    "count, is_copied", [(1, True), (1 << 14, True), (16385, False)]
+)
+def test_small_values_are_copied_on_an_accelerator(make_on_device, count, is_copied):
     """Check that a read leaves the address of a buffer, which a captured step uses."""
-    v = on_device(np.ones(count, "float32"))
+    v = make_on_device(np.ones(count, "float32"))
     buffer = v._tensor._array
     read = v.read()
-    assert (read._array is buffer) != stays
+    assert (read._array is buffer) != is_copied
     v.assign(np.full(count, 3.0))
-    assert (v._tensor._array is buffer) == stays
+    assert (v._tensor._array is buffer) == is_copied
     assert v.numpy()[0] == 3.0 and read.numpy()[0] == 1.0
 
 
-def test_array_read_on_an_accelerator_keeps_the_buffer(on_device):
-    v = on_device(A)
+def test_array_read_on_an_accelerator_keeps_the_buffer(make_on_device):
+    v = make_on_device(A)
     buffer = v._tensor._array
-    found = v.numpy()
-    assert found is on_device.device.last  # copied once
-    assert type(found) is np.ndarray and found.dtype == np.float32
+    returned = v.numpy()
+    assert returned is make_on_device.device.last  # copied once
+    assert type(returned) is np.ndarray and returned.dtype == np.float32
     v.assign(A * 2)
     assert v._tensor._array is buffer
-    assert_close(found, A)
+    assert_close(returned, A)
     state.autocast = "float16"
     try:
         assert v.numpy().dtype == np.float16
@@ -482,30 +486,30 @@ def test_array_read_on_an_accelerator_keeps_the_buffer(on_device):
         state.autocast = None
 
 
-def test_tape_uses_tensor_identity(on_device):
-    v = on_device(A)
+def test_tape_uses_tensor_identity(make_on_device):
+    v = make_on_device(A)
     with toolkit.GradientTape() as tape:
         assert v.read() is v.read()
         y = v.read()
     assert tape.gradient(y, v) is not None
 
 
-def test_a_buffer_that_is_shared_is_not_overwritten(on_device):
-    v = on_device(A)
+def test_a_buffer_that_is_shared_is_not_overwritten(make_on_device):
+    v = make_on_device(A)
     buffer, v._shared = v._tensor._array, True
     v.assign(A * 2)
     assert v._tensor._array is not buffer
     assert_close(np.asarray(buffer), A)
 
 
-def test_views_on_an_accelerator_are_copied_there(on_device):
+def test_views_on_an_accelerator_are_copied_there(make_on_device):
     device = np.arange(6, dtype="float32").reshape(2, 3).view(OnDevice)
     tensor = Tensor(device.T, Variable(np.zeros((3, 2), "float32")).spec)
     array = variable._to_contiguous(tensor)._array
     assert isinstance(array, OnDevice) and array.flags.c_contiguous
 
 
-def test_values_of_views_are_not_shared_with_what_they_view():
+def test_views_do_not_share_their_value_with_the_base():
     array = np.arange(6, dtype="float32").reshape(2, 3)
     tensor = Tensor(array.T, Variable(np.zeros((3, 2), "float32")).spec)
     assert variable._to_contiguous(tensor)._array.flags.c_contiguous
@@ -540,9 +544,9 @@ def test_interrupt_releases_acquired_locks():
 def test_copies_have_separate_locks():
     v = Variable(A)
     v.spare_buffer()
-    for other in (copy.copy(v), copy.deepcopy(v)):
-        assert other.lock is not v.lock and other._spare is None
+    for duplicate in (copy.copy(v), copy.deepcopy(v)):
+        assert duplicate.lock is not v.lock and duplicate._spare is None
         with v.lock:
-            assert is_free(other)
+            assert is_free(duplicate)
     memo = {}
     assert copy.deepcopy([v, v], memo)[0] is memo[id(v)]
