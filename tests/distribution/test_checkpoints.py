@@ -305,7 +305,7 @@ def test_background_failure_is_raised_by_a_later_save(tmp_path):
 def test_foreign_staging_folders_are_kept(tmp_path):
     for name in (".x.0123abcd.tmp", ".x.4567abcd.tmp", ".y.0123abcd.tmp"):
         (tmp_path / name / "files").mkdir(parents=True)
-    (tmp_path / ".x.0123abcd.tmp" / "owner").write_bytes(staging._MARK)
+    (tmp_path / ".x.0123abcd.tmp" / "owner").write_bytes(staging._LOCK_TEXT)
     (tmp_path / ".x.4567abcd.tmp" / "owner").write_text("somebody else's")
     save(make(1), tmp_path / "x")
     assert sorted(os.listdir(tmp_path)) == [".x.4567abcd.tmp", ".y.0123abcd.tmp", "x"]

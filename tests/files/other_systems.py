@@ -114,4 +114,4 @@ def as_on_windows(monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.delattr(os, "getuid")
     for module in (sets, staging):
-        monkeypatch.setattr(module, "OPEN_MAY_GO", False)
+        monkeypatch.setattr(module, "CAN_MOVE_OPEN_FILES", False)

@@ -14,7 +14,7 @@ from tests.files.other_systems import as_on_nfs, as_on_windows, take_for_junctio
 from toolkit.errors import UnwritableFileError
 from toolkit.files import sets as file_sets, staging
 from toolkit.files.sets import FileSet
-from toolkit.files.staging import Stage, replace_file, sweep
+from toolkit.files.staging import Stage, remove_stale_stages, replace_file
 
 
 def text_of(folder):
@@ -122,7 +122,7 @@ def test_foreign_folders_with_stage_names_are_kept(tmp_path, content):
     linked = tmp_path / ".x.0123abce.tmp"
     linked.symlink_to(foreign)
     (tmp_path / ".x.0123abcf.tmp").write_text("a file")
-    sweep(tmp_path, "x")
+    remove_stale_stages(tmp_path, "x")
     assert (foreign / "thesis.tex").read_text() == "years of work"
     assert linked.is_symlink() and (tmp_path / ".x.0123abcf.tmp").exists()
 
@@ -135,7 +135,7 @@ def test_links_in_a_stage_are_not_followed(tmp_path):
     (outside / "file").write_text("years of work")
     (left / "files" / "folder").symlink_to(outside)
     (left / "link").symlink_to(outside / "file")
-    sweep(tmp_path, "x")
+    remove_stale_stages(tmp_path, "x")
     assert not left.exists() and text_of(outside) == {"file": "years of work"}
 
 
@@ -152,7 +152,7 @@ def test_files_of_the_older_save_are_removed_with_it(system, tmp_path):
 
 def interrupted(folder, monkeypatch, at):
     """Interrupt a save after a number of files reached their paths."""
-    files, place = pair(folder), FileSet._place
+    files, place = pair(folder), FileSet._move_file
     left = [at]
 
     def cut_off(self, ready, path):
@@ -162,7 +162,7 @@ def interrupted(folder, monkeypatch, at):
         place(self, ready, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileSet, "_place", cut_off)
+        patch.setattr(FileSet, "_move_file", cut_off)
         with pytest.raises(KeyboardInterrupt):
             save(files, a="2", b="2")
     return files
@@ -174,7 +174,7 @@ def test_committed_save_is_found_and_finished(system, tmp_path, monkeypatch, at)
     files = interrupted(tmp_path, monkeypatch, at)
     assert text_of(tmp_path)["b"] == "1"
     assert files.read(text_of) == {"a": "2", "b": "2"}
-    files.settle()
+    files.complete_interrupted_save()
     assert text_of(tmp_path) == {"a": "2", "b": "2"}
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
 
@@ -191,12 +191,12 @@ def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
     ready = root / ".pair.ready"
     gone = {name: file_sets._identity(root / name)}
     (ready / "gone.json").write_text(__import__("json").dumps(gone))
-    files.settle()
+    files.complete_interrupted_save()
     assert (tmp_path / "e").exists() and (root / "e").exists()
     files = interrupted(root, monkeypatch, 0)
     (ready / "files" / "e").write_text("hostile")
     with pytest.raises(UnwritableFileError, match="no file of this save"):
-        files.settle()
+        files.complete_interrupted_save()
     assert (root / "e").read_text() == "foreign"
 
 
@@ -247,7 +247,7 @@ def test_save_waits_for_a_reader_where_open_files_stay(tmp_path, monkeypatch):
             assert saver.is_alive() and reader.read() == "1"
         saver.join()
     assert text_of(tmp_path) == {"x": "2", "a": "2"}
-    monkeypatch.setattr(staging, "_PATIENCE", 0.05)
+    monkeypatch.setattr(staging, "_RETRY_TIMEOUT", 0.05)
     with (
         open(tmp_path / "x", encoding="utf-8"),
         pytest.raises(UnwritableFileError, match="open"),
@@ -272,7 +272,7 @@ def test_save_may_finish_while_a_reader_looks_for_it(tmp_path, monkeypatch):
     def come():
         """Commit a save whose files have not reached their paths."""
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(FileSet, "_finish", interrupt)
+            patch.setattr(FileSet, "_finish_save", interrupt)
             text = next(saved)
             save(pair(tmp_path), a=text, b=text)
 
@@ -281,7 +281,7 @@ def test_save_may_finish_while_a_reader_looks_for_it(tmp_path, monkeypatch):
 
     def go(path):
         if path.name == ".pair.ready" and os.path.lexists(path):
-            pair(tmp_path).settle()
+            pair(tmp_path).complete_interrupted_save()
         return identity(path)
 
     tried = []

@@ -22,7 +22,7 @@ import numpy as np
 from toolkit.data.encoding import decode, encode
 from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, MissingDataError, unknown_choice
-from toolkit.files.staging import Stage, sweep
+from toolkit.files.staging import Stage, remove_stale_stages
 from toolkit.reading.budget import load_budget
 from toolkit.reading.file_errors import check_plain
 from toolkit.reading.packed import decompress
@@ -60,7 +60,7 @@ class ElementWriter:
         self._path = Path(os.path.realpath(path))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         _check_replaceable(self._path)
-        sweep(self._path.parent, self._path.name)
+        remove_stale_stages(self._path.parent, self._path.name)
         self._stage = Stage(self._path.parent, self._path.name)
         self._new = self._stage.files / self._path.name
         self._file: BinaryIO = open(self._new, "xb")
@@ -90,7 +90,7 @@ class ElementWriter:
         self._file.write(np.array(self._offsets, "<u8").tobytes())
         self._file.write(TAIL.pack(start, len(self._offsets), MARK))
         self._file.close()
-        self._stage.deliver(self._new, self._path)
+        self._stage.move_file(self._new, self._path)
         self._stage.close()
 
     def abandon(self) -> None:

@@ -20,7 +20,7 @@ from toolkit.errors import (
     NotBuiltError,
     UnwritableFileError,
 )
-from toolkit.files.staging import sweep
+from toolkit.files.staging import remove_stale_stages
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.regular_saves import RegularSaves
 
@@ -117,7 +117,7 @@ class CheckpointManager(RegularSaves):
             return []
         self._folder.mkdir(parents=True, exist_ok=True)
         self._clean()
-        sweep(self._folder, None)
+        remove_stale_stages(self._folder, None)
         found = self._found()
         last = max(found, default=0)
         return [

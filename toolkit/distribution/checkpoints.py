@@ -31,7 +31,7 @@ from toolkit.errors import (
     ModelFileError,
     UnwritableFileError,
 )
-from toolkit.files.staging import Stage, sweep
+from toolkit.files.staging import Stage, remove_stale_stages
 
 # Maximum number of saves in progress, each with a separate buffer.
 _MAX_SAVES = 2
@@ -289,7 +289,7 @@ class _CollectiveWrite:
             raise FileExistsError(f"{str(target)!r} is there already")
         # Include other owners: a process killed after the rename leaves an empty
         # folder.
-        sweep(target.parent, None)
+        remove_stale_stages(target.parent, None)
         self._stage = Stage(target.parent, target.name)
         return str(self._stage.files)
 

@@ -22,7 +22,7 @@ from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box
 from toolkit.dtypes import numpy_dtype
 from toolkit.errors import ModelFileError
-from toolkit.files.staging import Stage, flush, patiently
+from toolkit.files.staging import Stage, flush, move_with_retries
 
 STATE = "state.json"
 VERSION = 2
@@ -78,11 +78,11 @@ def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
     (stage.files / STATE).write_text(text, "utf-8")
     flush(stage.files / STATE)
     flush(stage.files)
-    patiently(os.rename, stage.files, target)
+    move_with_retries(os.rename, stage.files, target)
     try:
         flush(target.parent)
     except OSError:
-        patiently(os.rename, target, stage.files)
+        move_with_retries(os.rename, target, stage.files)
         raise
 
 

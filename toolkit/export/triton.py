@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError, UnwritableFileError
 from toolkit.export.inference import BATCH, signature_of, trace_inference
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
 from toolkit.export.rows import may_be_batched, without_writes
-from toolkit.files.staging import patiently, replace_file
+from toolkit.files.staging import move_with_retries, replace_file
 
 CONFIG = "config.pbtxt"
 # ONNX type names that differ in Triton.
@@ -101,7 +101,7 @@ def export(
                 replace_file(folder / CONFIG, lambda file: file.write_bytes(data))
             elif given is not None:
                 _check_size(label, folder / CONFIG, text)
-            patiently(os.rename, new, folder / str(_next_version(folder)))
+            move_with_retries(os.rename, new, folder / str(_next_version(folder)))
     except OSError as error:
         raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
     finally:

@@ -8,9 +8,9 @@ import sys
 import time
 
 # Windows makes a locked range unreadable: lock a byte after all data.
-_BYTE = 1 << 30
-_PAUSE = 0.02  # seconds
-_TAKEN = (errno.EACCES, errno.EDEADLK)
+_LOCK_OFFSET = 1 << 30
+_RETRY_SECONDS = 0.02
+_LOCKED_ERRORS = (errno.EACCES, errno.EDEADLK)
 
 
 def lock(handle: int, wait: bool = True) -> bool:
@@ -35,15 +35,15 @@ def _lock_byte(handle: int, wait: bool) -> None:
     """Lock a byte on Windows, where a blocking lock fails after ten seconds."""
     import msvcrt
 
-    place = os.lseek(handle, 0, os.SEEK_CUR)
-    os.lseek(handle, _BYTE, os.SEEK_SET)
+    offset = os.lseek(handle, 0, os.SEEK_CUR)
+    os.lseek(handle, _LOCK_OFFSET, os.SEEK_SET)
     try:
         while True:
             try:
                 return msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,no-any-return,unused-ignore]
             except OSError as error:
-                if not wait or error.errno not in _TAKEN:
+                if not wait or error.errno not in _LOCKED_ERRORS:
                     raise
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_SECONDS)
     finally:
-        os.lseek(handle, place, os.SEEK_SET)
+        os.lseek(handle, offset, os.SEEK_SET)

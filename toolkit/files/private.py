@@ -6,15 +6,15 @@ import os
 import stat
 from pathlib import Path
 
-_MOST_PARTS = 4096  # maximum number of path components, with resolved links
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_MAX_COMPONENTS = 4096  # maximum number of path components, with resolved links
+_SHARED_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(status: os.stat_result) -> bool:
     """Return whether no other user can write the file, such as machine code."""
     if not hasattr(os, "getuid"):
         return True
-    return status.st_uid == os.getuid() and not status.st_mode & _OTHERS
+    return status.st_uid == os.getuid() and not status.st_mode & _SHARED_WRITE
 
 
 def can_be_replaced(folder: Path) -> bool:
@@ -26,56 +26,61 @@ def can_be_replaced(folder: Path) -> bool:
     Args:
         folder: an absolute path. The folder and its parent must be private.
     """
-    return replaceable_by_others(folder, trusts_own_group=True) is not None
+    return find_replaceable_path(folder, trust_primary_group=True) is not None
 
 
-def replaceable_by_others(path: Path, trusts_own_group: bool = False) -> Path | None:
+def find_replaceable_path(path: Path, trust_primary_group: bool = False) -> Path | None:
     """Return a path that another user could replace to redirect this one.
 
     Args:
         path: an absolute path. The folders of all links on the path are also checked.
-        trusts_own_group: whether the user's primary group can write to parent folders.
+        trust_primary_group: whether the user's primary group can write to parent
+            folders.
 
     Returns:
-        As `writable_by_others`.
+        As `find_writable_path`.
     """
     if not hasattr(os, "getuid"):
         return None
-    place, waiting = Path(path.anchor), [*path.parts[1:]]
-    for _ in range(_MOST_PARTS):
-        if not waiting:
+    folder, remaining = Path(path.anchor), [*path.parts[1:]]
+    for _ in range(_MAX_COMPONENTS):
+        if not remaining:
             break
-        name = waiting.pop(0)
+        name = remaining.pop(0)
         if name == os.pardir:
-            place = place.parent
-        elif not (place / name).is_symlink():
-            place /= name
+            folder = folder.parent
+        elif not (folder / name).is_symlink():
+            folder /= name
         else:
-            link = place / name
+            link = folder / name
             if link.lstat().st_uid not in (0, os.getuid()):
                 return link
-            found = writable_folder(place, trusts_own_group)
-            if found is not None:
-                return found
+            writable = find_writable_folder(folder, trust_primary_group)
+            if writable is not None:
+                return writable
             target = Path(os.readlink(link))
             if target.is_absolute():
-                place, target = Path(target.anchor), target.relative_to(target.anchor)
-            waiting = [*target.parts, *waiting]
-    return writable_by_others(place, trusts_own_group)
+                folder, target = Path(target.anchor), target.relative_to(target.anchor)
+            remaining = [*target.parts, *remaining]
+    return find_writable_path(folder, trust_primary_group)
 
 
-def writable_folder(folder: Path, trusts_own_group: bool) -> Path | None:
+def find_writable_folder(folder: Path, trust_primary_group: bool) -> Path | None:
     """Return the first of this folder and its parents that another user can write."""
-    for place in (folder, *folder.parents):
-        status = place.lstat()
-        is_open = status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX
-        is_open = is_open and not (trusts_own_group and _is_for_own_group(status))
-        if is_open or status.st_uid not in (0, os.getuid()):
-            return place
+    for ancestor in (folder, *folder.parents):
+        status = ancestor.lstat()
+        is_writable = (
+            status.st_mode & _SHARED_WRITE and not status.st_mode & stat.S_ISVTX
+        )
+        is_writable = is_writable and not (
+            trust_primary_group and _is_private_group(status)
+        )
+        if is_writable or status.st_uid not in (0, os.getuid()):
+            return ancestor
     return None
 
 
-def _is_for_own_group(status: os.stat_result) -> bool:
+def _is_private_group(status: os.stat_result) -> bool:
     """Return whether a group with write access has no member except this user."""
     import grp
     import pwd
@@ -90,12 +95,12 @@ def _is_for_own_group(status: os.stat_result) -> bool:
     return members.gr_name == name and set(members.gr_mem) <= {name}
 
 
-def writable_by_others(path: Path, trusts_own_group: bool = False) -> Path | None:
+def find_writable_path(path: Path, trust_primary_group: bool = False) -> Path | None:
     """Return the file or folder on a path that another user could replace.
 
     Args:
         path: an absolute path without links.
-        trusts_own_group: as for `replaceable_by_others`.
+        trust_primary_group: as for `find_replaceable_path`.
 
     Returns:
         The file or folder, or None. The administrator is trusted. A sticky folder such
@@ -104,14 +109,14 @@ def writable_by_others(path: Path, trusts_own_group: bool = False) -> Path | Non
     """
     if not hasattr(os, "getuid"):
         return None
-    for place in (path, *path.parents):
-        status = place.lstat()
-        is_shared = place not in (path, path.parent) and (
+    for ancestor in (path, *path.parents):
+        status = ancestor.lstat()
+        is_shared = ancestor not in (path, path.parent) and (
             status.st_mode & stat.S_ISVTX
-            or (trusts_own_group and _is_for_own_group(status))
+            or (trust_primary_group and _is_private_group(status))
         )
-        if status.st_mode & _OTHERS and not is_shared:
-            return place
+        if status.st_mode & _SHARED_WRITE and not is_shared:
+            return ancestor
         if status.st_uid not in (0, os.getuid()):
-            return place
+            return ancestor
     return None

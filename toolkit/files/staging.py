@@ -23,14 +23,15 @@ from toolkit.errors import UnwritableFileError
 from toolkit.files.locks import lock
 
 OWNER, FILES = "owner", "files"  # in a stage: the lock file, the folder of files
-_MARK = b"toolkit: files that are being written\n"
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # avoids a wait for the other end of a pipe
-_AS_IS = getattr(os, "O_BINARY", 0)  # no conversion of line endings
+_LOCK_TEXT = b"toolkit: files that are being written\n"
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# An open of a pipe does not wait for the other end.
+_NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)
+_BINARY = getattr(os, "O_BINARY", 0)  # no conversion of line endings
 # Whether open files, and their folders, can be renamed and removed.
-OPEN_MAY_GO: bool = sys.platform != "win32"
+CAN_MOVE_OPEN_FILES: bool = sys.platform != "win32"
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT: os.walk of Python 3.11 enters it
-_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
+_RETRY_TIMEOUT, _RETRY_INTERVAL = 5.0, 0.02  # seconds
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> None:
@@ -46,7 +47,7 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
 
 
 def replace_files(
-    targets: Sequence[Path], write: Callable[[Path], Any], given: str = ""
+    targets: Sequence[Path], write: Callable[[Path], Any], display_name: str = ""
 ) -> None:
     """Write files into a folder, sync them to disk and move them to `targets`.
 
@@ -56,7 +57,7 @@ def replace_files(
         targets: paths in one folder; links are not followed. The last one is moved
             last, so it must be the index file that readers open first.
         write: a function of a folder, which writes a file with each target's name.
-        given: the user's name for the last target, for messages.
+        display_name: the user's name for the last target, for messages.
 
     Raises:
         UnwritableFileError: a target is not writable, or is not a regular file.
@@ -65,14 +66,14 @@ def replace_files(
     try:
         for target in targets:
             check_replaceable(target)
-        sweep(last.parent, last.name)
+        remove_stale_stages(last.parent, last.name)
         with Stage(last.parent, last.name) as stage:
             write(stage.files)
             for target in targets:
-                stage.deliver(stage.files / target.name, target)
+                stage.move_file(stage.files / target.name, target)
     except OSError as error:
-        shown = given or str(last)
-        raise UnwritableFileError(f"cannot write {shown!r}: {error}") from error
+        label = display_name or str(last)
+        raise UnwritableFileError(f"cannot write {label!r}: {error}") from error
 
 
 def check_replaceable(target: Path) -> None:
@@ -99,49 +100,49 @@ class Stage:
         self._handle, self._is_published = -1, False
         try:
             while self._handle < 0:
-                self.folder: Path = _unused(parent, name)
-                # Until it is locked, a concurrent sweep can remove it as an old stage.
+                self.folder: Path = _unused_path(parent, name)
+                # Until it is locked, another process can remove it as a stale stage.
                 with suppress(FileExistsError):
                     self.folder.mkdir()
-                    self._handle = _own(self.folder / OWNER)
+                    self._handle = _create_lock_file(self.folder / OWNER)
             self.files: Path = self.folder / FILES
             self.files.mkdir()
         except BaseException:
             self.close()
             raise
 
-    def deliver(self, file: Path, target: Path) -> None:
+    def move_file(self, file: Path, target: Path) -> None:
         """Move a file of the stage to its destination and replace an older file."""
         with suppress(FileNotFoundError):
             file.chmod(stat.S_IMODE(target.stat().st_mode))
         flush(file)
-        patiently(os.replace, file, target)
+        move_with_retries(os.replace, file, target)
         flush(target.parent)
 
     def publish(self, folder: Path) -> None:
         """Rename the stage, so that `close` does not remove it."""
-        if not OPEN_MAY_GO:
-            self._release()
+        if not CAN_MOVE_OPEN_FILES:
+            self._release_lock()
         self._is_published = True
         try:
-            patiently(os.rename, self.folder, folder)
+            move_with_retries(os.rename, self.folder, folder)
         except OSError:
             self._is_published = False
             raise
         self.folder, self.files = folder, folder / FILES
 
-    def withdraw(self) -> None:
+    def unpublish(self) -> None:
         """Rename it back to the name of a stage, and ignore errors."""
-        self.folder = retire(self.folder, self._parent, self._name)
+        self.folder = rename_to_stage(self.folder, self._parent, self._name)
         self._is_published = False
 
     def close(self) -> None:
         """Remove the remaining files."""
-        self._release()
+        self._release_lock()
         if not self._is_published:
-            remove(self.folder)
+            remove_stage(self.folder)
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         # Two threads can close it at once; a closed descriptor can be reused.
         handle, self._handle = self._handle, -1
         if handle >= 0:
@@ -154,40 +155,42 @@ class Stage:
         self.close()
 
 
-def _unused(parent: Path, name: str) -> Path:
+def _unused_path(parent: Path, name: str) -> Path:
     return parent / f".{name}.{os.urandom(4).hex()}.tmp"
 
 
-def retire(folder: Path, parent: Path, name: str) -> Path:
+def rename_to_stage(folder: Path, parent: Path, name: str) -> Path:
     """Rename a folder to a stage in one step, so that readers do not use it."""
-    retired = _unused(parent, name)
-    patiently(os.rename, folder, retired)
+    retired = _unused_path(parent, name)
+    move_with_retries(os.rename, folder, retired)
     return retired
 
 
-def patiently(move: Callable[[Path, Path], Any], source: Path, target: Path) -> None:
+def move_with_retries(
+    move: Callable[[Path, Path], Any], source: Path, target: Path
+) -> None:
     """Rename a file; on Windows, retry while a reader has it open."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _RETRY_TIMEOUT
     while True:
         try:
             move(source, target)
             return
         except PermissionError:
-            if OPEN_MAY_GO or time.monotonic() > deadline:
+            if CAN_MOVE_OPEN_FILES or time.monotonic() > deadline:
                 raise
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_INTERVAL)
 
 
-def _own(path: Path) -> int:
+def _create_lock_file(path: Path) -> int:
     """Create a locked file; return -1 if it was removed in the meantime."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK | _AS_IS
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _BINARY
     try:
         handle = os.open(path, flags, 0o666)
     except FileNotFoundError:
         return -1
     try:
         lock(handle)
-        os.write(handle, _MARK)
+        os.write(handle, _LOCK_TEXT)
         if os.fstat(handle).st_nlink:
             return handle
     except BaseException:
@@ -197,23 +200,23 @@ def _own(path: Path) -> int:
     return -1
 
 
-def sweep(parent: Path, name: str | None) -> None:
+def remove_stale_stages(parent: Path, name: str | None) -> None:
     """Remove the stages of killed processes.
 
     Args:
         parent: the folder with the stages.
         name: the name of the data; None means any.
     """
-    given = ".+" if name is None else re.escape(name)
-    pattern = re.compile(rf"\.{given}\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
+    name_pattern = ".+" if name is None else re.escape(name)
+    pattern = re.compile(rf"\.{name_pattern}\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
     with suppress(OSError):
         with os.scandir(parent) as entries:
-            found = [Path(e) for e in entries if pattern.fullmatch(e.name)]
-        for folder in found:
-            _remove_if_left(folder)
+            folders = [Path(e) for e in entries if pattern.fullmatch(e.name)]
+        for folder in folders:
+            _remove_if_stale(folder)
 
 
-def _remove_if_left(folder: Path) -> None:
+def _remove_if_stale(folder: Path) -> None:
     """Remove a stage, unless it is in use or belongs to another program."""
     if not is_folder(folder):
         return
@@ -221,22 +224,22 @@ def _remove_if_left(folder: Path) -> None:
         with suppress(OSError):
             folder.rmdir()
         return
-    handle = hold(folder)
+    handle = open_lock_file(folder)
     if handle is None:
         return
     try:
-        is_left = lock(handle, wait=False)
-        if is_left and OPEN_MAY_GO:
-            remove(folder)
+        is_stale = lock(handle, wait=False)
+        if is_stale and CAN_MOVE_OPEN_FILES:
+            remove_stage(folder)
     finally:
         os.close(handle)
-    if is_left and OPEN_MAY_GO:
-        remove_rest(folder)
-    elif is_left:
-        remove(folder)
+    if is_stale and CAN_MOVE_OPEN_FILES:
+        remove_empty_stage(folder)
+    elif is_stale:
+        remove_stage(folder)
 
 
-def remove(folder: Path) -> None:
+def remove_stage(folder: Path) -> None:
     """Remove a stage, with its lock file last to identify an interrupted removal."""
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
@@ -248,7 +251,7 @@ def remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def remove_rest(folder: Path) -> None:
+def remove_empty_stage(folder: Path) -> None:
     """Remove the rest of a stage whose lock file was open during the removal.
 
     On NFS and FUSE, such a file has a temporary name in the same folder.
@@ -257,14 +260,16 @@ def remove_rest(folder: Path) -> None:
         folder.rmdir()
 
 
-def hold(folder: Path) -> int | None:
+def open_lock_file(folder: Path) -> int | None:
     """Open the lock file of a stage, for `lock`; return None for other folders."""
     try:
-        handle = os.open(folder / OWNER, os.O_RDONLY | _NO_LINK | _NO_WAIT | _AS_IS)
+        handle = os.open(
+            folder / OWNER, os.O_RDONLY | _NO_FOLLOW | _NON_BLOCKING | _BINARY
+        )
     except OSError:
         return None
     is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-    if is_file and _MARK.startswith(os.read(handle, 2 * len(_MARK))):
+    if is_file and _LOCK_TEXT.startswith(os.read(handle, 2 * len(_LOCK_TEXT))):
         return handle
     os.close(handle)
     return None
@@ -287,18 +292,18 @@ def is_listed(path: Path) -> bool:
 def is_link(path: Path) -> bool:
     """Return whether a path is a link or a Windows junction."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (OSError, ValueError):  # a NUL character makes a name invalid
         return False
-    return stat.S_ISLNK(found.st_mode) or (
-        getattr(found, "st_reparse_tag", 0) == _JUNCTION
+    return stat.S_ISLNK(status.st_mode) or (
+        getattr(status, "st_reparse_tag", 0) == _JUNCTION
     )
 
 
-def take_links(place: str, folders: list[str]) -> list[str]:
+def remove_links(parent: str, names: list[str]) -> list[str]:
     """Remove links from a list of folder names, for `os.walk`."""
-    links = [name for name in folders if is_link(Path(place, name))]
-    folders[:] = [name for name in folders if name not in links]
+    links = [name for name in names if is_link(Path(parent, name))]
+    names[:] = [name for name in names if name not in links]
     return links
 
 

@@ -69,27 +69,27 @@ def set_processor_name() -> None:
     Otherwise `platform` runs `uname` when a library requests the name. If PATH has an
     empty or relative entry, this searches the current folder for the program.
     """
-    searched = os.environ.get("PATH", "").split(os.pathsep)
-    if sys.platform == "win32" or all(map(os.path.isabs, searched)):
+    entries = os.environ.get("PATH", "").split(os.pathsep)
+    if sys.platform == "win32" or all(map(os.path.isabs, entries)):
         return
-    facts = vars(platform.uname())
+    uname_fields = vars(platform.uname())
     program = find_program("uname")
-    if "processor" not in facts and program is not None:
-        done = subprocess.run(
+    if "processor" not in uname_fields and program is not None:
+        result = subprocess.run(
             [program, "-p"], env=clean_environment(), capture_output=True, text=True
         )
-        name = done.stdout.strip()
-        facts["processor"] = "" if name == "unknown" else name
+        name = result.stdout.strip()
+        uname_fields["processor"] = "" if name == "unknown" else name
 
 
 def _program_paths(path: str) -> Iterator[str]:
     """Yield the path of a program, with the endings of programs on Windows."""
-    endings = [""]
+    suffixes = [""]
     if sys.platform == "win32":
-        endings += os.environ.get("PATHEXT", ".EXE").split(os.pathsep)
-    for ending in endings:
-        if os.path.isfile(path + ending) and os.access(path + ending, os.X_OK):
-            yield path + ending
+        suffixes += os.environ.get("PATHEXT", ".EXE").split(os.pathsep)
+    for suffix in suffixes:
+        if os.path.isfile(path + suffix) and os.access(path + suffix, os.X_OK):
+            yield path + suffix
 
 
 def find_package_folders(name: str) -> list[Path]:
@@ -100,8 +100,8 @@ def find_package_folders(name: str) -> list[Path]:
     """
     folders = [entry for entry in sys.path if os.path.isabs(entry)]
     spec = PathFinder.find_spec(name, folders)
-    found = spec.submodule_search_locations if spec is not None else None
-    return [Path(folder) for folder in found or ()]
+    locations = spec.submodule_search_locations if spec is not None else None
+    return [Path(folder) for folder in locations or ()]
 
 
 def load_library(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
@@ -114,13 +114,19 @@ def load_library(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
     Raises:
         OSError: if there is no such library.
     """
-    searched = os.environ.get("LD_LIBRARY_PATH", "")
-    has_relative = len(absolute_entries(searched)) < len(searched.split(os.pathsep))
-    if os.path.isabs(name) or not (searched and has_relative):
+    search_path = os.environ.get("LD_LIBRARY_PATH", "")
+    has_relative_entry = len(absolute_entries(search_path)) < len(
+        search_path.split(os.pathsep)
+    )
+    if os.path.isabs(name) or not (search_path and has_relative_entry):
         return ctypes.CDLL(name, mode=mode)
     # The loader would look in the current folder, so its search is done before.
-    system = getattr(sys.implementation, "_multiarch", "")
-    folders = [*absolute_entries(searched), f"/usr/lib/{system}", *_LIBRARY_FOLDERS]
+    multiarch = getattr(sys.implementation, "_multiarch", "")
+    folders = [
+        *absolute_entries(search_path),
+        f"/usr/lib/{multiarch}",
+        *_LIBRARY_FOLDERS,
+    ]
     for folder in folders:
         path = os.path.join(folder, name)
         if os.path.exists(path):

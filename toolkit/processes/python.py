@@ -90,7 +90,9 @@ def _interpreter_options() -> Iterator[str]:
 def _changed_variables() -> dict[str, str]:
     """Return the variables of this process that `clean_environment` changes."""
     cleaned = clean_environment()
-    return {name: x for name, x in os.environ.items() if cleaned.get(name) != x}
+    return {
+        name: value for name, value in os.environ.items() if cleaned.get(name) != value
+    }
 
 
 # --- folders of modules ---------------------------------------------------------------
@@ -100,23 +102,23 @@ def _module_folders(folders: list[str]) -> dict[str, Any]:
     """Return folders to search, and modules of this process that are in none of them.
 
     A package in the current folder that this process has imported is a file that it
-    trusts. The child imports that file, and nothing else of the folder.
+    trusts. The child imports only that file of the folder.
     """
     modules: dict[str, str] = {}
-    searched = set(map(os.path.realpath, folders))
+    search_path = set(map(os.path.realpath, folders))
     for name, module in list(sys.modules.items()):
-        file = _file_of(name, module)
+        file = _find_file(name, module)
         if file is None:
             continue
         folder = os.path.dirname(file)
         if os.path.basename(file).startswith("__init__."):
             folder = os.path.dirname(folder)
-        if name == _PACKAGE or os.path.realpath(folder) not in searched:
+        if name == _PACKAGE or os.path.realpath(folder) not in search_path:
             modules[name] = file
     return {"path": folders, "modules": modules}
 
 
-def _file_of(name: str, module: ModuleType) -> str | None:
+def _find_file(name: str, module: ModuleType) -> str | None:
     """Return the file of a top-level module that is no part of Python."""
     if "." in name or name in sys.stdlib_module_names or name.startswith("__"):
         return None
@@ -126,11 +128,11 @@ def _file_of(name: str, module: ModuleType) -> str | None:
 
 def _trusted_folders() -> list[str]:
     """Return the folders of `sys.path` from which the package's own code may import."""
-    dropped = {os.path.realpath(os.getcwd()), _script_folder()}
+    excluded = {os.path.realpath(os.getcwd()), _script_folder()}
     for entry in _python_path():
         if not os.path.isabs(entry):
-            dropped.add(os.path.realpath(entry))
-    return [path for path in _absolute_path() if os.path.realpath(path) not in dropped]
+            excluded.add(os.path.realpath(entry))
+    return [path for path in _absolute_path() if os.path.realpath(path) not in excluded]
 
 
 def _user_folders(has_script: bool) -> list[str]:
@@ -140,17 +142,21 @@ def _user_folders(has_script: bool) -> list[str]:
     script is in there or PYTHONPATH names it.
     """
     script, current = _script_folder(), os.path.realpath(os.getcwd())
-    kept = {os.path.realpath(entry) for entry in _python_path() if entry}
-    dropped = set() if current in kept else {current}
+    python_path = {os.path.realpath(entry) for entry in _python_path() if entry}
+    excluded = set() if current in python_path else {current}
     if script is not None:
-        dropped = (dropped | {script}) - kept if has_script else dropped - {script}
-    found = [path for path in _absolute_path() if os.path.realpath(path) not in dropped]
-    if not has_script and current in dropped:
+        excluded = (
+            (excluded | {script}) - python_path if has_script else excluded - {script}
+        )
+    folders = [
+        path for path in _absolute_path() if os.path.realpath(path) not in excluded
+    ]
+    if not has_script and current in excluded:
         is_searched = any(
             os.path.realpath(entry) == current for entry in map(str, sys.path)
         )
-        found += [current] if is_searched else []
-    return found
+        folders += [current] if is_searched else []
+    return folders
 
 
 def _absolute_path() -> list[str]:
@@ -194,7 +200,7 @@ def _main_module() -> tuple[str | None, str | None]:
 # --- in the child ---------------------------------------------------------------------
 
 
-def begin(context: dict[str, Any]) -> None:
+def set_context(context: dict[str, Any]) -> None:
     """Store the context from the parent process."""
     _context.update(context)
 
@@ -224,8 +230,8 @@ def import_main_module() -> None:
         return
     module = ModuleType(_MAIN)
     if name is not None:
-        found = runpy.run_module(name, run_name=_MAIN, alter_sys=True)
+        namespace = runpy.run_module(name, run_name=_MAIN, alter_sys=True)
     else:
-        found = runpy.run_path(file, run_name=_MAIN)
-    module.__dict__.update(found)
+        namespace = runpy.run_path(file, run_name=_MAIN)
+    module.__dict__.update(namespace)
     sys.modules["__main__"] = sys.modules[_MAIN] = module

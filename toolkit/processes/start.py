@@ -46,22 +46,24 @@ class FileFinder:
         return spec_from_file_location(name, file, submodule_search_locations=folders)
 
 
-def _is_of_python(folder: str) -> bool:
+def _is_of_standard_library(folder: str) -> bool:
     """Return whether a folder has modules of Python itself."""
     library = os.path.dirname(os.__file__)
-    own = (library, os.path.join(library, "lib-dynload"))
-    return folder in own or folder.endswith((".zip", f"{os.sep}DLLs"))
+    folders = (library, os.path.join(library, "lib-dynload"))
+    return folder in folders or folder.endswith((".zip", f"{os.sep}DLLs"))
 
 
 def main() -> None:
     """Import the function that the command names, and call it."""
     context = json.loads(sys.argv[1])
     sys.argv[:] = [context["function"], *sys.argv[2:]]
-    own = [folder for folder in sys.path if _is_of_python(folder)]
-    others = [folder for folder in context["path"] if folder not in own]
-    sys.path[:] = [*own, *others]
+    library_folders = [folder for folder in sys.path if _is_of_standard_library(folder)]
+    module_folders = [
+        folder for folder in context["path"] if folder not in library_folders
+    ]
+    sys.path[:] = [*library_folders, *module_folders]
     sys.meta_path.insert(0, FileFinder(context["modules"]))
-    import_module("toolkit.processes.python").begin(context)
+    import_module("toolkit.processes.python").set_context(context)
     module, _, function = context["function"].partition(":")
     sys.exit(getattr(import_module(module), function)(sys.argv[1:]))
 

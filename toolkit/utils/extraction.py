@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import DatasetError
-from toolkit.files.sets import fail
+from toolkit.files.sets import raise_error
 from toolkit.files.staging import (
     Stage,
     is_folder,
-    patiently,
+    move_with_retries,
+    remove_links,
     replace_file,
-    take_links,
 )
 from toolkit.utils.archives import extract_archive
 
@@ -60,12 +60,12 @@ def _swap(stage: Stage, folder: Path) -> None:
     older = stage.folder / "older"
     is_there = os.path.lexists(folder)
     if is_there:
-        patiently(os.rename, folder, older)
+        move_with_retries(os.rename, folder, older)
     try:
-        patiently(os.rename, stage.files, folder)
+        move_with_retries(os.rename, stage.files, folder)
     except OSError:
         if is_there:
-            patiently(os.rename, older, folder)
+            move_with_retries(os.rename, older, folder)
         raise
 
 
@@ -77,8 +77,8 @@ def _unrecorded_files(files: Files, record: Files) -> list[str]:
 def _files(folder: Path) -> Files:
     """Return all non-folders in a folder, with size and modification time."""
     files: Files = {}
-    for parent, folders, names in os.walk(folder, onerror=fail):
-        links = take_links(parent, folders)
+    for parent, folders, names in os.walk(folder, onerror=raise_error):
+        links = remove_links(parent, folders)
         for path in (Path(parent, name) for name in (*names, *links)):
             status = path.lstat()
             name = path.relative_to(folder).as_posix()

@@ -23,7 +23,7 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.files.locks import lock
-from toolkit.files.staging import Stage, sweep
+from toolkit.files.staging import Stage, remove_stale_stages
 from toolkit.reading.file_errors import check_plain
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.extraction import check_is_unpacked, unpack
@@ -189,7 +189,7 @@ def _fill_cache(
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f".{target.name}.lock")):
             # Another process may have added the file while this one waited.
-            sweep(target.parent, target.name)
+            remove_stale_stages(target.parent, target.name)
             if force_download or not _is_valid(target, check):
                 _renew(target, unpacked, origin, check, formats)
             elif unpacked is not None and not unpacked.exists():
@@ -214,17 +214,17 @@ def _renew(
     """
     if unpacked is not None:
         check_is_unpacked(unpacked)
-        sweep(unpacked.parent, unpacked.name)
+        remove_stale_stages(unpacked.parent, unpacked.name)
     with Stage(target.parent, target.name) as stage:
         new = stage.files / target.name
         _download(origin, new, target, check)
         is_first = not target.exists()
         if is_first:
-            stage.deliver(new, target)
+            stage.move_file(new, target)
         if unpacked is not None:
             unpack(target if is_first else new, unpacked, formats)
         if not is_first:
-            stage.deliver(new, target)
+            stage.move_file(new, target)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.export.native.names import KINDS, SHARED
-from toolkit.files.private import replaceable_by_others
+from toolkit.files.private import find_replaceable_path
 
 Array = np.ndarray[Any, Any]
 
@@ -189,7 +189,7 @@ def checked(path: Path, what: str = "path") -> Path:
     file = Path(os.path.realpath(path))
     if not file.is_file():
         raise MissingFileError(f"load_native: {what}: no file {str(path)!r}")
-    place = replaceable_by_others(Path(os.path.abspath(path)))
+    place = find_replaceable_path(Path(os.path.abspath(path)))
     if place is not None:
         raise ModelFileError(
             f"load_native: {what}: {str(place)!r} may be written by other users, and "

@@ -146,7 +146,7 @@ class BackupAndRestore(RegularSaves):
     def _delete(self) -> None:
         if not self._folder.exists():
             return
-        self._files.settle()
+        self._files.complete_interrupted_save()
         for name in _NAMES:
             (self._folder / name).unlink(missing_ok=True)
         if not any(self._folder.iterdir()):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import ModelFileError, UnwritableFileError
-from toolkit.files.sets import paths_below
+from toolkit.files.sets import list_files
 from toolkit.files.staging import is_listed, replace_file
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.json_config import config_text, model_of, parsed
@@ -64,7 +64,7 @@ def _write_archive(model: Any, path: Path) -> None:
         with zipfile.ZipFile(path, "x") as archive:
             for name in (METADATA, CONFIG, WEIGHTS):
                 archive.write(Path(folder, name), name)
-            for name in paths_below(Path(folder)):
+            for name in list_files(Path(folder)):
                 if name.startswith(f"{ASSETS}/"):
                     archive.write(Path(folder, name), name)
 
@@ -99,7 +99,7 @@ def _check_distinct(folder_of_layer: Path, where: str) -> None:
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:
     """Return the files of a model except the metadata, with their checksums."""
-    for name in paths_below(folder):
+    for name in list_files(folder):
         if name == WEIGHTS:
             # Each of its arrays has a checksum that reads compare, so that the file
             # needs no second full read.

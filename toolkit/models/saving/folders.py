@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
-from toolkit.files.sets import FileSet, fail
-from toolkit.files.staging import flush, is_link, take_links
+from toolkit.files.sets import FileSet, raise_error
+from toolkit.files.staging import flush, is_link, remove_links
 from toolkit.models.saving.archives import (
     ASSETS,
     CONFIG,
@@ -154,10 +154,10 @@ def _own_files(root: Path) -> list[str]:
 def _contents(root: Path) -> list[str]:
     """Return all files in a folder, without remains of an interrupted save."""
     actual = []
-    for folder, folders, names in os.walk(root, onerror=fail):
+    for folder, folders, names in os.walk(root, onerror=raise_error):
         if Path(folder) == root:
             folders[:] = [name for name in folders if not _is_left(name)]
-        links = take_links(folder, folders)
+        links = remove_links(folder, folders)
         actual += [Path(folder, name).relative_to(root) for name in (*names, *links)]
     return [path.as_posix() for path in actual]
 

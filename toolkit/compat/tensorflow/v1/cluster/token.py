@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolkit import settings
 from toolkit.errors import ArgumentError, CommunicationError
-from toolkit.files.private import writable_folder
+from toolkit.files.private import find_writable_folder
 
 FILE = "cluster_token"  # in TOOLKIT_HOME
 LEAST = 16  # characters
@@ -82,4 +82,4 @@ def _is_secret(status: os.stat_result, folder: Path) -> bool:
     if not hasattr(os, "getuid"):
         return True
     is_own = status.st_uid == os.getuid() and not status.st_mode & 0o077
-    return is_own and writable_folder(folder, trusts_own_group=True) is None
+    return is_own and find_writable_folder(folder, trust_primary_group=True) is None
