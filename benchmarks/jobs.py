@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolkit.cli.mpirun import command_of, environment_of
+from toolkit.cli.mpirun import launch_command, launch_environment
 
 
 def found(ranks, *arguments, **settings):
@@ -21,8 +21,8 @@ def found(ranks, *arguments, **settings):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
         script = [sys.argv[0], "--found", str(path), *map(str, arguments)]
-        environment = {**os.environ, **environment_of(ranks), **settings}
-        subprocess.run(command_of(ranks, script), env=environment, check=True)
+        environment = {**os.environ, **launch_environment(ranks), **settings}
+        subprocess.run(launch_command(ranks, script), env=environment, check=True)
         return json.loads(path.read_text())
 
 

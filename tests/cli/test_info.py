@@ -32,7 +32,9 @@ def test_info_shows_versions_backends_caches(tmp_path, monkeypatch, capsys):
 
 def test_info_shows_missing_packages_and_their_installation(monkeypatch, capsys):
     monkeypatch.setattr(info, "find_spec", lambda name: None)
-    monkeypatch.setattr(info, "gpus", lambda: ["NVIDIA H200, 143771 MiB, 580.95.05"])
+    monkeypatch.setattr(
+        info, "list_gpus", lambda: ["NVIDIA H200, 143771 MiB, 580.95.05"]
+    )
     assert cli.main(["info"]) == cli.FAILED  # a required package is missing
     printed = capsys.readouterr().out
     assert 'is required: pip install "llvmlite"' in printed
@@ -46,7 +48,7 @@ def test_info_shows_missing_packages_and_their_installation(monkeypatch, capsys)
 def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
     known = ["numpy>=2.1", "mkl>=2024.2; extra == 'mkl'", 'onnx>=1.17; extra == "onnx"']
     monkeypatch.setattr(info, "requires", lambda name: known)
-    assert info._packages("mkl") == '"mkl>=2024.2"'
+    assert info._pip_requirements("mkl") == '"mkl>=2024.2"'
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
 )
 def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch):
     found = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
-    monkeypatch.setattr(info, "gpus", lambda: found)
+    monkeypatch.setattr(info, "list_gpus", lambda: found)
     chosen = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
     assert chosen == ([extra] if extra else [])
 
@@ -76,7 +78,7 @@ def test_examples_are_listed_with_a_line_each(capsys):
     assert cli.main(["examples"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = dict(line.split(None, 1) for line in lines[:-2])
-    assert list(listed) == examples.names()
+    assert list(listed) == examples.list_examples()
     assert {"digits_cnn", "keras_style/gan"} <= listed.keys()
     assert all(text.endswith(".") for text in listed.values())
 
@@ -84,7 +86,7 @@ def test_examples_are_listed_with_a_line_each(capsys):
 def test_example_source_is_shown(capsys):
     assert cli.main(["examples", "digits_mlp"]) == 0
     source = capsys.readouterr().out
-    assert source == examples.path_of("digits_mlp").read_text("utf-8")
+    assert source == examples.example_path("digits_mlp").read_text("utf-8")
     assert ast.get_docstring(ast.parse(source))
 
 

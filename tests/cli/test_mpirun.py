@@ -9,34 +9,34 @@ from tests.comm import ranks
 from toolkit.cli import mpirun
 from toolkit.errors import LaunchError
 
-OPEN_MPI = mpirun.Mpirun("/env/mpirun", "openmpi", 5, True)
-DEBIAN = mpirun.Mpirun("/usr/bin/mpirun", "openmpi", 4, False)
-MPICH = mpirun.Mpirun("/usr/bin/mpirun.mpich", "mpich", 4, False)
+OPEN_MPI = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
+DEBIAN = mpirun.Launcher("/usr/bin/mpirun", "openmpi", 4, False)
+MPICH = mpirun.Launcher("/usr/bin/mpirun.mpich", "mpich", 4, False)
 
 
 @pytest.fixture
 def there(monkeypatch):
     def install(*found):
-        monkeypatch.setattr(mpirun, "_found", lambda: found)
+        monkeypatch.setattr(mpirun, "_list_launchers", lambda: found)
 
     return install
 
 
 def test_options_of_each_library(there):
-    launch = mpirun.command_of(1, ["train.py", "--x"])
+    launch = mpirun.launch_command(1, ["train.py", "--x"])
     assert launch[0] == sys.executable and launch[-2:] == ["train.py", "--x"]
     there(OPEN_MPI)
-    command = mpirun.command_of(2, ["train.py", "--x"])
+    command = mpirun.launch_command(2, ["train.py", "--x"])
     assert (
         command[:3] == ["/env/mpirun", "-n", "2"] and command[-len(launch) :] == launch
     )
     assert "ob1" in command and "ulfm" not in command
-    assert "ulfm" in mpirun.command_of(2, [], elastic=True)
+    assert "ulfm" in mpirun.launch_command(2, [], elastic=True)
     there(DEBIAN)
-    command = mpirun.command_of(2, [])
+    command = mpirun.launch_command(2, [])
     assert "--tag-output" in command and "ob1" not in command
     there(MPICH)
-    command = mpirun.command_of(4, ["train.py", "--x"])
+    command = mpirun.launch_command(4, ["train.py", "--x"])
     assert command == [MPICH.path, "-n", "4", "-prepend-rank", *launch]
 
 
@@ -46,21 +46,21 @@ def test_windows_launchers_have_other_names(monkeypatch):
     told = subprocess.CompletedProcess([], 1, stdout="")
     monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
     monkeypatch.setattr(sys, "executable", "C:/python/python.exe")
-    command = mpirun.command_of(2, ["train.py"])
+    command = mpirun.launch_command(2, ["train.py"])
     assert command[:4] == ["C:/mpiexec.exe", "-n", "2", sys.executable]
 
 
 def test_one_process_needs_no_mpi(there):
     there()
-    assert mpirun.command_of(1, ["a.py"])[0] == sys.executable
+    assert mpirun.launch_command(1, ["a.py"])[0] == sys.executable
 
 
 def test_requested_library_is_used(there):
     there(OPEN_MPI, MPICH)
-    assert mpirun.find() == OPEN_MPI
-    assert mpirun.find("mpich") == MPICH
+    assert mpirun.find_launcher() == OPEN_MPI
+    assert mpirun.find_launcher("mpich") == MPICH
     there(DEBIAN, OPEN_MPI)
-    assert mpirun.find(elastic=True) == OPEN_MPI
+    assert mpirun.find_launcher(elastic=True) == OPEN_MPI
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_requested_library_is_used(there):
 def test_missing_launcher_is_named(there, found, asked, words):
     there(*found)
     with pytest.raises(LaunchError, match=words):
-        mpirun.find(**asked)
+        mpirun.find_launcher(**asked)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_missing_launcher_is_named(there, found, asked, words):
 def test_launcher_is_identified_by_its_version(monkeypatch, said, library, version):
     told = subprocess.CompletedProcess([], 0, stdout=said)
     monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
-    assert mpirun._described("/x", False) == ("/x", library, version, False)
+    assert mpirun._identify_launcher("/x", False) == ("/x", library, version, False)
 
 
 def test_the_environment_of_a_job(monkeypatch):
     monkeypatch.setattr(mpirun.os, "geteuid", lambda: 0)
-    found = mpirun.environment_of(3, 2.5, elastic=True)
+    found = mpirun.launch_environment(3, 2.5, elastic=True)
     assert found["TOOLKIT_PROCESSES"] == "3"
     assert (found["TOOLKIT_TIMEOUT"], found["TOOLKIT_ELASTIC"]) == ("2.5", "1")
     assert found["OMPI_ALLOW_RUN_AS_ROOT"] == "1"

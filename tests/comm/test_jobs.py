@@ -51,7 +51,7 @@ def job(tmp_path):
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
     try:
-        mpirun.find()
+        mpirun.find_launcher()
     except LaunchError as error:
         pytest.skip(str(error))
 
@@ -177,7 +177,7 @@ def test_without_mpi(monkeypatch):
     monkeypatch.setattr(mpirun.sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match=r"toolkit\[mpi\]"):
-        mpirun.command_of(2, ["train.py"])
+        mpirun.launch_command(2, ["train.py"])
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "validation"])

@@ -233,18 +233,18 @@ def processes():
 
 def test_open_mpi_receives_the_loopback_option(monkeypatch):
     monkeypatch.delenv("OMPI_MCA_btl_tcp_if_exclude", raising=False)
-    own = mpirun.Mpirun("/env/mpirun", "openmpi", 5, True)
-    monkeypatch.setattr(mpirun, "_found", lambda: [own])
+    own = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
+    monkeypatch.setattr(mpirun, "_list_launchers", lambda: [own])
     for options, transports in [((), "self,sm"), ((True, True), "self,sm,tcp")]:
-        command = mpirun.command_of(2, ["a.py"], None, *options)
+        command = mpirun.launch_command(2, ["a.py"], None, *options)
         assert command[command.index("btl") + 1] == transports
         assert loopback.NETWORK in command
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_exclude", "eth0")
-    assert loopback.NETWORK not in mpirun.command_of(2, ["a.py"])
+    assert loopback.NETWORK not in mpirun.launch_command(2, ["a.py"])
 
 
 def test_outcome_is_parsed(tmp_path):
     path = tmp_path / "outcome"
-    assert ranks_output._read(path) == ("", 0, [])
+    assert ranks_output._read_outcome(path) == ("", 0, [])
     path.write_text("stalled 124 7 8")
-    assert ranks_output._read(path) == ("stalled", 124, [7, 8])
+    assert ranks_output._read_outcome(path) == ("stalled", 124, [7, 8])

@@ -13,7 +13,7 @@ import pytest
 import toolkit
 from toolkit import layers, settings
 from toolkit.console import progress
-from toolkit.console.progress import stage, working
+from toolkit.console.progress import show_progress, stage
 from toolkit.data import Dataset
 
 
@@ -50,18 +50,18 @@ def terminal(monkeypatch):
 
 
 def test_bar_shows_stage_and_progress(terminal):
-    with working("making it"):
+    with show_progress("making it"):
         terminal.wait_for("making it")
         with stage("first"):
             terminal.wait_for("making it: first [")
         with stage("second", 8) as second:
-            second.done = 4
+            second.count = 4
             terminal.wait_for("making it: second:  50%")
     assert "4/8" in terminal.getvalue()
 
 
 def test_bar_is_erased_at_the_end(terminal):
-    with working("making it"):
+    with show_progress("making it"):
         terminal.wait_for("making it")
     assert terminal.getvalue().endswith("\r")
     assert terminal.getvalue().split("\r")[-2].strip() == ""
@@ -69,8 +69,8 @@ def test_bar_is_erased_at_the_end(terminal):
 
 
 def test_nested_work_shares_the_bar(terminal):
-    with working("outer"), stage("all of it", 3):
-        with working("inner"), stage("a part", 100):
+    with show_progress("outer"), stage("all of it", 3):
+        with show_progress("inner"), stage("a part", 100):
             terminal.wait_for("outer: all of it:   0%")
             time.sleep(0.02)
         assert progress._current.work is not None
@@ -81,7 +81,7 @@ def test_nested_work_shares_the_bar(terminal):
 def test_quick_work_shows_no_bar(terminal, monkeypatch):
     monkeypatch.setattr(progress, "DELAY", 30.0)
     start = time.perf_counter()
-    with working("making it"), stage("first"):
+    with show_progress("making it"), stage("first"):
         pass
     assert time.perf_counter() - start < 5
     assert terminal.getvalue() == ""
@@ -89,7 +89,7 @@ def test_quick_work_shows_no_bar(terminal, monkeypatch):
 
 def test_error_erases_the_bar(terminal):
     with pytest.raises(ZeroDivisionError):
-        with working("making it"), stage("first"):
+        with show_progress("making it"), stage("first"):
             terminal.wait_for("first")
             raise ZeroDivisionError
     assert progress._current.work is None
@@ -101,8 +101,8 @@ def test_no_terminal_means_no_thread(why, terminal, monkeypatch):
         monkeypatch.setitem(settings.values, "interactive_logging", False)
     else:
         terminal.isatty = lambda: False
-    with working("making it"), stage("first", 2) as first:
-        first.done += 1
+    with show_progress("making it"), stage("first", 2) as first:
+        first.count += 1
         assert not [t for t in threading.enumerate() if t.name == "making it"]
     assert terminal.getvalue() == ""
 
@@ -128,10 +128,10 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
     monkeypatch.setattr(progress, "Work", RecordingStages)
     model.fit(np.ones((4, 7)), np.ones((4, 3)), verbose=0)
     assert "compiling train_step" in terminal.getvalue()
-    names = [found.name for found in begun if found.total is None or found.done]
+    names = [found.name for found in begun if found.total is None or found.count]
     for name in ("tracing", "simplifying", "fusing", "lowering", "kernels"):
         assert name in names
-    assert all(found.done == found.total for found in begun if found.total)
+    assert all(found.count == found.total for found in begun if found.total)
 
 
 def slow_identity(x):

@@ -287,12 +287,12 @@ def test_bar_shows_the_cached_amount(tmp_path, monkeypatch, count, total):
     taken(iterator, wanted)
     if wanted:
         (stage,) = bars[0].stages
-        assert bars[0].life == ["begin"] and stage.done == 2
+        assert bars[0].life == ["begin"] and stage.count == 2
     ints(iterator)
     (bar,) = bars
     (stage,) = bar.stages
     assert bar.label == f"caching in {tmp_path / 'cache'}"
-    assert (stage.done, stage.total) == (3 if count != 0 else 0, total or count)
+    assert (stage.count, stage.total) == (3 if count != 0 else 0, total or count)
     assert bar.life == ["begin", "end"]
     iterator.close()
     assert bar.life == ["begin", "end"]

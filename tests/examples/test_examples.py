@@ -138,7 +138,7 @@ def test_distributed_example_on_two_processes(tmp_path):
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
     try:
-        mpirun.command_of(1, [])
+        mpirun.launch_command(1, [])
     except LaunchError as error:
         pytest.skip(str(error))
     script = [str(FOLDER / "distributed.py"), "--epochs", "4", "--output"]

@@ -143,7 +143,7 @@ worker.close()
 """,
     "the launcher of a job": """
 from toolkit.cli import mpirun
-assert not [m for m in mpirun._found() if m.path.startswith(os.getcwd())]
+assert not [m for m in mpirun._list_launchers() if m.path.startswith(os.getcwd())]
 """,
     "replacements of ranks": """
 import subprocess
@@ -173,8 +173,8 @@ if find_linker("x86_64-unknown-linux-gnu"):
     "questions about the machine": """
 import pathlib
 from toolkit import machine
-from toolkit.cli.info import gpus
-gpus()
+from toolkit.cli.info import list_gpus
+list_gpus()
 machine.Path = lambda *_: pathlib.Path("/no/such/file")
 assert machine.cpu_model()
 """,

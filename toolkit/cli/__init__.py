@@ -46,10 +46,10 @@ COMMANDS = {
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
-def program() -> str:
+def program_name() -> str:
     """Return the text that the user types before the command."""
-    started = Path(sys.argv[0]).stem
-    return "toolkit" if started == "toolkit" else "python -m toolkit"
+    executable = Path(sys.argv[0]).stem
+    return "toolkit" if executable == "toolkit" else "python -m toolkit"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,21 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     traceback; other errors keep it.
     """
     _replace_unencodable(sys.stdout)
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if chosen.command is None:
+    parser = _create_parser()
+    top_options = parser.parse_args(arguments)
+    if top_options.command is None:
         parser.print_help(sys.stderr)
         return WRONG_USAGE
-    command = import_module(COMMANDS[chosen.command][0])
-    name = f"{program()} {chosen.command}"
-    options = Parser(name, *_help_text(command.__doc__ or ""))
-    command.add_options(options)
-    _add_debug(options)
-    parsed = options.parse_args(chosen.arguments)
+    command = import_module(COMMANDS[top_options.command][0])
+    name = f"{program_name()} {top_options.command}"
+    command_parser = Parser(name, *_split_help(command.__doc__ or ""))
+    command.add_options(command_parser)
+    _add_debug_option(command_parser)
+    options = command_parser.parse_args(top_options.arguments)
     with warnings.catch_warnings():
-        warnings.showwarning = _one_line_warning
+        warnings.showwarning = _print_warning
         try:
-            return command.run(parsed)
+            return command.run(options)
         except KeyboardInterrupt:
             print(f"{name}: interrupted", file=sys.stderr)
             return INTERRUPTED
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (ToolkitError, OSError, ImportError) as error:
-            if chosen.debug or parsed.debug:
+            if top_options.debug or options.debug:
                 raise
             print(f"{name}: {error}", file=sys.stderr)
             return FAILED
@@ -115,17 +115,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the line and exit with the code for wrong arguments."""
-        unknown = re.search(r"unrecognized arguments: (-\S+)", message)
+        unknown_option = re.search(r"unrecognized arguments: (-\S+)", message)
         hint = ""
-        if unknown:
-            known = re.findall(r"(?<![\w-])--?[\w-]+", self.format_help())
-            hint = nearest(unknown[1].partition("=")[0], known)
+        if unknown_option:
+            known_options = re.findall(r"(?<![\w-])--?[\w-]+", self.format_help())
+            hint = nearest(unknown_option[1].partition("=")[0], known_options)
         self.exit(
             WRONG_USAGE, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n"
         )
 
 
-def one_of(*choices: str) -> Callable[[str], str]:
+def choice_type(*choices: str) -> Callable[[str], str]:
     """Return an argument type for one of `choices`."""
 
     def check(text: str) -> str:
@@ -139,18 +139,18 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return check
 
 
-def _parser() -> Parser:
+def _create_parser() -> Parser:
     rows = [f"  {name:10}{summary}" for name, (_, summary) in COMMANDS.items()]
-    more = f"{program()} COMMAND --help tells more of each."
-    parser = Parser(program(), "", "\n".join(["commands:", *rows, "", more]))
+    hint = f"{program_name()} COMMAND --help tells more of each."
+    parser = Parser(program_name(), "", "\n".join(["commands:", *rows, "", hint]))
     parser.add_argument(
         "--version", action="version", version=f"toolkit {toolkit.__version__}"
     )
-    _add_debug(parser)
+    _add_debug_option(parser)
     parser.add_argument(
         "command",
         nargs="?",
-        type=one_of(*COMMANDS),
+        type=choice_type(*COMMANDS),
         metavar="COMMAND",
         help="one of those below",
     )
@@ -160,19 +160,19 @@ def _parser() -> Parser:
     return parser
 
 
-def _add_debug(parser: argparse.ArgumentParser) -> None:
+def _add_debug_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--debug", action="store_true", help="show the whole traceback of an error"
     )
 
 
-def _help_text(documentation: str) -> tuple[str, str]:
+def _split_help(documentation: str) -> tuple[str, str]:
     """Return a command's help text, and its examples with the typed program name."""
     description, _, examples = documentation.partition("Examples:\n")
     if examples:
         examples = f"examples:\n{examples.rstrip()}"
-    return description.strip(), examples.replace("$ toolkit", program())
+    return description.strip(), examples.replace("$ toolkit", program_name())
 
 
-def _one_line_warning(message: Warning | str, *_: Any, **options: Any) -> None:
+def _print_warning(message: Warning | str, *_: Any, **options: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)

@@ -51,7 +51,7 @@ _MAX_EXAMPLE = 1 << 26  # maximum size in bytes of a record whose features are s
 _ZIP, _HDF5, _GZIP = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n", b"\x1f\x8b"
 
 
-class Stored(Protocol):
+class StoredArray(Protocol):
     """Array in a file."""
 
     @property
@@ -75,7 +75,7 @@ class Content:
     """
 
     kind: str
-    arrays: Mapping[str, Stored] = field(default_factory=dict)
+    arrays: Mapping[str, StoredArray] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     load: Callable[[bool], Any] | None = None
     fill: Callable[[Any], None] | None = None
@@ -94,17 +94,17 @@ def open_content(path: Path) -> AbstractContextManager[Content]:
         raise MissingFileError(
             f"there is no file {str(path)!r}{nearest(path.name, names)}"
         )
-    return _reader(path)(path)
+    return _select_reader(path)(path)
 
 
 Reader = Callable[[Path], AbstractContextManager[Content]]
 
 
-def _reader(path: Path) -> Reader:
+def _select_reader(path: Path) -> Reader:
     """Return the reader function for the first bytes of a file."""
     if path.is_dir():
         if is_model_folder(path):
-            return _folder
+            return _open_folder
         raise ModelFileError(
             f"{str(path)!r} is a folder without {CONFIG}, so not that of a saved model"
         )
@@ -115,39 +115,41 @@ def _reader(path: Path) -> Reader:
         if head.startswith(magic):
             return reader
     if path.name.endswith(LIST):
-        return _safetensors_list
+        return _open_safetensors_list
     if path.name.endswith(".json"):
-        return _shards
+        return _open_shards
     if _is_tfrecord(head):
-        return _records
+        return _open_records
     if head[8:9] == b"{" or path.suffix == ".safetensors":
-        return _safetensors
-    what = "is empty" if not head else f"begins with {head[:8]!r}"
+        return _open_safetensors
+    description = "is empty" if not head else f"begins with {head[:8]!r}"
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth"):
-        what += "; a pickle can run code when it is read, and never is here"
-    raise ModelFileError(f"{str(path)!r}: expected one of {KINDS}; the file {what}")
+        description += "; a pickle can run code when it is read, and never is here"
+    raise ModelFileError(
+        f"{str(path)!r}: expected one of {KINDS}; the file {description}"
+    )
 
 
-def _zip(path: Path) -> AbstractContextManager[Content]:
+def _open_zip(path: Path) -> AbstractContextManager[Content]:
     with open_members(path, ".keras or .npz", MAX_RATIO) as members:
-        whole = CONFIG in members.sizes()
-    return _archive(path) if whole else _npz(path)
+        is_model = CONFIG in members.sizes()
+    return _open_archive(path) if is_model else _open_npz(path)
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[Content]:
+def _open_archive(path: Path) -> Iterator[Content]:
     config, metadata = archived_json(path)
     with weights_in_archive(path) as datasets:
         yield Content(
             "a Keras 3 model",
             datasets,
-            _model_facts(config, metadata),
+            _describe_model(config, metadata),
             lambda compile: load_archive(path, None, compile),
         )
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[Content]:
+def _open_folder(path: Path) -> Iterator[Content]:
     folder = model_folder(path)
     config = parsed(Path(folder, CONFIG).read_bytes(), CONFIG)
     metadata = parsed(Path(folder, METADATA).read_bytes(), METADATA)
@@ -155,24 +157,24 @@ def _folder(path: Path) -> Iterator[Content]:
         yield Content(
             "the folder of a Keras 3 model",
             datasets,
-            _model_facts(config, metadata),
+            _describe_model(config, metadata),
             lambda compile: load_folder(path, None, compile),
         )
 
 
-def _model_facts(config: Any, metadata: Any) -> dict[str, str]:
-    inner = config.get("config")
-    layers = inner.get("layers") if isinstance(inner, dict) else None
-    found = {"class": config.get("class_name"), "saved with Keras": None}
-    found["saved with Keras"] = metadata.get("keras_version")
-    found["saved on"] = metadata.get("date_saved")
+def _describe_model(config: Any, metadata: Any) -> dict[str, str]:
+    model_config = config.get("config")
+    layers = model_config.get("layers") if isinstance(model_config, dict) else None
+    facts = {"class": config.get("class_name"), "saved with Keras": None}
+    facts["saved with Keras"] = metadata.get("keras_version")
+    facts["saved on"] = metadata.get("date_saved")
     if isinstance(layers, list):
-        found["layers"] = len(layers)
-    return {name: str(value) for name, value in found.items() if value is not None}
+        facts["layers"] = len(layers)
+    return {name: str(value) for name, value in facts.items() if value is not None}
 
 
 @contextmanager
-def _hdf5(path: Path) -> Iterator[Content]:
+def _open_hdf5(path: Path) -> Iterator[Content]:
     def fill(model: Any) -> None:
         load_legacy_weights(model, path, False, False)
 
@@ -192,7 +194,7 @@ def _hdf5(path: Path) -> Iterator[Content]:
 
 
 @contextmanager
-def _shards(path: Path) -> Iterator[Content]:
+def _open_shards(path: Path) -> Iterator[Content]:
     with open_shards(path) as datasets:
         yield Content(
             "the list of weights in several files",
@@ -202,42 +204,42 @@ def _shards(path: Path) -> Iterator[Content]:
 
 
 @contextmanager
-def _safetensors(path: Path) -> Iterator[Content]:
-    with open_safetensors(path) as found:
-        pairs = list(found.metadata.items())
+def _open_safetensors(path: Path) -> Iterator[Content]:
+    with open_safetensors(path) as file:
+        pairs = list(file.metadata.items())
         facts = {name[:100]: value[:100] for name, value in pairs[:_MAX_FACTS]}
         if len(pairs) > _MAX_FACTS:
             facts["more of these"] = f"{len(pairs) - _MAX_FACTS:,}"
-        yield Content(SAFETENSORS, found.arrays, facts, fill=_by_name(path))
+        yield Content(SAFETENSORS, file.arrays, facts, fill=_weight_loader(path))
 
 
 @contextmanager
-def _safetensors_list(path: Path) -> Iterator[Content]:
+def _open_safetensors_list(path: Path) -> Iterator[Content]:
     with open_index(path) as arrays:
         facts = {"files": ", ".join(index_at(path).listing().names)}
         yield Content(
-            f"{SAFETENSORS} in several files", arrays, facts, None, _by_name(path)
+            f"{SAFETENSORS} in several files", arrays, facts, None, _weight_loader(path)
         )
 
 
-def _by_name(path: Path) -> Callable[[Any], None]:
+def _weight_loader(path: Path) -> Callable[[Any], None]:
     return lambda model: load_safetensors(model, path)
 
 
 @contextmanager
-def _npz(path: Path) -> Iterator[Content]:
+def _open_npz(path: Path) -> Iterator[Content]:
     with open_npz(path) as arrays:
         yield Content("arrays of NumPy", arrays)
 
 
 @contextmanager
-def _npy(path: Path) -> Iterator[Content]:
+def _open_npy(path: Path) -> Iterator[Content]:
     with open_npy(path) as arrays:
         yield Content("an array of NumPy", arrays)
 
 
 @contextmanager
-def _elements(path: Path) -> Iterator[Content]:
+def _open_elements(path: Path) -> Iterator[Content]:
     try:
         rows = StoredRows(path)
         facts = {"elements": f"{len(rows):,}", "made by": str(rows.label)}
@@ -274,24 +276,24 @@ def _is_tfrecord(head: bytes) -> bool:
 
 
 @contextmanager
-def _records(path: Path) -> Iterator[Content]:
+def _open_records(path: Path) -> Iterator[Content]:
     with open(path, "rb") as file:
-        yield _records_of(path, file, "TFRecord")
+        yield _describe_records(path, file, "TFRecord")
 
 
 @contextmanager
-def _zipped_records(path: Path) -> Iterator[Content]:
+def _open_gzip_records(path: Path) -> Iterator[Content]:
     with gzip.open(path) as file:
-        yield _records_of(path, file, "TFRecord, compressed with gzip")
+        yield _describe_records(path, file, "TFRecord, compressed with gzip")
 
 
-def _records_of(path: Path, file: Any, kind: str) -> Content:
+def _describe_records(path: Path, file: Any, kind: str) -> Content:
     try:
-        count, nbytes, first = _count(file)
+        count, nbytes, first_size = _measure_records(file)
         features = ""
-        if count and first <= _MAX_EXAMPLE:
+        if count and first_size <= _MAX_EXAMPLE:
             file.seek(0)
-            features = _features(read_record(file) or b"")
+            features = _describe_features(read_record(file) or b"")
     except (RecordError, OSError, EOFError, zlib.error) as error:
         raise ModelFileError(f"{str(path)!r}: expected TFRecord; {error}") from error
     facts = {"records": f"{count:,}", "bytes in them": f"{nbytes:,}"}
@@ -300,18 +302,18 @@ def _records_of(path: Path, file: Any, kind: str) -> Content:
     return Content(kind, facts=facts)
 
 
-def _count(file: IO[bytes]) -> tuple[int, int, int]:
+def _measure_records(file: IO[bytes]) -> tuple[int, int, int]:
     """Return the number of records, their size, and the size of the first, unread."""
     sizes: list[int] = []
     while head := file.read(12):
         (length,) = struct.unpack_from("<Q", head.ljust(8))
-        if not (_is_tfrecord(head) and _skip(file, length)):
+        if not (_is_tfrecord(head) and _skip_record(file, length)):
             raise RecordError(f"record {len(sizes):,} is damaged or cut off")
         sizes.append(length)
     return len(sizes), sum(sizes), sizes[0] if sizes else 0
 
 
-def _skip(file: IO[bytes], length: int) -> bool:
+def _skip_record(file: IO[bytes], length: int) -> bool:
     """Skip the rest of a record and the checksum of its data, if present."""
     try:
         end = file.tell() + length
@@ -320,23 +322,25 @@ def _skip(file: IO[bytes], length: int) -> bool:
         return False
 
 
-def _features(record: bytes) -> str:
+def _describe_features(record: bytes) -> str:
     """Return the features of an Example, or ""."""
     try:
         features = read_example(record)
     except DatasetError:
         return ""
-    parts = [f"{name}: {array.dtype}[{len(array)}]" for name, array in features.items()]
-    more = [f"and {len(parts) - 20} more"] if len(parts) > 20 else []
-    return ", ".join(parts[:20] + more)
+    descriptions = [
+        f"{name}: {array.dtype}[{len(array)}]" for name, array in features.items()
+    ]
+    ellipsis = [f"and {len(descriptions) - 20} more"] if len(descriptions) > 20 else []
+    return ", ".join(descriptions[:20] + ellipsis)
 
 
 _READERS: dict[bytes, Reader] = {
-    _ZIP: _zip,
-    _HDF5: _hdf5,
-    MAGIC: _npy,
-    FIRST_LINE.encode(): _elements,
-    _GZIP: _zipped_records,
+    _ZIP: _open_zip,
+    _HDF5: _open_hdf5,
+    MAGIC: _open_npy,
+    FIRST_LINE.encode(): _open_elements,
+    _GZIP: _open_gzip_records,
 }
 
 

@@ -32,17 +32,17 @@ import numpy as np
 from toolkit.cli.contents import (
     SAFETENSORS,
     Content,
-    Stored,
+    StoredArray,
     load_whole_model,
     open_content,
 )
 from toolkit.cli.custom_objects import (
-    add_import,
+    add_import_option,
     custom_objects_scope,
     load_model_with_hint,
 )
 from toolkit.cli.npy_files import save_npz
-from toolkit.console.messages import size_text
+from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.h5_files import write_groups
@@ -52,37 +52,43 @@ from toolkit.models.saving.shards import save_shards
 from toolkit.models.saving.state import Groups, groups_of, load_state
 from toolkit.models.saving.whole_models import save_model
 
-WHOLE = (".keras", ".h5")
-WEIGHTS = (".weights.h5", ".weights.json", ".npz", ".safetensors", LIST)
-_PATH = re.compile(r"(?:(.*)/)?vars/[^/]+")  # of an array, as Keras names them
+MODEL_ENDINGS = (".keras", ".h5")
+WEIGHT_ENDINGS = (".weights.h5", ".weights.json", ".npz", ".safetensors", LIST)
+_VARIABLE_PATH = re.compile(r"(?:(.*)/)?vars/[^/]+")  # of an array, as Keras names them
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the two files, and the model of the weights."""
     parser.add_argument("source", type=Path, metavar="FROM", help="the file to read")
-    parser.add_argument("target", type=_target, metavar="TO", help="the file to write")
+    parser.add_argument(
+        "target", type=_parse_target, metavar="TO", help="the file to write"
+    )
     parser.add_argument(
         "--model", type=Path, metavar="FILE", help="of the model that weights are for"
     )
     parser.add_argument(
-        "--shard-size", type=_gigabytes, default=5.0, metavar="GB", help="5, or so many"
+        "--shard-size",
+        type=_parse_gigabytes,
+        default=5.0,
+        metavar="GB",
+        help="5, or so many",
     )
     parser.add_argument(
         "--force", action="store_true", help="replace TO if it is there already"
     )
-    add_import(parser)
+    add_import_option(parser)
 
 
-def _target(text: str) -> Path:
-    if not text.endswith((*WHOLE, *WEIGHTS)):
-        endings = ", ".join((*WHOLE, *WEIGHTS))
+def _parse_target(text: str) -> Path:
+    if not text.endswith((*MODEL_ENDINGS, *WEIGHT_ENDINGS)):
+        endings = ", ".join((*MODEL_ENDINGS, *WEIGHT_ENDINGS))
         raise argparse.ArgumentTypeError(
             f"expected a name that ends in one of {endings}; received {text!r}"
         )
     return Path(text)
 
 
-def _gigabytes(text: str) -> float:
+def _parse_gigabytes(text: str) -> float:
     try:
         if float(text) > 0:
             return float(text)
@@ -96,33 +102,33 @@ def run(options: argparse.Namespace) -> int:
     source, target = options.source, options.target
     if target.exists() and not options.force:
         raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
-    weights = target.name.endswith(WEIGHTS)
+    is_weights = target.name.endswith(WEIGHT_ENDINGS)
     with custom_objects_scope(options), open_content(source) as content:
         kind = content.kind
         if target.name.endswith((".safetensors", LIST)):
-            made = _arrays(content, options)
-        elif weights:
-            made = _groups(content, options)
+            result = _read_arrays(content, options)
+        elif is_weights:
+            result = _read_groups(content, options)
         else:
-            made = _model(content, options)
-    if made is None:
+            result = _load_model(content, options)
+    if result is None:
         raise ArgumentError(
             f"{str(source)!r} holds {kind}; pass --model FILE, the model that they are "
             "for"
         )
-    if not made:
+    if not result:
         raise ArgumentError(
             f"expected a model or weights; {str(source)!r} holds {kind}, and no weights"
         )
-    if weights:
-        _write_weights(target, made, options.shard_size)
+    if is_weights:
+        _write_weights(target, result, options.shard_size)
     else:
-        save_model(made, target)
-    print(f"{target}: {size_text(target.stat().st_size)}")
+        save_model(result, target)
+    print(f"{target}: {format_size(target.stat().st_size)}")
     return 0
 
 
-def _model(content: Content, options: argparse.Namespace) -> Any:
+def _load_model(content: Content, options: argparse.Namespace) -> Any:
     """Return the model of a file, or --model with the file's weights, or None."""
     if options.model is None:
         return load_model_with_hint(content.load, True) if content.load else None
@@ -135,34 +141,34 @@ def _model(content: Content, options: argparse.Namespace) -> Any:
     return model
 
 
-def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
+def _read_groups(content: Content, options: argparse.Namespace) -> Groups | None:
     """Return the groups of a weights file, or None if only a model has them."""
     if content.fill is None and options.model is None:
         return _group_arrays(content.arrays)
-    model = _model(content, options)
+    model = _load_model(content, options)
     return model and groups_of(model)
 
 
-def _arrays(content: Content, options: argparse.Namespace) -> Any:
+def _read_arrays(content: Content, options: argparse.Namespace) -> Any:
     """Return the arrays of a safetensors file, or None if only a model has them."""
     if content.kind.startswith(SAFETENSORS) and options.model is None:
         return {name: array.read() for name, array in content.arrays.items()}
-    model = _model(content, options)
+    model = _load_model(content, options)
     return model and safetensors_of(model)
 
 
-def _group_arrays(stored: Mapping[str, Stored]) -> Groups:
+def _group_arrays(arrays: Mapping[str, StoredArray]) -> Groups:
     """Return arrays as groups by path; as in Keras, each owner has a group "vars"."""
     groups: Groups = {}
-    for path, array in stored.items():
-        found = _PATH.fullmatch(path)
-        if found is None:
+    for path, array in arrays.items():
+        match = _VARIABLE_PATH.fullmatch(path)
+        if match is None:
             raise ModelFileError(
                 "expected names of weights, such as 'layers/dense/vars/0'; found "
                 f"{path!r}"
             )
         group, _, key = path.rpartition("/")
-        owner = getattr(array, "owner", None) or (found[1] or "").rpartition("/")[2]
+        owner = getattr(array, "owner", None) or (match[1] or "").rpartition("/")[2]
         groups.setdefault(group, (owner, {}))[1][key] = array.read()
     return groups
 

@@ -19,7 +19,7 @@ from toolkit.errors import ArgumentTypeError, MissingFileError, ModelFileError
 from toolkit.serialization import custom_object_scope
 
 
-def add_import(parser: argparse.ArgumentParser) -> None:
+def add_import_option(parser: argparse.ArgumentParser) -> None:
     """Add the option `--import`."""
     parser.add_argument(
         "--import",
@@ -34,15 +34,17 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 def custom_objects_scope(options: argparse.Namespace) -> AbstractContextManager[Any]:
     """Return a scope in which models can refer to objects of the `--import` modules."""
-    return custom_object_scope(imported_objects(options))
+    return custom_object_scope(import_objects(options))
 
 
-def imported_objects(options: argparse.Namespace) -> dict[str, Any]:
+def import_objects(options: argparse.Namespace) -> dict[str, Any]:
     """Return the classes and functions of the `--import` modules, by name."""
     objects: dict[str, Any] = {}
     for name in options.modules:
-        found = _run_file(Path(name)) if name.endswith(".py") else _import(name)
-        objects |= {key: x for key, x in found.items() if callable(x)}
+        namespace = (
+            _run_file(Path(name)) if name.endswith(".py") else _import_module(name)
+        )
+        objects |= {key: value for key, value in namespace.items() if callable(value)}
     return objects
 
 
@@ -52,7 +54,7 @@ def _run_file(path: Path) -> dict[str, Any]:
     return runpy.run_path(str(path), run_name=path.stem)
 
 
-def _import(name: str) -> dict[str, Any]:
+def _import_module(name: str) -> dict[str, Any]:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that it shadows no other module
     return vars(import_module(name))

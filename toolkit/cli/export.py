@@ -25,10 +25,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from toolkit.cli import one_of
+from toolkit.cli import choice_type
 from toolkit.cli.contents import load_whole_model
-from toolkit.cli.custom_objects import add_import, custom_objects_scope
-from toolkit.console.messages import size_text
+from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
+from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError
 from toolkit.export.formats import export_model, format_of
 from toolkit.export.native.checking import check_native
@@ -44,7 +44,7 @@ FORMATS = {
     "openvino": (".xml",),
 }
 # Options of the command with the same name in the exporter.
-_OPTIONS = (
+_EXPORTER_OPTIONS = (
     *("target", "batch", "sizes", "weights", "threads", "linker", "prefix"),
     *("opset_version", "external_data"),
 )
@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        type=one_of(*FORMATS),
+        type=choice_type(*FORMATS),
         metavar="FORMAT",
         help=f"{', '.join(FORMATS)}; that of TO's ending, or shared",
     )
@@ -72,14 +72,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="NAME", help="the processor it is for")
     parser.add_argument(
         "--batch",
-        type=_numbers,
+        type=_parse_numbers,
         metavar="N,...",
         help="numbers of rows that are computed at once; 1,4,16,64,256",
     )
     parser.add_argument(
         "--size",
         dest="sizes",
-        type=_size,
+        type=_parse_size,
         action="append",
         metavar="NAME=N",
         help="of another extent that the model leaves free, such as dim_0_1=64; "
@@ -87,7 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weights",
-        type=one_of("embed", "file"),
+        type=choice_type("embed", "file"),
         metavar="WHERE",
         help="embed: in the library; file: beside it; embed up to 64 MB",
     )
@@ -109,7 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace TO if it is there already"
     )
-    add_import(parser)
+    add_import_option(parser)
 
 
 def _add_onnx_options(parser: argparse.ArgumentParser) -> None:
@@ -128,11 +128,11 @@ def _add_onnx_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     try:
-        found = [int(part) for part in text.split(",")]
-        if min(found) > 0:
-            return found
+        numbers = [int(number) for number in text.split(",")]
+        if min(numbers) > 0:
+            return numbers
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(
@@ -140,7 +140,7 @@ def _numbers(text: str) -> list[int]:
     )
 
 
-def _size(text: str) -> tuple[str, int]:
+def _parse_size(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition("=")
     if not name or not number.isdigit() or int(number) < 1:
         raise argparse.ArgumentTypeError(
@@ -153,48 +153,58 @@ def run(options: argparse.Namespace) -> int:
     """Export the model and print the paths and sizes; return 1 on failure."""
     if options.triton is not None:
         return _export_to_repository(options)
-    path = _output(options)
+    path = _output_path(options)
     if options.check and KINDS.get(path.suffix) != SHARED:
         raise ArgumentError(
             f"--check runs shared libraries, .so or .dylib; received {str(path)!r}"
         )
     if path.exists() and not options.force:
         raise ArgumentError(f"{str(path)!r} exists already; --force replaces it")
-    given = {name: getattr(options, name) for name in _OPTIONS}
-    if given["sizes"] is not None:
-        given["sizes"] = dict(given["sizes"])
-    given = {name: value for name, value in given.items() if value is not None}
+    arguments = {name: getattr(options, name) for name in _EXPORTER_OPTIONS}
+    if arguments["sizes"] is not None:
+        arguments["sizes"] = dict(arguments["sizes"])
+    arguments = {name: value for name, value in arguments.items() if value is not None}
     with custom_objects_scope(options):
         model = load_whole_model(options.source)
-        export_model(model, path, verbose=False, **given)
-        print(f"{path}: {size_text(path.stat().st_size)}")
+        export_model(model, path, verbose=False, **arguments)
+        print(f"{path}: {format_size(path.stat().st_size)}")
         if options.check:
-            _check(model, path, options)
+            _check_library(model, path, options)
     return 0
 
 
 def _export_to_repository(options: argparse.Namespace) -> int:
-    others = ("output", "format", "target", "sizes", "weights", "threads", "linker")
-    given_too = any(getattr(options, x) is not None for x in (*others, "prefix"))
-    if given_too or options.check or options.force:
+    unsupported = (
+        "output",
+        "format",
+        "target",
+        "sizes",
+        "weights",
+        "threads",
+        "linker",
+    )
+    has_unsupported = any(
+        getattr(options, x) is not None for x in (*unsupported, "prefix")
+    )
+    if has_unsupported or options.check or options.force:
         raise ArgumentError(
             "--triton takes no other option than --batch, --opset, --external-data and "
             "--import"
         )
-    given: dict[str, Any] = {"name": options.source.name.partition(".")[0]}
+    arguments: dict[str, Any] = {"name": options.source.name.partition(".")[0]}
     if options.batch is not None:
-        given["max_batch_size"] = max(options.batch)
+        arguments["max_batch_size"] = max(options.batch)
     for name in ("opset_version", "external_data"):
         if getattr(options, name) is not None:
-            given[name] = getattr(options, name)
+            arguments[name] = getattr(options, name)
     with custom_objects_scope(options):
         model = load_whole_model(options.source)
-        export_model(model, options.triton, "triton", verbose=False, **given)
-    print(f"{options.triton / given['name']}: the next version is there")
+        export_model(model, options.triton, "triton", verbose=False, **arguments)
+    print(f"{options.triton / arguments['name']}: the next version is there")
     return 0
 
 
-def _output(options: argparse.Namespace) -> Path:
+def _output_path(options: argparse.Namespace) -> Path:
     """Return the output file, whose ending matches the format."""
     endings = FORMATS[options.format or "shared"]
     if options.output is None:
@@ -210,7 +220,9 @@ def _output(options: argparse.Namespace) -> Path:
     return options.output
 
 
-def _check(model: Any, path: Path, options: argparse.Namespace) -> None:
-    found = check_native(model, path, options.prefix)
-    rows = ", ".join(map(str, found.rows))
-    print(f"compared with the model for {rows} rows: error at most {found.error:.1e}")
+def _check_library(model: Any, path: Path, options: argparse.Namespace) -> None:
+    comparison = check_native(model, path, options.prefix)
+    rows = ", ".join(map(str, comparison.rows))
+    print(
+        f"compared with the model for {rows} rows: error at most {comparison.error:.1e}"
+    )

@@ -20,7 +20,7 @@ from pathlib import Path
 import toolkit
 from toolkit import config
 from toolkit.backends.registry import describe_backends, get_backend
-from toolkit.console.messages import size_text
+from toolkit.console.messages import format_size
 from toolkit.processes import clean_environment, find_program
 
 # Extra -> (its module, its purpose).
@@ -48,18 +48,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print all sections; return 1 if a required package is missing."""
     sections = {
-        "Versions": _versions(),
-        "Machine": _machine(),
-        "Backends": _backends(),
-        "Caches": _caches(),
-        "Not installed": _missing(),
+        "Versions": _version_rows(),
+        "Machine": _machine_rows(),
+        "Backends": _backend_rows(),
+        "Caches": _cache_rows(),
+        "Not installed": _missing_package_rows(),
     }
-    for title, rows in sections.items():
-        found = list(rows)
-        if found:
+    for title, generator in sections.items():
+        rows = list(generator)
+        if rows:
             print(title)
-            width = max(len(name) for name, _ in found)
-            for name, value in found:
+            width = max(len(name) for name, _ in rows)
+            for name, value in rows:
                 print(f"  {name:{width}}  {value}")
     return int(any(find_spec(name) is None for name in REQUIRED))
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 Rows = Iterator[tuple[str, object]]
 
 
-def _versions() -> Rows:
+def _version_rows() -> Rows:
     yield "toolkit", f"{toolkit.__version__}, in {Path(toolkit.__file__).parent}"
     yield "python", f"{platform.python_version()}, {sys.executable}"
     for name in REQUIRED:
@@ -77,26 +77,26 @@ def _versions() -> Rows:
             yield name, "missing"
 
 
-def _machine() -> Rows:
+def _machine_rows() -> Rows:
     yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        yield "memory", size_text(pages * size)
-    found = gpus()
-    for gpu in found:
+        yield "memory", format_size(pages * size)
+    gpus = list_gpus()
+    for gpu in gpus:
         yield "gpu", gpu
-    if not found:
+    if not gpus:
         yield "gpu", "none that nvidia-smi knows of"
 
 
-def gpus() -> list[str]:
+def list_gpus() -> list[str]:
     """Return the name, memory and driver of each NVIDIA GPU, from nvidia-smi."""
     command = find_program("nvidia-smi")
     if command is None:
         return []
     query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [command, *query],
             env=clean_environment(),
             capture_output=True,
@@ -105,42 +105,48 @@ def gpus() -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return done.stdout.splitlines() if done.returncode == 0 else []
+    return result.stdout.splitlines() if result.returncode == 0 else []
 
 
-def _backends() -> Rows:
+def _backend_rows() -> Rows:
     for name, facts in describe_backends().items():
-        about = ", ".join(f"{key} {value}" for key, value in facts.items())
-        yield f"{name} (in use)" if name == config.backend() else name, about
+        description = ", ".join(f"{key} {value}" for key, value in facts.items())
+        yield f"{name} (in use)" if name == config.backend() else name, description
     yield "devices", ", ".join(config.list_devices())
 
 
-def _caches() -> Rows:
+def _cache_rows() -> Rows:
     backend = get_backend(config.backend())
-    yield "compiled code", _folder(backend.cache_folder(), "TOOLKIT_CACHE_DIR")
+    yield "compiled code", _describe_folder(backend.cache_folder(), "TOOLKIT_CACHE_DIR")
     yield (
         "downloads",
-        _folder(config.home(), "TOOLKIT_HOME", but=backend.cache_folder()),
+        _describe_folder(
+            config.home(), "TOOLKIT_HOME", excluded=backend.cache_folder()
+        ),
     )
 
 
-def _folder(path: Path | None, variable: str, but: Path | None = None) -> str:
+def _describe_folder(
+    path: Path | None, variable: str, excluded: Path | None = None
+) -> str:
     """Return a cache folder and its size, without another cache in it."""
     if path is None:
         return f"off ({variable})"
-    inside = [file for file in path.rglob("*") if file.is_file()]
-    files = [file for file in inside if but is None or but not in file.parents]
+    all_files = [file for file in path.rglob("*") if file.is_file()]
+    files = [
+        file for file in all_files if excluded is None or excluded not in file.parents
+    ]
     size = sum(file.stat().st_size for file in files)
-    return f"{size_text(size)} in {len(files)} files, {path} ({variable})"
+    return f"{format_size(size)} in {len(files)} files, {path} ({variable})"
 
 
-def _missing() -> Rows:
+def _missing_package_rows() -> Rows:
     for name in REQUIRED:
         if find_spec(name) is None:
             yield name, f'is required: pip install "{name}"'
     for extra, (module, purpose) in EXTRAS.items():
         if find_spec(module) is None and _is_relevant(extra):
-            yield extra, f"{purpose}: pip install {_packages(extra)}"
+            yield extra, f"{purpose}: pip install {_pip_requirements(extra)}"
 
 
 def _is_relevant(extra: str) -> bool:
@@ -148,18 +154,22 @@ def _is_relevant(extra: str) -> bool:
     if not extra.startswith("cuda"):
         return True
     drivers = [
-        int(found[1]) for gpu in gpus() if (found := re.search(r"(\d+)\.\S*$", gpu))
+        int(match[1])
+        for gpu in list_gpus()
+        if (match := re.search(r"(\d+)\.\S*$", gpu))
     ]
-    fitting = "cuda13" if min(drivers, default=0) >= _CUDA13_DRIVER else "cuda12"
-    return bool(drivers) and extra == fitting
+    cuda_extra = "cuda13" if min(drivers, default=0) >= _CUDA13_DRIVER else "cuda12"
+    return bool(drivers) and extra == cuda_extra
 
 
-def _packages(extra: str) -> str:
+def _pip_requirements(extra: str) -> str:
     """Return the pip requirements of an extra, from this package's metadata."""
     try:
-        every = requires("toolkit") or []
+        lines = requires("toolkit") or []
     except PackageNotFoundError:
         return f'"toolkit[{extra}]"'
-    wanted = re.compile(rf"""extra == ['"]{extra}['"]""")
-    found = [line.partition(";")[0].strip() for line in every if wanted.search(line)]
-    return " ".join(f'"{requirement}"' for requirement in found)
+    pattern = re.compile(rf"""extra == ['"]{extra}['"]""")
+    requirements = [
+        line.partition(";")[0].strip() for line in lines if pattern.search(line)
+    ]
+    return " ".join(f'"{requirement}"' for requirement in requirements)

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import numpy as np
 
-from toolkit.cli.contents import Content, Stored, open_content
+from toolkit.cli.contents import Content, StoredArray, open_content
 from toolkit.cli.custom_objects import (
-    add_import,
+    add_import_option,
     custom_objects_scope,
     load_model_with_hint,
 )
-from toolkit.console.messages import size_text
+from toolkit.console.messages import format_size
 from toolkit.errors import ToolkitError, printable
 from toolkit.models.summary import summary_text
 
@@ -43,30 +43,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nested", action="store_true", help="layers inside of layers, in the summary"
     )
-    add_import(parser)
+    add_import_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the content; return 1 if the file is corrupt or of an unknown kind."""
     with custom_objects_scope(options), open_content(options.file) as content:
         lines = [
-            *_head(options.file, content),
-            *_summary(content, options.nested),
-            *_table(content, options.values),
+            *_header_lines(options.file, content),
+            *_summary_lines(content, options.nested),
+            *_table_lines(content, options.values),
         ]
     print(printable("\n".join(lines)))  # names in a file are untrusted
     return 0
 
 
-def _head(path: Path, content: Content) -> Iterator[str]:
+def _header_lines(path: Path, content: Content) -> Iterator[str]:
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     size = sum(file.stat().st_size for file in files)
-    yield f"{path}: {content.kind}, {size_text(size)}"
+    yield f"{path}: {content.kind}, {format_size(size)}"
     for name, value in content.facts.items():
         yield f"  {name}: {value}"
 
 
-def _summary(content: Content, nested: bool) -> Iterator[str]:
+def _summary_lines(content: Content, nested: bool) -> Iterator[str]:
     if content.load is None:
         return
     yield ""
@@ -79,17 +79,17 @@ def _summary(content: Content, nested: bool) -> Iterator[str]:
         yield f"No summary, for the model cannot be made here: {error}"
 
 
-def _table(content: Content, values: bool) -> Iterator[str]:
+def _table_lines(content: Content, values: bool) -> Iterator[str]:
     if not content.arrays:
         return
     titles = ["array", "shape", "dtype", "bytes"]
     titles += ["least", "mean", "greatest", "not finite"] if values else []
     rows = [titles]
-    for name in sorted(content.arrays, key=_in_order):
+    for name in sorted(content.arrays, key=_natural_sort_key):
         array = content.arrays[name]
         array.check()
         row = [name, str(array.shape), array.dtype, f"{array.nbytes:,}"]
-        rows.append(row + (_values(array) if values else []))
+        rows.append(row + (_format_statistics(array) if values else []))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield ""
     for row in rows:
@@ -99,23 +99,24 @@ def _table(content: Content, values: bool) -> Iterator[str]:
         ]
         yield "  ".join(cells).rstrip()
     total = sum(array.nbytes for array in content.arrays.values())
-    yield f"{len(rows) - 1} arrays, {size_text(total)}"
+    yield f"{len(rows) - 1} arrays, {format_size(total)}"
 
 
-def _in_order(name: str) -> list[tuple[str, int]]:
+def _natural_sort_key(name: str) -> list[tuple[str, int]]:
     """Return a sort key that puts `vars/10` after `vars/9`."""
     return [
         (text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)
     ]
 
 
-def _values(stored: Stored) -> list[str]:
+def _format_statistics(stored: StoredArray) -> list[str]:
     array = stored.read()
     if array.dtype.kind in "SUMmV" and array.dtype.isbuiltin != 2:  # not numbers
         return ["", "", "", ""]
     numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     finite = numbers[np.isfinite(numbers)]
-    found = [
-        f"{f(finite):.4g}" if finite.size else "" for f in (np.min, np.mean, np.max)
+    statistics = [
+        f"{function(finite):.4g}" if finite.size else ""
+        for function in (np.min, np.mean, np.max)
     ]
-    return [*found, f"{numbers.size - finite.size:,}"]
+    return [*statistics, f"{numbers.size - finite.size:,}"]

@@ -16,34 +16,34 @@ from toolkit.processes import clean_environment, find_program, python_command
 
 LIBRARIES = ("openmpi", "mpich")
 # Names of the launchers; distributions with several libraries use suffixes.
-_NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
-_OF_WINDOWS = ("mpiexec",)  # Microsoft's and Intel's
+_LAUNCHER_NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
+_WINDOWS_LAUNCHER_NAMES = ("mpiexec",)  # Microsoft's and Intel's
 # Without these, Open MPI's wheel searches for networks for a second.
-_ONE_MACHINE = ("--mca", "osc", "^ucx", "--mca", "btl")
+_ONE_MACHINE_OPTIONS = ("--mca", "osc", "^ucx", "--mca", "btl")
 # Transports between ranks of one machine. Processes that start later need TCP.
-_SHARED_MEMORY, _AND_TCP = "self,sm", "self,sm,tcp"
-_LOOPBACK = ("--mca", "btl_tcp_if_include", NETWORK)
+_SHARED_MEMORY_TRANSPORTS, _TCP_TRANSPORTS = "self,sm", "self,sm,tcp"
+_LOOPBACK_OPTIONS = ("--mca", "btl_tcp_if_include", NETWORK)
 # The only protocol that survives the loss of a process.
-_OB1 = ("--mca", "pml", "ob1")
+_OB1_OPTIONS = ("--mca", "pml", "ob1")
 
 
-class Mpirun(NamedTuple):
+class Launcher(NamedTuple):
     """MPI launcher.
 
     Attributes:
         path: the path of the program.
         library: "openmpi", "mpich", or "" for another library.
         version: the major version of the library; 0 if unknown.
-        is_own: whether it is from a package of this environment.
+        is_in_environment: whether it is from a package of this environment.
     """
 
     path: str
     library: str
     version: int
-    is_own: bool
+    is_in_environment: bool
 
 
-def command_of(
+def launch_command(
     processes: int,
     script: Sequence[str],
     library: str | None = None,
@@ -62,54 +62,60 @@ def command_of(
     Raises:
         LaunchError: no suitable `mpirun` is available.
     """
-    launch = python_command(
+    python = python_command(
         "toolkit.launch:main", *script, runs_user_code=True, has_script=True
     )
     if processes == 1 and not elastic:
-        return launch
-    found = find(library, elastic)
+        return python
+    launcher = find_launcher(library, elastic)
     count = ["-n", str(processes)]
-    if found.library == "openmpi":
-        options = _open_mpi_options(found, elastic, replace)
-        return [found.path, *count, *options, *launch]
-    options = ["-prepend-rank"] if found.library == "mpich" else []
-    return [found.path, *count, *options, *launch]
+    if launcher.library == "openmpi":
+        options = _open_mpi_options(launcher, elastic, replace)
+        return [launcher.path, *count, *options, *python]
+    options = ["-prepend-rank"] if launcher.library == "mpich" else []
+    return [launcher.path, *count, *options, *python]
 
 
-def _open_mpi_options(found: Mpirun, elastic: bool, replace: bool) -> list[str]:
+def _open_mpi_options(launcher: Launcher, elastic: bool, replace: bool) -> list[str]:
     # By default it binds each of two ranks to one core, and refuses more ranks than
     # cores.
     options = ["--oversubscribe", "--bind-to", "none"]
-    options += ["--output", "tag"] if found.version >= 5 else ["--tag-output"]
-    if found.is_own or elastic:
-        options += _OB1
-    if found.is_own:
-        options += [*_ONE_MACHINE, _AND_TCP if replace else _SHARED_MEMORY]
+    options += ["--output", "tag"] if launcher.version >= 5 else ["--tag-output"]
+    if launcher.is_in_environment or elastic:
+        options += _OB1_OPTIONS
+    if launcher.is_in_environment:
+        options += [
+            *_ONE_MACHINE_OPTIONS,
+            _TCP_TRANSPORTS if replace else _SHARED_MEMORY_TRANSPORTS,
+        ]
     if "OMPI_MCA_btl_tcp_if_exclude" not in os.environ:  # a conflict
-        options += _LOOPBACK
+        options += _LOOPBACK_OPTIONS
     return [*options, "--with-ft", "ulfm"] if elastic else options
 
 
-def environment_of(
+def launch_environment(
     processes: int,
     timeout: float | None = None,
     elastic: bool = False,
     replace: bool = False,
 ) -> dict[str, str]:
     """Return the environment of that command."""
-    found = clean_environment(TOOLKIT_PROCESSES=str(processes))
+    environment = clean_environment(TOOLKIT_PROCESSES=str(processes))
     if timeout is not None:
-        found["TOOLKIT_TIMEOUT"] = str(timeout)
+        environment["TOOLKIT_TIMEOUT"] = str(timeout)
     if elastic:
-        found["TOOLKIT_ELASTIC"] = "1"
+        environment["TOOLKIT_ELASTIC"] = "1"
     if replace:
-        found["TOOLKIT_REPLACE"] = "1"
+        environment["TOOLKIT_REPLACE"] = "1"
     if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI otherwise refuses root
-        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return found
+        environment |= {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+    return environment
 
 
-def find(library: str | None = None, elastic: bool = False) -> Mpirun:
+def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher:
     """Return the launcher of this environment's MPI, or else the first on the path.
 
     Args:
@@ -124,46 +130,57 @@ def find(library: str | None = None, elastic: bool = False) -> Mpirun:
             "run: --elastic needs Open MPI 5; under MPICH a job ends with any process, "
             "and --restarts starts it again"
         )
-    every = list(_found())
-    for mpirun in every:
-        is_asked = library in (None, mpirun.library)
-        if is_asked and (not elastic or _can_lose(mpirun)):
-            return mpirun
-    what = f"--mpi {library}" if library else "--elastic" if elastic else "--processes"
-    needs = "Open MPI 5" if elastic else {"mpich": "MPICH"}.get(str(library), "MPI")
-    there = ", ".join(f"{m.path} ({m.library} {m.version})" for m in every)
+    launchers = list(_list_launchers())
+    for launcher in launchers:
+        is_requested = library in (None, launcher.library)
+        if is_requested and (not elastic or _can_lose_process(launcher)):
+            return launcher
+    option = (
+        f"--mpi {library}" if library else "--elastic" if elastic else "--processes"
+    )
+    requirement = (
+        "Open MPI 5" if elastic else {"mpich": "MPICH"}.get(str(library), "MPI")
+    )
+    available = ", ".join(f"{m.path} ({m.library} {m.version})" for m in launchers)
     raise LaunchError(
-        f"run: {what} needs {needs}, and there is "
-        f"{f'only {there}' if there else 'no mpirun'}: pip install "
+        f"run: {option} needs {requirement}, and there is "
+        f"{f'only {available}' if available else 'no mpirun'}: pip install "
         f"{'mpi4py mpich' if library == 'mpich' else repr('toolkit[mpi]')}"
     )
 
 
-def _can_lose(mpirun: Mpirun) -> bool:
-    return mpirun.library == "openmpi" and mpirun.version >= 5
+def _can_lose_process(launcher: Launcher) -> bool:
+    return launcher.library == "openmpi" and launcher.version >= 5
 
 
-def _found() -> Sequence[Mpirun]:
-    own = Path(sys.executable).parent / "mpirun"
-    paths = [str(own)] if own.exists() else []
-    names = _OF_WINDOWS if sys.platform == "win32" else _NAMES
+def _list_launchers() -> Sequence[Launcher]:
+    environment_path = Path(sys.executable).parent / "mpirun"
+    paths = [str(environment_path)] if environment_path.exists() else []
+    names = _WINDOWS_LAUNCHER_NAMES if sys.platform == "win32" else _LAUNCHER_NAMES
     paths += [path for name in names if (path := find_program(name))]
-    return [_described(path, path == str(own)) for path in dict.fromkeys(paths)]
+    return [
+        _identify_launcher(path, path == str(environment_path))
+        for path in dict.fromkeys(paths)
+    ]
 
 
-def _described(path: str, is_own: bool) -> Mpirun:
+def _identify_launcher(path: str, is_in_environment: bool) -> Launcher:
     command = [path, "--version"]
-    told = subprocess.run(
+    output = subprocess.run(
         command,
         env=clean_environment(),
         capture_output=True,
         text=True,
         errors="replace",
     ).stdout
-    if "Open MPI" in told or "PRRTE" in told:
-        number = re.search(r"\(Open MPI\) (\d+)", told)
-        return Mpirun(path, "openmpi", int(number[1]) if number else 0, is_own)
-    if "HYDRA" in told.upper():
-        number = re.search(r"Version:\s+(\d+)", told)
-        return Mpirun(path, "mpich", int(number[1]) if number else 0, is_own)
-    return Mpirun(path, "", 0, is_own)
+    if "Open MPI" in output or "PRRTE" in output:
+        number = re.search(r"\(Open MPI\) (\d+)", output)
+        return Launcher(
+            path, "openmpi", int(number[1]) if number else 0, is_in_environment
+        )
+    if "HYDRA" in output.upper():
+        number = re.search(r"Version:\s+(\d+)", output)
+        return Launcher(
+            path, "mpich", int(number[1]) if number else 0, is_in_environment
+        )
+    return Launcher(path, "", 0, is_in_environment)

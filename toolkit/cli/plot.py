@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from toolkit.cli import one_of
+from toolkit.cli import choice_type
 from toolkit.cli.contents import load_whole_model
-from toolkit.cli.custom_objects import add_import, custom_objects_scope
+from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
 from toolkit.models.plotting.plot import DIRECTIONS, plot_model
 
 ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="of the model")
     parser.add_argument(
         *("-o", "--output"),
-        type=_picture,
+        type=_parse_picture_path,
         metavar="PATH",
         help="the picture; FILE's name with .svg, in this folder, unless given",
     )
@@ -38,16 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--direction",
-        type=one_of(*DIRECTIONS),
+        type=choice_type(*DIRECTIONS),
         default="TB",
         metavar="TO",
         help="where arrows go: TB from top to bottom (the default), BT, LR or RL",
     )
-    add_import(parser)
+    add_import_option(parser)
 
 
-def _picture(text: str) -> Path:
-    return Path(text).with_suffix(one_of(*ENDINGS)(Path(text).suffix))
+def _parse_picture_path(text: str) -> Path:
+    return Path(text).with_suffix(choice_type(*ENDINGS)(Path(text).suffix))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from toolkit.comm.watchdog import KILL
 
 # Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
 _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
-_RULE = re.compile(rb"-{60,}\s*$")
+_SEPARATOR = re.compile(rb"-{60,}\s*$")
 # Open MPI messages about failures that `toolkit.launch` explains better.
 _REDUNDANT_NOTICE = re.compile(
     rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M
@@ -29,10 +29,10 @@ _REDUNDANT_NOTICE = re.compile(
 # Exit codes without a restart of the job: SIGINT and SIGTERM.
 _REQUESTED_EXIT_CODES = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
-_GRACE = 5
+_INTERRUPTION_SECONDS = 5
 # Seconds between polls of the launcher; until it listens; and until it counts as hung
 # after the end of the job.
-_LOOK, _STARTS, _HANGS = 0.05, 10.0, 15.0
+_POLL_SECONDS, _START_SECONDS, _HANG_SECONDS = 0.05, 10.0, 15.0
 
 
 def run_job(
@@ -53,33 +53,39 @@ def run_job(
         environment = {**environment, "TOOLKIT_OUTCOME": str(outcome)}
         if restarts:
             environment["TOOLKIT_SNAPSHOTS"] = str(Path(folder, "snapshots"))
-        for left in range(restarts, -1, -1):
-            code = _run(command, environment, outcome)
-            told, *_ = _read(outcome)
-            if told == "ended":  # Open MPI can return the code of a lost process
+        for remaining in range(restarts, -1, -1):
+            code = _run_launcher(command, environment, outcome)
+            state, *_ = _read_outcome(outcome)
+            if state == "ended":  # Open MPI can return the code of a lost process
                 return 0
-            if not (code and left) or told == "failed" or code in _REQUESTED_EXIT_CODES:
+            if (
+                not (code and remaining)
+                or state == "failed"
+                or code in _REQUESTED_EXIT_CODES
+            ):
                 break
             outcome.unlink(missing_ok=True)
             print(
                 f"toolkit: a process was lost, exit code {code}; the job starts again, "
-                f"{left - 1} of {restarts} times left",
+                f"{remaining - 1} of {restarts} times left",
                 file=sys.stderr,
                 flush=True,
             )
         return code
 
 
-def _read(outcome: Path) -> tuple[str, int, list[int]]:
+def _read_outcome(outcome: Path) -> tuple[str, int, list[int]]:
     """Return the outcome of a job, its exit code, and its processes."""
     if not outcome.exists():
         return "", 0, []
-    told, *numbers = outcome.read_text("utf-8").split()
+    state, *numbers = outcome.read_text("utf-8").split()
     code, *processes = map(int, numbers)
-    return told, code, processes
+    return state, code, processes
 
 
-def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> int:
+def _run_launcher(
+    command: Sequence[str], environment: dict[str, str], outcome: Path
+) -> int:
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -90,16 +96,16 @@ def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> 
             (cast(BufferedReader, process.stderr), sys.stderr.buffer),
         )
     ]
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    previous_handler = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
         for thread in threads:
             thread.start()
-        code = _wait(process, outcome, NETWORK in command)
+        code = _wait_for_launcher(process, outcome, NETWORK in command)
     except KeyboardInterrupt:
-        process.wait(_GRACE)
+        process.wait(_INTERRUPTION_SECONDS)
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         if process.poll() is None:
             process.kill()
         for thread in threads:
@@ -108,7 +114,9 @@ def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> 
     return 128 - code if code < 0 else code
 
 
-def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool) -> int:
+def _wait_for_launcher(
+    process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool
+) -> int:
     """Wait for a launcher; if it hangs after an outcome, end it and its processes.
 
     Args:
@@ -116,65 +124,65 @@ def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool)
         outcome: the file in which a process of the job records the outcome.
         is_on_loopback: whether it is an Open MPI launcher on one machine.
     """
-    start, ended = time.monotonic(), float("inf")
-    limited: set[str] = set()
+    start, end = time.monotonic(), float("inf")
+    limited_listeners: set[str] = set()
     while True:
-        now = time.monotonic()
-        if is_on_loopback and now - start < _STARTS:
+        current = time.monotonic()
+        if is_on_loopback and current - start < _START_SECONDS:
             # Only launchers of other machines would connect, and there are none.
-            limit_listeners(process.pid, limited, is_closed=True)
+            limit_listeners(process.pid, limited_listeners, is_closed=True)
         if outcome.exists():
-            ended = min(ended, now)
-        if now - ended > _HANGS:
-            _, code, processes = _read(outcome)
-            for number in (*processes, process.pid):
+            end = min(end, current)
+        if current - end > _HANG_SECONDS:
+            _, code, processes = _read_outcome(outcome)
+            for pid in (*processes, process.pid):
                 with suppress(OSError):
-                    os.kill(number, KILL)
+                    os.kill(pid, KILL)
             process.wait()
             return code
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(_LOOK)
+            return process.wait(_POLL_SECONDS)
 
 
 def forward_lines(source: BufferedReader, target: BinaryIO) -> None:
     """Copy lines as they arrive, until the source ends."""
-    for part in without_notices(_lines(source)):
-        target.write(part)
+    for line in filter_notices(_split_lines(source)):
+        target.write(line)
         target.flush()
 
 
-def _lines(source: BufferedReader) -> Iterator[bytes]:
+def _split_lines(source: BufferedReader) -> Iterator[bytes]:
     """Yield lines, and redraws of a progress bar, each with its line end."""
-    rest = b""
-    while part := source.read1(1 << 16):
-        *whole, rest = re.split(rb"(?<=[\r\n])", rest + part)
-        yield from whole
-    if rest:
-        yield rest
+    remainder = b""
+    while chunk := source.read1(1 << 16):
+        *lines, remainder = re.split(rb"(?<=[\r\n])", remainder + chunk)
+        yield from lines
+    if remainder:
+        yield remainder
 
 
-def without_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
+def filter_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield lines with short tags, without redundant notices of the launcher.
 
     A separator line is held until the next line shows whether it starts a notice.
     """
-    held: dict[bytes, bytes] = {}
-    dropping: dict[bytes, bool] = {}
+    separators: dict[bytes, bytes] = {}
+    is_in_notice: dict[bytes, bool] = {}
     for line in lines:
-        found = _TAG.match(line)
-        rank = found[1] if found else b""
-        body = line[found.end() :] if found else line
-        tag = rank + b": " if found else b""
-        is_rule = bool(_RULE.match(body))
-        if dropping.get(rank):
-            dropping[rank] = not is_rule
-        elif rank in held:
-            rule = held.pop(rank)
-            dropping[rank] = bool(_REDUNDANT_NOTICE.match(body))
-            if not dropping[rank]:
-                yield rule + tag + body
-        elif is_rule:
-            held[rank] = tag + body
-        elif body.strip() or rank not in dropping:
+        match = _TAG.match(line)
+        rank = match[1] if match else b""
+        body = line[match.end() :] if match else line
+        tag = rank + b": " if match else b""
+        is_separator = bool(_SEPARATOR.match(body))
+        if is_in_notice.get(rank):
+            is_in_notice[rank] = not is_separator
+        elif rank in separators:
+            separator = separators.pop(rank)
+            is_in_notice[rank] = bool(_REDUNDANT_NOTICE.match(body))
+            if not is_in_notice[rank]:
+                yield separator + tag + body
+        elif is_separator:
+            separators[rank] = tag + body
+        elif body.strip() or rank not in is_in_notice:
             yield tag + body
-    yield from held.values()
+    yield from separators.values()

@@ -22,9 +22,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from toolkit.cli import one_of, program
-from toolkit.cli.examples import names, path_of
-from toolkit.cli.mpirun import LIBRARIES, command_of, environment_of
+from toolkit.cli import choice_type, program_name
+from toolkit.cli.examples import example_path, list_examples
+from toolkit.cli.mpirun import LIBRARIES, launch_command, launch_environment
 from toolkit.cli.ranks_output import run_job
 from toolkit.errors import ArgumentError
 
@@ -32,16 +32,19 @@ from toolkit.errors import ArgumentError
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the script, its arguments, and the number of processes."""
     parser.add_argument(
-        "--processes", type=_count, metavar="N", help="how many run it as one job"
+        "--processes", type=_parse_count, metavar="N", help="how many run it as one job"
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=_parse_seconds,
         metavar="SECONDS",
         help="after which a job ends in which one process waits for another; 600",
     )
     parser.add_argument(
-        "--mpi", type=one_of(*LIBRARIES), metavar="LIBRARY", help="openmpi or mpich"
+        "--mpi",
+        type=choice_type(*LIBRARIES),
+        metavar="LIBRARY",
+        help="openmpi or mpich",
     )
     parser.add_argument(
         "--elastic",
@@ -55,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--restarts",
-        type=_count,
+        type=_parse_count,
         metavar="N",
         help="how often to start again when a process is lost; fit goes on after the "
         "last epoch that was whole",
@@ -67,22 +70,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "name",
-        type=_script,
+        type=_parse_script,
         metavar="NAME",
-        help=f"path of a script, or of an example, see {program()} examples",
+        help=f"path of a script, or of an example, see {program_name()} examples",
     )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="for the script"
     )
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -92,11 +95,11 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _script(text: str) -> Path:
+def _parse_script(text: str) -> Path:
     """Return the path of a script, or of an example by its name."""
     if text.endswith(".py") and Path(text).is_file():
         return Path(text)
-    return path_of(one_of(*names())(text))
+    return example_path(choice_type(*list_examples())(text))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,23 +112,23 @@ def run(options: argparse.Namespace) -> int:
         if options.replace and not options.elastic:
             raise ArgumentError("--replace needs --elastic")
         job = options.processes, options.timeout, options.elastic, options.replace
-        command = command_of(
+        command = launch_command(
             options.processes, script, options.mpi, options.elastic, options.replace
         )
-        return run_job(command, environment_of(*job), options.restarts or 0)
-    given = {"--mpi": options.mpi, "--elastic": options.elastic}
-    given["--replace"] = options.replace
-    given["--restarts"] = options.restarts is not None
-    given["--timeout"] = options.timeout is not None
-    for name in (name for name, value in given.items() if value):
+        return run_job(command, launch_environment(*job), options.restarts or 0)
+    job_options = {"--mpi": options.mpi, "--elastic": options.elastic}
+    job_options["--replace"] = options.replace
+    job_options["--restarts"] = options.restarts is not None
+    job_options["--timeout"] = options.timeout is not None
+    for name in (name for name, value in job_options.items() if value):
         raise ArgumentError(f"{name} needs --processes")
     if options.keras:
         import_module("keras_toolkit")
-    before = sys.argv, sys.path
+    saved = sys.argv, sys.path
     sys.argv = [str(path), *options.arguments]
     sys.path = [os.path.dirname(os.path.abspath(path)), *sys.path]
     try:
         runpy.run_path(str(path), run_name="__main__")
     finally:
-        sys.argv, sys.path = before
+        sys.argv, sys.path = saved
     return 0

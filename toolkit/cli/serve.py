@@ -23,13 +23,13 @@ import re
 import sys
 from pathlib import Path
 
-from toolkit.cli.custom_objects import add_import, imported_objects
+from toolkit.cli.custom_objects import add_import_option, import_objects
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
 from toolkit.serving import Batching, Limits, Server, Service, threads
 
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
-_SIZES = {"": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+_TIME_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+_SIZE_UNITS = {"": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,38 +43,74 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "export has made (.so), which is code; named as the file unless it says more",
     )
     add("--host", default="127.0.0.1", help="the address to listen at; 127.0.0.1")
-    add("--port", type=_port, default=8000, metavar="N", help="8000; 0 is a free one")
-    own = Batching()
-    text = f"the most rows that are computed together; {own.size}"
-    add("--batch", type=_count, default=own.size, metavar="N", help=text)
+    add(
+        "--port",
+        type=_parse_port,
+        default=8000,
+        metavar="N",
+        help="8000; 0 is a free one",
+    )
+    defaults = Batching()
+    text = f"the most rows that are computed together; {defaults.size}"
+    add("--batch", type=_parse_count, default=defaults.size, metavar="N", help=text)
     text = "how long a batch waits for more requests, such as 2ms; 0"
-    add("--wait", type=_seconds, default=own.wait, metavar="TIME", help=text)
-    text = f"batches that are computed at a time, each in a thread; {own.workers}"
-    add("--workers", type=_count, default=own.workers, metavar="N", help=text)
+    add("--wait", type=_parse_seconds, default=defaults.wait, metavar="TIME", help=text)
+    text = f"batches that are computed at a time, each in a thread; {defaults.workers}"
+    add(
+        "--workers", type=_parse_count, default=defaults.workers, metavar="N", help=text
+    )
     text = "pad all batches to one size: an answer does not depend on who else asks"
     add("--deterministic", action="store_true", help=text)
-    text = f"requests that may wait; more get 429; {own.queue}"
-    add("--queue", type=_count, default=own.queue, metavar="N", help=text)
-    text = f"after which a request gets 504; {own.timeout:g}s"
-    add("--timeout", type=_positive, default=own.timeout, metavar="TIME", help=text)
+    text = f"requests that may wait; more get 429; {defaults.queue}"
+    add("--queue", type=_parse_count, default=defaults.queue, metavar="N", help=text)
+    text = f"after which a request gets 504; {defaults.timeout:g}s"
+    add(
+        "--timeout",
+        type=_parse_positive_seconds,
+        default=defaults.timeout,
+        metavar="TIME",
+        help=text,
+    )
     text = "how often to look whether files have changed, such as 5s; never"
-    add("--watch", type=_positive, default=0.0, metavar="TIME", help=text)
+    add("--watch", type=_parse_positive_seconds, default=0.0, metavar="TIME", help=text)
     limits = Limits()
     text = f"of the body of a request; {limits.body >> 20}MB"
-    add("--max-body", type=_nbytes, default=limits.body, metavar="SIZE", help=text)
+    add(
+        "--max-body", type=_parse_nbytes, default=limits.body, metavar="SIZE", help=text
+    )
     text = f"of JSON in a body; {limits.json >> 20}MB"
-    add("--max-json", type=_nbytes, default=limits.json, metavar="SIZE", help=text)
+    add(
+        "--max-json", type=_parse_nbytes, default=limits.json, metavar="SIZE", help=text
+    )
     text = f"rows of a request; {limits.rows}"
-    add("--max-rows", type=_count, default=limits.rows, metavar="N", help=text)
+    add("--max-rows", type=_parse_count, default=limits.rows, metavar="N", help=text)
     text = f"of all outputs of a request; {limits.answer >> 20}MB"
-    add("--max-answer", type=_nbytes, default=limits.answer, metavar="SIZE", help=text)
+    add(
+        "--max-answer",
+        type=_parse_nbytes,
+        default=limits.answer,
+        metavar="SIZE",
+        help=text,
+    )
     text = f"connections at a time; {limits.connections}"
-    kept = limits.connections
-    add("--max-connections", type=_count, default=kept, metavar="N", help=text)
+    connections = limits.connections
+    add(
+        "--max-connections",
+        type=_parse_count,
+        default=connections,
+        metavar="N",
+        help=text,
+    )
     text = f"for a request to come whole; {limits.read_timeout:g}s"
-    patience = limits.read_timeout
-    add("--read-timeout", type=_positive, default=patience, metavar="TIME", help=text)
-    add_import(parser)
+    seconds = limits.read_timeout
+    add(
+        "--read-timeout",
+        type=_parse_positive_seconds,
+        default=seconds,
+        metavar="TIME",
+        help=text,
+    )
+    add_import_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -100,10 +136,10 @@ def run(options: argparse.Namespace) -> int:
         read_timeout=options.read_timeout,
     )
     service = Service(
-        _names_and_paths(options.models), batching, imported_objects(options), limits
+        _parse_models(options.models), batching, import_objects(options), limits
     )
     server = Server(service, options.host, options.port, options.watch)
-    server.run(_tell, is_last=True)
+    server.run(_print_address, is_last=True)
     if threads.are_left():
         # Abandoned threads are inside libraries, whose exit handlers would wait or
         # crash.
@@ -113,57 +149,57 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(server: Server) -> None:
+def _print_address(server: Server) -> None:
     names = ", ".join(server.service.models)
     host = f"[{server.host}]" if ":" in server.host else server.host
     print_message(f"serving {names} at http://{host}:{server.port}")
 
 
-def _names_and_paths(models: list[str]) -> dict[str, Path]:
+def _parse_models(models: list[str]) -> dict[str, Path]:
     """Return name -> path; the default name is the stem of the file."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for text in models:
         name, equals, path = text.partition("=")
         if not equals or not re.fullmatch(r"[\w.-]+", name):
             name, path = Path(text).name.split(".")[0], text
-        if name in found:
+        if name in paths:
             raise ArgumentError(f"serve: expected each name once; received {name!r}")
-        found[name] = Path(path)
-    return found
+        paths[name] = Path(path)
+    return paths
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
     return int(text)
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"expected 0 to 65535; received {text!r}")
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+|\d*\.\d+)(us|ms|s|)", text)
-    if found is None:
+def _parse_seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+|\d*\.\d+)(us|ms|s|)", text)
+    if match is None:
         raise argparse.ArgumentTypeError(
             f"expected a time such as 0.5ms or 2s; received {text!r}"
         )
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _TIME_UNITS[match[2]]
 
 
-def _positive(text: str) -> float:
-    seconds = _seconds(text)
+def _parse_positive_seconds(text: str) -> float:
+    seconds = _parse_seconds(text)
     if not seconds:
         raise argparse.ArgumentTypeError(f"expected a time > 0; received {text!r}")
     return seconds
 
 
-def _nbytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(KB|MB|GB|)", text)
-    if found is None or not int(found[1]):
+def _parse_nbytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)(KB|MB|GB|)", text)
+    if match is None or not int(match[1]):
         raise argparse.ArgumentTypeError(
             f"expected a size such as 16MB; received {text!r}"
         )
-    return int(found[1]) * _SIZES[found[2]]
+    return int(match[1]) * _SIZE_UNITS[match[2]]

@@ -19,7 +19,7 @@ import numpy as np
 
 import toolkit
 from toolkit.cli.contents import load_whole_model
-from toolkit.cli.custom_objects import add_import, custom_objects_scope
+from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
 from toolkit.errors import ArgumentError
 
 
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="PATH", help="a picture of the efficiency"
     )
-    add_import(parser)
+    add_import_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,28 +56,28 @@ def run(options: argparse.Namespace) -> int:
         )
     distribution = toolkit.distribution
     link = distribution.Link(options.latency, options.bandwidth, options.ranks_per_node)
-    found = distribution.simulate(
+    predictions = distribution.simulate(
         model,
         options.ranks or distribution.simulation.RANKS,
         link,
         options.batch_size,
-        x=_row(model.inputs[0]),
-        y=_targets(model),
+        x=_zero_row(model.inputs[0]),
+        y=_zero_targets(model),
     )
-    print(found)
+    print(predictions)
     if options.plot:
-        found.plot(options.plot)
+        predictions.plot(options.plot)
         print(options.plot)
     return 0
 
 
-def _row(tensor: Any) -> Any:
+def _zero_row(tensor: Any) -> Any:
     """Return a row of zeros for a symbolic tensor; unknown extents are 1."""
     shape = [1 if n is None else n for n in tensor.shape[1:]]
     return np.zeros((1, *shape), tensor.dtype)
 
 
-def _targets(model: Any) -> Any:
-    row = _row(model.outputs[0])
+def _zero_targets(model: Any) -> Any:
+    row = _zero_row(model.outputs[0])
     sparse = "sparse" in str(getattr(model.loss, "name", model.loss)).lower()
     return np.zeros(row.shape[:-1], "int32") if sparse else row

@@ -17,7 +17,7 @@ from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.exchanges import Exchange
 from toolkit.compiler.prepared import PreparedOperands
 from toolkit.compiler.program import Program, Segment
-from toolkit.console.progress import working
+from toolkit.console.progress import show_progress
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Spec, Value
 
@@ -92,7 +92,7 @@ class BoundProgram:
         )
         # The `id` of each array that the last `update` overwrote.
         self.updated_ids: list[int] = []
-        with working(f"compiling {program.name}"):
+        with show_progress(f"compiling {program.name}"):
             self._bind()
         self.dynamic: list[int] = [
             s for s in range(len(self.slots)) if s not in self.fixed

@@ -133,7 +133,7 @@ class _Lowering:
                 unit = self._unit(node)
                 members = [node] if unit.lowered is not None else _split_anchor(node)
                 units += map(self._unit, members) if len(members) > 1 else [unit]
-                lowering.done += 1
+                lowering.count += 1
         return units
 
     def _unit(self, node: Node) -> _Unit:

@@ -7,12 +7,12 @@ import sys
 import warnings
 from types import FrameType
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_PACKAGE = os.path.dirname(_HERE) + os.sep
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_FOLDER) + os.sep
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # counts as user code
 
 
-def is_own(frame: FrameType) -> bool:
+def is_package_frame(frame: FrameType) -> bool:
     """Return whether a frame runs code of the package."""
     path = os.path.abspath(frame.f_code.co_filename)
     return path.startswith(_PACKAGE) and not path.startswith(_EXAMPLES)
@@ -26,14 +26,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         category: the class of the warning.
     """
     frame = sys._getframe(1)
-    while is_own(frame) and frame.f_back is not None:
+    while is_package_frame(frame) and frame.f_back is not None:
         frame = frame.f_back
-    names = frame.f_globals
+    module_globals = frame.f_globals
     warnings.warn_explicit(
         message,
         category,
         frame.f_code.co_filename,
         frame.f_lineno,
-        names.get("__name__", "<string>"),
-        names.setdefault("__warningregistry__", {}),
+        module_globals.get("__name__", "<string>"),
+        module_globals.setdefault("__warningregistry__", {}),
     )

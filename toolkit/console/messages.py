@@ -10,7 +10,7 @@ from toolkit import settings
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
-def print_message(text: str, line_break: bool = True, errors: bool = False) -> None:
+def print_message(text: str, line_break: bool = True, use_stderr: bool = False) -> None:
     """Print a message, or log it if interactive logging is disabled.
 
     Args:
@@ -23,7 +23,7 @@ def print_message(text: str, line_break: bool = True, errors: bool = False) -> N
     if not settings.is_interactive_logging_enabled():
         logging.getLogger("toolkit").info(text.strip("\r\n\b"))
         return
-    output = sys.stderr if errors else sys.stdout
+    output = sys.stderr if use_stderr else sys.stdout
     text = f"{text}\n" if line_break else text
     try:
         output.write(text)
@@ -33,7 +33,7 @@ def print_message(text: str, line_break: bool = True, errors: bool = False) -> N
     output.flush()
 
 
-def size_text(nbytes: float) -> str:
+def format_size(nbytes: float) -> str:
     """Format a number of bytes for users: `1.50 KB`."""
     size, unit = float(nbytes), 0
     while size >= 1024 and unit < len(_UNITS) - 1:

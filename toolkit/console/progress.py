@@ -1,10 +1,10 @@
 """Progress bars for long operations; they appear after one second.
 
-    with working("compiling train_step"):
+    with show_progress("compiling train_step"):
         with stage("lowering", len(nodes)) as lowering:
             for node in nodes:
                 ...
-                lowering.done += 1
+                lowering.count += 1
 
 A thread draws the bars, so that a single long call also shows one. Without a terminal
 or notebook on standard error, there is no thread and no bar.
@@ -22,7 +22,7 @@ from typing import Any
 from toolkit import settings
 
 DELAY, REFRESH = 1.0, 0.2  # seconds before the bar appears, and between redraws
-_FIGURES = 40  # columns for the progress numbers
+_FIGURE_COLUMNS = 40  # columns for the progress numbers
 
 
 def can_redraw(stream: Any) -> bool:
@@ -39,7 +39,7 @@ class Stage:
 
     name: str
     total: int | None = None
-    done: int = 0
+    count: int = 0
 
 
 class Work:
@@ -48,7 +48,7 @@ class Work:
     def __init__(self, label: str) -> None:
         self.label = label
         self.stages: list[Stage] = []
-        self._ended = Event()
+        self._end_event = Event()
         self._thread: Thread | None = None
 
     def begin(self) -> None:
@@ -59,42 +59,46 @@ class Work:
 
     def end(self) -> None:
         """Remove the bar."""
-        self._ended.set()
+        self._end_event.set()
         if self._thread is not None:
             self._thread.join()
 
     def _draw(self) -> None:
-        if self._ended.wait(DELAY):
+        if self._end_event.wait(DELAY):
             return
         from tqdm.auto import tqdm
 
-        look = {"bar_format": "{desc}", "leave": False, "dynamic_ncols": True}
-        with tqdm(file=sys.stderr, **look) as bar:
+        options = {"bar_format": "{desc}", "leave": False, "dynamic_ncols": True}
+        with tqdm(file=sys.stderr, **options) as bar:
             bar.start_t -= DELAY
             while True:
-                self._show(bar)
-                if self._ended.wait(REFRESH):
+                self._update(bar)
+                if self._end_event.wait(REFRESH):
                     return
 
-    def _show(self, bar: Any) -> None:
-        shown = Stage("")
+    def _update(self, bar: Any) -> None:
+        current = Stage("")
         with suppress(IndexError):  # the last stage has just ended
-            shown = self.stages[0]
-        name = f": {shown.name}" if shown.name else ""
+            current = self.stages[0]
+        name = f": {current.name}" if current.name else ""
         columns = bar.format_dict["ncols"]  # None if unknown
         text = f"{self.label}{name}"
         if columns is not None:
-            text = _within(max(columns - _FIGURES, _FIGURES), text)
+            text = _shorten_middle(
+                max(columns - _FIGURE_COLUMNS, _FIGURE_COLUMNS), text
+            )
         bar.set_description_str(text, refresh=False)
-        bar.n, bar.total = shown.done, shown.total
-        known = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}]"
-        bar.bar_format = known if shown.total else "{desc} {n_fmt} [{elapsed}]"
-        if not (shown.total or shown.done):
+        bar.n, bar.total = current.count, current.total
+        bounded_format = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}]"
+        bar.bar_format = (
+            bounded_format if current.total else "{desc} {n_fmt} [{elapsed}]"
+        )
+        if not (current.total or current.count):
             bar.bar_format = "{desc} [{elapsed}]"
         bar.refresh()
 
 
-def _within(columns: int, text: str) -> str:
+def _shorten_middle(columns: int, text: str) -> str:
     """Return the text, shortened in the middle: a path has its file name at the end."""
     if len(text) <= columns:
         return text
@@ -112,7 +116,7 @@ _current = _Current()
 
 
 @contextmanager
-def working(label: str) -> Iterator[None]:
+def show_progress(label: str) -> Iterator[None]:
     """Show progress in this context, unless it is nested in another operation."""
     if _current.work is not None:
         yield
@@ -129,10 +133,10 @@ def working(label: str) -> Iterator[None]:
 @contextmanager
 def stage(name: str, total: int | None = None) -> Iterator[Stage]:
     """Return a stage of the current operation; the outermost one is shown."""
-    found = Stage(name, total)
+    active_stage = Stage(name, total)
     stages = _current.work.stages if _current.work else []
-    stages.append(found)
+    stages.append(active_stage)
     try:
-        yield found
+        yield active_stage
     finally:
         stages.pop()

@@ -5,25 +5,27 @@ from __future__ import annotations
 from types import TracebackType
 
 from toolkit import settings
-from toolkit.console.frames import is_own
+from toolkit.console.frames import is_package_frame
 
 
-def shorten(error: BaseException) -> None:
+def filter_traceback(error: BaseException) -> None:
     """Remove the package's frames from the traceback, if filtering is enabled.
 
     A bare `raise` after it adds only the callers' frames.
     """
     if settings.is_traceback_filtering_enabled():
-        error.__traceback__ = _filtered(error.__traceback__)
+        error.__traceback__ = _filter_frames(error.__traceback__)
 
 
-def _filtered(traceback: TracebackType | None) -> TracebackType | None:
+def _filter_frames(traceback: TracebackType | None) -> TracebackType | None:
     frames = []
     while traceback is not None:
-        if not is_own(traceback.tb_frame):
+        if not is_package_frame(traceback.tb_frame):
             frames.append(traceback)
         traceback = traceback.tb_next
-    kept = None
+    filtered = None
     for frame in reversed(frames):
-        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return kept
+        filtered = TracebackType(
+            filtered, frame.tb_frame, frame.tb_lasti, frame.tb_lineno
+        )
+    return filtered

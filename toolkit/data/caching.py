@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolkit.console.progress import Stage, Work, stage, working
+from toolkit.console.progress import Stage, Work, show_progress, stage
 from toolkit.data.dataset import Dataset, source, transformation
 from toolkit.data.element_files import COMPRESSIONS, ElementWriter, StoredRows
 from toolkit.data.fingerprints import fingerprint
@@ -212,7 +212,7 @@ class _CachingStream(Stream):
         try:
             for number, element in enumerate(self.parent):
                 sink.write(element)
-                sink.shown.done += 1
+                sink.shown.count += 1
                 if number >= passed:
                     self.position += 1
                     yield element
@@ -299,10 +299,13 @@ def save(
     writer = ElementWriter(Path(path) / ELEMENTS_FILE, repr(self), compression)
     count = self._cardinality()
     try:
-        with working(f"saving in {path}"), stage("", max(count, 0) or None) as saved:
+        with (
+            show_progress(f"saving in {path}"),
+            stage("", max(count, 0) or None) as saved,
+        ):
             for element in self:
                 writer.write(element)
-                saved.done += 1
+                saved.count += 1
         writer.finish()
     finally:
         writer.abandon()

@@ -14,7 +14,7 @@ import numpy as np
 from toolkit import dtypes, inspection, tree
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
-from toolkit.console.progress import stage, working
+from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
@@ -266,7 +266,7 @@ class Function:
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
         self._watch_retraces(key)
-        with restore_on_error(), working(f"compiling {self.name}"):
+        with restore_on_error(), show_progress(f"compiling {self.name}"):
             concrete = self._compiled(key, args, kwargs, leaves)
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.

@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_argument_error
 from toolkit.console.frames import warn
-from toolkit.console.tracebacks import shorten
+from toolkit.console.tracebacks import filter_traceback
 from toolkit.core.dialects import dialect_of
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, state
@@ -168,7 +168,7 @@ class Layer(Configurable, Operation):
             with propagate_arguments(self._context_names, self._info, kwargs) as kwargs:
                 return self._general_call(args, kwargs)
         except Exception as error:
-            shorten(error)
+            filter_traceback(error)
             raise
 
     def _check_input(self, x: Tensor) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolkit import dtypes, pictures, tree
-from toolkit.console.messages import print_message, size_text
+from toolkit.console.messages import format_size, print_message
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
 from toolkit.ops.symbolic import FunctionOperation, is_symbolic
@@ -288,4 +288,4 @@ def _amount(variables: list[Any]) -> str:
     unique = {id(v): v for v in variables}.values()
     count = sum(v.size for v in unique)
     nbytes = sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
-    return f"{count:,} ({size_text(nbytes)})"
+    return f"{count:,} ({format_size(nbytes)})"

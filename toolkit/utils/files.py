@@ -256,7 +256,7 @@ def _download(
     origin: str, new: Path, target: Path, check: tuple[str, str] | None
 ) -> None:
     """Download `origin` to the new file `new` for `target`, and check it."""
-    print_message(f"Downloading {origin}", errors=True)
+    print_message(f"Downloading {origin}", use_stderr=True)
     with open(new, "xb") as file:
         _copy_from_url(origin, file, target, check)
     if check is not None:

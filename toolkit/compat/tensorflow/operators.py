@@ -15,7 +15,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import fitting
-from toolkit.console.frames import is_own
+from toolkit.console.frames import is_package_frame
 from toolkit.core.convert import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, state
@@ -114,7 +114,9 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     def operate(self: Any, other: Any) -> Any:
         if getattr(other, "is_composite", False):  # a ragged or a sparse tensor
             return NotImplemented
-        if not _has_core_dtype(self, other, divides) and not is_own(sys._getframe(1)):
+        if not _has_core_dtype(self, other, divides) and not is_package_frame(
+            sys._getframe(1)
+        ):
             pair = (other, self) if is_reflected else (self, other)
             x, y = match_dtypes(name.strip("_"), pair)
             if divides:

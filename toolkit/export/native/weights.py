@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from toolkit.backends.library import MOST_EMBEDDED, Library
-from toolkit.console.messages import size_text
+from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError, ModelFileError, UnsupportedError
 from toolkit.reading.safetensors import open_safetensors, write_safetensors
 
@@ -28,8 +28,8 @@ def embedding(label: str, place: WeightsPlace | None) -> Callable[[int], bool]:
     def embeds(nbytes: int) -> bool:
         if place == "embed" and nbytes > MOST_EMBEDDED:
             raise UnsupportedError(
-                f"{label}: {size_text(nbytes)} of weights are too much for an object "
-                f"file, which may hold {size_text(MOST_EMBEDDED)}; weights='file' "
+                f"{label}: {format_size(nbytes)} of weights are too much for an object "
+                f"file, which may hold {format_size(MOST_EMBEDDED)}; weights='file' "
                 "writes them beside it"
             )
         if not nbytes:

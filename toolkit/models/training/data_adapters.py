@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.console.tracebacks import shorten
+from toolkit.console.tracebacks import filter_traceback
 from toolkit.errors import ArgumentError, ToolkitError
 
 
@@ -46,4 +46,4 @@ class named_errors:
         if isinstance(error, ToolkitError):
             error.args = (f"{self._caller}: {error}",)
         if isinstance(error, Exception):
-            shorten(error)
+            filter_traceback(error)

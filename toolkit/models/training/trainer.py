@@ -10,7 +10,7 @@ from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import checked, is_int
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
-from toolkit.console.tracebacks import shorten
+from toolkit.console.tracebacks import filter_traceback
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.layers.rollback import rollback_on_error
 from toolkit.layers.tracking import no_tracking
@@ -262,7 +262,7 @@ class Trainer(CompileConfigured, Evaluation):
             callbacks.on_train_end(logs)
             raise
         except Exception as error:
-            shorten(error)
+            filter_traceback(error)
             raise
         finally:
             if job is not None:

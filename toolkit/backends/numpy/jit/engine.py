@@ -96,7 +96,7 @@ def _compile_all(
 def _report_progress(sources: Iterator[str], progress: Stage) -> Iterator[str]:
     for source in sources:
         yield source
-        progress.done += 1
+        progress.count += 1
 
 
 class _ThreadState(local):
