@@ -42,14 +42,14 @@ UNARY = [
 BINARY = [ops.add, ops.multiply, ops.subtract, ops.maximum]
 
 
-def target(on: Any = None, **options: Any) -> Target:
-    """Return the target of the compiler: a backend, or the default one."""
-    return Target(on or backend(), **options)
+def target(override: Any = None, **options: Any) -> Target:
+    """Return the target for `override`, or for the default backend."""
+    return Target(override or backend(), **options)
 
 
-def compiled(graph: Graph, on: Any = None, **options: Any) -> Executable:
+def compiled(graph: Graph, backend: Any = None, **options: Any) -> Executable:
     """Return the program of a graph, ready to call."""
-    return Executable(compile_program(graph, target(on, **options)))
+    return Executable(compile_program(graph, target(backend, **options)))
 
 
 @st.composite

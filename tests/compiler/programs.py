@@ -14,7 +14,7 @@ import numpy as np
 from tests.compiler.steps import (
     DTYPES,
     LIMITS,
-    MOST,
+    MAX_SIZE,
     RULES,
     Draw,
     Step,
@@ -42,38 +42,41 @@ def body(draw: Draw, values: Sequence[Any]) -> tuple[list[Step], list[Any]]:
 def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
     numbers = [draw.number(values) or 0 for _ in range(draw.integer(1, 3))]
     operands = [values[i] for i in numbers]
-    (yes, after_yes), (no, after_no) = body(draw, operands), body(draw, operands)
-    a, b = (draw.integer(0, len(xs) - 1) for xs in (after_yes, after_no))
+    (true_body, true_values), (false_body, false_values) = (
+        body(draw, operands),
+        body(draw, operands),
+    )
+    a, b = (draw.integer(0, len(xs) - 1) for xs in (true_values, false_values))
     second = draw.integer(0, 1)
 
-    def step(choice: Any, *xs: Any) -> Any:
+    def step(index: Any, *xs: Any) -> Any:
         results = ops.cond(
-            ops.reshape(choice, ()) if choice.spec.size == 1 else is_true(choice),
-            lambda: (resemble(run_steps(yes, xs)[a], xs[0]), xs[0]),
-            lambda: (xs[0], resemble(run_steps(no, xs)[b], xs[0])),
+            ops.reshape(index, ()) if index.spec.size == 1 else is_true(index),
+            lambda: (resemble(run_steps(true_body, xs)[a], xs[0]), xs[0]),
+            lambda: (xs[0], resemble(run_steps(false_body, xs)[b], xs[0])),
         )
         return results[second]
 
     is_choice = draw.chance(0.5)
-    choice = draw.number(values, (lambda x: x.dtype == "bool") if is_choice else None)
-    return [choice or 0, *numbers], step
+    index = draw.number(values, (lambda x: x.dtype == "bool") if is_choice else None)
+    return [index or 0, *numbers], step
 
 
 @dataclass
 class Iteration:
     """One iteration of a loop, which computes a new value for each carried one.
 
-    makes: the source of each new value. "value": the value of a number; "other": the
+    sources: the source of each new value. "value": the value of a number; "other": the
         carried value of a number, if the specs match; "constant": ones; "same":
         unchanged.
     """
 
     steps: list[Step]
-    makes: list[tuple[str, int]]
+    sources: list[tuple[str, int]]
 
     def __call__(self, carried: Sequence[Any], invariants: Sequence[Any]) -> list[Any]:
         results, new = run_steps(self.steps, [*carried, *invariants]), []
-        for (kind, number), x in zip(self.makes, carried, strict=True):
+        for (kind, number), x in zip(self.sources, carried, strict=True):
             other = carried[number % len(carried)]
             if kind == "other" and other.spec == x.spec:
                 new.append(other)
@@ -125,13 +128,13 @@ def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
     n, operands = len(carried), [values[i] for i in (*carried, *invariants)]
     iteration, trip_count = draw_iteration(draw, operands, n), draw.integer(0, 4)
     limit, result = draw.one_of([None, 0, 2, 9]), draw.integer(0, n)
-    asks = draw.chance(0.4)
+    has_condition = draw.chance(0.4)
 
     def step(*xs: Any) -> Any:
         def has_next(i: Any, *state: Any) -> Any:
             return (
                 ops.logical_and(i < trip_count, is_true(state[0]))
-                if asks
+                if has_condition
                 else i < trip_count
             )
 
@@ -167,7 +170,7 @@ def take_step(draw: Draw, values: list[Any]) -> Step:
             result = function(*(values[i] for i in numbers))
         except (ToolkitError, ValueError):  # shapes that do not match
             continue
-        if result.size > MOST:
+        if result.size > MAX_SIZE:
             continue
         if is_large(result):
             function = clipped(function)
@@ -204,20 +207,24 @@ class RandomProgram:
         shape, dtype = draw.shape(), draw.one_of(DTYPES)
         self.arrays = [draw.array(shape, dtype)]
         for _ in range(draw.integer(0, 3)):
-            alike = draw.chance(0.5)
-            spec = (shape, dtype) if alike else (draw.shape(), draw.one_of(DTYPES))
+            has_equal_operations = draw.chance(0.5)
+            spec = (
+                (shape, dtype)
+                if has_equal_operations
+                else (draw.shape(), draw.one_of(DTYPES))
+            )
             self.arrays.append(draw.array(*spec))
         self.steps: list[Step] = []
         self.values = [ops.convert_to_tensor(x) for x in self.arrays]
         for _ in range(draw.integer(1, 12)):
             self.steps.append(take_step(draw, self.values))
-        last = len(self.values) - 1
-        self.outputs = [last, *(draw.integer(0, last) for _ in range(3))]
+        last_index = len(self.values) - 1
+        self.outputs = [last_index, *(draw.integer(0, last_index) for _ in range(3))]
 
     def __call__(self, *inputs: Any) -> list[Any]:
         results = run_steps(self.steps, [ops.convert_to_tensor(x) for x in inputs])
         return [results[i] for i in self.outputs]
 
-    def others(self) -> list[Any]:
+    def other_arrays(self) -> list[Any]:
         """Return other arrays for the inputs."""
         return [self.draw.array(x.shape, str(x.dtype)) for x in self.arrays]

@@ -17,9 +17,9 @@ EXTENTS = [0, 1, 1, 2, 3, 4, 5, 8, 9, 16, 17, 33]
 FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
 DTYPES = [*FLOATS, "int32", "int64", "int8", "uint8", "uint32", "bool"]
 # Limits: elements of a value, elements of a carried value, and numbers by dtype.
-MOST, MOST_CARRIED = 3000, 300
+MAX_SIZE, MAX_CARRIED_SIZE = 3000, 300
 LIMITS = {"float16": 64, "bfloat16": 32}
-ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0]
+SPECIAL_VALUES = [np.nan, np.inf, -np.inf, -0.0, 0.0]
 
 Step = tuple[Sequence[int], Callable[..., Any]]
 
@@ -41,22 +41,24 @@ class Draw:
 
     def shape(self) -> tuple[int, ...]:
         shape = tuple(self.one_of(EXTENTS) for _ in range(self.integer(0, 4)))
-        return shape if np.prod(shape) <= MOST else self.shape()
+        return shape if np.prod(shape) <= MAX_SIZE else self.shape()
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
         if dtype == "bool":
             return np.asarray(self.rng.random(shape) < 0.5)
         low = 0 if dtype.startswith("u") else -12
         numbers = np.asarray(self.rng.integers(low, 13, shape))
-        odd: Any = ODD
+        special_values: Any = SPECIAL_VALUES
         if dtypes.is_float(dtype):
             numbers = numbers / self.one_of([1, 4])
         else:
             numbers = numbers.astype(dtype)
-            odd = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
+            special_values = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max], dtype)
         if self.chance(0.3):
             is_replaced = self.rng.random(shape) < 0.2
-            numbers = np.where(is_replaced, self.rng.choice(odd, shape), numbers)
+            numbers = np.where(
+                is_replaced, self.rng.choice(special_values, shape), numbers
+            )
         return np.asarray(numbers).astype(dtypes.numpy_dtype(dtype))
 
     def number(self, values: Sequence[Any], fits: Any = None) -> int | None:
@@ -84,19 +86,19 @@ def is_true(x: Any) -> Any:
     return ops.any(x > 0 if is_number(x) else x)
 
 
-def resemble(x: Any, template: Any) -> Any:
+def resemble(x: Any, reference: Any) -> Any:
     """Return a value that depends on x, with the shape and dtype of another one."""
     if is_number(x):
         x = ops.clip(ops.where(ops.isnan(x), ops.zeros_like(x), x), 0, 16)
-    if x.shape != template.shape:
+    if x.shape != reference.shape:
         x = ops.any(x) if not is_number(x) or not x.size else ops.max(x)
-    return ops.broadcast_to(ops.cast(x, template.dtype), template.shape)
+    return ops.broadcast_to(ops.cast(x, reference.dtype), reference.shape)
 
 
 def small(draw: Draw, values: Sequence[Any], max_count: int) -> list[int]:
     """Return the numbers of some values that a loop may carry or read."""
     numbers = (
-        draw.number(values, lambda x: x.size < MOST_CARRIED)
+        draw.number(values, lambda x: x.size < MAX_CARRIED_SIZE)
         for _ in range(draw.integer(1, max_count))
     )
     return [number for number in numbers if number is not None]
@@ -121,13 +123,13 @@ def unary_rule(fits: Any, weight: int) -> Any:
     """Register a rule for a function of the draw and one value."""
 
     def add(function: Any) -> Any:
-        def found(draw: Draw, values: Sequence[Any]) -> Step | None:
+        def unary_step(draw: Draw, values: Sequence[Any]) -> Step | None:
             number = draw.number(values, fits)
             if number is None:
                 return None
             return [number], function(draw, values[number])
 
-        return rule(weight)(found)
+        return rule(weight)(unary_step)
 
     return add
 
@@ -222,7 +224,7 @@ def transpose(draw: Draw, x: Any) -> Any:
 
 
 @unary_rule(has_axes, 10)
-def cut(draw: Draw, x: Any) -> Any:
+def slice_axes(draw: Draw, x: Any) -> Any:
     key: list[Any] = []
     for extent in x.shape:
         bounds = [None, None, draw.integer(-extent - 1, extent + 1)]
@@ -251,20 +253,23 @@ def repeated(draw: Draw, x: Any) -> Any:
 
 
 @rule(6)
-def joined(draw: Draw, values: Sequence[Any]) -> Step | None:
+def concatenated(draw: Draw, values: Sequence[Any]) -> Step | None:
     i = draw.number(values, has_axes)
     if i is None:
         return None
     x, axis = values[i], draw.integer(0, values[i].ndim - 1)
 
-    def fits(y: Any) -> bool:
+    def is_joinable(y: Any) -> bool:
         same = y.dtype == x.dtype and y.ndim == x.ndim
         return same and all(
             a == b or k == axis
             for k, (a, b) in enumerate(zip(x.shape, y.shape, strict=True))
         )
 
-    numbers = [i, *(draw.number(values, fits) or 0 for _ in range(draw.integer(0, 2)))]
+    numbers = [
+        i,
+        *(draw.number(values, is_joinable) or 0 for _ in range(draw.integer(0, 2))),
+    ]
     flipped = draw.chance(0.4)
     return numbers, lambda *xs: ops.concatenate(
         [ops.flip(x, axis) if flipped else x for x in xs], axis
@@ -272,7 +277,7 @@ def joined(draw: Draw, values: Sequence[Any]) -> Step | None:
 
 
 @rule(5)
-def taken(draw: Draw, values: Sequence[Any]) -> Step | None:
+def take_rows(draw: Draw, values: Sequence[Any]) -> Step | None:
     i = draw.number(values, is_filled)
     j = draw.number(values, lambda k: dtypes.is_integer(k.dtype) and k.size < 100)
     if i is None or j is None:

@@ -15,7 +15,7 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 # The attributes of a backend that the pass reads.
-NEVER_WAITS = target(SimpleNamespace(can_branch=False))
+WITHOUT_BRANCHES = target(SimpleNamespace(can_branch=False))
 
 
 def traced(function, *specs):
@@ -30,7 +30,7 @@ def choose(p, x):
 
 def test_both_branches_are_computed_and_one_is_selected():
     graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
-    selected = select_branches(graph, NEVER_WAITS)
+    selected = select_branches(graph, WITHOUT_BRANCHES)
     selected.verify()
     assert {"add", "exp", "negative", "where"} <= set(op_names(selected))
     assert "cond" not in op_names(selected)
@@ -42,7 +42,7 @@ def test_both_branches_are_computed_and_one_is_selected():
 
 
 def test_a_loop_stays_in_its_branch():
-    def inside(p, x):
+    def loop_in_a_branch(p, x):
         def grow():
             return ops.while_loop(
                 lambda y: ops.sum(y) < 10.0, lambda y: (y + 1.0,), (x,)
@@ -51,11 +51,11 @@ def test_a_loop_stays_in_its_branch():
         return ops.cond(p, grow, lambda: x)
 
     specs = Spec((), "bool"), Spec((3,), "float32")
-    graph = traced(inside, *specs)
-    assert op_names(select_branches(graph, NEVER_WAITS)) == op_names(graph)
+    graph = traced(loop_in_a_branch, *specs)
+    assert op_names(select_branches(graph, WITHOUT_BRANCHES)) == op_names(graph)
 
 
-def test_processor_keeps_branches():
+def test_branches_stay_on_a_processor():
     graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
     program = compile_program(graph, target())
     assert "cond" in op_names(program.graph)

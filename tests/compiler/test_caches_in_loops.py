@@ -18,7 +18,7 @@ from toolkit.ops.index import scatter_p
 X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
 
 
-def put(x, i, row):
+def update_row(x, i, row):
     return ops.slice_update(x, (i, 0), ops.reshape(row, (1, 4)))
 
 
@@ -53,20 +53,29 @@ def add_rows(x, i, state, rows):
 # The body of an iteration, and whether it updates x in place.
 STEPS = {
     "written, then read": (
-        lambda i, x, s: ((y := put(x, i, s + 1.0)), ops.sum(y, 0)),
+        lambda i, x, s: ((y := update_row(x, i, s + 1.0)), ops.sum(y, 0)),
         True,
     ),
-    "read, then written": (lambda i, x, s: (put(x, i, s), s + ops.sum(x, 0)), True),
+    "read, then written": (
+        lambda i, x, s: (update_row(x, i, s), s + ops.sum(x, 0)),
+        True,
+    ),
     "the old one beside": (
-        lambda i, x, s: ((y := put(x, i, s)), ops.sum(ops.exp(x) * y, 0)),
+        lambda i, x, s: ((y := update_row(x, i, s)), ops.sum(ops.exp(x) * y, 0)),
         False,
     ),
     "a row from another": (
-        lambda i, x, s: (put(x, i, ops.slice(x, (i // 2, 0), (1, 4)) * 2.0), s + 1.0),
+        lambda i, x, s: (
+            update_row(x, i, ops.slice(x, (i // 2, 0), (1, 4)) * 2.0),
+            s + 1.0,
+        ),
         True,
     ),
-    "a view of itself": (lambda i, x, s: (put(x, i, x[3]), s + 1.0), False),
-    "twice": (lambda i, x, s: (put(put(x, i, s + 1.0), 5 - i, s), s - 1.0), False),
+    "a view of itself": (lambda i, x, s: (update_row(x, i, x[3]), s + 1.0), False),
+    "twice": (
+        lambda i, x, s: (update_row(update_row(x, i, s + 1.0), 5 - i, s), s - 1.0),
+        False,
+    ),
     "rows that were read": (
         lambda i, x, s: add_rows(x, i, s + 1.0, ops.take(x, i[None], axis=0)),
         True,
@@ -75,7 +84,7 @@ STEPS = {
     "all of it": (lambda i, x, s: (x * 2.0 + s, s + 1.0), False),
     "in a choice": (
         lambda i, x, s: (
-            ops.cond(i > 1, lambda: put(x, i, s), lambda: x * 1.0),
+            ops.cond(i > 1, lambda: update_row(x, i, s), lambda: x * 1.0),
             s + 1.0,
         ),
         False,
@@ -114,7 +123,7 @@ def test_a_loop_that_fails_changes_no_variable():
     @toolkit.function
     def run(n, table):
         def body(i):
-            cache.assign(put(cache, i, ops.take(table, i, axis=0)))
+            cache.assign(update_row(cache, i, ops.take(table, i, axis=0)))
             return (i + 1,)
 
         ops.while_loop(lambda i: i < n, body, (ops.zeros((), "int32"),))
@@ -132,7 +141,7 @@ def test_a_loop_that_fails_changes_no_variable():
 def test_a_gradient_through_a_cache():
     def loss(x):
         def body(i, y):
-            return i + 1, put(y, i, ops.tanh(ops.sum(y, 0)))
+            return i + 1, update_row(y, i, ops.tanh(ops.sum(y, 0)))
 
         return ops.sum(ops.while_loop(lambda i, y: i < 4, body, (0, x), 4)[1] ** 2)
 

@@ -94,23 +94,23 @@ def test_a_chain_becomes_one_node():
 
 
 def test_equal_shapes_are_fused_without_a_node_search(monkeypatch):
-    looks = []
+    searches = []
 
     def fits(nodes):
-        looks.append(len(nodes))
+        searches.append(len(nodes))
         return True
 
     monkeypatch.setattr(fusion, "can_share_loop", fits)
     graph = fuse_graph(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
     assert op_names(graph) == ["fused"]
-    assert not looks
+    assert not searches
     fuse_graph(lambda x: ops.exp(x) - ops.sum(x, axis=1, keepdims=True), (3, 4))
-    assert max(looks) > 1
+    assert max(searches) > 1
 
 
-@pytest.mark.parametrize(("most", "count"), [(1, 1), (0, 2)])
-def test_groups_fuse_if_the_node_search_is_short(monkeypatch, most, count):
-    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", most)
+@pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 2)])
+def test_groups_fuse_if_the_node_search_is_short(monkeypatch, limit, count):
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", limit)
     assert len(fuse_graph(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
@@ -120,12 +120,12 @@ def test_reads_inside_a_group_are_not_searched(monkeypatch):
     assert members(graph) == [["exp", "tanh", "sin"]]
 
 
-def test_groups_before_both_are_not_searched(monkeypatch):
+def test_groups_before_the_fused_groups_are_not_searched(monkeypatch):
     def function(x, w):
-        above = ops.exp(x)
+        ancestor = ops.exp(x)
         for _ in range(6):
-            above = above @ w
-        return above, ops.tanh(x)
+            ancestor = ancestor @ w
+        return ancestor, ops.tanh(x)
 
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", 3)
     assert members(fuse_graph(function, (3, 3), (3, 3)))[0] == ["exp", "tanh"]
@@ -142,12 +142,12 @@ def test_intermediate_group_is_searched_once(monkeypatch):
     visited = []
     real = grouping.Groups._readers_of
 
-    def counted(self, group):
+    def count_search(self, group):
         for reader in real(self, group):
             visited.append(reader)
             yield reader
 
-    monkeypatch.setattr(grouping.Groups, "_readers_of", counted)
+    monkeypatch.setattr(grouping.Groups, "_readers_of", count_search)
     groups = grouping.Groups(trace_of(function, (3, 3), (3, 3)))
     for node in groups.graph.nodes:
         groups.add(node)
@@ -166,13 +166,13 @@ def test_group_size_is_limited(monkeypatch):
     assert [len(names) for names in members(fuse_graph(function, (3,)))] == [3, 3, 1]
 
 
-@pytest.mark.parametrize(("most", "count"), [(7, 1), (6, 2)])
-def test_fusion_that_moves_many_groups_is_refused(monkeypatch, most, count):
+@pytest.mark.parametrize(("limit", "count"), [(7, 1), (6, 2)])
+def test_fusion_that_moves_many_groups_is_refused(monkeypatch, limit, count):
     def function(x, w):
         a, b = ops.exp(x), ops.tanh(x)
         return a @ w, *(b @ w for _ in range(6))
 
-    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", most)
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", limit)
     graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().can_fuse)
     assert op_names(graph).count("matmul") == 7
     assert len(graph.nodes) == 7 + count
@@ -195,9 +195,9 @@ def test_softmax_is_one_node():
 
 def test_layer_normalization_and_sums_over_its_rows_are_one_node():
     def function(x, scale):
-        centered = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(centered * centered, axis=-1, keepdims=True)
-        y = centered * ops.rsqrt(variance + 1e-3)
+        deviations = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(deviations * deviations, axis=-1, keepdims=True)
+        y = deviations * ops.rsqrt(variance + 1e-3)
         return ops.sum(y * scale, axis=0), ops.sum(y), y
 
     assert op_names(fuse_graph(function, (64, 300), (300,))) == ["fused"]
@@ -294,10 +294,10 @@ def test_unfusable_readers_do_not_prevent_fusion():
     assert members(fuse_graph(function, (3, 3), (3, 3))) == ["matmul", ["exp", "sum"]]
 
 
-@pytest.mark.parametrize(("axis", "left"), [(0, [["sum"]]), (1, ["sum"])])
-def test_non_row_sums_are_not_fused(axis, left):
+@pytest.mark.parametrize(("axis", "remaining"), [(0, [["sum"]]), (1, ["sum"])])
+def test_non_row_sums_are_not_fused(axis, remaining):
     graph = trace_of(lambda x: ops.sum(x, axis=axis), (3, 4, 5))
-    assert members(join_nodes(graph, lambda node: True)) == left
+    assert members(join_nodes(graph, lambda node: True)) == remaining
 
 
 def test_scalar_arithmetic_is_one_node():
@@ -307,17 +307,17 @@ def test_scalar_arithmetic_is_one_node():
     assert op_names(fuse_graph(function, (), ())) == ["fused"]
 
 
-@pytest.mark.parametrize(("most", "joined"), [(2, "first"), (1, "second")])
-def test_failed_fusion_is_not_retried(monkeypatch, most, joined):
+@pytest.mark.parametrize(("limit", "expected"), [(2, "first"), (1, "second")])
+def test_failed_fusion_is_not_retried(monkeypatch, limit, expected):
     def function(a, b):
         first = a * 2.0
         second = first @ first + 1.0  # a product separates the groups
         return first, second, b - 3.0
 
-    monkeypatch.setattr(fusion, "MAX_FAILURES", most)
+    monkeypatch.setattr(fusion, "MAX_FAILURES", limit)
     fused_members = members(fuse_graph(function, (1, 1), (1, 1)))
-    together = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
-    assert together[joined] in fused_members
+    allowed = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
+    assert allowed[expected] in fused_members
 
 
 def test_elementwise_readers_become_a_product_epilogue():
@@ -368,10 +368,10 @@ class AnyCall:
 
 
 def test_epilogue_values_are_not_read_before_the_call_ends():
-    def one(x, w):
+    def first_order(x, w):
         return ops.exp(x @ w) * 2.0
 
-    def two(x, w):
+    def second_order(x, w):
         y = x @ w
         return y * 2.0, ops.exp(y)
 
@@ -380,7 +380,7 @@ def test_epilogue_values_are_not_read_before_the_call_ends():
         return y, ops.exp(y)
 
     members_by_function = []
-    for function in one, two, returned:
+    for function in first_order, second_order, returned:
         graph = optimize(trace_of(function, (4, 6), (6, 5)), target())
         members_by_function.append(
             members(join_nodes(graph, backend().can_fuse, ANCHORS, AnyCall()))
@@ -437,19 +437,19 @@ def test_nodes_without_generated_code_are_not_recomputed():
 
 
 def test_recomputation_counts_longer_lifetimes_except_of_inputs():
-    def of_inputs(a, b, w):
+    def with_inputs(a, b, w):
         y = a + b
         return (ops.exp(y) @ w) * y
 
     def of_products(a, b, w):
-        return of_inputs(a @ w, b @ w, w)
+        return with_inputs(a @ w, b @ w, w)
 
     shapes = [(LARGE, LARGE)] * 3
-    last = [
+    last_members = [
         members(fuse_graph(function, *shapes))[-1]
-        for function in (of_inputs, of_products)
+        for function in (with_inputs, of_products)
     ]
-    assert last == [["add", "multiply"], ["multiply"]]
+    assert last_members == [["add", "multiply"], ["multiply"]]
 
 
 def test_recomputation_that_stores_operands_is_refused():

@@ -22,9 +22,9 @@ pytest.importorskip("llvmlite")
 
 PACKAGE = str(Path(toolkit.__file__).parent)
 # Twice the nodes may cost slightly more than twice the lines: trees become deeper.
-MOST_GROWTH = 2.5
+MAX_GROWTH = 2.5
 # Functions with fewer lines are too small to measure.
-LEAST_LINES = 1500
+MIN_LINES = 1500
 
 
 def unrolled(steps):
@@ -43,7 +43,7 @@ def unrolled(steps):
     return step, (steps, 4, 8), (8, 16), (8, 16), (16,)
 
 
-def wide(count):
+def many_branches(count):
     """Return many branches of one product and their sum."""
 
     def branches(x, w):
@@ -57,7 +57,7 @@ def wide(count):
     return branches, (8, 8), (8, 8)
 
 
-def deep(layers):
+def deep_chain(layers):
     """Return a chain of elementwise nodes with some reshapes and products."""
 
     def chain(x, w):
@@ -99,7 +99,13 @@ def outputs(count):
     return updates, (), *[(8, 8)] * count
 
 
-FAMILIES = [(unrolled, 12), (wide, 24), (deep, 80), (numbers, 24), (outputs, 24)]
+FAMILIES = [
+    (unrolled, 12),
+    (many_branches, 24),
+    (deep_chain, 80),
+    (numbers, 24),
+    (outputs, 24),
+]
 
 
 def lines_run(work):
@@ -145,9 +151,9 @@ def test_compilation_is_not_quadratic_in_nodes(monkeypatch, family, size):
     monkeypatch.setattr(fuse, "MAX_FAILURES", 2)
     monkeypatch.setattr(groups, "MAX_VISITED_GROUPS", 4)
     small, large = count_work(family, size), count_work(family, 2 * size)
-    grown = {
+    growth = {
         f"{Path(code.co_filename).name}:{code.co_qualname}": (small[code], lines)
         for code, lines in large.items()
-        if lines > LEAST_LINES and lines > MOST_GROWTH * max(1, small[code])
+        if lines > MIN_LINES and lines > MAX_GROWTH * max(1, small[code])
     }
-    assert grown == {}
+    assert growth == {}

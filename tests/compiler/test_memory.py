@@ -171,18 +171,18 @@ def test_view_that_is_read_later_prevents_overwriting(batch, width):
     hidden = np.maximum(x @ a, 0)
     g = 2 * (hidden @ b - y)
     expected = x.T @ ((g @ b.T) * (hidden > 0)), hidden.T @ g
-    for actual, wanted in zip(gradients(x, y), expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4)
+    for actual, expected_gradient in zip(gradients(x, y), expected, strict=True):
+        np.testing.assert_allclose(actual, expected_gradient, rtol=1e-4, atol=1e-4)
 
 
 def test_two_outputs_of_a_node_do_not_overwrite_the_same_input():
-    def both(x):
+    def two_outputs(x):
         # No generated code: the views below precede the sums.
         y = ops.abs(ops.cast(x, "complex64"))
         return ops.stack([y + 1, y + 2], -1)
 
     x = ops.convert_to_tensor(np.array([0.25, 1.5, 2.75], "float32"))
-    np.testing.assert_array_equal(function(both)(x), both(x))
+    np.testing.assert_array_equal(function(two_outputs)(x), two_outputs(x))
 
 
 def test_any_value_may_be_fetched_and_fed():
@@ -191,8 +191,8 @@ def test_any_value_may_be_fetched_and_fed():
     tanh, product, _ = (node.outputs[0] for node in graph.nodes)
     (fetched,) = computed(graph, [tanh], {x: np.zeros(2)})
     assert fetched.tolist() == [0.0, 0.0]
-    (fed,) = computed(graph, graph.outputs, {product: ops.zeros((2,))})
-    assert fed.tolist() == [1.0, 1.0]
+    (fed_result,) = computed(graph, graph.outputs, {product: ops.zeros((2,))})
+    assert fed_result.tolist() == [1.0, 1.0]
     with pytest.raises(ArgumentError, match=r"also need inputs float32\[2\]"):
         computed(graph, graph.outputs, {x: np.zeros(2)})
     with pytest.raises(ShapeError, match=r"expected float32\[2\].*received.*\(3,\)"):
@@ -202,10 +202,10 @@ def test_any_value_may_be_fetched_and_fed():
 def test_outputs_have_separate_memory():
     program = compiled(trace_of(lambda x: (x + 1.0, x), (3,)))
     x = np.zeros(3, "float32")
-    first, passed = program([x])
+    first, passed_input = program([x])
     program([x + 5])
     assert first.tolist() == [1.0, 1.0, 1.0]
-    assert not np.shares_memory(passed, x)
+    assert not np.shares_memory(passed_input, x)
 
 
 def test_output_lifetime_starts_at_its_write():
@@ -213,8 +213,8 @@ def test_output_lifetime_starts_at_its_write():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64))
     graph = schedule(graph, target())
     count = len(graph.nodes)
-    late = [Moment(0, i, i) for i in range(count)]
-    plan = plan_memory(graph, Layouts(graph).views, [0] * count, late)
+    late_moments = [Moment(0, i, i) for i in range(count)]
+    plan = plan_memory(graph, Layouts(graph).views, [0] * count, late_moments)
     assert plan.nbytes == plan_sequentially(graph).nbytes
     assert [b.first for b in plan.distinct][0] == 0
 
@@ -223,8 +223,8 @@ def test_values_written_in_several_steps_overwrite_nothing():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,))
     graph = schedule(graph, target())
     count = len(graph.nodes)
-    slowly = [Moment(i, i, i + 1) for i in range(count)]
-    plan = plan_memory(graph, Layouts(graph).views, [0] * count, slowly)
+    slow_moments = [Moment(i, i, i + 1) for i in range(count)]
+    plan = plan_memory(graph, Layouts(graph).views, [0] * count, slow_moments)
     assert len(set(plan.buffers.values())) == 2
     assert plan.nbytes == 8192
     assert plan_sequentially(graph).nbytes == 4096
@@ -236,15 +236,15 @@ def test_value_with_a_pending_reader_is_not_overwritten():
     exp, total, tanh, _ = graph.nodes
     assert (total.op.name, tanh.op.name) == ("sum", "tanh")
 
-    def shares(total_runs):
+    def shares_buffer(total_runs):
         moments = [Moment(0, 0, 0), total_runs, Moment(3, 3, 3), Moment(4, 4, 4)]
         plan = plan_memory(graph, set(), [0] * 4, moments)
         return plan.buffers[exp.outputs[0]] is plan.buffers[tanh.outputs[0]]
 
-    assert shares(Moment(1, 1, 2))
-    assert not shares(Moment(1, 3, 3))
-    assert not shares(Moment(1, 1, 3))
-    assert not shares(Moment(1, 1, 5))
+    assert shares_buffer(Moment(1, 1, 2))
+    assert not shares_buffer(Moment(1, 3, 3))
+    assert not shares_buffer(Moment(1, 1, 3))
+    assert not shares_buffer(Moment(1, 1, 5))
 
 
 def test_scratch_memory_is_kept_for_all_of_a_nodes_steps():

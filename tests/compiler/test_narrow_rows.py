@@ -63,12 +63,12 @@ def test_shapes_of_nodes(name):
     graph = join_narrow_rows(trace_of(function, *shapes), target())
     graph.verify()
     kinds = ("view", "contract", "move")
-    found = [
+    actual = [
         node.outputs[0].spec.shape
         for node in graph.nodes
         if node.op.kind.value not in kinds and node.op.name != "stop_gradient"
     ]
-    assert sorted(found) == sorted(expected)
+    assert sorted(actual) == sorted(expected)
 
 
 @pytest.mark.parametrize("name", CASES)

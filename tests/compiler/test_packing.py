@@ -31,21 +31,21 @@ def is_free(rectangles, offsets, number, offset):
 
 
 @pytest.mark.parametrize("pack", [pack_lowest, pack_by_time])
-@given(found=st.lists(rectangles(), max_size=24))
-def test_rectangles_do_not_overlap(pack, found):
-    size, offsets = pack(found)
-    assert all(is_free(found, offsets, i, offsets[i]) for i in range(len(found)))
-    ends = [at + r.extent for at, r in zip(offsets, found, strict=True)]
+@given(packed=st.lists(rectangles(), max_size=24))
+def test_rectangles_do_not_overlap(pack, packed):
+    size, offsets = pack(packed)
+    assert all(is_free(packed, offsets, i, offsets[i]) for i in range(len(packed)))
+    ends = [at + r.extent for at, r in zip(offsets, packed, strict=True)]
     assert size == max(ends, default=0)
     assert all(offset % 64 == 0 for offset in offsets)
 
 
-@given(found=st.lists(rectangles(), max_size=16))
-def test_each_rectangle_has_the_lowest_free_offset(found):
-    _, offsets = pack_lowest(found)
-    for i, rectangle in enumerate(found):
+@given(packed=st.lists(rectangles(), max_size=16))
+def test_each_rectangle_has_the_lowest_free_offset(packed):
+    _, offsets = pack_lowest(packed)
+    for i, rectangle in enumerate(packed):
         lower = range(0, offsets[i], 64)
-        assert not any(is_free(found, offsets, i, at) for at in lower), rectangle
+        assert not any(is_free(packed, offsets, i, at) for at in lower), rectangle
 
 
 def test_disjoint_lifetimes_share_an_offset():

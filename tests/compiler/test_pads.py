@@ -14,7 +14,7 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 
-def joined(function, *specs):
+def concatenated(function, *specs):
     with Trace("test") as trace:
         inputs = [trace.placeholder(spec) for spec in specs]
         outputs = [function(*inputs)]
@@ -27,14 +27,14 @@ def padded(x, low, high):
     return ops.pad(x, ((0, 0), (low, high)))
 
 
-PART = Spec((2, 3), "float32")
+TERM = Spec((2, 3), "float32")
 
 
 def test_terms_that_fill_the_sum_are_concatenated():
     def function(a, b, c):
         return padded(a, 6, 0) + padded(b, 0, 6) + padded(c, 3, 3)
 
-    assert joined(function, PART, PART, PART) == ["concatenate"]
+    assert concatenated(function, TERM, TERM, TERM) == ["concatenate"]
     arrays = [np.full((2, 3), n, "float32") for n in range(1, 4)]
     actual = toolkit.function(function)(*arrays)
     expected = np.concatenate([arrays[1], arrays[2], arrays[0]], axis=1)
@@ -43,10 +43,10 @@ def test_terms_that_fill_the_sum_are_concatenated():
 
 def test_terms_at_one_offset_are_added_first():
     def function(a, b, c, d):
-        gap = padded(a, 6, 0) + padded(b, 0, 6)
-        return gap + (padded(c, 6, 0) + padded(d, 2, 4))
+        ends = padded(a, 6, 0) + padded(b, 0, 6)
+        return ends + (padded(c, 6, 0) + padded(d, 2, 4))
 
-    names = joined(function, PART, PART, PART, PART)
+    names = concatenated(function, TERM, TERM, TERM, TERM)
     # b, and a + c after a gap; d overlaps.
     assert names == ["add", "pad", "concatenate", "pad", "add"]
     arrays = [np.full((2, 3), 10.0**n, "float32") for n in range(4)]
@@ -62,7 +62,7 @@ def test_gradients_of_columns_are_concatenated():
             result = ops.sum(ops.cross(x, y) ** 2)
         return tape.gradient(result, x)
 
-    names = joined(function, Spec((5, 3), "float32"), Spec((5, 3), "float32"))
+    names = concatenated(function, Spec((5, 3), "float32"), Spec((5, 3), "float32"))
     assert names.count("concatenate") == 2 and "pad" not in names
     x, y = np.random.default_rng(0).standard_normal((2, 5, 3))
     actual = toolkit.function(function)(x, y)
@@ -74,7 +74,7 @@ def test_pads_with_other_readers_stay():
         total = padded(a, 6, 0) + padded(b, 3, 3)
         return ops.exp(total) + (total + padded(c, 0, 6))
 
-    assert joined(function, PART, PART, PART).count("concatenate") == 1
+    assert concatenated(function, TERM, TERM, TERM).count("concatenate") == 1
     arrays = [np.full((2, 3), n, "float32") for n in range(3)]
     actual = toolkit.function(function)(*arrays)
     expected = [[3, 3, 3, 1 + np.e, 1 + np.e, 1 + np.e, 1, 1, 1]] * 2
@@ -99,7 +99,7 @@ def test_overlaps_and_other_axes_are_added():
         return padded(a, 3, 0) + ops.pad(b, ((0, 0), (0, 3)), constant_values=1)
 
     for function in (overlap, crossed):
-        assert "concatenate" not in joined(function, PART, PART)
+        assert "concatenate" not in concatenated(function, TERM, TERM)
 
 
 def test_repeated_doubling_is_not_exponential():
@@ -109,15 +109,15 @@ def test_repeated_doubling_is_not_exponential():
             total = total + total
         return total
 
-    assert joined(function, PART).count("add") == 100
+    assert concatenated(function, TERM).count("add") == 100
 
 
-def test_terms_with_empty_ones_are_concatenated():
+def test_empty_terms_are_concatenated():
     def function(a, b, c):
         return (padded(a, 3, 0) + padded(c, 0, 6)) + padded(b, 0, 3)
 
     empty = Spec((2, 0), "float32")
-    assert joined(function, PART, PART, empty) == ["concatenate"]
+    assert concatenated(function, TERM, TERM, empty) == ["concatenate"]
 
 
 def test_gradients_of_a_split_are_concatenated():
@@ -128,7 +128,7 @@ def test_gradients_of_a_split_are_concatenated():
             result = ops.sum(a * b + ops.exp(c))
         return tape.gradient(result, x)
 
-    names = joined(function, Spec((2, 6), "float32"))
+    names = concatenated(function, Spec((2, 6), "float32"))
     assert "concatenate" in names
     assert "pad" not in names
 
@@ -138,16 +138,16 @@ def convolved(x, w, widths, padding="valid", value=0.0):
 
 
 IMAGES, WEIGHTS = Spec((2, 6, 7, 3), "float32"), Spec((3, 3, 3, 4), "float32")
-AROUND = ((0, 0), (1, 2), (0, 1), (0, 0))
+PADDING = ((0, 0), (1, 2), (0, 1), (0, 0))
 
 
 @pytest.mark.parametrize(
     ("widths", "value", "absorbed"),
     [
-        (AROUND, 0, True),
-        (AROUND, 1, False),
-        (((1, 0), *AROUND[1:]), 0, False),
-        ((*AROUND[:3], (0, 1)), 0, False),
+        (PADDING, 0, True),
+        (PADDING, 1, False),
+        (((1, 0), *PADDING[1:]), 0, False),
+        ((*PADDING[:3], (0, 1)), 0, False),
     ],
 )
 @pytest.mark.parametrize("padding", ["valid", "same"])
@@ -171,7 +171,7 @@ def test_gradients_of_convolutions_with_absorbed_padding():
     def function(x, w):
         with toolkit.GradientTape() as tape:
             tape.watch([x, w])
-            y = ops.sum(ops.square(convolved(x, w, AROUND, "same")))
+            y = ops.sum(ops.square(convolved(x, w, PADDING, "same")))
         return tape.gradient(y, [x, w])
 
     arguments = [ops.convert_to_tensor(a) for a in (x, w)]

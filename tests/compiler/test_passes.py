@@ -59,7 +59,7 @@ def test_all_passes_keep_the_meaning_and_never_add_nodes(graph):
         np.testing.assert_array_equal(actual, expected)
 
 
-def after(step, function, *shapes) -> Graph:
+def run_pass(step, function, *shapes) -> Graph:
     return step(trace_of(function, *shapes), target())
 
 
@@ -68,11 +68,11 @@ def test_prune_removes_dead_code():
         ops.exp(x)
         return ops.tanh(x)
 
-    assert op_names(after(rewriting.prune, function, (3,))) == ["tanh"]
+    assert op_names(run_pass(rewriting.prune, function, (3,))) == ["tanh"]
 
 
 def test_fold_computes_constants():
-    graph = after(simplify.fold, lambda x: x + ops.sqrt(ops.full((3,), 4.0)), (3,))
+    graph = run_pass(simplify.fold, lambda x: x + ops.sqrt(ops.full((3,), 4.0)), (3,))
     assert op_names(graph) == ["add"]
     assert graph.nodes[0].inputs[1].constant.tolist() == [2.0, 2.0, 2.0]
 
@@ -82,35 +82,35 @@ def test_fold_computes_all_results_of_an_operation():
         q, r = ops.linalg.qr(ops.convert_to_tensor(np.eye(2, dtype="float32")))
         return x @ q, x @ r
 
-    assert op_names(after(simplify.fold, function, (2, 2))) == ["matmul", "matmul"]
+    assert op_names(run_pass(simplify.fold, function, (2, 2))) == ["matmul", "matmul"]
 
 
 def test_fold_runs_no_loops():
     def function(x):
         return x + ops.scan(lambda c, t: (c * t, None), ops.ones(()), ops.ones((4,)))[0]
 
-    assert op_names(after(simplify.fold, function, (3,)))[0] == "scan"
+    assert op_names(run_pass(simplify.fold, function, (3,)))[0] == "scan"
 
 
 def test_fold_creates_views_of_any_size():
     def function(x):
         return x + ops.broadcast_to(2.0, (300, 300))
 
-    graph = after(simplify.fold, function, (300,))
+    graph = run_pass(simplify.fold, function, (300,))
     assert op_names(graph) == ["add"]
     assert graph.nodes[0].inputs[1].constant.strides == (0, 0)
 
 
 def test_fold_skips_large_results():
     ones = ops.ones((300,))
-    graph = after(
+    graph = run_pass(
         simplify.fold, lambda x: x + ops.sqrt(ops.ones((300, 1)) * ones), (300,)
     )
     assert op_names(graph) == ["multiply", "sqrt", "add"]
 
 
 def test_share_computes_equal_expressions_once():
-    graph = after(simplify.share, lambda x: ops.exp(x) * ops.exp(x), (3,))
+    graph = run_pass(simplify.share, lambda x: ops.exp(x) * ops.exp(x), (3,))
     assert op_names(graph) == ["exp", "multiply"]
 
 
@@ -119,24 +119,24 @@ def test_share_distinguishes_dtypes_and_signs_of_constants():
         zero, minus = ops.convert_to_tensor(0.0), ops.convert_to_tensor(-0.0)
         return ops.arctan2(zero, x), ops.arctan2(minus, x)
 
-    graph = after(simplify.share, function, (3,))
+    graph = run_pass(simplify.share, function, (3,))
     assert op_names(graph) == ["arctan2", "arctan2"]
 
 
-@pytest.mark.parametrize(("more", "count"), [(0, 1), (1, 2)])
-def test_share_compares_constants_up_to_a_size(more, count):
-    values = np.ones(simplify.SHARE_BYTES // 4 + more, "float32")
+@pytest.mark.parametrize(("extra", "count"), [(0, 1), (1, 2)])
+def test_share_compares_constants_up_to_a_size(extra, count):
+    values = np.ones(simplify.SHARE_BYTES // 4 + extra, "float32")
 
     def function(x):
         first, second = (ops.convert_to_tensor(values.copy()) for _ in range(2))
         return x * first, x * second
 
-    graph = after(simplify.share, function, values.shape)
+    graph = run_pass(simplify.share, function, values.shape)
     assert len(graph.nodes) == count
 
 
 @pytest.mark.parametrize(
-    ("function", "left"),
+    ("function", "remaining"),
     [
         (lambda x: x * 1.0, []),
         (lambda x: 1.0 * x, []),
@@ -159,19 +159,19 @@ def test_share_compares_constants_up_to_a_size(more, count):
         (lambda x: x + ops.broadcast_to(ops.ones((1, 1)), (2, 3)), None),
     ],
 )
-def test_simplify(function, left):
-    graph = after(simplify.simplify, function, (2, 3))
-    if left is None:  # the add reads through the broadcast
+def test_simplify(function, remaining):
+    graph = run_pass(simplify.simplify, function, (2, 3))
+    if remaining is None:  # the add reads through the broadcast
         assert graph.nodes[-1].inputs[1].spec.shape in ((1, 1), ())
     else:
-        assert op_names(graph) == left
+        assert op_names(graph) == remaining
 
 
 def test_pools_of_one_pixel_are_slices():
     def function(x):
         return ops.average_pool(x, 1, 2), ops.average_pool(x, 2, 2)
 
-    graph = after(optimize, function, (2, 5, 6, 3))
+    graph = run_pass(optimize, function, (2, 5, 6, 3))
     assert op_names(graph)[:2] == ["slice", "sum_pool"]
     x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype("float32")
     actual, _ = compiled(graph)([x])
@@ -179,7 +179,9 @@ def test_pools_of_one_pixel_are_slices():
 
 
 def test_consecutive_reshapes_are_merged():
-    graph = after(optimize, lambda x: ops.reshape(ops.reshape(x, (6,)), (3, 2)), (2, 3))
+    graph = run_pass(
+        optimize, lambda x: ops.reshape(ops.reshape(x, (6,)), (3, 2)), (2, 3)
+    )
     assert op_names(graph) == ["reshape"]
 
 
@@ -192,15 +194,15 @@ def test_consecutive_reshapes_are_merged():
     ],
 )
 def test_only_view_results_are_copied(function, copies):
-    graph = after(rewriting.copy_aliased_outputs, function, (3, 4))
+    graph = run_pass(rewriting.copy_aliased_outputs, function, (3, 4))
     assert [node.op.name for node in graph.nodes].count("stop_gradient") == copies
 
 
 def test_replaced_values_stay_alive():
-    substitute = rewriting.Substitution()
+    substitution = rewriting.Substitution()
     old, new = (Tensor(None, Spec((2,), "float32")) for _ in range(2))
     alive = weakref.ref(old)
-    substitute.replace(old, new)
+    substitution.replace(old, new)
     del old
     assert alive() is not None
 
@@ -249,7 +251,7 @@ def test_share_distinguishes_loop_bodies():
 
         return summed(ops.add), summed(ops.maximum), summed(ops.add)
 
-    graph = after(simplify.share, function, (3,))
+    graph = run_pass(simplify.share, function, (3,))
     assert op_names(graph) == ["scan"] * 3
     results = compiled(graph)([np.ones(3, "float32")])
     assert [float(x) for x in results] == [3.0, 1.0, 3.0]
@@ -287,10 +289,10 @@ def test_functions_of_open_constants_are_open():
 
 def test_fold_separates_open_and_closed_constants():
     def function(x):
-        from_open = extent(4, "float32") + ops.convert_to_tensor(1.0)
-        return x * from_open, x * ops.sqrt(ops.convert_to_tensor(4.0))
+        open_result = extent(4, "float32") + ops.convert_to_tensor(1.0)
+        return x * open_result, x * ops.sqrt(ops.convert_to_tensor(4.0))
 
-    graph = after(simplify.fold, function, (3,))
+    graph = run_pass(simplify.fold, function, (3,))
     assert op_names(graph) == ["multiply", "multiply"]
     assert [node.inputs[1].is_open for node in graph.nodes] == [True, False]
 

@@ -23,10 +23,10 @@ def two_devices():
 
 def two_branches(a, b):
     with toolkit.device("cpu:1"):
-        left = ops.exp(a)
-        left = left * ops.tanh(left)
-    right = ops.exp(b)
-    return left + right
+        first = ops.exp(a)
+        first = first * ops.tanh(first)
+    second = ops.exp(b)
+    return first + second
 
 
 def traced(function, count=2):

@@ -12,12 +12,12 @@ from toolkit.compiler.memory import Buffer, Plan, plan_memory
 from toolkit.ir import Node, fused_p
 
 
-def planned(function, *shapes, work=None, moments=None):
+def plan_function(function, *shapes, scratch=None, moments=None):
     """Return a plan, and the buffer of each node's first output (None without one)."""
     graph = trace_of(function, *shapes)
     count = len(graph.nodes)
     moments = moments or [Moment(i, i, i) for i in range(count)]
-    plan = plan_memory(graph, Layouts(graph).views, work or [0] * count, moments)
+    plan = plan_memory(graph, Layouts(graph).views, scratch or [0] * count, moments)
     return plan, [plan.buffers.get(node.outputs[0]) for node in graph.nodes]
 
 
@@ -88,19 +88,19 @@ def test_elementwise_inputs_of_single_nodes(function, expected):
 
 
 def test_outputs_and_inputs_have_no_buffer():
-    plan, (first, last) = planned(lambda x: ops.tanh(ops.exp(x)), (64,))
+    plan, (first, last) = plan_function(lambda x: ops.tanh(ops.exp(x)), (64,))
     assert last is None and (first.nbytes, first.first, first.last) == (256, 0, 1)
     assert plan.nbytes == 256 and not plan.work
     assert (first.label, plan.distinct) == ("exp float32[64]", [first])
 
 
 def test_output_with_a_reader_has_no_buffer():
-    _, buffers = planned(lambda x: ((y := ops.exp(x)), ops.tanh(y)), (64,))
+    _, buffers = plan_function(lambda x: ((y := ops.exp(x)), ops.tanh(y)), (64,))
     assert buffers == [None, None]
 
 
 def test_dead_input_is_overwritten():
-    _, (a, b, c) = planned(lambda x: ops.sum(ops.tanh(ops.exp(x))), (64,))
+    _, (a, b, c) = plan_function(lambda x: ops.sum(ops.tanh(ops.exp(x))), (64,))
     assert a is b and c is None
     assert (a.first, a.last) == (0, 2)
 
@@ -116,7 +116,7 @@ def test_dead_input_is_overwritten():
     ],
 )
 def test_inputs_that_are_not_overwritten(function):
-    plan, _ = planned(function, (64,))
+    plan, _ = plan_function(function, (64,))
     assert len(plan.distinct) >= 2
 
 
@@ -127,7 +127,7 @@ def test_view_shares_its_buffer_and_extends_the_lifetime():
         other = ops.cumsum(x, 0)
         return ops.sum(view), ops.sum(other)
 
-    plan, (source, view, other, *_) = planned(function, (64,))
+    plan, (source, view, other, *_) = plan_function(function, (64,))
     assert view is None and len(plan.views) == 1
     assert (source.first, source.last, other.first) == (0, 3, 2)
     assert source.offset != other.offset
@@ -140,7 +140,7 @@ def test_a_view_of_a_view_shares_the_same_buffer():
         z = ops.sin(x)
         return ops.sum(view), ops.sum(z)
 
-    plan, buffers = planned(function, (64,))
+    plan, buffers = plan_function(function, (64,))
     y, z = [b for b in buffers if b is not None]
     assert y is not z and y.last == 4
     together = y.first <= z.last and z.first <= y.last
@@ -150,14 +150,14 @@ def test_a_view_of_a_view_shares_the_same_buffer():
 
 
 def test_a_view_that_is_an_output_keeps_its_source_to_the_end():
-    plan, buffers = planned(
+    plan, buffers = plan_function(
         lambda x: (ops.reshape(ops.exp(x), (8, 8)), ops.sum(ops.sin(x))), (64,)
     )
     assert buffers[0].last == 3
 
 
-@pytest.mark.parametrize("other, shares", [(ops.sum, False), (ops.transpose, True)])
-def test_only_reads_in_the_same_step_prevent_overwriting(other, shares):
+@pytest.mark.parametrize("other, is_shared", [(ops.sum, False), (ops.transpose, True)])
+def test_only_reads_in_the_same_step_prevent_overwriting(other, is_shared):
     def function(x):
         y = ops.exp(x)
         other(y)  # a view alone reads nothing
@@ -166,8 +166,8 @@ def test_only_reads_in_the_same_step_prevent_overwriting(other, shares):
     steps = [Moment(0, 0, 0), Moment(1, 1, 1), Moment(1, 1, 1), Moment(2, 2, 2)]
     graph = trace_of(function, (8, 8))
     steps += [Moment(3, 3, 3)] * (len(graph.nodes) - 4)
-    _, buffers = planned(function, (8, 8), moments=steps)
-    assert (buffers[0] is buffers[2]) == shares
+    _, buffers = plan_function(function, (8, 8), moments=steps)
+    assert (buffers[0] is buffers[2]) == is_shared
 
 
 def test_unread_value_lives_for_its_own_steps():
@@ -176,14 +176,14 @@ def test_unread_value_lives_for_its_own_steps():
         return ops.sum(ops.tanh(x))
 
     moments = [Moment(0, 0, 0), Moment(1, 2, 3), Moment(4, 4, 4)]
-    _, (unread, read, _) = planned(function, (64,), moments=moments)
+    _, (unread, read, _) = plan_function(function, (64,), moments=moments)
     assert (unread.first, unread.last) == (0, 0)
     assert (read.first, read.last) == (2, 4)  # from the step that writes it
 
 
 def test_scratch_memory_does_not_overlap_live_buffers():
-    plan, buffers = planned(
-        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)), (64,), work=[0, 512, 0]
+    plan, buffers = plan_function(
+        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)), (64,), scratch=[0, 512, 0]
     )
     (scratch,) = plan.work.values()
     assert list(plan.work) == [1] and scratch.label == "cumsum workspace"
@@ -212,20 +212,20 @@ def place_buffers(rows):
 
 
 @pytest.mark.parametrize("rows, size", LAYOUTS)
-@pytest.mark.parametrize("most", [0, 3, 2048])
-def test_no_two_buffers_overlap_and_the_best_order_is_taken(
-    rows, size, most, monkeypatch
-):
-    monkeypatch.setattr(memory, "MAX_COMPARED", most)
+@pytest.mark.parametrize("limit", [0, 3, 2048])
+def test_buffers_do_not_overlap_and_have_the_best_order(rows, size, limit, monkeypatch):
+    monkeypatch.setattr(memory, "MAX_COMPARED", limit)
     plan, buffers = place_buffers(rows)
     for i, a in enumerate(buffers):
         for b in buffers[:i]:
             is_disjoint = a.last < b.first or b.last < a.first
-            below = a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
-            assert is_disjoint or below
+            is_separate = (
+                a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
+            )
+            assert is_disjoint or is_separate
     assert max(b.offset + b.nbytes for b in buffers) == plan.nbytes
     assert plan.live_peak <= plan.nbytes
-    if most > len(rows):
+    if limit > len(rows):
         assert plan.nbytes == 64 * size
     else:
         assert plan.nbytes > 64 * size  # a quick search is not as good

@@ -19,14 +19,14 @@ WIDE = (136, 128)
 def gradient(size, strides=1, padding="valid"):
     """Return the gradient of a kernel whose results are multiplied by `weights`."""
 
-    def found(x, kernel, weights):
+    def kernel_gradient(x, kernel, weights):
         with toolkit.GradientTape() as tape:
             tape.watch(kernel)
             y = ops.conv(x, kernel, strides, padding)
             loss = ops.sum(y * weights)
         return tape.gradient(loss, kernel)
 
-    return found
+    return kernel_gradient
 
 
 def shapes_of(spatial, counts, channels, size):

@@ -37,9 +37,9 @@ def test_conversions_have_the_bits_of_ml_dtypes():
         expected = x.astype(ml_dtypes.bfloat16)
     actual = step(x).numpy()
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(x))
-    sound = ~np.isnan(x)
+    is_number = ~np.isnan(x)
     np.testing.assert_array_equal(
-        actual[sound].view(np.uint16), expected[sound].view(np.uint16)
+        actual[is_number].view(np.uint16), expected[is_number].view(np.uint16)
     )
     back = toolkit.function(lambda x: ops.cast(x, "float32"))(expected)
     np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
@@ -62,61 +62,71 @@ def test_round_trip_casts_round(dtype, view):
     assert compiled.inspect(x).program.code is not None
 
 
-def narrow(x):
+def narrow_values(x):
     return ops.cast(x, "bfloat16")
 
 
-def wide(x):
+def wide_values(x):
     return ops.cast(x, "float32")
 
 
-def halved(x):
+def halved_values(x):
     return ops.while_loop(
-        lambda i, x: i < 4, lambda i, x: (i + 1, wide(narrow(x)) / 3), (0, x)
+        lambda i, x: i < 4,
+        lambda i, x: (i + 1, wide_values(narrow_values(x)) / 3),
+        (0, x),
     )[1]
 
 
 def carried(x):
-    return wide(
+    return wide_values(
         ops.while_loop(
             lambda i, x: i < 9,
-            lambda i, x: (i + 1, narrow(wide(x) + 1e-3)),
-            (0, narrow(x)),
+            lambda i, x: (i + 1, narrow_values(wide_values(x) + 1e-3)),
+            (0, narrow_values(x)),
         )[1]
     )
 
 
 def scanned(x):
-    total, each = ops.scan(
-        lambda s, x: (narrow(wide(s) + x), narrow(x)), narrow(x[0]), x
+    total, elements = ops.scan(
+        lambda s, x: (narrow_values(wide_values(s) + x), narrow_values(x)),
+        narrow_values(x[0]),
+        x,
     )
-    return wide(total), wide(each)
+    return wide_values(total), wide_values(elements)
 
 
 def captured_by_a_loop(x):
-    high = narrow(x)
-    return ops.fori_loop(0, 2, lambda i, y: y + x - wide(high), x)
+    high = narrow_values(x)
+    return ops.fori_loop(0, 2, lambda i, y: y + x - wide_values(high), x)
 
 
 def captured_by_a_branch(x):
-    high = narrow(x)
-    return ops.cond(x[0] > 0, lambda: x - wide(high), lambda: x)
+    high = narrow_values(x)
+    return ops.cond(x[0] > 0, lambda: x - wide_values(high), lambda: x)
 
 
 def chosen_by_a_branch(x):
-    return wide(ops.cond(x[0] > 0, lambda: narrow(x), lambda: narrow(3 * x)))
+    return wide_values(
+        ops.cond(x[0] > 0, lambda: narrow_values(x), lambda: narrow_values(3 * x))
+    )
 
 
 def moved(x):
-    pieces = [narrow(x), ops.stop_gradient(narrow(2 * x)), ops.take(narrow(x), [3, 1])]
-    pieces.append(ops.where(x > 4, narrow(x), narrow(5 * x)))
-    return wide(ops.roll(ops.pad(ops.concatenate(pieces), (1, 2)), 3))
+    pieces = [
+        narrow_values(x),
+        ops.stop_gradient(narrow_values(2 * x)),
+        ops.take(narrow_values(x), [3, 1]),
+    ]
+    pieces.append(ops.where(x > 4, narrow_values(x), narrow_values(5 * x)))
+    return wide_values(ops.roll(ops.pad(ops.concatenate(pieces), (1, 2)), 3))
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        *(halved, carried, scanned, captured_by_a_loop, captured_by_a_branch),
+        *(halved_values, carried, scanned, captured_by_a_loop, captured_by_a_branch),
         *(chosen_by_a_branch, moved),
     ],
     ids=lambda function: function.__name__,
@@ -141,7 +151,7 @@ def recurrent():
 
 
 @pytest.mark.parametrize("network", [dense, convolutional, recurrent])
-def test_a_training_step_is_one_program_and_close_to_float32(network):
+def test_a_training_step_is_one_program_close_to_float32(network):
     random = np.random.default_rng(0)
     x = random.random((32, 6, 5), np.float32)
     y = random.integers(0, 3, 32)

@@ -41,11 +41,11 @@ def cached_sizes(monkeypatch):
     sizes = []
     make = PreparedOperands._make
 
-    def noted(self, preparation):
+    def record_size(self, preparation):
         sizes.append(preparation.nbytes)
         return make(self, preparation)
 
-    monkeypatch.setattr(PreparedOperands, "_make", noted)
+    monkeypatch.setattr(PreparedOperands, "_make", record_size)
     return sizes
 
 
@@ -229,8 +229,8 @@ def test_any_order_of_training_and_inference(seed):
 
     def evaluate():
         loss = model.evaluate(IMAGES, LABELS, verbose=0)[0]
-        wanted = np.mean((expected(model, IMAGES) - LABELS) ** 2)
-        np.testing.assert_allclose(loss, wanted, 1e-4)
+        expected_loss = np.mean((expected(model, IMAGES) - LABELS) ** 2)
+        np.testing.assert_allclose(loss, expected_loss, 1e-4)
 
     def load():
         model.set_weights([w * 0.9 for w in model.get_weights()])
@@ -301,8 +301,10 @@ def product(x, w):
 
 
 def in_a_branch(x, w):
-    wide = tk.ops.sum(x) > 0
-    return tk.ops.cond(wide, lambda: product(x, w), lambda: product(x - 1.0, w) * 0.5)
+    is_positive = tk.ops.sum(x) > 0
+    return tk.ops.cond(
+        is_positive, lambda: product(x, w), lambda: product(x - 1.0, w) * 0.5
+    )
 
 
 # Loops and branches, and the number of their operands that are cached.
@@ -386,15 +388,17 @@ def test_arrays_of_a_variable_are_not_shared():
 
 
 def test_in_place_steps_do_not_change_packed_weights():
-    model, fresh = build(), build()
+    model, reference = build(), build()
     model.evaluate(IMAGES, LABELS, verbose=0)
     for _ in range(3):
         model.train_on_batch(IMAGES, LABELS)  # may write weights in place
         actual = model.evaluate(IMAGES, LABELS, verbose=0)
         weights = model.get_weights()
         model.train_on_batch(IMAGES, LABELS)
-        fresh.set_weights(weights)
-        np.testing.assert_allclose(actual, fresh.evaluate(IMAGES, LABELS, verbose=0))
+        reference.set_weights(weights)
+        np.testing.assert_allclose(
+            actual, reference.evaluate(IMAGES, LABELS, verbose=0)
+        )
 
 
 def test_inspect_lists_cached_values():

@@ -19,12 +19,15 @@ from toolkit.ir import Spec
 
 LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 # Programs of one test, each of a few milliseconds to half a second.
-TOGETHER = 5
+PROGRAMS_PER_TEST = 5
 seeds = pytest.mark.parametrize(
     "first",
     [
-        *range(0, 10, TOGETHER),
-        *(pytest.param(s, marks=pytest.mark.slow) for s in range(10, 500, TOGETHER)),
+        *range(0, 10, PROGRAMS_PER_TEST),
+        *(
+            pytest.param(s, marks=pytest.mark.slow)
+            for s in range(10, 500, PROGRAMS_PER_TEST)
+        ),
     ],
 )
 
@@ -65,7 +68,7 @@ def on_reference():
 
 @seeds
 def test_compiled_and_eager(first, threads, on_reference):
-    for seed in range(first, first + TOGETHER):
+    for seed in range(first, first + PROGRAMS_PER_TEST):
         program = RandomProgram(seed)
         expected = arrays_of(program.values[i] for i in program.outputs)
         check(on_reference(program, program.arrays), expected, (seed, "reference"))
@@ -73,7 +76,7 @@ def test_compiled_and_eager(first, threads, on_reference):
         for count in (1, 2, 3):
             threads(count)
             check(function(*program.arrays), expected, (seed, count))
-        arrays = program.others()
+        arrays = program.other_arrays()
         repeated = arrays_of(program(*arrays))
         check(function(*arrays), repeated, (seed, "other values"))
         transposed = [np.asarray(x.T, order="C").T for x in arrays]
@@ -90,7 +93,7 @@ def test_other_processors(first, name):
     (processor,) = backend().processors(name, True)
     # Every level runs separate programs: a program rarely fails on one level only.
     start = first + 10_000 * list(LEVELS).index(name)
-    for seed in range(start, start + TOGETHER // 3):
+    for seed in range(start, start + PROGRAMS_PER_TEST // 3):
         program = RandomProgram(seed)
         with Trace("random") as trace:
             specs = [Spec(x.shape, str(x.dtype)) for x in program.arrays]
@@ -142,12 +145,14 @@ def zero():
 
 @seeds
 def test_updates(first):
-    for seed in range(first + 5000, first + 5000 + TOGETHER):
+    for seed in range(first + 5000, first + 5000 + PROGRAMS_PER_TEST):
         program = RandomProgram(seed)
         eager, step = as_updates(program, seed)
-        written, function = as_updates(program, seed)
+        destinations, function = as_updates(program, seed)
         function = toolkit.function(function)
-        for turn, x in enumerate((program.arrays[-1], *program.others()[-1:] * 2)):
+        for call, x in enumerate(
+            (program.arrays[-1], *program.other_arrays()[-1:] * 2)
+        ):
             expected = arrays_of(step(x))
-            check(function(x), expected, (seed, turn))
-            check(written, arrays_of(eager), (seed, turn, "variables"))
+            check(function(x), expected, (seed, call))
+            check(destinations, arrays_of(eager), (seed, call, "variables"))

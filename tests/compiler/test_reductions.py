@@ -51,18 +51,20 @@ def test_all_axes_against_numpy(name, view):
     """Compare every set of axes with NumPy, in programs of generated code only."""
     x = np.random.default_rng(0).uniform(0.5, 1.5, SHAPE)
     x = x > 0.7 if name in ("any", "all") else x
-    sets = [c for n in range(1, len(SHAPE)) for c in combinations(range(len(SHAPE)), n)]
+    axis_sets = [
+        c for n in range(1, len(SHAPE)) for c in combinations(range(len(SHAPE)), n)
+    ]
 
     def reduce(x):
         operand = ops.flip(x[:, :, 1:4], 2) if view else x
         return [
             getattr(ops, name)(operand, axis=axes, keepdims=len(axes) % 2 == 0)
-            for axes in sets
+            for axes in axis_sets
         ]
 
     function = toolkit.function(reduce)
     operand = np.flip(x[:, :, 1:4], 2) if view else x
-    for actual, axes in zip(function(x), sets, strict=True):
+    for actual, axes in zip(function(x), axis_sets, strict=True):
         expected = getattr(np, name)(operand, axis=axes, keepdims=len(axes) % 2 == 0)
         np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
     assert function.inspect(x).program.code is not None

@@ -20,38 +20,38 @@ class SavedValue:
     price: int = 1
 
 
-def kept(*needed):
+def saved_values(*needed):
     return cheapest_residuals(needed, lambda v: v.sources, lambda v: v.price)
 
 
 def test_common_source_is_saved():
     x = SavedValue(None)
-    assert kept(SavedValue([x]), SavedValue([x]), SavedValue([x])) == [x]
+    assert saved_values(SavedValue([x]), SavedValue([x]), SavedValue([x])) == [x]
 
 
 def test_small_result_is_saved_instead_of_its_sources():
     a, b = SavedValue(None, 4), SavedValue(None, 4)
     small = SavedValue([a, b], 3)
-    assert kept(SavedValue([small], 2), SavedValue([small], 2)) == [small]
+    assert saved_values(SavedValue([small], 2), SavedValue([small], 2)) == [small]
 
 
 def test_equal_costs_save_the_later_value():
     x = SavedValue(None)
     y = SavedValue([x])
-    assert kept(y) == [y]
+    assert saved_values(y) == [y]
 
 
 def test_available_values_are_not_saved():
-    assert kept(SavedValue([SavedValue([]), SavedValue([])])) == []
+    assert saved_values(SavedValue([SavedValue([]), SavedValue([])])) == []
 
 
 def test_expensive_source_is_saved_once():
     x, y = SavedValue(None, 5), SavedValue(None, 1)
     results = [SavedValue([x, y], 2) for _ in range(2)]
-    assert set(kept(*results)) == set(results)
+    assert set(saved_values(*results)) == set(results)
     results.append(SavedValue([x, y], 2))
     results.append(SavedValue([x, y], 2))
-    assert set(kept(*results)) == {x, y}
+    assert set(saved_values(*results)) == {x, y}
 
 
 def test_lstm_saves_only_gates_and_states():
@@ -70,8 +70,8 @@ def test_the_gradient_of_a_weight_is_one_product_over_all_steps():
         with toolkit.GradientTape() as tape:
             tape.watch(w)
             start = ops.zeros((2, 4))
-            last, _ = ops.scan(lambda c, x: (ops.tanh(c + x @ w), None), start, xs)
-            loss = ops.sum(last)
+            final, _ = ops.scan(lambda c, x: (ops.tanh(c + x @ w), None), start, xs)
+            loss = ops.sum(final)
         return tape.gradient(loss, w)
 
     graph = trace_of(gradient, (3, 4), (5, 2, 3))
@@ -86,8 +86,8 @@ def test_scan_gradients_do_not_depend_on_residuals():
             y = ops.tanh(carry * w + x_t)
             return y * (1 - y) + ops.exp(-y) * x_t, y * y
 
-        last, ys = ops.scan(body, ops.zeros(3), x)
-        return ops.sum(last * last) + ops.sum(ys)
+        final, states = ops.scan(body, ops.zeros(3), x)
+        return ops.sum(final * final) + ops.sum(states)
 
     def unrolled(x, w):
         carry, result = ops.zeros(3), 0.0
@@ -97,13 +97,13 @@ def test_scan_gradients_do_not_depend_on_residuals():
         return ops.sum(carry * carry) + result
 
     def gradients(function):
-        def of(x, w):
+        def gradients_of(x, w):
             with toolkit.GradientTape() as tape:
                 tape.watch([x, w])
                 result = function(x, w)
             return tape.gradient(result, [x, w])
 
-        return of
+        return gradients_of
 
     generator = np.random.default_rng(0)
     x = ops.convert_to_tensor(generator.standard_normal((6, 3)).astype("float32"))

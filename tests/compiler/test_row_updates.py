@@ -23,7 +23,7 @@ def update(v, i, rows, mode="set"):
     return v.assign(bind(scatter_p, v.read(), i, rows, axis=0, mode=mode))
 
 
-def put(v, i, box):
+def put_row(v, i, box):
     """Write a box at (i[0], 1), moved inside if it is out of range."""
     return v.assign(ops.slice_update(v.read(), (i[0], 1), box))
 
@@ -48,12 +48,15 @@ STEPS = {
         lambda v, w, i: w.assign(v.read() * update(v, i, rows_of(v, i) * 2.0)),
         False,
     ),
-    "box": (lambda v, w, i: put(v, i, w[:2, :1] * 2.0), True),
-    "box that is read": (lambda v, w, i: w.assign(ops.exp(put(v, i, w[:2, :1]))), True),
-    "box of its own": (lambda v, w, i: put(v, i, v[:2, :1] * 2.0), True),
-    "box that is a view": (lambda v, w, i: put(v, i, v[:2, :2]), False),
+    "box": (lambda v, w, i: put_row(v, i, w[:2, :1] * 2.0), True),
+    "box that is read": (
+        lambda v, w, i: w.assign(ops.exp(put_row(v, i, w[:2, :1]))),
+        True,
+    ),
+    "box of its own": (lambda v, w, i: put_row(v, i, v[:2, :1] * 2.0), True),
+    "box that is a view": (lambda v, w, i: put_row(v, i, v[:2, :2]), False),
     "box, then old ones": (
-        lambda v, w, i: w.assign(v.read() * put(v, i, w[:2, :1])),
+        lambda v, w, i: w.assign(v.read() * put_row(v, i, w[:2, :1])),
         False,
     ),
     "twice": (

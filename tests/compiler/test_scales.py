@@ -78,10 +78,10 @@ def test_normalization_after_a_convolution(
     # A scaled copy of more weights is not cached.
     is_few = kernel.nbytes <= 1 << 16
     assert names == ["conv, add" if is_few else "conv, multiply, add"]
-    wanted = expected(x, kernel, strides, groups, model.variables)
-    scale = np.abs(wanted).max()
+    reference = expected(x, kernel, strides, groups, model.variables)
+    scale = np.abs(reference).max()
     tolerance = 1e-5 if dtype == "float32" else 1e-13
-    np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(actual, reference, rtol=0, atol=tolerance * scale)
 
 
 def test_normalization_after_a_transposed_convolution():
@@ -106,8 +106,8 @@ X = random_array(2, 6, 6, 8).astype("float32")
 
 
 def check(model, *names):
-    found_names, actual = operations(model, X)
-    assert found_names == list(names)
+    op_names, actual = operations(model, X)
+    assert op_names == list(names)
     np.testing.assert_allclose(actual, np.asarray(model(X)), 1e-4, 1e-4)
 
 

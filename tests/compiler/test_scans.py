@@ -19,8 +19,8 @@ def wasteful(x):
         following = carry + x_t
         return following, (following, following, x_t, following * 2.0)
 
-    last, (first, again, read, _) = toolkit.ops.scan(body, ops.zeros(3), x)
-    return last, first, again, read
+    final, (first, repeated, read, _) = toolkit.ops.scan(body, ops.zeros(3), x)
+    return final, first, repeated, read
 
 
 def test_duplicate_and_unread_outputs_are_not_stacked():
@@ -28,9 +28,9 @@ def test_duplicate_and_unread_outputs_are_not_stacked():
         x = trace.placeholder(Spec((4, 3), "float32"))
         outputs = wasteful(x)
     graph = trace.finish(list(outputs))
-    tidy = tidy_scans(graph, target())
-    tidy.verify()
-    (scan,) = (node for node in tidy.nodes if node.op.name == "scan")
+    result = tidy_scans(graph, target())
+    result.verify()
+    (scan,) = (node for node in result.nodes if node.op.name == "scan")
     assert len(scan.outputs) == 2
     array = np.arange(12, dtype="float32").reshape(4, 3)
     sums = np.cumsum(array, axis=0)
@@ -175,8 +175,8 @@ def test_readers_of_duplicate_stacks_share_one():
             following = carry + x
             return following, (following, x, following)
 
-        last, (first, read, again) = ops.scan(body, ops.zeros(3), xs)
-        return last, first * 2.0 + again, read * 3.0
+        final, (first, read, repeated) = ops.scan(body, ops.zeros(3), xs)
+        return final, first * 2.0 + repeated, read * 3.0
 
     graph = tidy_scans(traced(function, XS), target())
     graph.verify()
@@ -194,10 +194,10 @@ def test_unread_carried_value_stays():
         return states, products
 
     graph = traced(function, XS)
-    tidy = tidy_scans(graph, target())
-    tidy.verify()
-    assert len(scan_of(tidy).outputs) == 4
-    check_equal_results(function, tidy, ARRAY)
+    result = tidy_scans(graph, target())
+    result.verify()
+    assert len(scan_of(result).outputs) == 4
+    check_equal_results(function, result, ARRAY)
 
 
 def test_minimal_scan_is_unchanged():
@@ -205,16 +205,16 @@ def test_minimal_scan_is_unchanged():
         return ops.scan(lambda c, x: (c + x, c * x), ops.zeros(3), xs)
 
     graph = traced(function, XS)
-    tidy = tidy_scans(graph, target())
-    assert scan_of(tidy).attrs["body"] is scan_of(graph).attrs["body"]
+    result = tidy_scans(graph, target())
+    assert scan_of(result).attrs["body"] is scan_of(graph).attrs["body"]
     plain = traced(lambda x: [ops.exp(x)], ROW)
     assert tidy_scans(plain, target()) is plain
 
 
 def test_an_output_of_the_graph_counts_as_read():
     def function(xs):
-        last, states = ops.scan(lambda c, x: (c + x, c), ops.zeros(3), xs)
-        return last, states
+        final, states = ops.scan(lambda c, x: (c + x, c), ops.zeros(3), xs)
+        return final, states
 
     assert len(scan_of(tidy_scans(traced(function, XS), target())).outputs) == 2
 
@@ -286,8 +286,8 @@ def test_hoisted_values_without_inner_readers_are_removed():
 def test_plain_constants_are_not_hoisted():
     def function(xs, start):
         def body(carry, x):
-            twos = ops.sqrt(ops.convert_to_tensor([4.0, 4.0, 4.0]))
-            return carry + x * twos, None
+            two_vector = ops.sqrt(ops.convert_to_tensor([4.0, 4.0, 4.0]))
+            return carry + x * two_vector, None
 
         return ops.scan(body, start, xs)[0]
 

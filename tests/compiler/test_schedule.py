@@ -97,11 +97,11 @@ def test_views_and_control_flow_are_not_moved():
 
 
 def test_empty_nodes_are_not_moved_and_one_byte_counts():
-    def nothing(x):
+    def empty(x):
         none = ops.exp(x)[:0]
         return ops.cos(x), ops.tanh(none)
 
-    assert scheduled_names(nothing, (8,)) == ["exp", "slice", "cos", "tanh"]
+    assert scheduled_names(empty, (8,)) == ["exp", "slice", "cos", "tanh"]
 
     def flag(x):
         total, sine = ops.max(x), ops.sin(x)
@@ -158,8 +158,8 @@ def updates_last(graph, *outputs):
 def test_updates_and_their_dependents_run_last():
     def function(v, x):
         new = v * 2.0
-        after = ops.exp(new)
-        return after, ops.tanh(x), new
+        dependent = ops.exp(new)
+        return dependent, ops.tanh(x), new
 
     graph = trace_of(function, (3,), (3,))
     moved, first = updates_last(graph, 2)
@@ -174,8 +174,8 @@ def test_updates_and_their_dependents_run_last():
 def test_dependents_of_an_update_follow_it():
     def function(v, x):
         new = v * 2.0
-        after = ops.tanh(ops.exp(new))
-        return after, ops.sin(x), new
+        dependent = ops.tanh(ops.exp(new))
+        return dependent, ops.sin(x), new
 
     graph = trace_of(function, (3,), (3,))
     moved, first = updates_last(graph, 2)
@@ -184,7 +184,7 @@ def test_dependents_of_an_update_follow_it():
 
 
 # function of (variable, x) -> (results, the new value); whether that is copied
-SETTLED = {
+UPDATES = {
     "elementwise": (lambda v, x: (x + 1.0, v * 2.0 + x), False),
     "a sum": (lambda v, x: (x, v - ops.sum(v)), False),
     "a running sum": (lambda v, x: (x, ops.cumsum(v, 0)), True),
@@ -194,9 +194,9 @@ SETTLED = {
 }
 
 
-@pytest.mark.parametrize("case", SETTLED)
+@pytest.mark.parametrize("case", UPDATES)
 def test_new_value_that_cannot_overwrite_is_copied(case):
-    function, copied = SETTLED[case]
+    function, copied = UPDATES[case]
     graph = trace_of(function, (4,), (4,))
     graph, _ = updates_last(graph, 1)
     copied_graph = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
@@ -217,22 +217,22 @@ def test_independent_new_value_is_not_copied():
 
 
 def test_late_reads_of_updated_variables_are_valid():
-    def after(v, x):
+    def after_update(v, x):
         new = v * 2.0
         return ops.exp(new) * v, new
 
-    def beside(v, x):
+    def before_update(v, x):
         new = v * 2.0
         return new - ops.reshape(v, (4, 1))[:, 0], new
 
-    def another(v, x):
+    def other_variable(v, x):
         return v * 3.0, x * v
 
-    for function in (after, beside):
+    for function in (after_update, before_update):
         graph = trace_of(function, (4,), (4,))
-        settled = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
-        assert len(settled.nodes) == len(graph.nodes) + 1
-    graph = trace_of(another, (4,), (4,))
+        result = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
+        assert len(result.nodes) == len(graph.nodes) + 1
+    graph = trace_of(other_variable, (4,), (4,))
     assert len(copy_unsafe_updates(graph, target(updates=[(1, 0)])).nodes) == len(
         graph.nodes
     )
@@ -261,7 +261,7 @@ def test_elementwise_nodes_of_inputs_run_first():
 
 
 @pytest.mark.parametrize(
-    "late",
+    "later",
     [
         lambda x, w: ops.exp(ops.sum(x)),  # depends on a computed value
         lambda x, w: ops.cast(w, "float64"),  # larger than its operand
@@ -269,8 +269,8 @@ def test_elementwise_nodes_of_inputs_run_first():
         lambda x, w: ops.max(w),
     ],
 )
-def test_other_nodes_are_not_moved(late):
-    names = casts_first(lambda x, w: (ops.sum(x), late(x, w)), (8,), (4,))
+def test_other_nodes_are_not_moved(later):
+    names = casts_first(lambda x, w: (ops.sum(x), later(x, w)), (8,), (4,))
     assert names[0] == "sum"
 
 

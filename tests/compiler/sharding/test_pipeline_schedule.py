@@ -1,4 +1,4 @@
-"""The order of 1F1B: nothing waits in a circle, and little is kept."""
+"""The order of 1F1B: ranks have no deadlock, and few micro-batches are in flight."""
 
 import pytest
 
@@ -9,16 +9,16 @@ SIZES = [(s, m) for s in (1, 2, 3, 4) for m in range(1, 9)]
 
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 @pytest.mark.parametrize("backward", [True, False])
-def test_each_micro_batch_goes_its_way(stages, micro_batches, backward):
+def test_each_micro_batch_passes_the_stages_in_order(stages, micro_batches, backward):
     tasks = schedule_pipeline(stages, micro_batches, backward)
     positions = 2 * stages - 1 if backward else stages
-    at = {(t.position, t.micro_batch): t for t in tasks}
-    assert len(at) == len(tasks) == positions * micro_batches
-    for (position, number), task in at.items():
+    task_at = {(t.position, t.micro_batch): t for t in tasks}
+    assert len(task_at) == len(tasks) == positions * micro_batches
+    for (position, number), task in task_at.items():
         if position:
-            assert at[position - 1, number].end <= task.start
+            assert task_at[position - 1, number].end <= task.start
         if number:  # sums over micro-batches are added in their order
-            assert at[position, number - 1].end <= task.start
+            assert task_at[position, number - 1].end <= task.start
     for stage in range(stages):
         stage_tasks = [t for t in tasks if stage_at(t.position, stages) == stage]
         assert all(
@@ -29,25 +29,25 @@ def test_each_micro_batch_goes_its_way(stages, micro_batches, backward):
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 def test_few_micro_batches_are_in_flight(stages, micro_batches):
     for stage in range(stages - 1):
-        flying = peak = 0
+        in_flight = peak = 0
         for task in schedule_pipeline(stages, micro_batches):
-            flying += task.position == stage
-            flying -= task.position == 2 * stages - 2 - stage
-            peak = max(peak, flying)
+            in_flight += task.position == stage
+            in_flight -= task.position == 2 * stages - 2 - stage
+            peak = max(peak, in_flight)
         assert peak == min(stages - stage, micro_batches)
 
 
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
-def test_bubble(stages, micro_batches):
+def test_idle_share_has_the_known_formula(stages, micro_batches):
     tasks = schedule_pipeline(stages, micro_batches)
     first, last = tasks[0], max(tasks, key=lambda t: t.end)
-    useful = 3 * micro_batches
+    busy = 3 * micro_batches
     total = last.end - first.start
-    idle = (total - useful) / total
+    idle = (total - busy) / total
     assert idle == pytest.approx((stages - 1) / (micro_batches + stages - 1))
 
 
-def test_two_stages():
+def test_order_of_two_stages():
     tasks = schedule_pipeline(2, 3)
     first = [(t.position, t.micro_batch) for t in tasks if stage_at(t.position, 2) == 0]
     assert first == [(0, 0), (0, 1), (2, 0), (0, 2), (2, 1), (2, 2)]

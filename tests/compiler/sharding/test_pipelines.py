@@ -20,7 +20,7 @@ from toolkit.errors import UnsupportedError
 TARGET = Target(get_backend("numpy"), rows_independent=True)
 
 
-class Tied(layers.Layer):
+class TiedHead(layers.Layer):
     """Scores of the words of an Embedding, by its weights."""
 
     def __init__(self, embedding):
@@ -47,8 +47,8 @@ class Block(layers.Layer):
 def mlp(depth):
     first = [layers.Dropout(0.2), layers.Dense(12, "relu", name="layer_0")]
     hidden = [layers.Dense(10 + i, "gelu", name=f"layer_{i}") for i in range(1, depth)]
-    last = layers.Dense(50, "softmax", name=f"layer_{depth}")
-    return tk.Sequential([*first, *hidden, last])
+    head = layers.Dense(50, "softmax", name=f"layer_{depth}")
+    return tk.Sequential([*first, *hidden, head])
 
 
 def gpt(depth):
@@ -61,14 +61,14 @@ def gpt(depth):
     return tk.Model(tokens, layers.Dense(50, "softmax", name=f"layer_{depth}")(x))
 
 
-def tied(depth):
+def tied_gpt(depth):
     tokens = tk.Input((6,), dtype="int32")
     embedding = layers.Embedding(50, 16, name="layer_0")
     x = embedding(tokens)
     for i in range(1, depth + 1):
         x = layers.Dense(16, "relu", name=f"layer_{i}")(x)
     x = layers.GlobalAveragePooling1D()(x)
-    head = Tied(embedding)
+    head = TiedHead(embedding)
     head.name = f"layer_{depth}_head"
     return tk.Model(tokens, head(x))
 
@@ -97,16 +97,16 @@ def concrete_step(model, rows, kind="train", **options):
     return concrete, arrays + [np.array(v) for v in concrete.variables]
 
 
-def cut(concrete, stages, count):
+def split_step(concrete, stages, count):
     """The pipeline of a step, and which variables the last outputs are for."""
     graph, batch = concrete.graph, len(concrete.graph.inputs) - len(concrete.variables)
     layouts = [Split(0)] * batch + [None] * len(concrete.variables)
 
-    def why(node):
+    def stage_path_of(node):
         path = node.origin.removesuffix("gradient")
         return f"layer {path}" if path else None
 
-    step = micro_batches(graph, layouts, batch, count, why, TARGET)
+    step = micro_batches(graph, layouts, batch, count, stage_path_of, TARGET)
 
     def stage_of(variable):
         path = variable.path
@@ -116,10 +116,10 @@ def cut(concrete, stages, count):
         return stages.of(path)
 
     stored = step.first.inputs[batch : len(graph.inputs)]
-    pairs = zip(stored, map(stage_of, concrete.variables), strict=True)
-    owners = {x: stage for x, stage in pairs if stage is not None}
-    takers = [None] * concrete.fetched + [stage_of(v) for v in concrete.written]
-    return pipeline(graph, step, stages, owners, takers, "step"), owners, takers
+    owner_pairs = zip(stored, map(stage_of, concrete.variables), strict=True)
+    owners = {x: stage for x, stage in owner_pairs if stage is not None}
+    receivers = [None] * concrete.fetched + [stage_of(v) for v in concrete.written]
+    return pipeline(graph, step, stages, owners, receivers, "step"), owners, receivers
 
 
 def run_unsplit(concrete, arrays):
@@ -127,14 +127,14 @@ def run_unsplit(concrete, arrays):
     return [np.array(y) for y in Executable(program)(arrays)]
 
 
-def on_ranks(pipeline, owners, arrays, ranks):
+def run_on_ranks(pipeline, owners, arrays, ranks):
     """Return the results of each rank. A rank receives only its own variables."""
     ranks_of_stages = [
         stage * ranks // pipeline.stages for stage in range(pipeline.stages)
     ]
 
     def compute(group):
-        own_arrays = [
+        local_arrays = [
             array
             if owners.get(x) is None or ranks_of_stages[owners[x]] == group.rank
             else np.empty(0, array.dtype)
@@ -142,13 +142,13 @@ def on_ranks(pipeline, owners, arrays, ranks):
         ]
         run = StagedExecutable(pipeline, TARGET, group, ranks_of_stages)
         outs = [None] * len(pipeline.step.first.outputs)
-        return run(own_arrays, outs)
+        return run(local_arrays, outs)
 
     results = local.run(ranks, compute)
     return results, ranks_of_stages
 
 
-NETWORKS = {"mlp": mlp, "gpt": gpt, "tied": tied}
+NETWORKS = {"mlp": mlp, "gpt": gpt, "tied": tied_gpt}
 
 
 @pytest.mark.parametrize("name, stages, rows, count", [
@@ -160,33 +160,35 @@ NETWORKS = {"mlp": mlp, "gpt": gpt, "tied": tied}
     ("tied", 3, 9, 4),
 ])  # fmt: skip
 @pytest.mark.one_in(3)
-def test_bits_are_those_of_one_rank(name, stages, rows, count):
+def test_stages_have_the_bits_of_one_rank(name, stages, rows, count):
     tk.utils.set_random_seed(0)
     concrete, arrays = concrete_step(NETWORKS[name](3), rows)
-    pipeline, owners, takers = cut(concrete, stages_of(stages, 3), count)
+    pipeline, owners, receivers = split_step(concrete, stages_of(stages, 3), count)
     for piece in pipeline.pieces.along.values():
         for graph in piece.graphs.values():
             graph.verify()
-    (single,), _ = on_ranks(pipeline, owners, arrays, 1)
+    (single,), _ = run_on_ranks(pipeline, owners, arrays, 1)
     names = ["logs"] * concrete.fetched + [v.path for v in concrete.written]
     for path, a, b in zip(names, run_unsplit(concrete, arrays), single, strict=True):
         if a.dtype.kind == "f" and "key_bias" not in path and "key/bias" not in path:
             scale = float(np.abs(a).max(initial=1e-6))
-            bar = 1e-4 if name == "gpt" else 1e-5
-            assert np.abs(a - b).max(initial=0) <= bar * scale, path
+            tolerance = 1e-4 if name == "gpt" else 1e-5
+            assert np.abs(a - b).max(initial=0) <= tolerance * scale, path
     for ranks in range(2, stages + 1):
-        results, ranks_of_stages = on_ranks(pipeline, owners, arrays, ranks)
+        results, ranks_of_stages = run_on_ranks(pipeline, owners, arrays, ranks)
         for rank, outputs in enumerate(results):
-            for path, taker, a, b in zip(names, takers, single, outputs, strict=True):
-                if taker is None or ranks_of_stages[taker] == rank:
+            for path, receiver, a, b in zip(
+                names, receivers, single, outputs, strict=True
+            ):
+                if receiver is None or ranks_of_stages[receiver] == rank:
                     assert a.tobytes() == b.tobytes(), path
 
 
-def test_evaluation_goes_forward_only():
+def test_evaluation_has_only_forward_stages():
     concrete, arrays = concrete_step(mlp(3), 11, "test")
-    pipeline, owners, _ = cut(concrete, stages_of(3, 3), 4)
+    pipeline, owners, _ = split_step(concrete, stages_of(3, 3), 4)
     assert sorted(pipeline.pieces.along) == [0, 1, 2]
-    results, _ = on_ranks(pipeline, owners, arrays, 3)
+    results, _ = run_on_ranks(pipeline, owners, arrays, 3)
     expected = run_unsplit(concrete, arrays)
     for outputs in results:
         for a, b in zip(expected, outputs, strict=True):
@@ -195,10 +197,10 @@ def test_evaluation_goes_forward_only():
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("count", range(1, 9))
-def test_nothing_waits_in_a_circle(stages, count):
+def test_ranks_have_no_deadlock(stages, count):
     """No rank blocks, although a send waits until it is received."""
     concrete = step_of_mlp(8)
-    pipeline, _, _ = cut(concrete, stages_of(stages, 3), count)
+    pipeline, _, _ = split_step(concrete, stages_of(stages, 3), count)
     for ranks in range(1, stages + 1):
         ranks_of_stages = [stage * ranks // stages for stage in range(stages)]
         tasks = [[] for _ in range(ranks)]
@@ -212,34 +214,34 @@ def test_nothing_waits_in_a_circle(stages, count):
             else:
                 tasks[ranks_of_stages[task.piece.stage]].append((number, task))
         while any(tasks):
-            fronts = [rank_tasks[0] for rank_tasks in tasks if rank_tasks]
-            over = {
+            next_tasks = [rank_tasks[0] for rank_tasks in tasks if rank_tasks]
+            finished = {
                 number
-                for number, task in fronts
+                for number, task in next_tasks
                 if not isinstance(task, Move)
                 or ranks_of_stages[task.source] == ranks_of_stages[task.target]
-                or sum(other == number for other, _ in fronts) == 2
+                or sum(other == number for other, _ in next_tasks) == 2
             }
-            assert over
+            assert finished
             for rank_tasks in tasks:
-                if rank_tasks and rank_tasks[0][0] in over:
+                if rank_tasks and rank_tasks[0][0] in finished:
                     del rank_tasks[0]
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("count", range(1, 9))
-def test_few_micro_batches_are_kept(stages, count):
-    pipeline, _, _ = cut(step_of_mlp(8), stages_of(stages, 3), count)
+def test_few_micro_batches_are_in_flight(stages, count):
+    pipeline, _, _ = split_step(step_of_mlp(8), stages_of(stages, 3), count)
     for stage in range(stages - 1):
         pieces = pipeline.pieces.along
         forward, back = pieces[stage], pieces[2 * stages - 2 - stage]
-        flying, peak = set(), 0
+        in_flight, peak = set(), 0
         for task in pipeline.order:
             if not isinstance(task, Move) and task.piece is forward:
-                flying.add(task.micro_batch)
+                in_flight.add(task.micro_batch)
             if not isinstance(task, Move) and task.piece is back:
-                flying.remove(task.micro_batch)
-            peak = max(peak, len(flying))
+                in_flight.remove(task.micro_batch)
+            peak = max(peak, len(in_flight))
         assert peak == min(stages - stage, count)
 
 
@@ -253,52 +255,54 @@ def step_of_mlp(rows):
 
 
 def test_only_the_values_between_stages_move():
-    pipeline, _, _ = cut(step_of_mlp(8), stages_of(2, 3), 4)
+    pipeline, _, _ = split_step(step_of_mlp(8), stages_of(2, 3), 4)
     moves = [task for task in pipeline.order if isinstance(task, Move)]
-    along = [task for task in moves if task.micro_batch is not None]
-    assert len(along) == 8  # forward and back, for each micro-batch
-    assert all(len(task.values) == 1 for task in along)
-    assert all(task.values[0].spec.shape == (2, 11) for task in along)
-    first = str(along[0])
+    activations = [task for task in moves if task.micro_batch is not None]
+    assert len(activations) == 8  # forward and back, for each micro-batch
+    assert all(len(task.values) == 1 for task in activations)
+    assert all(task.values[0].spec.shape == (2, 11) for task in activations)
+    first = str(activations[0])
     assert first.startswith("stage 0 to stage 1, ") and "layer_1" in first
     assert first.endswith("micro-batch 0")
-    (last,) = (task for task in moves if task.micro_batch is None)
-    assert all(y.spec.size <= 2 for y in last.values)
+    (last_move,) = (task for task in moves if task.micro_batch is None)
+    assert all(y.spec.size <= 2 for y in last_move.values)
 
 
-def refused(model, stages, match, **options):
+def assert_refused(model, stages, match, **options):
     concrete, _ = concrete_step(model, 8, **options)
     with pytest.raises(UnsupportedError, match=match):
-        cut(concrete, stages, 4)
+        split_step(concrete, stages, 4)
 
 
 def test_statistics_of_the_batch_are_refused():
     dense = [layers.Dense(50, name=f"layer_{i}") for i in range(2)]
     model = tk.Sequential([dense[0], layers.BatchNormalization(name="norm"), dense[1]])
-    refused(model, stages_of(2, 1), "layer .*norm")
+    assert_refused(model, stages_of(2, 1), "layer .*norm")
 
 
-def test_layers_against_the_order_of_stages_are_refused():
+def test_layers_in_another_order_than_stages_are_refused():
     stages = Stages([("layer_0", 1), ("layer_[123]", 0)], 2)
-    refused(mlp(3), stages, "layer .*layer_1' is of stage 0, but reads what .*layer_0")
+    assert_refused(
+        mlp(3), stages, "layer .*layer_1' is of stage 0, but reads what .*layer_0"
+    )
 
 
-class Looping(layers.Layer):
+class LoopOverStages(layers.Layer):
     def __init__(self):
         super().__init__(name="looping")
-        self.one = layers.Dense(8, name="layer_0")
-        self.other = layers.Dense(8, name="layer_1")
+        self.first = layers.Dense(8, name="layer_0")
+        self.second = layers.Dense(8, name="layer_1")
 
     def call(self, x):
-        return ops.fori_loop(0, 3, lambda _, x: self.other(self.one(x)), x)
+        return ops.fori_loop(0, 3, lambda _, x: self.second(self.first(x)), x)
 
 
 def test_a_loop_over_stages_is_refused():
-    model = tk.Sequential([layers.Dense(8, name="layer_0_in"), Looping()])
+    model = tk.Sequential([layers.Dense(8, name="layer_0_in"), LoopOverStages()])
     model.add(layers.Dense(50, name="layer_1_out"))
     concrete, _ = concrete_step(model, 8, "test")
     with pytest.raises(UnsupportedError, match="holds layers of several: .*layer_0"):
-        cut(concrete, stages_of(2, 1), 4)
+        split_step(concrete, stages_of(2, 1), 4)
 
 
 @pytest.mark.parametrize("split", [Split(0), Split(1), Split(1, 2), Split(0, 2, 3)])

@@ -20,8 +20,8 @@ def is_independent(function, *shapes, batches=None):
     return rows_are_independent(graph, ROWS, input_numbers)
 
 
-def layer(made):
-    return lambda x: made(x, training=False)
+def inference_of(layer):
+    return lambda x: layer(x, training=False)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def layer(made):
         (lambda x: ops.reshape(ops.reshape(x, (-1, 3)), (ROWS, 6)), (ROWS, 2, 3)),
         (lambda x: ops.einsum("bij,bkj->bik", x, x), (ROWS, 2, 3)),
         (lambda x: (x, ops.sum(x, axis=0))[0], (ROWS, 2)),
-        (layer(layers.Conv2D(2, 3)), (ROWS, 6, 6, 1)),
-        (layer(layers.LSTM(3)), (ROWS, 5, 2)),
-        (layer(layers.BatchNormalization()), (ROWS, 5)),
+        (inference_of(layers.Conv2D(2, 3)), (ROWS, 6, 6, 1)),
+        (inference_of(layers.LSTM(3)), (ROWS, 5, 2)),
+        (inference_of(layers.BatchNormalization()), (ROWS, 5)),
     ],
 )
 def test_independent(function, shape):
@@ -63,7 +63,7 @@ def test_dependent(function):
     assert not is_independent(function, (ROWS, 4))
 
 
-def test_what_is_no_batch_is_whole():
+def test_inputs_without_a_batch_are_independent():
     shapes = (ROWS, 3), (ROWS, 3)
     assert is_independent(
         lambda x, table: x + ops.mean(table, axis=0), *shapes, batches=[0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.compiler.sharding.virtual import Split, on_ranks, run
+from tests.compiler.sharding.virtual import Split, run, run_on_ranks
 from tests.ops.samples import SAMPLES
 from toolkit import ops, tree
 from toolkit.autodiff.tape import GradientTape
@@ -20,16 +20,18 @@ def traced(row, gradient):
     arrays = [x for x in leaves if isinstance(x, np.ndarray)]
     arrays = [x.astype("float32") if x.dtype.kind == "f" else x for x in arrays]
     with Trace("test") as trace:
-        stand_ins = [trace.placeholder(ops.convert_to_tensor(x).spec) for x in arrays]
-        operands = iter(stand_ins)
+        placeholders = [
+            trace.placeholder(ops.convert_to_tensor(x).spec) for x in arrays
+        ]
+        operands = iter(placeholders)
         inputs = [next(operands) if isinstance(x, np.ndarray) else x for x in leaves]
         inputs = tree.pack_sequence_as(row.inputs, inputs)
         with GradientTape() as tape:
-            tape.watch([x for x in stand_ins if x.dtype == "float32"])
+            tape.watch([x for x in placeholders if x.dtype == "float32"])
             outputs = row.call(*inputs)
         results = [y for y in tree.flatten(outputs) if isinstance(y, Tensor)]
         if gradient:
-            sources = [x for x in stand_ins if x.dtype == "float32"]
+            sources = [x for x in placeholders if x.dtype == "float32"]
             targets = [y for y in results if y.dtype == "float32"]
             random = np.random.default_rng(0)
             weights = [
@@ -70,7 +72,7 @@ def check(row, layouts, ranks, gradient):
     if not graph.outputs:
         pytest.skip("nothing to compute")
     expected = run(graph, arrays)
-    for outputs, _ in on_ranks(graph, arrays, layouts, ranks, leaves=4):
+    for outputs, _ in run_on_ranks(graph, arrays, layouts, ranks, leaves=4):
         for y, result in zip(expected, outputs, strict=True):
             assert (y.shape, y.dtype) == (result.shape, result.dtype)
             if y.dtype.kind in "fc":
@@ -82,11 +84,11 @@ def check(row, layouts, ranks, gradient):
 
 @pytest.mark.parametrize("row, layouts, ranks", list(cases(False)))
 @pytest.mark.one_in(16)
-def test_ranks_compute_what_one_process_does(row, layouts, ranks):
+def test_ranks_match_one_process(row, layouts, ranks):
     check(row, layouts, ranks, gradient=False)
 
 
 @pytest.mark.parametrize("row, layouts, ranks", list(cases(True)))
 @pytest.mark.one_in(16)
-def test_gradients_of_ranks(row, layouts, ranks):
+def test_gradients_of_ranks_match_one_process(row, layouts, ranks):
     check(row, layouts, ranks, gradient=True)

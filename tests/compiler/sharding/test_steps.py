@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from tests.compiler.sharding.virtual import Split, local_graph, part_of
+from tests.compiler.sharding.virtual import Split, local_graph, shard_of
 from toolkit import layers, ops
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import Target
@@ -94,7 +94,7 @@ NETWORKS = {
     "lstm": (lstm, tokens),
     "transformer": (transformer, tokens),
 }
-BY_ROWS = {"by rows": (average, tokens)}
+ROW_UPDATES = {"by rows": (average, tokens)}
 
 
 def step_of(name, rows):
@@ -106,14 +106,14 @@ def step_of(name, rows):
 
 def concrete_of(name, rows):
     """The function of a training step, and its arrays."""
-    build, make = (NETWORKS | BY_ROWS)[name]
+    build, make = (NETWORKS | ROW_UPDATES)[name]
     toolkit.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     model = build()
     x = make(random, rows)
     y = random.integers(0, 5, rows).astype("int32")
     options = {"metrics": ["accuracy"], "jit_compile": True}
-    optimizer = "lazyadam" if name in BY_ROWS else "adam"
+    optimizer = "lazyadam" if name in ROW_UPDATES else "adam"
     model.compile(optimizer, "sparse_categorical_crossentropy", **options)
     model.train_on_batch(x, y)
     batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
@@ -130,7 +130,7 @@ def compiled(graph, arrays):
     return [np.array(y) for y in Executable(program)(arrays)]
 
 
-def on_ranks(graph, arrays, ranks):
+def run_on_ranks(graph, arrays, ranks):
     """Return the results of each rank, and the number of its collectives."""
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 
@@ -138,7 +138,7 @@ def on_ranks(graph, arrays, ranks):
         axis = MeshAxis("batch", group, LEAVES, even=False)
         local = local_graph(graph, axis, layouts)
         local_arrays = [
-            part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
+            shard_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
         ]
         return compiled(local, local_arrays), [
             node.op.name for node in local.nodes if node.op.kind is Kind.COLLECTIVE
@@ -152,10 +152,10 @@ def digest(arrays):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_step_is_near_to_that_of_one_process(name):
+def test_sharded_step_is_close_to_one_process(name):
     graph, arrays, names = step_of(name, 8)
     expected = compiled(graph, arrays)
-    for outputs, _ in on_ranks(graph, arrays, 3):
+    for outputs, _ in run_on_ranks(graph, arrays, 3):
         for path, y, result in zip(names, expected, outputs, strict=True):
             # The gradient of a key's bias is noise, which Adam scales to a full step.
             if (
@@ -170,29 +170,31 @@ def test_a_step_is_near_to_that_of_one_process(name):
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("rows", [3, 8, 13, 16])
 @pytest.mark.one_in(4)
-def test_bits_are_those_of_any_number_of_ranks(name, rows):
+def test_bits_do_not_depend_on_the_number_of_ranks(name, rows):
     graph, arrays, _ = step_of(name, rows)
     digests = {
         digest(outputs)
         for ranks in (1, 2, 3, 4)
-        for outputs, _ in on_ranks(graph, arrays, ranks)
+        for outputs, _ in run_on_ranks(graph, arrays, ranks)
     }
     assert len(digests) == 1
 
 
-def test_updates_of_rows_have_the_bits_of_any_number_of_ranks():
+def test_bits_of_row_updates_do_not_depend_on_the_number_of_ranks():
     graph, arrays, _ = step_of("by rows", 13)
     expected = compiled(graph, arrays)
-    (first, *_), (second, *_) = (on_ranks(graph, arrays, ranks) for ranks in (1, 3))
-    assert digest(first[0]) == digest(second[0])
-    for y, result in zip(expected, first[0], strict=True):
+    (one_rank, *_), (three_ranks, *_) = (
+        run_on_ranks(graph, arrays, ranks) for ranks in (1, 3)
+    )
+    assert digest(one_rank[0]) == digest(three_ranks[0])
+    for y, result in zip(expected, one_rank[0], strict=True):
         np.testing.assert_allclose(result, y, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name, count", [("mlp", 1), ("lstm", 1), ("transformer", 1)])
-def test_all_sums_of_a_step_go_together(name, count):
+def test_all_sums_of_a_step_are_one_collective(name, count):
     graph, arrays, _ = step_of(name, 8)
-    for _, collectives in on_ranks(graph, arrays, 2):
+    for _, collectives in run_on_ranks(graph, arrays, 2):
         assert collectives == ["all_reduce"] * count
 
 
@@ -202,14 +204,14 @@ def test_all_sums_of_a_step_go_together(name, count):
 def test_batches_that_leave_ranks_without_rows(name, rows):
     graph, arrays, names = step_of(name, rows)
     expected = compiled(graph, arrays)
-    results = [outputs for outputs, _ in on_ranks(graph, arrays, 4)]
+    results = [outputs for outputs, _ in run_on_ranks(graph, arrays, 4)]
     assert len(set(map(digest, results))) == 1
     for path, y, result in zip(names, expected, results[0], strict=True):
         if y.dtype.kind == "f":
             np.testing.assert_allclose(result, y, 1e-3, 1e-5, err_msg=path)
 
 
-def test_fit_in_parts_has_the_same_bits_each_time_and_is_near_to_plain_fit():
+def test_sharded_fit_is_reproducible_and_close_to_plain_fit():
     def trained(shards):
         toolkit.utils.set_random_seed(1)
         random = np.random.default_rng(0)
@@ -221,9 +223,9 @@ def test_fit_in_parts_has_the_same_bits_each_time_and_is_near_to_plain_fit():
             model.fit(x, y, batch_size=16, epochs=2, verbose=0)
             return [*map(np.array, model.variables), model.predict(x, verbose=0)]
 
-    first, second, plain = trained(4), trained(4), trained(1)
-    assert digest(first) == digest(second) != digest(plain)
-    for a, b in zip(first, plain, strict=True):
+    sharded, repeated, plain = trained(4), trained(4), trained(1)
+    assert digest(sharded) == digest(repeated) != digest(plain)
+    for a, b in zip(sharded, plain, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
@@ -237,12 +239,12 @@ class Failing:
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
-def test_variables_are_updated_where_they_are_after_all_collectives(name):
+def test_variables_are_updated_in_place_after_all_collectives(name):
     pytest.importorskip("llvmlite")
     concrete, arrays = concrete_of(name, 8)
     first = concrete.fetched
-    number_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
-    updated_inputs = [number_of.get(id(v)) for v in concrete.written]
+    input_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
+    updated_inputs = [input_of.get(id(v)) for v in concrete.written]
     updates = [(first + i, number) for i, number in enumerate(updated_inputs)]
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 
@@ -256,35 +258,35 @@ def test_variables_are_updated_where_they_are_after_all_collectives(name):
 
         axis, step = program_on(group)
         assert step.program.in_place
-        local_arrays = [part_of(*p, axis) for p in zip(arrays, layouts, strict=True)]
+        local_arrays = [shard_of(*p, axis) for p in zip(arrays, layouts, strict=True)]
         expected = [np.array(y) for y in step(local_arrays)[first:]]
         variables = [np.array(a) for a in local_arrays[2:]]
-        written = [
+        destinations = [
             np.empty_like(y) if n is None else variables[n - 2]
             for n, y in zip(updated_inputs, expected, strict=True)
         ]
         if group.rank == 0:
-            _, failing = program_on(Failing())
+            _, failing_step = program_on(Failing())
             before = [a.tobytes() for a in variables]
             with pytest.raises(RankLostError):
-                failing.update(local_arrays[:2], [*variables, *written])
+                failing_step.update(local_arrays[:2], [*variables, *destinations])
             assert [a.tobytes() for a in variables] == before
-        unsettled = ShardedExecutable(step.program, [], Failing().all_to_all)
+        unfinished_step = ShardedExecutable(step.program, [], Failing().all_to_all)
         before = [a.tobytes() for a in variables]
         with pytest.raises(RankLostError):
-            unsettled.update(local_arrays[:2], [*variables, *written])
+            unfinished_step.update(local_arrays[:2], [*variables, *destinations])
         assert [a.tobytes() for a in variables] == before
-        step.update(local_arrays[:2], [*variables, *written])
-        return [a.tobytes() for a in written] == [a.tobytes() for a in expected]
+        step.update(local_arrays[:2], [*variables, *destinations])
+        return [a.tobytes() for a in destinations] == [a.tobytes() for a in expected]
 
     assert local.run(2, compute) == [True, True]
 
 
-def test_what_is_exchanged_is_shown_with_its_layers():
+def test_inspection_shows_exchanged_values_with_their_layers():
     graph, arrays, _ = step_of("cnn", 8)
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 
-    def shown(group):
+    def inspect_text(group):
         axis = MeshAxis("batch", group, LEAVES, even=False)
         program = compile_program(
             local_graph(graph, axis, layouts), Target(get_backend("numpy"))
@@ -292,7 +294,7 @@ def test_what_is_exchanged_is_shown_with_its_layers():
         text = str(inspect_program("step", program, ()))
         return text[text.index("exchanged:") : text.index("arena:")]
 
-    for text in local.run(2, shown):
+    for text in local.run(2, inspect_text):
         rows = text.strip().splitlines()[2:]
         assert len(rows) == 4  # mean, variance, and for their gradients; then the rest
         assert "/batch_normalization" in rows[0]

@@ -7,7 +7,7 @@ import pytest
 
 import toolkit
 from tests.compiler.sharding.test_steps import compiled, digest, tokens
-from tests.compiler.sharding.virtual import Split, part_of
+from tests.compiler.sharding.virtual import Split, shard_of
 from toolkit import layers, ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.buckets import join_collectives
@@ -50,7 +50,7 @@ def step():
     return concrete, arrays, compiled(concrete.graph, arrays)
 
 
-def heads(path, shape):
+def megatron_layout(path, shape):
     """The cuts of Megatron: by heads, and by the features of the hidden layer."""
     path = path.removeprefix("adam/")
     if "attention" in path and "output" in path:
@@ -62,12 +62,12 @@ def heads(path, shape):
     return Split(0) if path.startswith("down") and len(shape) == 2 else None
 
 
-def slots(path, shape):
+def slot_layout(path, shape):
     is_slot = "momentum" in path or "velocity" in path
     return Split(0) if is_slot and len(shape) > 1 else None
 
 
-def weights(path, shape):
+def weight_layout(path, shape):
     return Split(0) if len(shape) > 1 else None
 
 
@@ -87,7 +87,7 @@ def run_sharded(step, rule, ranks, batch):
         graph = join_collectives(partition(rank_results, axis, inputs))
         graph.verify()
         local_arrays = [
-            np.ascontiguousarray(part_of(*pair, axis))
+            np.ascontiguousarray(shard_of(*pair, axis))
             for pair in zip(arrays, inputs, strict=True)
         ]
         kinds = [n.op.name for n in graph.nodes if n.op.kind is Kind.COLLECTIVE]
@@ -98,16 +98,20 @@ def run_sharded(step, rule, ranks, batch):
         )
 
     rank_results = local.run(ranks, compute)
-    whole = [
+    outputs = [
         rank_results[0][0][i]
         if layout is None
         else np.concatenate([results[i] for results, _, _ in rank_results], layout.axis)
         for i, layout in enumerate(layouts)
     ]
-    return whole, Counter(rank_results[0][1]), max(size for _, _, size in rank_results)
+    return (
+        outputs,
+        Counter(rank_results[0][1]),
+        max(size for _, _, size in rank_results),
+    )
 
 
-def near(step, outputs):
+def assert_near_expected(step, outputs):
     concrete, _, expected = step
     names = ["logs"] * concrete.fetched + [v.path for v in concrete.written]
     for name, y, result in zip(names, expected, outputs, strict=True):
@@ -117,23 +121,23 @@ def near(step, outputs):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_tensor_parallel_cuts_follow_from_layouts(step, ranks):
-    outputs, collectives, _ = run_sharded(step, heads, ranks, batch=False)
-    near(step, outputs)
+def test_tensor_parallelism_follows_from_layouts(step, ranks):
+    outputs, collectives, _ = run_sharded(step, megatron_layout, ranks, batch=False)
+    assert_near_expected(step, outputs)
     # One after attention, one after the two layers; forward and backward.
     assert collectives == {"all_reduce": 4}
 
 
-@pytest.mark.parametrize("rule", [slots, weights])
+@pytest.mark.parametrize("rule", [slot_layout, weight_layout])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.one_in(3)
-def test_parts_of_weights_change_no_bits(step, rule, ranks):
+def test_sharded_weights_change_no_bits(step, rule, ranks):
     plain, kinds, size = run_sharded(step, lambda path, shape: None, ranks, batch=True)
     outputs, collectives, saved_bytes = run_sharded(step, rule, ranks, batch=True)
-    near(step, outputs)
+    assert_near_expected(step, outputs)
     assert digest(outputs) == digest(plain)
     assert kinds == {"all_reduce": 1} and collectives["reduce_scatter"] > 0
     if ranks == 4:
-        slots_only = rule is slots
-        share = (1 + 2 / 4) / 3 if slots_only else 1 / 4
-        assert saved_bytes <= size * (share + 0.05)
+        slots_only = rule is slot_layout
+        expected_share = (1 + 2 / 4) / 3 if slots_only else 1 / 4
+        assert saved_bytes <= size * (expected_share + 0.05)

@@ -19,34 +19,34 @@ def run(graph, arrays):
     return [np.array(y) for y in Executable(program)(arrays)]
 
 
-def part_of(array, layout, axis):
+def shard_of(array, layout, axis):
     """The part of an array that a rank has."""
     if layout is None:
         return array
     rows = axis.rows(layout.units(array))
-    front = (slice(None),) * layout.axis
-    return array[(*front, slice(rows.start, rows.stop))]
+    leading = (slice(None),) * layout.axis
+    return array[(*leading, slice(rows.start, rows.stop))]
 
 
 def local_graph(graph, axis, layouts):
     """The graph of one rank."""
-    joined = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
-    joined.verify()
-    return joined
+    result = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
+    result.verify()
+    return result
 
 
-def on_ranks(graph, arrays, layouts, ranks, leaves):
+def run_on_ranks(graph, arrays, layouts, ranks, leaves):
     """Return the outputs and the graph of each of `ranks` virtual ranks."""
 
     def compute(group):
         axis = MeshAxis("batch", group, leaves, even=False)
         rank_graph = local_graph(graph, axis, layouts)
         local_arrays = [
-            part_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
+            shard_of(*pair, axis) for pair in zip(arrays, layouts, strict=True)
         ]
         return run(rank_graph, local_arrays), rank_graph
 
     return local.run(ranks, compute)
 
 
-__all__ = ["Split", "local_graph", "on_ranks", "part_of", "run"]
+__all__ = ["Split", "local_graph", "run_on_ranks", "shard_of", "run"]
