@@ -17,7 +17,7 @@ from toolkit.distribution import (
     ModelParallel,
     shard_files,
 )
-from toolkit.distribution.snapshots import Plan
+from toolkit.distribution.snapshots import WritePlan
 from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
 from toolkit.files import staging
 
@@ -99,7 +99,7 @@ def edit(**changes):
         for key, value in changes.items():
             (entry if key in entry else entry["boxes"][0])[key] = value
         del state["sha256"]
-        state["sha256"] = shard_files._digest_of(state)
+        state["sha256"] = shard_files._digest_of_state(state)
         (path / "state.json").write_text(json.dumps(state))
 
     return change
@@ -196,8 +196,8 @@ def test_any_error_of_one_rank_is_raised_in_all(
 ):
     models = [make(1) for _ in range(3)]
     owner, name = {
-        "copy": (Plan, "copy"),
-        "write": (shard_files, "write_pieces"),
+        "copy": (WritePlan, "copy"),
+        "write": (shard_files, "write_boxes"),
         "list": (shard_files, "publish"),
     }[place]
     true = getattr(owner, name)
@@ -226,14 +226,14 @@ def test_any_error_of_one_rank_is_raised_in_all(
 
 
 def test_interrupt_is_raised_only_in_its_rank(tmp_path, monkeypatch):
-    models, true = [make(1), make(1)], Plan.copy
+    models, true = [make(1), make(1)], WritePlan.copy
 
     def interrupted(*arguments):
         if threading.current_thread().name == "rank 0":
             raise KeyboardInterrupt
         true(*arguments)
 
-    monkeypatch.setattr(Plan, "copy", interrupted)
+    monkeypatch.setattr(WritePlan, "copy", interrupted)
 
     def of(group):
         kind = [KeyboardInterrupt, UnwritableFileError][group.rank]
@@ -261,14 +261,14 @@ def test_two_saves_run_concurrently(tmp_path, monkeypatch):
     model = make(1)
     variable = model.trainable_variables[0]
     checkpoint, begun, may_go = Checkpoint(model, local.single()), [], threading.Event()
-    true = shard_files.write_pieces
+    true = shard_files.write_boxes
 
     def write(folder, rank, content, pieces):
         begun.append(content.ctypes.data)
         assert may_go.wait(20)
         return true(folder, rank, content, pieces)
 
-    monkeypatch.setattr(shard_files, "write_pieces", write)
+    monkeypatch.setattr(shard_files, "write_boxes", write)
     for number in range(2):
         variable.assign(np.full(variable.shape, number, "float32"))
         checkpoint.save(tmp_path / str(number), wait=False)

@@ -46,8 +46,10 @@ def translate(box: Box, origin: Box) -> Box:
 
 def intersect(a: Box, b: Box) -> Box | None:
     """Return the intersection of two boxes, or None if it is empty."""
-    found = tuple((max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b, strict=True))
-    return found if all(start < stop for start, stop in found) else None
+    result = tuple(
+        (max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b, strict=True)
+    )
+    return result if all(start < stop for start, stop in result) else None
 
 
 def slices_within(box: Box, origin: Box) -> tuple[slice, ...]:
@@ -59,31 +61,33 @@ def slices_within(box: Box, origin: Box) -> tuple[slice, ...]:
 
 
 def split_range_into_boxes(
-    shape: Sequence[int], start: int, stop: int, most: int
+    shape: Sequence[int], start: int, stop: int, max_size: int
 ) -> Iterator[Box]:
     """Split a range of an array's elements into boxes that are contiguous in memory.
 
     Args:
         shape: the shape of the array.
         start, stop: the first element, and the end (exclusive).
-        most: the maximum number of elements in a box.
+        max_size: the maximum number of elements in a box.
     """
     if not shape:
         yield from [()] * (stop - start)
         return
-    rest = shape[1:]
-    row = prod(rest)
+    row_shape = shape[1:]
+    row_size = prod(row_shape)
     while start < stop:
-        first, inside = divmod(start, row)
-        if inside or stop - start < row or row > most:
-            end = min(stop, (first + 1) * row)
-            for box in split_range_into_boxes(rest, inside, end - first * row, most):
-                yield ((first, first + 1), *box)
+        index, offset = divmod(start, row_size)
+        if offset or stop - start < row_size or row_size > max_size:
+            end = min(stop, (index + 1) * row_size)
+            for box in split_range_into_boxes(
+                row_shape, offset, end - index * row_size, max_size
+            ):
+                yield ((index, index + 1), *box)
             start = end
         else:
-            count = min(stop - start, most) // row
-            yield ((first, first + count), *full_box(rest))
-            start += count * row
+            count = min(stop - start, max_size) // row_size
+            yield ((index, index + count), *full_box(row_shape))
+            start += count * row_size
 
 
 def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
@@ -97,75 +101,75 @@ def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
         holders: dict[Box, list[int]] = {}
         for holder, box in enumerate(boxes):
             holders.setdefault(box, []).append(holder)
-        for box, found in holders.items():
+        for box, holding_ranks in holders.items():
             count = prod(extents(box))
             if count > 0:
-                pools.setdefault(tuple(found), []).append((number, count))
+                pools.setdefault(tuple(holding_ranks), []).append((number, count))
     totals = {
         ranks: sum(count * items[number].itemsize for number, count in pool)
         for ranks, pool in pools.items()
     }
-    mine = [range(0)] * len(items)
-    for ranks, taken in _balance_writes(totals).items():
+    element_ranges = [range(0)] * len(items)
+    for ranks, amounts in _balance_writes(totals).items():
         if rank not in ranks:
             continue
-        first, place = sum(taken[: ranks.index(rank)]), 0
-        stop = first + taken[ranks.index(rank)]
+        first, offset = sum(amounts[: ranks.index(rank)]), 0
+        stop = first + amounts[ranks.index(rank)]
         for number, count in pools[ranks]:
             size = items[number].itemsize
-            bounds = [-((place - bound) // size) for bound in (first, stop)]
+            bounds = [-((offset - bound) // size) for bound in (first, stop)]
             low, high = (min(max(bound, 0), count) for bound in bounds)
-            mine[number] = range(low, high)
-            place += count * size
-    return mine
+            element_ranges[number] = range(low, high)
+            offset += count * size
+    return element_ranges
 
 
 def _balance_writes(
     totals: dict[tuple[int, ...], int],
 ) -> dict[tuple[int, ...], list[int]]:
     """Balance the writes: return the amount of each rank in each group of ranks."""
-    taken = {ranks: [0] * len(ranks) for ranks in totals}
+    amounts = {ranks: [0] * len(ranks) for ranks in totals}
     loads: dict[int, int] = {}
     for _ in range(_ITERATIONS):
         # Large groups are last, because they can balance the loads of small ones.
-        for ranks in sorted(totals, key=lambda each: (len(each), each)):
-            for rank, amount in zip(ranks, taken[ranks], strict=True):
+        for ranks in sorted(totals, key=lambda group: (len(group), group)):
+            for rank, amount in zip(ranks, amounts[ranks], strict=True):
                 loads[rank] = loads.get(rank, 0) - amount
-            taken[ranks] = _distribute_amount(
+            amounts[ranks] = _distribute_amount(
                 [loads[rank] for rank in ranks], totals[ranks]
             )
-            for rank, amount in zip(ranks, taken[ranks], strict=True):
+            for rank, amount in zip(ranks, amounts[ranks], strict=True):
                 loads[rank] += amount
-    return taken
+    return amounts
 
 
 def _distribute_amount(loads: Sequence[int], amount: int) -> list[int]:
     """Return the increments of the loads, `amount` in total, with minimal maximum."""
     ordered = sorted(loads)
-    level = rest = 0
+    level = remainder = 0
     for count in range(1, len(loads) + 1):
-        level, rest = divmod(amount + sum(ordered[:count]), count)
+        level, remainder = divmod(amount + sum(ordered[:count]), count)
         if count == len(loads) or level < ordered[count]:
             break
-    added = []
+    increments = []
     for load in loads:
-        more = max(0, level - load)
-        if rest and load <= level:
-            more, rest = more + 1, rest - 1
-        added.append(more)
-    return added
+        increment = max(0, level - load)
+        if remainder and load <= level:
+            increment, remainder = increment + 1, remainder - 1
+        increments.append(increment)
+    return increments
 
 
-def is_cover(box: Box, parts: Sequence[Box]) -> bool:
+def is_cover(box: Box, boxes: Sequence[Box]) -> bool:
     """Return whether boxes inside a box cover it without overlap."""
-    if sum(prod(extents(part)) for part in parts) != prod(extents(box)):
+    if sum(prod(extents(inner)) for inner in boxes) != prod(extents(box)):
         return False
-    bounds: Any = np.array(parts, np.int64).reshape(len(parts), len(box), 2)
-    for number in range(1, len(parts)):
-        one, others = bounds[number], bounds[:number]
-        meet = np.maximum(one[:, 0], others[:, :, 0]) < np.minimum(
-            one[:, 1], others[:, :, 1]
+    bounds: Any = np.array(boxes, np.int64).reshape(len(boxes), len(box), 2)
+    for number in range(1, len(boxes)):
+        current, previous = bounds[number], bounds[:number]
+        overlaps = np.maximum(current[:, 0], previous[:, :, 0]) < np.minimum(
+            current[:, 1], previous[:, :, 1]
         )
-        if meet.all(axis=1).any():
+        if overlaps.all(axis=1).any():
             return False
     return True

@@ -78,14 +78,14 @@ class CheckpointManager(RegularSaves):
         self.max_to_keep = max_to_keep
         self.wait, self.restore = wait, restore
         self._folder = Path(directory)
-        self._made: tuple[Any, comm.Group, Checkpoint] | None = None
+        self._cached_checkpoint: tuple[Any, comm.Group, Checkpoint] | None = None
         self._number = 0  # number of the last checkpoint
         self._first_batch = 0  # first batch of the resumed epoch
 
     def latest(self) -> Path | None:
         """Return the newest complete checkpoint, or None."""
-        found = sorted(self._found().items(), reverse=True)
-        return next((path for _, path in found if shard_files.is_complete(path)), None)
+        paths = sorted(self._list_checkpoints().items(), reverse=True)
+        return next((path for _, path in paths if shard_files.is_complete(path)), None)
 
     # --- restoring --------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class CheckpointManager(RegularSaves):
         ]
         self._number, self._waiting = numbers[0][0], 0
         if self.restore:
-            self._take_up(self._checkpoint(), numbers[0][1:])
+            self._restore_newest(self._checkpoint(), numbers[0][1:])
 
     def _prepare(self) -> list[int]:
         """Create the folder and remove leftover files.
@@ -116,18 +116,20 @@ class CheckpointManager(RegularSaves):
         if comm.world().rank:
             return []
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._clean()
+        self._remove_old()
         remove_stale_stages(self._folder, None)
-        found = self._found()
-        last = max(found, default=0)
+        checkpoints = self._list_checkpoints()
+        last = max(checkpoints, default=0)
         return [
             last,
-            *sorted(filter(lambda n: _has_index(found[n]), found), reverse=True),
+            *sorted(
+                filter(lambda n: _has_index(checkpoints[n]), checkpoints), reverse=True
+            ),
         ]
 
-    def _take_up(self, checkpoint: Checkpoint, numbers: list[int]) -> None:
+    def _restore_newest(self, checkpoint: Checkpoint, numbers: list[int]) -> None:
         """Restore the state of the first of these checkpoints that can be read."""
-        failed: ModelFileError | None = None
+        first_error: ModelFileError | None = None
         for number in numbers:
             try:
                 position = checkpoint.restore(self._path(number))
@@ -139,7 +141,7 @@ class CheckpointManager(RegularSaves):
                         "of `fit`, as a CheckpointManager keeps it"
                     )
             except ModelFileError as error:
-                failed = failed or error
+                first_error = first_error or error
                 if comm.world().rank == 0:
                     warn(f"CheckpointManager: a checkpoint is left out: {error}")
                 continue
@@ -147,8 +149,8 @@ class CheckpointManager(RegularSaves):
             self._first_batch = position.get("batch", 0)
             self.model._progress.restore(position["run"], self._epoch)
             return
-        if failed is not None:
-            raise failed
+        if first_error is not None:
+            raise first_error
 
     # --- saving -----------------------------------------------------------------------
 
@@ -170,24 +172,24 @@ class CheckpointManager(RegularSaves):
         def save() -> None:
             self._number += 1  # again, if a process was lost before all had the result
             path = self._path(self._number)
-            self._checkpoint()._save(path, position, self.wait, self._clean)
+            self._checkpoint()._save(path, position, self.wait, self._remove_old)
 
         recovery.run(save)
 
     def _checkpoint(self) -> Checkpoint:
         """Return the Checkpoint of this model for the current processes of the job."""
         world = comm.world()
-        made = self._made
-        if made is None or made[0] is not self.model or made[1] is not world:
-            made = self._made = self.model, world, Checkpoint(self.model)
-        return made[2]
+        cached = self._cached_checkpoint
+        if cached is None or cached[0] is not self.model or cached[1] is not world:
+            cached = self._cached_checkpoint = self.model, world, Checkpoint(self.model)
+        return cached[2]
 
     # --- the folder -------------------------------------------------------------------
 
     def _path(self, number: int) -> Path:
         return self._folder / f"checkpoint-{number:06}"
 
-    def _found(self) -> dict[int, Path]:
+    def _list_checkpoints(self) -> dict[int, Path]:
         """Return the checkpoints in the folder, including incomplete ones."""
         try:
             names = os.listdir(self._folder)
@@ -196,14 +198,14 @@ class CheckpointManager(RegularSaves):
         matches = filter(None, map(_NAME.fullmatch, names))
         return {int(match[1]): self._folder / match[0] for match in matches}
 
-    def _clean(self) -> None:
+    def _remove_old(self) -> None:
         """Remove old checkpoints, and files of killed processes."""
-        found = self._found()
-        kept = sorted(n for n, path in found.items() if _has_index(path))
+        checkpoints = self._list_checkpoints()
+        retained = sorted(n for n, path in checkpoints.items() if _has_index(path))
         if self.max_to_keep is not None:
-            kept = kept[-self.max_to_keep :]
-        for number in set(found).difference(kept):
-            shard_files.remove(found[number])
+            retained = retained[-self.max_to_keep :]
+        for number in set(checkpoints).difference(retained):
+            shard_files.remove(checkpoints[number])
 
 
 def _has_index(path: Path) -> bool:

@@ -22,8 +22,8 @@ from toolkit.console.frames import warn
 from toolkit.core.placement import set_local_shard
 from toolkit.distribution import shard_files
 from toolkit.distribution.collective_work import run_in_all
-from toolkit.distribution.shard_files import Piece
-from toolkit.distribution.snapshots import Plan, held_box, variables_of
+from toolkit.distribution.shard_files import StoredBox
+from toolkit.distribution.snapshots import WritePlan, local_box, variables_of
 from toolkit.distribution.strategies import distribution
 from toolkit.errors import (
     ArgumentError,
@@ -74,9 +74,9 @@ class Checkpoint:
         self._model = model
         self._group = comm.world() if group is None else group
         self._background = self._group.duplicate()  # for the writer threads
-        self._saves: list[_Save] = []
-        self._plan: Plan | None = None
-        self._memory: list[Any] = []  # free buffers
+        self._saves: list[_SaveThread] = []
+        self._plan: WritePlan | None = None
+        self._free_buffers: list[Any] = []
 
     def save(
         self, path: str | os.PathLike[str], position: Any = None, wait: bool = True
@@ -97,39 +97,43 @@ class Checkpoint:
         self._save(Path(path), position, wait, lambda: None)
 
     def _save(
-        self, target: Path, position: Any, wait: bool, then: Callable[[], None]
+        self, target: Path, position: Any, wait: bool, on_saved: Callable[[], None]
     ) -> None:
-        """Save, and call `then` on rank 0 after all data is on disk."""
+        """Save, and call `on_saved` on rank 0 after all data is on disk."""
         while len(self._saves) >= (1 if wait else _MAX_SAVES):
-            self._finish()
-        variables, plan, position = self._planned(target, position)
-        state = {"version": shard_files.VERSION, **_job(self._group)}
+            self._wait_for_oldest()
+        variables, plan, position = self._plan_write(target, position)
+        state = {"version": shard_files.VERSION, **_describe_job(self._group)}
         state["position"] = position
         state["variables"] = {
-            name: {"path": variable.path, **plan.described[name], "boxes": []}
+            name: {"path": variable.path, **plan.specs[name], "boxes": []}
             for name, variable in variables.items()
         }
-        memory, failed = None, None
+        buffer, copy_error = None, None
         try:
-            memory = self._take(plan.nbytes)
-            plan.copy(variables, memory)
+            buffer = self._take_buffer(plan.nbytes)
+            plan.copy(variables, buffer)
         except BaseException as error:  # all ranks get and raise the error
-            failed = error
-        writing = _CollectiveWrite(self._background, target, state, plan.pieces, then)
+            copy_error = error
+        collective_write = _CollectiveWrite(
+            self._background, target, state, plan.stored_boxes, on_saved
+        )
 
         def work() -> None:
-            writing.run(None if memory is None else memory[: plan.nbytes], failed)
-            if memory is not None and not wait:
-                self._memory.append(memory)
+            collective_write.run(
+                None if buffer is None else buffer[: plan.nbytes], copy_error
+            )
+            if buffer is not None and not wait:
+                self._free_buffers.append(buffer)
 
-        self._saves.append(_Save(work, self._saves[-1:]))
-        if wait or not isinstance(failed, Exception | None):  # an interrupt
+        self._saves.append(_SaveThread(work, self._saves[-1:]))
+        if wait or not isinstance(copy_error, Exception | None):  # an interrupt
             self.wait()
 
     def wait(self) -> None:
         """Wait until all saves are on disk; raise an error if one failed."""
         while self._saves:
-            self._finish()
+            self._wait_for_oldest()
 
     def restore(self, path: str | os.PathLike[str]) -> Any:
         """Restore the model from a checkpoint, or change nothing on an error.
@@ -148,15 +152,19 @@ class Checkpoint:
         def read() -> Any:
             variables, state = variables_of(self._model), shard_files.read_state(folder)
             try:
-                changes = _changes(state, _job(self._group))
-                arrays = _read(folder, state["variables"], variables)
+                changes = _describe_changes(state, _describe_job(self._group))
+                arrays = _read_shards(folder, state["variables"], variables)
             except _CORRUPT_FILE_ERRORS as error:
                 raise ModelFileError(f"{str(folder)!r}: {error}") from error
             return variables, state, changes, arrays
 
         reason = f"cannot restore {str(folder)!r}"
         (variables, state, changes, arrays), digests = run_in_all(
-            self._group, read, ModelFileError, reason, lambda found: found[1]["sha256"]
+            self._group,
+            read,
+            ModelFileError,
+            reason,
+            lambda result: result[1]["sha256"],
         )
         if len(set(digests)) > 1:
             raise ModelFileError(
@@ -169,7 +177,7 @@ class Checkpoint:
             warn(f"Checkpoint: {str(folder)!r} {changes}")
         return state["position"]
 
-    def _finish(self) -> None:
+    def _wait_for_oldest(self) -> None:
         """Wait for the oldest save in progress."""
         save = self._saves[0]
         save.join()
@@ -177,56 +185,62 @@ class Checkpoint:
         if save.error is not None:
             raise save.error
 
-    def _take(self, nbytes: int) -> Any:
+    def _take_buffer(self, nbytes: int) -> Any:
         """Return a free buffer, reused if it is large enough."""
-        found = self._memory.pop() if self._memory else None
-        if found is None or found.size < nbytes:
-            found = np.empty(nbytes, np.uint8)
-        return found
+        buffer = self._free_buffers.pop() if self._free_buffers else None
+        if buffer is None or buffer.size < nbytes:
+            buffer = np.empty(nbytes, np.uint8)
+        return buffer
 
-    def _planned(self, target: Path, position: Any) -> tuple[dict[str, Any], Plan, Any]:
+    def _plan_write(
+        self, target: Path, position: Any
+    ) -> tuple[dict[str, Any], WritePlan, Any]:
         """Return the variables, this process's write plan, and the position in JSON."""
 
-        def look() -> Any:
+        def plan_local() -> Any:
             variables = variables_of(self._model)
-            return variables, Plan.of(variables), json.loads(json.dumps(position))
+            return variables, WritePlan.of(variables), json.loads(json.dumps(position))
 
-        before, reason = self._plan, f"cannot write {str(target)!r}"
-        (variables, plan, kept), known = run_in_all(
+        previous, reason = self._plan, f"cannot write {str(target)!r}"
+        (variables, plan, json_position), are_unchanged = run_in_all(
             self._group,
-            look,
+            plan_local,
             UnwritableFileError,
             reason,
-            lambda found: before is not None and before.is_like(found[1]),
+            lambda result: previous is not None and previous.has_same_boxes(result[1]),
         )
-        if before is not None and all(known):
-            return variables, before, kept
-        answers = comm.exchange(self._group, [plan.described, plan.held])
-        for rank, (described, _) in enumerate(answers):
-            if described != plan.described:
+        if previous is not None and all(are_unchanged):
+            return variables, previous, json_position
+        contents = comm.exchange(self._group, [plan.specs, plan.local_boxes])
+        for rank, (specs, _) in enumerate(contents):
+            if specs != plan.specs:
                 raise ArgumentError(
                     f"{reason}: process {rank} has other variables than process "
                     f"{self._group.rank}; expected the same model in all"
                 )
-        plan.share([held for _, held in answers], self._group.rank)
+        plan.select_writes(
+            [local_boxes for _, local_boxes in contents], self._group.rank
+        )
         self._plan = plan
-        return variables, plan, kept
+        return variables, plan, json_position
 
 
-class _Save(threading.Thread):
+class _SaveThread(threading.Thread):
     """Save that a thread runs after earlier ones."""
 
-    def __init__(self, work: Callable[[], None], before: Sequence[_Save]) -> None:
+    def __init__(
+        self, work: Callable[[], None], previous: Sequence[_SaveThread]
+    ) -> None:
         super().__init__(name="checkpoint")
         self.error: BaseException | None = None
-        self._work, self._before = work, before
+        self._work, self._previous = work, previous
         self.start()
 
     def run(self) -> None:
         """Run the save."""
-        for save in self._before:
+        for save in self._previous:
             save.join()
-        self._before = ()
+        self._previous = ()
         try:
             self._work()
         except BaseException as error:  # raised by the waiting thread
@@ -236,7 +250,7 @@ class _Save(threading.Thread):
 def finish_saves() -> None:
     """Wait for all saves of this process."""
     for thread in threading.enumerate():
-        if isinstance(thread, _Save):
+        if isinstance(thread, _SaveThread):
             thread.join()
 
 
@@ -248,23 +262,25 @@ class _CollectiveWrite:
         group: comm.Group,
         target: Path,
         state: dict[str, Any],
-        pieces: list[Piece],
-        then: Callable[[], None],
+        stored_boxes: list[StoredBox],
+        on_saved: Callable[[], None],
     ) -> None:
         self._group, self._target, self._state = group, target, state
-        self._pieces, self._then = pieces, then
+        self._stored_boxes, self._on_saved = stored_boxes, on_saved
         self._stage: Stage | None = None
 
-    def run(self, content: Any, failed: BaseException | None) -> None:
+    def run(self, content: Any, copy_error: BaseException | None) -> None:
         """Write this process's file, and wait for the files of all processes."""
         failure: BaseException | None = None
         try:
-            folder = self._agree(lambda: self._begin(failed))[0]
-            write = shard_files.write_pieces
-            parts = self._agree(
-                lambda: write(Path(folder), self._group.rank, content, self._pieces)
+            folder = self._run_in_all(lambda: self._create_folder(copy_error))[0]
+            write = shard_files.write_boxes
+            entries_by_rank = self._run_in_all(
+                lambda: write(
+                    Path(folder), self._group.rank, content, self._stored_boxes
+                )
             )
-            self._agree(lambda: self._publish(parts))
+            self._run_in_all(lambda: self._publish(entries_by_rank))
         except CommunicationError:
             self._close()
             raise
@@ -279,9 +295,9 @@ class _CollectiveWrite:
         if self._stage is not None:
             self._stage.close()
 
-    def _begin(self, failed: BaseException | None) -> str:
-        if failed is not None:
-            raise failed
+    def _create_folder(self, copy_error: BaseException | None) -> str:
+        if copy_error is not None:
+            raise copy_error
         if self._group.rank:
             return ""
         target = self._target
@@ -293,70 +309,73 @@ class _CollectiveWrite:
         self._stage = Stage(target.parent, target.name)
         return str(self._stage.files)
 
-    def _publish(self, parts: list[Any]) -> None:
+    def _publish(self, entries_by_rank: list[Any]) -> None:
         if self._stage is None:
             return
-        for name, record in (each for part in parts for each in part):
+        for name, record in (entry for entries in entries_by_rank for entry in entries):
             self._state["variables"][name]["boxes"].append(record)
         shard_files.publish(self._stage, self._state, self._target)
-        self._then()
+        self._on_saved()
 
-    def _agree(self, work: Callable[[], Any]) -> list[Any]:
+    def _run_in_all(self, work: Callable[[], Any]) -> list[Any]:
         reason = f"cannot write {str(self._target)!r}"
         return run_in_all(self._group, work, UnwritableFileError, reason)[1]
 
 
-def _job(group: comm.Group) -> dict[str, Any]:
+def _describe_job(group: comm.Group) -> dict[str, Any]:
     """Return the properties of a job that determine bitwise results."""
-    found = distribution()
+    strategy = distribution()
     mesh: dict[str, Any] | None = None
-    if found is not None:
-        shape = list(map(int, found.device_mesh.shape))
-        mesh = {"shape": shape, "axis_names": list(found.device_mesh.axis_names)}
-        mesh["batch_dim_name"] = found.batch_dim_name
-    shards = 1 if found is None else found.shards
+    if strategy is not None:
+        shape = list(map(int, strategy.device_mesh.shape))
+        mesh = {"shape": shape, "axis_names": list(strategy.device_mesh.axis_names)}
+        mesh["batch_dim_name"] = strategy.batch_dim_name
+    shards = 1 if strategy is None else strategy.shards
     return {"processes": group.size, "shards": shards, "mesh": mesh}
 
 
 def _partition_of(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """Return the number of batch parts of a job, and the splits along other axes."""
-    mesh, others = job["mesh"], {}
+    mesh, other_axes = job["mesh"], {}
     # A mesh without a batch axis has stages, which add no partial sums.
     if mesh is not None and mesh["batch_dim_name"] is not None:
         sizes = dict(zip(mesh["axis_names"], mesh["shape"], strict=True))
         del sizes[mesh["batch_dim_name"]]
-        others = {name: size for name, size in sizes.items() if size > 1}
-    return job["shards"], others
+        other_axes = {name: size for name, size in sizes.items() if size > 1}
+    return job["shards"], other_axes
 
 
-def _changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
+def _describe_changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
     """Return the reasons why later steps are not bitwise reproducible."""
-    before, now = _partition_of(saved), _partition_of(job)
-    if before == now:
+    saved_partition, partition = _partition_of(saved), _partition_of(job)
+    if saved_partition == partition:
         return ""
-    told = [f"shards={shards}" for shards, _ in (before, now)]
-    if before[1] != now[1]:
-        told = [f"shards={n} and the axes {axes}" for n, axes in (before, now)]
+    descriptions = [f"shards={shards}" for shards, _ in (saved_partition, partition)]
+    if saved_partition[1] != partition[1]:
+        descriptions = [
+            f"shards={n} and the axes {axes}"
+            for n, axes in (saved_partition, partition)
+        ]
     return (
-        f"was saved by a job with {told[0]}; this one has {told[1]}: it goes on from "
-        "the same values, but adds in another order, so that what follows differs in "
-        "its last bits"
+        f"was saved by a job with {descriptions[0]}; this one has {descriptions[1]}: "
+        "it goes on from the same values, but adds in another order, so that what "
+        "follows differs in its last bits"
     )
 
 
-def _read(
-    folder: Path, listed: dict[str, Any], variables: dict[str, Any]
+def _read_shards(
+    folder: Path, entries: dict[str, Any], variables: dict[str, Any]
 ) -> dict[str, Any]:
     """Read the local shard of each variable from a checkpoint."""
-    if set(listed) != set(variables):
-        name = sorted(set(listed) ^ set(variables))[0]
-        where = "the model" if name in listed else "the checkpoint"
-        raise ValueError(f"{where} has no variable {name}")
+    if set(entries) != set(variables):
+        name = sorted(set(entries) ^ set(variables))[0]
+        owner = "the model" if name in entries else "the checkpoint"
+        raise ValueError(f"{owner} has no variable {name}")
     arrays = {}
     for name, variable in variables.items():
-        spec, entry = variable.spec, listed[name]
+        spec, entry = variable.spec, entries[name]
         try:
-            box = held_box(variable)
+            box = local_box(variable)
             arrays[name] = shard_files.read_box(
                 folder, entry, box, spec.shape, spec.dtype
             )

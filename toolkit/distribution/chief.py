@@ -17,7 +17,7 @@ _DONE, _FAILED = -1, -2
 class _GatherRequest(threading.local):
     """Thread-local function with which the chief requests the gather of a value."""
 
-    ask: Callable[[Any], None] | None = None
+    send: Callable[[Any], None] | None = None
 
 
 _gather_request = _GatherRequest()
@@ -40,28 +40,30 @@ def on_chief(
         Exception: on rank 0 the error of `work`. On other ranks an error of the same
             class if it is a ToolkitError, else CommunicationError.
     """
-    if _gather_request.ask is not None:  # the other ranks already wait
+    if _gather_request.send is not None:  # the other ranks already wait
         work()
         return
-    placed = [v for v in variables if v.placement is not None]
+    sharded = [v for v in variables if v.placement is not None]
     with comm.named("what rank 0 saves or writes for all, which all have to call"):
         # A broadcast from rank 0 can complete before the other ranks call it.
         group.barrier()
         if group.rank == 0:
-            _run_on_chief(group, work, placed)
+            _run_on_chief(group, work, sharded)
         else:
-            _follow_chief(group, placed)
+            _follow_chief(group, sharded)
 
 
 def notify_gather(placement: Any) -> None:
     """Notify the waiting ranks that a value is gathered."""
-    if _gather_request.ask is not None:
-        _gather_request.ask(placement)
+    if _gather_request.send is not None:
+        _gather_request.send(placement)
 
 
-def _run_on_chief(group: Group, work: Callable[[], Any], placed: Sequence[Any]) -> None:
-    def ask(placement: Any) -> None:
-        for number, variable in enumerate(placed):
+def _run_on_chief(
+    group: Group, work: Callable[[], Any], sharded: Sequence[Any]
+) -> None:
+    def send_index(placement: Any) -> None:
+        for number, variable in enumerate(sharded):
             if variable.placement is placement:
                 _broadcast_number(group, number)
                 return
@@ -70,7 +72,7 @@ def _run_on_chief(group: Group, work: Callable[[], Any], placed: Sequence[Any]) 
             "process alone"
         )
 
-    _gather_request.ask = ask
+    _gather_request.send = send_index
     try:
         work()
     except BaseException as error:
@@ -78,22 +80,24 @@ def _run_on_chief(group: Group, work: Callable[[], Any], placed: Sequence[Any]) 
         comm.exchange(group, [type(error).__name__, str(error)])
         raise
     finally:
-        _gather_request.ask = None
+        _gather_request.send = None
     _broadcast_number(group, _DONE)
 
 
-def _follow_chief(group: Group, placed: Sequence[Any]) -> None:
+def _follow_chief(group: Group, sharded: Sequence[Any]) -> None:
     while True:
         number = _receive_number(group)
         if number == _DONE:
             return
         if number == _FAILED:
             name, text = comm.exchange(group, None)[0]
-            kind = getattr(errors, name, None)
-            if not isinstance(kind, type) or not issubclass(kind, errors.ToolkitError):
-                kind, text = errors.CommunicationError, f"rank 0: {name}: {text}"
-            raise kind(text)
-        placed[number].numpy()
+            error_class = getattr(errors, name, None)
+            if not isinstance(error_class, type) or not issubclass(
+                error_class, errors.ToolkitError
+            ):
+                error_class, text = errors.CommunicationError, f"rank 0: {name}: {text}"
+            raise error_class(text)
+        sharded[number].numpy()
 
 
 def _broadcast_number(group: Group, number: int) -> None:
@@ -101,6 +105,6 @@ def _broadcast_number(group: Group, number: int) -> None:
 
 
 def _receive_number(group: Group) -> int:
-    word = np.empty(1, np.int64)
-    group.broadcast(word)
-    return int(word[0])
+    buffer = np.empty(1, np.int64)
+    group.broadcast(buffer)
+    return int(buffer[0])

@@ -14,7 +14,7 @@ def run_in_all(
     work: Callable[[], Any],
     kind: type[Exception],
     reason: str,
-    told: Callable[[Any], Any] = lambda found: found,
+    summarize: Callable[[Any], Any] = lambda result: result,
 ) -> tuple[Any, list[Any]]:
     """Run a function in all processes; if one fails, all fail.
 
@@ -23,7 +23,7 @@ def run_in_all(
         work: the function.
         kind: the error to raise.
         reason: the prefix of its message.
-        told: a function from the result to JSON data for the other processes.
+        summarize: a function from the result to JSON data for the other processes.
 
     Returns:
         The result of this process, and the data of all processes.
@@ -41,17 +41,19 @@ def run_in_all(
         >>> local.run(2, ask)
         [(0, [0, 1]), (1, [0, 1])]
     """
-    found, failed, message = None, None, None
+    result, failure, message = None, None, None
     try:
-        found = work()
+        result = work()
     except BaseException as error:  # the other ranks wait for this one
-        failed = error
-        is_clear = isinstance(error, (OSError, ToolkitError))
-        message = str(error) if is_clear else f"{type(error).__name__}: {error}"
-    answers = comm.exchange(group, [message, told(found) if failed is None else None])
-    if isinstance(failed, kind) or not isinstance(failed, Exception | None):
-        raise failed
-    for rank, (why, _) in enumerate(answers):
-        if why is not None:
-            raise kind(f"{reason}: process {rank}: {why}") from failed
-    return found, [value for _, value in answers]
+        failure = error
+        is_expected = isinstance(error, (OSError, ToolkitError))
+        message = str(error) if is_expected else f"{type(error).__name__}: {error}"
+    reports = comm.exchange(
+        group, [message, summarize(result) if failure is None else None]
+    )
+    if isinstance(failure, kind) or not isinstance(failure, Exception | None):
+        raise failure
+    for rank, (text, _) in enumerate(reports):
+        if text is not None:
+            raise kind(f"{reason}: process {rank}: {text}") from failure
+    return result, [value for _, value in reports]

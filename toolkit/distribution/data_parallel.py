@@ -63,8 +63,8 @@ class DataParallel(Distribution):
         self.shard_optimizer = shard_optimizer
         self.holds_all = not shard_optimizer
         self._devices = self.device_mesh.devices.ravel().tolist()
-        keeps = shard_optimizer and comm.is_elastic()
-        self._copies = ShardCopies(self._slot_part) if keeps else None
+        has_copies = shard_optimizer and comm.is_elastic()
+        self._copies = ShardCopies(self._slot_placement) if has_copies else None
         count = int(self.device_mesh.devices.size)
         self.shards = count if shards is None else shards
         if not is_int(self.shards) or self.shards < count:
@@ -82,41 +82,43 @@ class DataParallel(Distribution):
         """Return None (replicated), except for a slot of a sharded optimizer."""
         if not self.shard_optimizer or like is None or like.size < MIN_SPLIT_SIZE:
             return None
-        found = self._slot_part(variable)
-        if found is not None and self._copies is not None:
+        placement = self._slot_placement(variable)
+        if placement is not None and self._copies is not None:
             self._copies.add(variable)
-        return found
+        return placement
 
-    def _slot_part(self, variable: Any) -> ShardPlacement | None:
-        """Return the shard of a slot that this rank holds."""
+    def _slot_placement(self, variable: Any) -> ShardPlacement | None:
+        """Return the placement of a slot on this rank, or None if replicated."""
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
         return placement_of_layout(
             variable, TensorLayout(names, self.device_mesh), self.axes
         )
 
-    def resize(self, counts: bool) -> None:
+    def resize(self, is_committed: bool) -> None:
         """Distribute batches over the current ranks, in the same number of parts."""
         if self._copies is None:
             self._regroup()
         else:
-            self._copies.spread_anew(self._regroup, counts)
+            self._copies.redistribute(self._regroup, is_committed)
 
     def _regroup(self) -> comm.Group:
         """Create the mesh of the current ranks; return the previous group."""
         has_axes = "axes" in self.__dict__
-        before = self.axes[-1].group if has_axes else comm.world()
+        previous_group = self.axes[-1].group if has_axes else comm.world()
         names, axis = self._devices[: comm.world().size], str(self.batch_dim_name)
         self.device_mesh = DeviceMesh((len(names),), [axis], names)
         self.__dict__.pop("axes", None)
         assert self.axes  # all ranks create the groups now
-        return before
+        return previous_group
 
-    def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
-        """See `Distribution._keeps`; sharded slots have copies."""
+    def _commit_function(
+        self, written: Sequence[Any]
+    ) -> Callable[[list[Any]], None] | None:
+        """See `Distribution._commit_function`; sharded slots have copies."""
         copies = self._copies
         if copies is None or not any(v.placement for v in written):
             return None
-        return lambda arrays: copies.settle(written, arrays)
+        return lambda arrays: copies.commit(written, arrays)
 
     def begin_run(self) -> None:
         """Send copies of the values assigned since the last step."""

@@ -31,9 +31,9 @@ def list_devices(device_type: str | None = None) -> list[str]:
     """
     if device_type is not None and device_type.lower() not in _KINDS:
         raise unknown_choice("list_devices: device_type", device_type, _KINDS)
-    found = config.list_devices()
+    available = config.list_devices()
     for kind in [device_type.lower()] if device_type else ["gpu", "cpu"]:
-        devices = [name for name in found if name.startswith(f"{kind}:")]
+        devices = [name for name in available if name.startswith(f"{kind}:")]
         if devices:
             count = len(devices) * comm.world().size
             return devices if count == len(devices) else _name_devices(kind, count)
@@ -69,28 +69,28 @@ def initialize(
     Raises:
         ArgumentError: the arguments do not match the job.
     """
-    given: dict[str, object] = {
+    arguments: dict[str, object] = {
         "job_addresses": job_addresses,
         "num_processes": num_processes,
         "process_id": process_id,
     }
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is None:
-            given[name] = os.environ.get(f"KERAS_DISTRIBUTION_{name.upper()}")
+            arguments[name] = os.environ.get(f"KERAS_DISTRIBUTION_{name.upper()}")
     group = comm.world()
-    count = _integer("num_processes", given["num_processes"], group.size)
-    number = _integer("process_id", given["process_id"], group.rank)
-    addresses = str(given["job_addresses"] or "").split(",")
+    count = _parse_integer("num_processes", arguments["num_processes"], group.size)
+    rank = _parse_integer("process_id", arguments["process_id"], group.rank)
+    addresses = str(arguments["job_addresses"] or "").split(",")
     if count != group.size or len(addresses) > max(group.size, 1):
         raise ArgumentError(
             f"distribution.initialize: this job has {group.size} processes; received "
-            f"num_processes={count} with job_addresses={given['job_addresses']!r}. "
+            f"num_processes={count} with job_addresses={arguments['job_addresses']!r}. "
             f"`toolkit run --processes {count}` starts a script on as many"
         )
-    if number != group.rank:
+    if rank != group.rank:
         raise ArgumentError(
             f"distribution.initialize: expected process_id={group.rank}, the rank of "
-            f"this process; received {number}"
+            f"this process; received {rank}"
         )
     agree_on_seeds()
 
@@ -100,18 +100,22 @@ def agree_on_seeds() -> None:
     group = comm.world()
     if group.size == 1:
         return
-    of_numpy: Any = np.random.get_state(legacy=False)
-    words = {
-        name: np.asarray(value).tolist() for name, value in of_numpy["state"].items()
+    numpy_state: Any = np.random.get_state(legacy=False)
+    arrays = {
+        name: np.asarray(value).tolist() for name, value in numpy_state["state"].items()
     }
-    mine = [random.getstate(), {**of_numpy, "state": words}, global_state()]
-    (version, state, last), of_numpy, key = comm.exchange(group, mine)[0]
-    random.setstate((version, tuple(state), last))
-    np.random.set_state(of_numpy)
+    states = [
+        random.getstate(),
+        {**numpy_state, "state": arrays},
+        global_state(),
+    ]
+    (version, state, next_gauss), numpy_state, key = comm.exchange(group, states)[0]
+    random.setstate((version, tuple(state), next_gauss))
+    np.random.set_state(numpy_state)
     set_global_state(key)
 
 
-def _integer(name: str, value: object, default: int) -> int:
+def _parse_integer(name: str, value: object, default: int) -> int:
     if value is None:
         return default
     try:

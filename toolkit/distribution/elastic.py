@@ -27,11 +27,11 @@ class ElasticDistribution(Protocol):
 
     holds_all: bool
 
-    def resize(self, counts: bool) -> None:
+    def resize(self, is_committed: bool) -> None:
         """Recreate the data that depends on the previous groups.
 
         Args:
-            counts: whether the results of the interrupted operation are valid.
+            is_committed: whether the results of the interrupted operation are valid.
         """
 
     def begin_run(self) -> None:
@@ -58,11 +58,11 @@ class Recovery:
         self.callbacks: Callable[[], list[Any]] = list
         self._distribution: ElasticDistribution | None = None
         self._size = 0  # target number of ranks
-        self._done = 0
+        self._num_committed = 0
         self._model: Any = None  # the model in training
-        self._coming: PendingReplacements | None = None
+        self._pending: PendingReplacements | None = None
 
-    def follow(self, distribution: ElasticDistribution) -> None:
+    def use_distribution(self, distribution: ElasticDistribution) -> None:
         """Use this distribution of all current ranks for recovery."""
         self._distribution, self._size = distribution, comm.world().size
 
@@ -72,13 +72,13 @@ class Recovery:
             version = self.version
             try:
                 result = operation()
-                self.settle()
+                self.commit()
             except RankLostError:
                 self.recover(version)
             else:
                 return result
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Commit an operation: its results are valid after the return.
 
         Raises:
@@ -89,9 +89,9 @@ class Recovery:
             try:
                 comm.world().barrier()
             except RankLostError:
-                if not self._leave_out(has_results=True):
+                if not self._remove_lost_ranks(has_results=True):
                     raise
-        self._done += 1
+        self._num_committed += 1
 
     def recover(self, version: int) -> None:
         """Remove lost ranks after an operation raised an error.
@@ -103,9 +103,9 @@ class Recovery:
             LaunchError: the job cannot continue.
         """
         if version == self.version:
-            self._leave_out(has_results=False)
+            self._remove_lost_ranks(has_results=False)
 
-    def _leave_out(self, has_results: bool) -> bool:
+    def _remove_lost_ranks(self, has_results: bool) -> bool:
         """Shrink the job to the remaining ranks.
 
         Args:
@@ -117,24 +117,25 @@ class Recovery:
         while True:
             world = comm.recover()
             try:
-                told = comm.exchange(world, [self._done, has_results])
-                newest = max(done for done, _ in told)
-                if any(done + has < newest for done, has in told):
+                reports = comm.exchange(world, [self._num_committed, has_results])
+                newest = max(count for count, _ in reports)
+                if any(count + has_result < newest for count, has_result in reports):
                     raise LaunchError(
                         "recover: ranks are further apart than one operation; received "
-                        f"{told}, the number of operations and whether the next is done"
+                        f"{reports}, the number of operations and whether the next is "
+                        "done"
                     )
-                counts = self._done < newest
-                self._resize(counts)
-                self._replace(len(told))
-                return counts
+                is_committed = self._num_committed < newest
+                self._resize(is_committed)
+                self._start_replacements(len(reports))
+                return is_committed
             except RankLostError:  # another loss
                 continue
 
-    def _resize(self, counts: bool) -> None:
+    def _resize(self, is_committed: bool) -> None:
         """Recreate groups and programs for the current ranks."""
         if self._distribution is not None:
-            self._distribution.resize(counts)
+            self._distribution.resize(is_committed)
         self.version += 1
 
     # --- replacements -----------------------------------------------------------------
@@ -146,9 +147,9 @@ class Recovery:
         if jobs.is_replacement():
             try:
                 jobs.join()
-                self._resize(counts=False)
-                self._hand_over(model)
-                self.settle()
+                self._resize(is_committed=False)
+                self._send_state(model)
+                self.commit()
             except RankLostError:  # the remaining ranks remove this one too
                 os.kill(os.getpid(), KILL)
         elif comm.is_elastic() and self._distribution is not None:
@@ -157,65 +158,65 @@ class Recovery:
     def end(self) -> None:
         """End the run and cancel pending replacements."""
         self._model = None
-        if self._coming is not None:
-            self._coming.cancel()
-            self._coming = None
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
 
     def after_step(self) -> None:
         """Admit ready replacements; all ranks call this between steps."""
-        if self._coming is None:
+        if self._pending is None:
             return
-        states = self.run(self._states)
+        states = self.run(self._exchange_states)
         if HAS_FAILED in states:
-            self._coming.cancel()
-            self._coming = None
+            self._pending.cancel()
+            self._pending = None
         elif set(states) == {IS_READY}:
-            coming, self._coming = self._coming, None
-            self._admit(coming)
+            pending, self._pending = self._pending, None
+            self._admit(pending)
 
-    def _admit(self, coming: PendingReplacements) -> None:
+    def _admit(self, pending: PendingReplacements) -> None:
         """Admit replacements, unless a rank is lost now."""
-        version, merged = self.version, coming.merge()
-        told = self.run(lambda: comm.exchange(comm.world(), merged is not None))
-        if merged is not None and all(told) and version == self.version:
+        version, merged = self.version, pending.merge()
+        are_merged = self.run(lambda: comm.exchange(comm.world(), merged is not None))
+        if merged is not None and all(are_merged) and version == self.version:
             jobs.admit(merged)
-            self._resize(counts=False)
-            self.run(lambda: self._hand_over(self._model))
+            self._resize(is_committed=False)
+            self.run(lambda: self._send_state(self._model))
         elif merged is not None:
             merged.revoke()  # releases ranks that wait in it
 
-    def _states(self) -> list[int]:
+    def _exchange_states(self) -> list[int]:
         """Return the state of the replacements as seen by each rank."""
-        state = None if self._coming is None else self._coming.state
+        state = None if self._pending is None else self._pending.state
         return comm.exchange(comm.world(), state)
 
-    def _replace(self, left: int) -> None:
+    def _start_replacements(self, num_ranks: int) -> None:
         """Start replacements for lost ranks, if they can join.
 
         They run the script from its start, so they can only resume its first `fit`.
         """
-        if self._coming is not None:
-            self._coming.cancel()
-            self._coming = None
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
         is_training = self._model is not None and self.runs == 1
         holds_all = self._distribution is None or self._distribution.holds_all
         if jobs.can_replace() and is_training and holds_all:
-            self._coming = jobs.start_replacements(self._size - left)
+            self._pending = jobs.start_replacements(self._size - num_ranks)
 
-    def _hand_over(self, model: Any) -> None:
+    def _send_state(self, model: Any) -> None:
         """Send the training state to the ranks that joined."""
         world, variables, record = comm.world(), all_variables(model), None
         if world.rank == 0:
-            record = {"done": self._done, "run": model._progress.record()}
+            record = {"done": self._num_committed, "run": model._progress.record()}
         record = comm.exchange(world, record)[0]
-        is_new = self._done < record["done"]
+        is_new = self._num_committed < record["done"]
         for variable in variables:
             array = np.array(variable.numpy())
             world.broadcast(array)
             if is_new:
                 variable.assign(array)
         if is_new:
-            self._done = record["done"]
+            self._num_committed = record["done"]
             model._progress.restore_record(record["run"])
 
 

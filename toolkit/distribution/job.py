@@ -44,11 +44,11 @@ class Job:
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         """Call a function on rank 0 while all other ranks wait."""
-        todo = [work]
+        pending = [work]
 
-        def once() -> None:  # not repeated if another process is lost later
-            while todo:
-                todo[-1]()
-                todo.pop()
+        def run_once() -> None:  # not repeated if another process is lost later
+            while pending:
+                pending[-1]()
+                pending.pop()
 
-        recovery.run(lambda: on_chief(comm.world(), once, variables))
+        recovery.run(lambda: on_chief(comm.world(), run_once, variables))

@@ -43,14 +43,14 @@ class DeviceMesh:
             )
         if len(set(axis_names)) != len(axis_names):
             raise ArgumentError(f"DeviceMesh: axis_names must differ; {received}")
-        found = np.array(list_devices() if devices is None else devices)
-        if math.prod(shape) != found.size:
+        names = np.array(list_devices() if devices is None else devices)
+        if math.prod(shape) != names.size:
             raise ArgumentError(
                 f"DeviceMesh: Shape does not match the number of devices; {received} "
-                f"for {found.size} devices"
+                f"for {names.size} devices"
             )
         self._shape, self._axis_names = shape, axis_names
-        self._devices = found.reshape(tuple(shape))
+        self._devices = names.reshape(tuple(shape))
 
     @property
     def shape(self) -> Any:
@@ -89,8 +89,8 @@ class TensorLayout:
         self, axes: Sequence[str | None], device_mesh: DeviceMesh | None = None
     ) -> None:
         self._axes = tuple(axes)
-        used = [axis for axis in self._axes if axis is not None]
-        if len(set(used)) < len(used):
+        mesh_axes = [axis for axis in self._axes if axis is not None]
+        if len(set(mesh_axes)) < len(mesh_axes):
             raise ArgumentError(
                 "TensorLayout: expected each axis of the mesh once at most; received "
                 f"{list(self._axes)}"
@@ -157,13 +157,13 @@ class LayoutMap(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> TensorLayout | None:
         if key in self._layouts:
             return self._layouts[key]
-        found = [pattern for pattern in self._layouts if re.fullmatch(pattern, key)]
-        if len(found) > 1:
+        patterns = [pattern for pattern in self._layouts if re.fullmatch(pattern, key)]
+        if len(patterns) > 1:
             raise ArgumentError(
-                f"LayoutMap: Path '{key}' matches multiple layout keys: {found}; it "
+                f"LayoutMap: Path '{key}' matches multiple layout keys: {patterns}; it "
                 "may match one only"
             )
-        return self._layouts[found[0]] if found else None
+        return self._layouts[patterns[0]] if patterns else None
 
     def __setitem__(self, key: str, layout: Any) -> None:
         if key in self._layouts:

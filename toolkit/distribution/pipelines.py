@@ -54,16 +54,16 @@ class StagePlacement:
         """Return the whole value; all ranks call this."""
         notify_gather(self)
         if self.group.rank == self.owner:
-            whole = np.asarray(array, order="C")
+            value = np.asarray(array, order="C")
         else:
-            whole = np.empty(self.spec.shape, dtypes.numpy_dtype(self.spec.dtype))
-        self.group.broadcast(whole, self.owner)
-        return whole
+            value = np.empty(self.spec.shape, dtypes.numpy_dtype(self.spec.dtype))
+        self.group.broadcast(value, self.owner)
+        return value
 
     def local_bounds(self) -> tuple[tuple[int, int], ...]:
         """Return the box of this rank's part in the value."""
-        is_here = self.group.rank == self.owner
-        return tuple((0, extent * is_here) for extent in self.spec.shape)
+        is_owner = self.group.rank == self.owner
+        return tuple((0, extent * is_owner) for extent in self.spec.shape)
 
     def __str__(self) -> str:
         return f"by rank {self.owner}"
@@ -111,7 +111,7 @@ class PipelineParallel(Distribution):
                 "PipelineParallel: expected a mesh of the one axis 'stage'; received "
                 f"{device_mesh}"
             )
-        self.stages = Stages(*_patterns(stages))
+        self.stages = Stages(*_parse_patterns(stages))
         count = int(device_mesh.devices.size)
         if count > self.stages.count:
             raise ArgumentError(
@@ -125,10 +125,10 @@ class PipelineParallel(Distribution):
             )
         self.micro_batches = self.shards = int(micro_batches)
         # id of a variable -> (weak reference, stage).
-        self._held: dict[int, tuple[ref[Any], int]] = {}
+        self._stages_by_id: dict[int, tuple[ref[Any], int]] = {}
 
     @property
-    def is_spread(self) -> bool:
+    def is_partitioned(self) -> bool:
         """Return True: steps are always split, for equal bits on any ranks."""
         return True
 
@@ -156,10 +156,10 @@ class PipelineParallel(Distribution):
         if like is None:
             stage = self.stages.of(variable.path)
         else:
-            stage = self._stage_that_holds(like)
+            stage = self._stage_of_variable(like)
         if stage is None or not variable.shape:
             return None
-        self._held[id(variable)] = ref(variable), stage
+        self._stages_by_id[id(variable)] = ref(variable), stage
         if self.num_processes == 1:
             return None
         return StagePlacement(comm.world(), self.ranks[stage], variable.spec)
@@ -189,36 +189,41 @@ class PipelineParallel(Distribution):
         shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
         layouts = [Split(0) if n and n == shapes[0] else None for n in shapes]
         layouts += [None] * len(variables)
-        takers: list[int | None] = [None] * (len(graph.outputs) - len(written))
-        takers += map(self._stage_that_holds, written)
-        graph = split_branches(graph, takers)
+        output_stages: list[int | None] = [None] * (len(graph.outputs) - len(written))
+        output_stages += map(self._stage_of_variable, written)
+        graph = split_branches(graph, output_stages)
         count = self.micro_batches
-        step = micro_batches(graph, layouts, batch, count, self._stays_whole, target)
+        step = micro_batches(
+            graph, layouts, batch, count, self._describe_batch_dependency, target
+        )
         owners = {
             x: stage
             for x, v in zip(step.first.inputs[batch:], variables, strict=False)
-            if (stage := self._stage_that_holds(v)) is not None
+            if (stage := self._stage_of_variable(v)) is not None
         }
-        made = pipeline(graph, step, self.stages, owners, takers, name)
-        compare_programs(comm.world(), list(made.described()), f"program of {name}")
+        staged = pipeline(graph, step, self.stages, owners, output_stages, name)
+        compare_programs(comm.world(), list(staged.described()), f"program of {name}")
         world = comm.world()
-        settle = recovery.settle if comm.is_elastic() else None
-        return StagedExecutable(made, target, world, self.ranks, settle)
+        commit = recovery.commit if comm.is_elastic() else None
+        return StagedExecutable(staged, target, world, self.ranks, commit)
 
-    def _stage_that_holds(self, variable: Any) -> int | None:
+    def _stage_of_variable(self, variable: Any) -> int | None:
         """Return the only stage with the value of a variable, or None if replicated."""
-        made, stage = self._held.get(id(variable), (None, None))
-        return stage if made is not None and made() is variable else None
+        reference, stage = self._stages_by_id.get(id(variable), (None, None))
+        return stage if reference is not None and reference() is variable else None
 
     def _check_weights(self, name: str, variables: Sequence[Any]) -> None:
-        lost = [v.path for v in variables if v.trainable and not _has(self.stages, v)]
-        if lost:
+        unassigned = [
+            v.path for v in variables if v.trainable and not _has_stage(self.stages, v)
+        ]
+        if unassigned:
             raise ArgumentError(
                 f"{name}: expected a stage for each layer that has weights; no pattern "
-                f"of PipelineParallel(stages=...) fits {lost}"
+                f"of PipelineParallel(stages=...) fits {unassigned}"
             )
 
-    def _stays_whole(self, node: Node) -> str | None:
+    def _describe_batch_dependency(self, node: Node) -> str | None:
+        """Return the error for a node that needs the whole batch, or None."""
         path = "/".join(n for n in node.origin.split("/") if n != GRADIENT)
         if not path:
             return None
@@ -229,24 +234,24 @@ class PipelineParallel(Distribution):
         )
 
 
-def _has(stages: Stages, variable: Any) -> bool:
+def _has_stage(stages: Stages, variable: Any) -> bool:
     return stages.of(variable.path) is not None
 
 
-def _patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:
+def _parse_patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:
     """Return (pattern, stage) pairs and the number of stages."""
-    found: list[tuple[str, int]] = []
+    pairs: list[tuple[str, int]] = []
     if isinstance(stages, Mapping):
-        found = [(pattern, stage) for pattern, stage in stages.items()]
+        pairs = [(pattern, stage) for pattern, stage in stages.items()]
     elif not isinstance(stages, str):
-        for number, given in enumerate(stages):
-            several: Any = given if isinstance(given, (list, tuple)) else [given]
-            found += [(pattern, number) for pattern in several]
-    numbers = {stage for _, stage in found}
-    is_text = all(isinstance(pattern, str) for pattern, _ in found)
-    if not found or not is_text or numbers != set(range(len(numbers))):
+        for number, entry in enumerate(stages):
+            patterns: Any = entry if isinstance(entry, (list, tuple)) else [entry]
+            pairs += [(pattern, number) for pattern in patterns]
+    numbers = {stage for _, stage in pairs}
+    is_text = all(isinstance(pattern, str) for pattern, _ in pairs)
+    if not pairs or not is_text or numbers != set(range(len(numbers))):
         raise ArgumentError(
             "PipelineParallel: expected stages as a list of patterns, or a dict of "
             f"pattern -> number of the stage, from 0 on; received {stages!r}"
         )
-    return found, len(numbers)
+    return pairs, len(numbers)

@@ -60,8 +60,10 @@ class ShardPlacement:
         return tuple(bounds)
 
     def __str__(self) -> str:
-        parts = (f"axis {split.axis} over {axis.name!r}" for axis, split in self.splits)
-        return ", ".join(parts)
+        descriptions = (
+            f"axis {split.axis} over {axis.name!r}" for axis, split in self.splits
+        )
+        return ", ".join(descriptions)
 
 
 def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis]:
@@ -73,25 +75,27 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
         shards: the number of parts of a batch.
     """
     world = comm.world()
-    places = np.unravel_index(world.rank, tuple(mesh.shape))
+    coordinates = np.unravel_index(world.rank, tuple(mesh.shape))
     names = [name for name in mesh.axis_names if name != batch]
-    found = []
+    axes = []
     for name in [*names, *([] if batch is None else [batch])]:
         number = list(mesh.axis_names).index(name)
-        size, place = int(mesh.shape[number]), int(places[number])
+        size, coordinate = int(mesh.shape[number]), int(coordinates[number])
         if size == 1 and name != batch:
             continue
         group = world
         if size < world.size:
-            rest = [int(p) for i, p in enumerate(places) if i != number]
+            other_coordinates = [
+                int(p) for i, p in enumerate(coordinates) if i != number
+            ]
             extents = [int(n) for i, n in enumerate(mesh.shape) if i != number]
-            color = int(np.ravel_multi_index(rest, extents))
-            group = world.split(color, place)
+            color = int(np.ravel_multi_index(other_coordinates, extents))
+            group = world.split(color, coordinate)
         leaves = shards if name == batch else size
-        found.append(MeshAxis(name, group, leaves, even=name != batch))
+        axes.append(MeshAxis(name, group, leaves, even=name != batch))
     if batch is None:
-        found.append(MeshAxis("batch", single(), 1, even=False))
-    return found
+        axes.append(MeshAxis("batch", single(), 1, even=False))
+    return axes
 
 
 def placement_of_layout(

@@ -25,16 +25,19 @@ class ShardCopies:
     both ranks also keep the old values.
 
     Args:
-        place: a function that returns this rank's placement of a variable, for the
-            current ranks.
+        placement_of: a function that returns this rank's placement of a variable, for
+            the current ranks.
     """
 
-    def __init__(self, place: Callable[[Any], ShardPlacement | None]) -> None:
-        self._place = place
+    def __init__(self, placement_of: Callable[[Any], ShardPlacement | None]) -> None:
+        self._placement_of = placement_of
         self._variables: list[ref[Any]] = []
-        self._before: dict[Any, Array] = {}  # copies of the previous rank, by variable
-        self._next: dict[Any, Array] = {}  # the same, for the uncommitted step
-        self._new: dict[Any, Array] = {}  # new values of this rank
+        # Copies of the previous rank's shards, by variable.
+        self._copies: dict[Any, Array] = {}
+        # Copies of the step that is not committed.
+        self._pending_copies: dict[Any, Array] = {}
+        # New values of this rank.
+        self._new_values: dict[Any, Array] = {}
 
     def add(self, variable: Any) -> None:
         """Add a variable that is sharded along its first axis."""
@@ -42,15 +45,18 @@ class ShardCopies:
 
     def variables(self) -> list[Any]:
         """Return the live variables, in the creation order of all ranks."""
-        found = (made() for made in self._variables)
-        return [v for v in found if v is not None and v.placement is not None]
+        variables = (reference() for reference in self._variables)
+        return [v for v in variables if v is not None and v.placement is not None]
 
     def begin(self) -> None:
         """Send the values of variables that have no copy yet."""
         self._send({v: local_shard(v) for v in self.variables()})
-        self._before, self._next = {**self._before, **self._next}, {}
+        self._copies, self._pending_copies = (
+            {**self._copies, **self._pending_copies},
+            {},
+        )
 
-    def settle(self, written: Sequence[Any], arrays: list[Array]) -> None:
+    def commit(self, written: Sequence[Any], arrays: list[Array]) -> None:
         """Commit a step: its new values are valid after the return.
 
         Args:
@@ -60,86 +66,97 @@ class ShardCopies:
         """
         version = recovery.version
         pairs = zip(written, arrays, strict=True)
-        self._new = {v: array for v, array in pairs if v.placement is not None}
-        self._send(self._new)
+        self._new_values = {v: array for v, array in pairs if v.placement is not None}
+        self._send(self._new_values)
         try:
-            recovery.settle()
+            recovery.commit()
         finally:
-            new, self._new = self._new, {}
-            later, self._next = self._next, {}
+            new_values, self._new_values = self._new_values, {}
+            sent_copies, self._pending_copies = self._pending_copies, {}
         if version == recovery.version:
-            self._before.update(later)
+            self._copies.update(sent_copies)
             return
         for number, variable in enumerate(written):
-            if variable in new:
+            if variable in new_values:
                 arrays[number] = variable._tensor._array
 
-    def spread_anew(self, resize: Callable[[], Group], counts: bool) -> None:
+    def redistribute(self, resize: Callable[[], Group], is_committed: bool) -> None:
         """Combine the remaining shards, and give each rank its new shard.
 
         Args:
             resize: a function that creates the groups of the remaining ranks and
                 returns the previous group.
-            counts: whether the new values of the interrupted step are valid.
+            is_committed: whether the new values of the interrupted step are valid.
         """
-        before = resize()
+        previous_group = resize()
         world, variables = comm.world(), self.variables()
-        there = comm.exchange(world, before.rank)
-        mine = {v: local_shard(v) for v in variables} | (self._new if counts else {})
-        copies = self._before | (self._next if counts else {})
-        wholes = {v: self._whole(v, mine, copies, before, there) for v in variables}
-        for variable, whole in wholes.items():
-            change_placement(variable, self._place(variable), whole)
-        self._before, self._next, self._new = {}, {}, {}
+        survivors = comm.exchange(world, previous_group.rank)
+        local_values = {v: local_shard(v) for v in variables} | (
+            self._new_values if is_committed else {}
+        )
+        copies = self._copies | (self._pending_copies if is_committed else {})
+        values = {
+            v: self._assemble(v, local_values, copies, previous_group, survivors)
+            for v in variables
+        }
+        for variable, value in values.items():
+            change_placement(variable, self._placement_of(variable), value)
+        self._copies, self._pending_copies, self._new_values = {}, {}, {}
         self.begin()
 
-    def _whole(
+    def _assemble(
         self,
         variable: Any,
-        mine: dict[Any, Array],
+        local_values: dict[Any, Array],
         copies: dict[Any, Array],
-        before: Group,
-        there: list[int],
+        previous_group: Group,
+        survivors: list[int],
     ) -> Array:
         """Return the value of a variable, from its shards and the copies of lost ones.
 
         Args:
             variable: the sharded variable.
-            mine: the values of this rank, by variable.
+            local_values: the values of this rank, by variable.
             copies: the copies of the previous rank's values.
-            before: the group that held the shards.
-            there: its remaining ranks, in world order.
+            previous_group: the group that held the shards.
+            survivors: its remaining ranks, in world order.
         """
-        world, ranks = comm.world(), before.size
-        whole = np.empty(variable.shape, mine[variable].dtype)
+        world, ranks = comm.world(), previous_group.size
+        value = np.empty(variable.shape, local_values[variable].dtype)
         (axis, split), *_ = variable.placement.splits
         for rank in range(ranks):
-            is_lost = rank not in there
+            is_lost = rank not in survivors
             holder = (rank + 1) % ranks if is_lost else rank
-            if holder not in there or ranks == 1:
+            if holder not in survivors or ranks == 1:
                 raise LaunchError(
                     f"variable {variable.path!r}: rank {rank} is lost, and rank "
                     f"{holder}, which had a copy of its part; start the job again from "
                     "a checkpoint"
                 )
             rows = axis.rows(split.units(variable.spec), rank)
-            part = whole[rows.start : rows.stop]
-            if before.rank == holder:
-                part[...] = (copies if is_lost else mine)[variable]
-            world.broadcast(part, there.index(holder))
-        return whole
+            shard = value[rows.start : rows.stop]
+            if previous_group.rank == holder:
+                shard[...] = (copies if is_lost else local_values)[variable]
+            world.broadcast(shard, survivors.index(holder))
+        return value
 
     def _send(self, arrays: dict[Any, Array]) -> None:
         """Send this rank's shards to the next rank, and receive the previous rank's."""
         world = comm.world()
         if not arrays or world.size == 1:
             return
-        after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+        next_rank, previous_rank = (
+            (world.rank + 1) % world.size,
+            (world.rank - 1) % world.size,
+        )
         for variable, array in arrays.items():
             (axis, split), *_ = variable.placement.splits
-            rows = axis.rows(split.units(variable.spec), before)
+            rows = axis.rows(split.units(variable.spec), previous_rank)
             copy = np.empty((len(rows), *array.shape[1:]), array.dtype)
-            counts = [0] * world.size, [0] * world.size
-            counts[0][after], counts[1][before] = array.nbytes, copy.nbytes
-            world.all_to_all(np.ascontiguousarray(array), counts[0], copy, counts[1])
-            self._next[variable] = copy
+            sizes = [0] * world.size, [0] * world.size
+            sizes[0][next_rank], sizes[1][previous_rank] = (
+                array.nbytes,
+                copy.nbytes,
+            )
+            world.all_to_all(np.ascontiguousarray(array), sizes[0], copy, sizes[1])
+            self._pending_copies[variable] = copy

@@ -27,12 +27,12 @@ from toolkit.files.staging import Stage, flush, move_with_retries
 STATE = "state.json"
 VERSION = 2
 _MAX_INDEX_SIZE = 1 << 28  # maximum size of the index file in bytes
-_FILE = re.compile(r"rank-\d{5,9}\.bin")
+_FILE_NAME = re.compile(r"rank-\d{5,9}\.bin")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-class Piece(NamedTuple):
-    """Box of a variable that one process writes.
+class StoredBox(NamedTuple):
+    """Box of a variable in the file of one process.
 
     Attributes:
         variable: the name of the variable.
@@ -46,8 +46,8 @@ class Piece(NamedTuple):
     length: int
 
 
-def write_pieces(
-    folder: Path, rank: int, content: Any, pieces: Sequence[Piece]
+def write_boxes(
+    folder: Path, rank: int, content: Any, stored_boxes: Sequence[StoredBox]
 ) -> list[Any]:
     """Write a process's file; return its index entries.
 
@@ -55,7 +55,7 @@ def write_pieces(
         folder: the destination.
         rank: the rank of the process.
         content: all bytes of the file.
-        pieces: the boxes in the file.
+        stored_boxes: the boxes in the file.
     """
     name = f"rank-{rank:05}.bin"
     with open(folder / name, "xb") as file:
@@ -63,7 +63,7 @@ def write_pieces(
         file.flush()
         os.fsync(file.fileno())
     records: list[Any] = []
-    for variable, box, offset, length in pieces:
+    for variable, box, offset, length in stored_boxes:
         record: dict[str, Any] = {"box": box, "file": name}
         record |= {"offset": offset, "length": length}
         record["sha256"] = _digest(content[offset : offset + length])
@@ -73,8 +73,8 @@ def write_pieces(
 
 def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
     """Write the index of all files, and rename the folder to its final name."""
-    plain = json.loads(json.dumps(state))  # normalized by a JSON round trip
-    text = json.dumps({"sha256": _digest_of(plain), **plain})
+    normalized = json.loads(json.dumps(state))  # normalized by a JSON round trip
+    text = json.dumps({"sha256": _digest_of_state(normalized), **normalized})
     (stage.files / STATE).write_text(text, "utf-8")
     flush(stage.files / STATE)
     flush(stage.files)
@@ -93,7 +93,7 @@ def remove(folder: Path) -> None:
     with suppress(OSError):
         (folder / STATE).unlink(missing_ok=True)
         for entry in list(os.scandir(folder)):
-            if _FILE.fullmatch(entry.name):
+            if _FILE_NAME.fullmatch(entry.name):
                 os.unlink(entry)
         folder.rmdir()
 
@@ -108,14 +108,16 @@ def read_state(folder: Path) -> dict[str, Any]:
         state = json.loads(_pread(folder / STATE, 0, None))
         if state["version"] != VERSION:
             raise ValueError(f"it has version {state['version']!r}")
-        found = state.pop("sha256")
-        if found != _digest_of(state) or not isinstance(state["variables"], dict):
+        digest = state.pop("sha256")
+        if digest != _digest_of_state(state) or not isinstance(
+            state["variables"], dict
+        ):
             raise ValueError(f"its {STATE} is damaged")
-        state["sha256"] = found
+        state["sha256"] = digest
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = f"no {error}" if isinstance(error, KeyError) else error
+        reason = f"no {error}" if isinstance(error, KeyError) else error
         raise ModelFileError(
-            f"{str(folder)!r}: expected a checkpoint of version {VERSION} ({why})"
+            f"{str(folder)!r}: expected a checkpoint of version {VERSION} ({reason})"
         ) from error
     return dict(state)
 
@@ -151,39 +153,39 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
             f"and {entry['dtype']!r}"
         )
     out = np.empty(boxes.extents(box), numpy_dtype(dtype))
-    found = []
+    overlaps = []
     for record in entry["boxes"]:
-        place = _checked_box(record["box"], shape)
-        common = boxes.intersect(place, box)
-        if common is None:
+        source = _parse_box(record["box"], shape)
+        overlap = boxes.intersect(source, box)
+        if overlap is None:
             continue
-        found.append(common)
-        count = prod(boxes.extents(place))
+        overlaps.append(overlap)
+        count = prod(boxes.extents(source))
         if record["length"] != count * out.itemsize:
             raise ValueError(f"a box of {count} elements has {record['length']} bytes")
-        if not _FILE.fullmatch(record["file"]) or record["offset"] < 0:
+        if not _FILE_NAME.fullmatch(record["file"]) or record["offset"] < 0:
             raise ValueError(f"no place in a checkpoint: {record['file']!r}")
         raw = _pread(folder / record["file"], record["offset"], record["length"])
         if _digest(raw) != record["sha256"]:
             raise ValueError(f"its bytes in {record['file']!r} are damaged")
-        array = np.frombuffer(raw, out.dtype).reshape(boxes.extents(place))
-        out[boxes.slices_within(common, box)] = array[
-            boxes.slices_within(common, place)
+        array = np.frombuffer(raw, out.dtype).reshape(boxes.extents(source))
+        out[boxes.slices_within(overlap, box)] = array[
+            boxes.slices_within(overlap, source)
         ]
-    if not boxes.is_cover(box, found):
+    if not boxes.is_cover(box, overlaps):
         raise ValueError("its boxes are not the whole of it, each element once")
     return out
 
 
-def _checked_box(given: Any, shape: Any) -> Box:
+def _parse_box(value: Any, shape: Any) -> Box:
     """Return a box that is non-empty and inside an array, or raise an error."""
-    pairs = [(start, stop) for start, stop in given]
-    inside = (
+    pairs = [(start, stop) for start, stop in value]
+    are_valid = (
         type(start) is type(stop) is int and 0 <= start < stop <= extent
         for (start, stop), extent in zip(pairs, shape, strict=True)
     )
-    if not all(inside):
-        raise ValueError(f"no box of shape {tuple(shape)}: {given!r}")
+    if not all(are_valid):
+        raise ValueError(f"no box of shape {tuple(shape)}: {value!r}")
     return tuple(pairs)
 
 
@@ -191,26 +193,26 @@ def _digest(raw: Any) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def _digest_of(state: dict[str, Any]) -> str:
+def _digest_of_state(state: dict[str, Any]) -> str:
     return _digest(json.dumps(state, sort_keys=True).encode())
 
 
 def _pread(path: Path, offset: int, length: int | None) -> bytes:
     """Read bytes of a regular file, not a link; the whole index if `length` is None."""
-    with open(path, "rb", opener=_open) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+    with open(path, "rb", opener=_open_without_links) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path.name!r} is no plain file")
         if length is None:
-            length = min(found.st_size, _MAX_INDEX_SIZE + 1)
+            length = min(status.st_size, _MAX_INDEX_SIZE + 1)
             if length > _MAX_INDEX_SIZE:
                 raise ValueError("too long for a list")
         file.seek(offset)
-        content = file.read(length) if offset + length <= found.st_size else b""
+        content = file.read(length) if offset + length <= status.st_size else b""
         if len(content) != length:
             raise ValueError(f"{path.name!r} ends before its bytes do")
         return content
 
 
-def _open(path: str, flags: int) -> int:
+def _open_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | _NO_LINK)

@@ -69,9 +69,9 @@ class Simulation:
 
     def of(self, layout: str, ranks: int) -> Prediction:
         """Return the prediction for a layout and a number of ranks."""
-        for found in self.predictions:
-            if (found.layout, found.ranks) == (layout, ranks):
-                return found
+        for prediction in self.predictions:
+            if (prediction.layout, prediction.ranks) == (layout, ranks):
+                return prediction
         raise ArgumentError(
             f"Simulation.of: expected a layout and ranks that were simulated; received "
             f"{layout!r} and {ranks}"
@@ -87,17 +87,20 @@ class Simulation:
         Returns:
             Its prediction; None if no layout fits.
         """
-        fit = [p for p in self.predictions if p.ranks == ranks]
-        fit = [p for p in fit if memory is None or p.memory <= memory]
-        return min(fit, key=lambda p: (p.seconds, p.memory), default=None)
+        candidates = [p for p in self.predictions if p.ranks == ranks]
+        candidates = [p for p in candidates if memory is None or p.memory <= memory]
+        return min(candidates, key=lambda p: (p.seconds, p.memory), default=None)
 
     def plot(self, to_file: str | os.PathLike[str] | None = None) -> Picture:
         """Plot the efficiency of each layout over the number of ranks."""
         curves = [
             Curve(
-                layout, [p.ranks for p in found], [p.efficiency for p in found], color
+                layout,
+                [p.ranks for p in predictions],
+                [p.efficiency for p in predictions],
+                color,
             )
-            for (layout, found), color in zip(
+            for (layout, predictions), color in zip(
                 self._by_layout().items(), ("first", "second", "muted"), strict=False
             )
         ]
@@ -108,10 +111,10 @@ class Simulation:
         return picture
 
     def _by_layout(self) -> dict[str, list[Prediction]]:
-        found: dict[str, list[Prediction]] = {}
+        by_layout: dict[str, list[Prediction]] = {}
         for p in self.predictions:
-            found.setdefault(p.layout, []).append(p)
-        return found
+            by_layout.setdefault(p.layout, []).append(p)
+        return by_layout
 
     def __str__(self) -> str:
         rows = [
@@ -174,38 +177,45 @@ def simulate(
             f"{ranks!r} and {batch_size!r}"
         )
     link = link or Link()
-    beside = max(counts) > link.ranks_per_node if overlap is None else overlap
+    has_overlap = max(counts) > link.ranks_per_node if overlap is None else overlap
     rows = _rows(x, 2 * batch_size), _rows(y, 2 * batch_size)
-    inspection = _rank_program(model, *rows, beside)
-    others = min(link.ranks_per_node, os.cpu_count() or 1, max(counts)) - 1
-    work = _work_items(inspection, timing, others)
+    inspection = _compile_rank_program(model, *rows, has_overlap)
+    num_peers = min(link.ranks_per_node, os.cpu_count() or 1, max(counts)) - 1
+    work = _list_work(inspection, timing, num_peers)
     weights = sum(_nbytes(v) for v in model.trainable_variables)
     slots = sum(_nbytes(v) for v in model.optimizer.variables if v.ndim)
     state = sum(map(_nbytes, {id(v): v for v in inspection._variables}.values()))
-    alone = simulate_step(work, 1, link).seconds
-    found: list[Prediction] = []
+    single_rank_seconds = simulate_step(work, 1, link).seconds
+    predictions: list[Prediction] = []
     for n in counts:
-        is_beside = n > link.ranks_per_node if overlap is None else overlap
-        played = simulate_step(work, n, link, is_beside, jitter)
+        overlaps = n > link.ranks_per_node if overlap is None else overlap
+        step = simulate_step(work, n, link, overlaps, jitter)
         sizes = {
             "data parallel": state,
             "ZeRO 1": state - slots + slots // n,
             "FSDP": state - slots - weights + (slots + weights) // n,
         }
-        for layout, held in sizes.items():
-            extra = 0.0
-            moved = dict(played.exchanged)
+        for layout, state_size in sizes.items():
+            gather_seconds = 0.0
+            exchanged = dict(step.exchanged)
             if layout == "FSDP" and n > 1:
                 # It scatters the sums once, and gathers the weights twice.
-                extra = link.seconds("all_gather", weights, n)
-                moved["all_gather"] = moved.get("all_gather", 0) + weights
-            seconds = played.seconds + extra
-            memory = inspection.peak_bytes + held
-            exposed = max(0.0, seconds - played.compute)
-            shares = alone / seconds if seconds else 1.0
-            made = seconds, exposed, moved, memory, shares, layout != "data parallel"
-            found.append(Prediction(layout, n, *made))
-    return Simulation(tuple(found))
+                gather_seconds = link.seconds("all_gather", weights, n)
+                exchanged["all_gather"] = exchanged.get("all_gather", 0) + weights
+            seconds = step.seconds + gather_seconds
+            memory = inspection.peak_bytes + state_size
+            exposed = max(0.0, seconds - step.compute)
+            efficiency = single_rank_seconds / seconds if seconds else 1.0
+            fields = (
+                seconds,
+                exposed,
+                exchanged,
+                memory,
+                efficiency,
+                layout != "data parallel",
+            )
+            predictions.append(Prediction(layout, n, *fields))
+    return Simulation(tuple(predictions))
 
 
 class _SimulatedPair:
@@ -245,54 +255,59 @@ def _nbytes(variable: Any) -> int:
     return int(np.asarray(variable).nbytes)
 
 
-def _rank_program(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
+def _compile_rank_program(model: Any, x: Any, y: Any, has_overlap: bool) -> Inspection:
     """Return one rank's program of a training step for two ranks.
 
     Args:
         model, x, y: the model and a batch.
-        beside: whether communication overlaps with kernels.
+        has_overlap: whether communication overlaps with kernels.
     """
-    whole = model.inspect(x, y)
-    program, variables = whole.program, whole._variables
+    inspection = model.inspect(x, y)
+    program, variables = inspection.program, inspection._variables
     if not isinstance(program, Program) or program.backend.is_accelerator:
         raise ArgumentError("simulate: expected a model whose step is on the CPU")
-    one = _SimulatedPair(beside)
-    graph, group = program.source, with_simulated_link(_as_group(one))
+    pair = _SimulatedPair(has_overlap)
+    graph, group = program.source, with_simulated_link(_as_group(pair))
     if isinstance(group, SlowGroup):  # uses the bucket size of that link
         group = _CalculatedLink(group.group, group.latency, group.bandwidth)
     axis = MeshAxis("batch", group, 2, even=False)
     count = len(graph.inputs) - len(variables)
-    data = [bool(v.spec.shape) and v.spec.shape[0] == len(x) for v in graph.inputs]
+    is_batched = [
+        bool(v.spec.shape) and v.spec.shape[0] == len(x) for v in graph.inputs
+    ]
     layouts = [
-        Split(0) if i < count and is_row else None for i, is_row in enumerate(data)
+        Split(0) if i < count and is_row else None
+        for i, is_row in enumerate(is_batched)
     ]
     target = Target(program.backend)
     shared = share(propagate(graph, axis, layouts).graph, target)
     local = partition(propagate(shared, axis, layouts), axis, layouts)
-    made = compile_program(join_collectives(local), target, whole.name)
-    one.is_remote = True  # no rank can share memory with it
-    return Inspection(whole.name, made, variables)
+    compiled = compile_program(join_collectives(local), target, inspection.name)
+    pair.is_remote = True  # no rank can share memory with it
+    return Inspection(inspection.name, compiled, variables)
 
 
 def _as_group(group: Any) -> Group:
-    found: Group = group
-    return found
+    result: Group = group
+    return result
 
 
-def _work_items(
-    inspection: Inspection, timing: Callable[[Kernel], float] | None, others: int
+def _list_work(
+    inspection: Inspection, timing: Callable[[Kernel], float] | None, num_peers: int
 ) -> list[Work]:
     """Return the kernels and collectives in execution order."""
     if timing is None:
-        with _load_cores(others):
+        with _load_cores(num_peers):
             inspection.measure()
     kernels = sorted(inspection.kernels, key=lambda k: min(k.moments, default=0))
-    number_of = {node: i for i, k in enumerate(kernels) for node in k.nodes}
-    makers = {y: node for node in number_of for y in node.outputs}
-    found = []
+    index_of = {node: i for i, k in enumerate(kernels) for node in k.nodes}
+    producers = {y: node for node in index_of for y in node.outputs}
+    work = []
     for i, kernel in enumerate(kernels):
-        sources = [makers[v] for n in kernel.nodes for v in n.inputs if v in makers]
-        after = {number_of[node] for node in sources}
+        sources = [
+            producers[v] for n in kernel.nodes for v in n.inputs if v in producers
+        ]
+        source_indices = {index_of[node] for node in sources}
         seconds = (kernel.seconds or 0.0) if timing is None else timing(kernel)
         node = kernel.nodes[0]
         kind, nbytes = "", 0
@@ -300,9 +315,9 @@ def _work_items(
             kind = node.op.name
             values = node.inputs[:1] if kind == "all_gather" else node.outputs[:-1]
             nbytes = sum(v.spec.nbytes for v in values)
-        earlier = tuple(sorted(j for j in after if j < i))
-        found.append(Work(seconds, earlier, kind, nbytes))
-    return found
+        dependencies = tuple(sorted(j for j in source_indices if j < i))
+        work.append(Work(seconds, dependencies, kind, nbytes))
+    return work
 
 
 @contextmanager
@@ -311,15 +326,15 @@ def _load_cores(count: int) -> Iterator[None]:
     command = python_command("toolkit.distribution.cpu_load:run_load")
     environment = clean_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     pipe = subprocess.PIPE
-    started = [
+    processes = [
         subprocess.Popen(command, env=environment, stdout=pipe) for _ in range(count)
     ]
     try:
-        for process in started:
+        for process in processes:
             assert process.stdout is not None
             process.stdout.readline()  # waits until it computes
         yield
     finally:
-        for process in started:
+        for process in processes:
             process.kill()
             process.communicate()

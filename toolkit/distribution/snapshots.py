@@ -10,7 +10,7 @@ from toolkit.comm.group import as_bytes
 from toolkit.core.placement import local_shard
 from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, Item
-from toolkit.distribution.shard_files import Piece
+from toolkit.distribution.shard_files import StoredBox
 from toolkit.dtypes import numpy_dtype
 from toolkit.optimizers.building import build_optimizer
 
@@ -29,95 +29,105 @@ def variables_of(model: Any) -> dict[str, Any]:
         "optimizer": [] if optimizer is None else optimizer.variables,
         "metrics": model.metrics_variables,
     }
-    found: dict[str, Any] = {}
-    seen: set[int] = set()
+    by_name: dict[str, Any] = {}
+    visited: set[int] = set()
     for group, variables in groups.items():
         for number, variable in enumerate(variables):
-            if id(variable) not in seen:
-                found[f"{group}/{number}"] = variable
-                seen.add(id(variable))
-    return found
+            if id(variable) not in visited:
+                by_name[f"{group}/{number}"] = variable
+                visited.add(id(variable))
+    return by_name
 
 
-def held_box(variable: Any) -> Box:
+def local_box(variable: Any) -> Box:
     """Return the box of a variable that this process holds."""
     placement = variable.placement
     if placement is None:
         return boxes.full_box(variable.spec.shape)
-    found: Box = placement.local_bounds()
-    return found
+    bounds: Box = placement.local_bounds()
+    return bounds
 
 
 @dataclass
-class Plan:
+class WritePlan:
     """Write plan of a process.
 
     Attributes:
-        described: name -> dtype and shape of each variable.
-        held: name -> the box that this process holds.
-        ranges: name -> the range of its bytes to write, and the offset in the file.
-        pieces: the boxes in the file.
+        specs: name -> dtype and shape of each variable.
+        local_boxes: name -> the box that this process holds.
+        byte_ranges: name -> the range of its bytes to write, and the file offset.
+        stored_boxes: the boxes in the file.
         nbytes: the size of the file.
     """
 
-    described: dict[str, Any]
-    held: dict[str, Box]
-    ranges: dict[str, tuple[range, int]] = field(default_factory=dict)
-    pieces: list[Piece] = field(default_factory=list)
+    specs: dict[str, Any]
+    local_boxes: dict[str, Box]
+    byte_ranges: dict[str, tuple[range, int]] = field(default_factory=dict)
+    stored_boxes: list[StoredBox] = field(default_factory=list)
     nbytes: int = 0
 
     @classmethod
-    def of(cls, variables: dict[str, Any]) -> Plan:
+    def of(cls, variables: dict[str, Any]) -> WritePlan:
         """Return a plan without writes."""
-        described = {
+        specs = {
             name: {"dtype": v.spec.dtype, "shape": list(v.spec.shape)}
             for name, v in variables.items()
         }
-        return cls(described, {name: held_box(v) for name, v in variables.items()})
+        return cls(specs, {name: local_box(v) for name, v in variables.items()})
 
-    def is_like(self, other: Plan) -> bool:
+    def has_same_boxes(self, other: WritePlan) -> bool:
         """Return whether another plan has the same variables and boxes."""
-        return (self.described, self.held) == (other.described, other.held)
+        return (self.specs, self.local_boxes) == (other.specs, other.local_boxes)
 
-    def share(self, places: list[dict[str, Any]], rank: int) -> None:
+    def select_writes(self, boxes_by_rank: list[dict[str, Any]], rank: int) -> None:
         """Select the data that a rank writes.
 
         Args:
-            places: the box of each variable on each rank.
+            boxes_by_rank: the box of each variable on each rank.
             rank: the rank of this process.
         """
         items = [
             Item(
-                numpy_dtype(about["dtype"]).itemsize,
-                [tuple((a, b) for a, b in of_rank[name]) for of_rank in places],
+                numpy_dtype(spec["dtype"]).itemsize,
+                [
+                    tuple((a, b) for a, b in rank_boxes[name])
+                    for rank_boxes in boxes_by_rank
+                ],
             )
-            for name, about in self.described.items()
+            for name, spec in self.specs.items()
         ]
-        shares = boxes.assign_writes(items, rank)
-        for name, (size, _), mine in zip(self.held, items, shares, strict=True):
-            if not mine:
+        element_ranges = boxes.assign_writes(items, rank)
+        for name, (size, _), elements in zip(
+            self.local_boxes, items, element_ranges, strict=True
+        ):
+            if not elements:
                 continue
-            origin, place = self.held[name], self.nbytes + -self.nbytes % _ALIGNMENT
-            raw = range(mine.start * size, mine.stop * size)
-            self.ranges[name] = raw, place
+            origin, offset = (
+                self.local_boxes[name],
+                self.nbytes + -self.nbytes % _ALIGNMENT,
+            )
+            byte_range = range(elements.start * size, elements.stop * size)
+            self.byte_ranges[name] = byte_range, offset
             shape = boxes.extents(origin)
             for box in boxes.split_range_into_boxes(
-                shape, mine.start, mine.stop, _MAX_BOX_SIZE // size
+                shape, elements.start, elements.stop, _MAX_BOX_SIZE // size
             ):
                 length = prod(boxes.extents(box)) * size
-                piece = Piece(name, boxes.translate(box, origin), place, length)
-                self.pieces.append(piece)
-                place += length
-            self.nbytes = place
+                stored_box = StoredBox(
+                    name, boxes.translate(box, origin), offset, length
+                )
+                self.stored_boxes.append(stored_box)
+                offset += length
+            self.nbytes = offset
 
     def copy(self, variables: dict[str, Any], memory: Any) -> None:
         """Copy the data to its offset in the file content."""
         end = 0
-        for name, (raw, place) in self.ranges.items():
+        for name, (byte_range, offset) in self.byte_ranges.items():
             variable = variables[name]
-            memory[end:place] = 0
-            end = place + len(raw)
+            memory[end:offset] = 0
+            end = offset + len(byte_range)
             with variable.lock:
-                memory[place:end] = as_bytes(local_shard(variable))[
-                    raw.start : raw.stop
+                memory[offset:end] = as_bytes(local_shard(variable))[
+                    byte_range.start : byte_range.stop
                 ]

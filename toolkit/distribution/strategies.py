@@ -74,8 +74,8 @@ class Distribution(Job):
         shape, names = tuple(self.device_mesh.shape), list(self.device_mesh.axis_names)
         if self.batch_dim_name is None or np.prod(shape) != self.num_processes:
             return 0
-        place = np.unravel_index(comm.world().rank, shape)
-        return int(place[names.index(self.batch_dim_name)])
+        coordinates = np.unravel_index(comm.world().rank, shape)
+        return int(coordinates[names.index(self.batch_dim_name)])
 
     @property
     def num_model_replicas(self) -> int:
@@ -87,8 +87,8 @@ class Distribution(Job):
 
     def get_data_layout(self, data_shape: Any) -> TensorLayout:
         """Return the layout of data: split along the first axis."""
-        rest = [None] * (len(data_shape) - 1)
-        return TensorLayout([self.batch_dim_name, *rest], self.device_mesh)
+        unsplit_axes = [None] * (len(data_shape) - 1)
+        return TensorLayout([self.batch_dim_name, *unsplit_axes], self.device_mesh)
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
         """Return the layout of a variable: replicated."""
@@ -115,9 +115,9 @@ class Distribution(Job):
                 f"distribute_dataset: expected a Dataset; received {dataset!r:.60} of "
                 f"type {type(dataset).__name__}"
             )
-        _need_processes("distribute_dataset", self.device_mesh)
-        has_parts = self.batch_dim_name is not None
-        rows = self.axes[-1].rows if has_parts else self.rows
+        _check_process_count("distribute_dataset", self.device_mesh)
+        has_batch_axis = self.batch_dim_name is not None
+        rows = self.axes[-1].rows if has_batch_axis else self.rows
         return dataset._local_shard(
             rows, makes_all=draws_random_numbers(dataset._first_row())
         )
@@ -132,11 +132,11 @@ class Distribution(Job):
         finally:
             set_distribution(outer)
 
-    def resize(self, counts: bool) -> None:
+    def resize(self, is_committed: bool) -> None:
         """Distribute steps over the current ranks.
 
         Args:
-            counts: whether the results of the interrupted step are valid.
+            is_committed: whether the results of the interrupted step are valid.
         """
         raise LaunchError(
             f"{type(self).__name__}: a process is lost, and with it a part of the "
@@ -151,7 +151,7 @@ class Distribution(Job):
         return range(count) if comm.is_elastic() else self.axes[-1].rows(count)
 
     @property
-    def is_spread(self) -> bool:
+    def is_partitioned(self) -> bool:
         """Return whether steps are partitioned."""
         return max(self.num_processes, self.shards) > 1
 
@@ -185,12 +185,12 @@ class Distribution(Job):
                 f"{type(self).__name__}: auto_shard_dataset=False is not supported in "
                 "an elastic job: the part of a lost process would be missing"
             )
-        parts = self.axes[-1].group.size
-        if not self.auto_shard_dataset and self.shards % parts:
+        batch_parts = self.axes[-1].group.size
+        if not self.auto_shard_dataset and self.shards % batch_parts:
             raise ArgumentError(
                 f"{type(self).__name__}: with auto_shard_dataset=False, expected "
-                f"shards that divide by the {parts} parts of each batch; received "
-                f"shards={self.shards}"
+                f"shards that divide by the {batch_parts} parts of each batch; "
+                f"received shards={self.shards}"
             )
 
     def compile(
@@ -216,22 +216,31 @@ class Distribution(Job):
         for axis in self.axes:
             if axis.group.size == axis.leaves == 1:
                 continue
-            cut = axis is self.axes[-1]
-            data = [Split(0) if cut and n and n == shapes[0] else None for n in shapes]
+            is_batch_axis = axis is self.axes[-1]
+            data = [
+                Split(0) if is_batch_axis and n and n == shapes[0] else None
+                for n in shapes
+            ]
             inputs = [*data, *(_split_of(v, axis) for v in variables)]
             outputs = [*fetched, *(_split_of(v, axis) for v in written)]
-            stored = range(batch, len(inputs)) if cut else ()
-            kept = [number for number in stored if inputs[number] is not None]
-            axes.append(AxisSharding(axis, inputs, outputs, kept))
+            variable_indices = range(batch, len(inputs)) if is_batch_axis else ()
+            sharded_variables = [
+                number for number in variable_indices if inputs[number] is not None
+            ]
+            axes.append(AxisSharding(axis, inputs, outputs, sharded_variables))
         arguments = graph, backend, generate, updates, name
-        settle = recovery.settle if comm.is_elastic() else None
-        return compile_sharded(*arguments, axes, batch, settle, self._keeps(written))
+        commit = recovery.commit if comm.is_elastic() else None
+        return compile_sharded(
+            *arguments, axes, batch, commit, self._commit_function(written)
+        )
 
     def begin_run(self) -> None:
         """Prepare a run of `fit` in an elastic job; all ranks call this."""
 
-    def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
-        """Return the object that commits steps with copies of new values, if any."""
+    def _commit_function(
+        self, written: Sequence[Any]
+    ) -> Callable[[list[Any]], None] | None:
+        """Return the function that commits steps with copies of new values, if any."""
         return None
 
     def __repr__(self) -> str:
@@ -289,8 +298,8 @@ class ModelParallel(Distribution):
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
         """Return the layout of a variable from the map."""
-        found = self._layout_map[variable.path]
-        return super().get_variable_layout(variable) if found is None else found
+        layout = self._layout_map[variable.path]
+        return super().get_variable_layout(variable) if layout is None else layout
 
     def check(self) -> None:
         """Raise an error for local data shards, and for layouts of layer outputs."""
@@ -307,23 +316,24 @@ class ModelParallel(Distribution):
         return self._layout_map[path]
 
 
-def _need_processes(function: str, mesh: DeviceMesh) -> None:
-    count, found = int(mesh.devices.size), comm.world().size
-    if count != found:
+def _check_process_count(function: str, mesh: DeviceMesh) -> None:
+    count, num_processes = int(mesh.devices.size), comm.world().size
+    if count != num_processes:
         raise ArgumentError(
-            f"{function}: expected a mesh with one device for each of the {found} "
-            f"processes of the job; received {mesh}. `toolkit run --processes {count}` "
-            "starts a script on as many"
+            f"{function}: expected a mesh with one device for each of the "
+            f"{num_processes} processes of the job; received {mesh}. `toolkit run "
+            f"--processes {count}` starts a script on as many"
         )
 
 
-def _need_devices(function: str, mesh: DeviceMesh) -> None:
+def _check_devices(function: str, mesh: DeviceMesh) -> None:
     names = [str(name) for name in mesh.devices.ravel()]
-    there = list_devices("cpu") + list_devices("gpu")
-    missing = [name for name in names if name.lower() not in there]
-    if missing:
+    available = list_devices("cpu") + list_devices("gpu")
+    unavailable = [name for name in names if name.lower() not in available]
+    if unavailable:
         raise ArgumentError(
-            f"{function}: expected a mesh of devices among {there}; received {missing}"
+            f"{function}: expected a mesh of devices among {available}; received "
+            f"{unavailable}"
         )
 
 
@@ -351,17 +361,17 @@ def set_distribution(value: Distribution | None) -> None:
             raise ArgumentError(
                 f"set_distribution: expected a distribution or None; received {value!r}"
             )
-        _need_processes("set_distribution", value.device_mesh)
-        _need_devices("set_distribution", value.device_mesh)
-        recovery.follow(value)
+        _check_process_count("set_distribution", value.device_mesh)
+        _check_devices("set_distribution", value.device_mesh)
+        recovery.use_distribution(value)
         recovery.run(agree_on_seeds)
-    spread = value if value is not None and value.is_spread else None
-    if spread is not None:
-        spread.check()
-        assert spread.axes  # all ranks create the groups now
+    active = value if value is not None and value.is_partitioned else None
+    if active is not None:
+        active.check()
+        assert active.axes  # all ranks create the groups now
     _current = value
-    distribution_context.set_current(spread)
-    Variable._placement_of = None if spread is None else spread.placement_of
+    distribution_context.set_current(active)
+    Variable._placement_of = None if active is None else active.placement_of
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
@@ -385,5 +395,5 @@ def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
             f"distribute_tensor: the layout has {len(layout.axes)} axes; received a "
             f"tensor of shape {tuple(tensor.shape)}"
         )
-    _need_processes("distribute_tensor", layout.device_mesh)
+    _check_process_count("distribute_tensor", layout.device_mesh)
     return tensor

@@ -62,18 +62,18 @@ class Work(NamedTuple):
 
     Attributes:
         seconds: the compute time; for a collective, the time of its additions.
-        after: the indices of its dependencies.
+        dependencies: the indices of its dependencies.
         kind: the kind of collective, "" for a kernel.
         nbytes: the size of the collective's whole value; for a gather, of this rank's
             part.
     """
 
     seconds: float
-    after: tuple[int, ...] = ()
+    dependencies: tuple[int, ...] = ()
     kind: str = ""
     nbytes: int = 0
 
-    def whole(self, ranks: int) -> int:
+    def total_nbytes(self, ranks: int) -> int:
         """Return the size of the whole value in bytes."""
         return self.nbytes * ranks if self.kind == "all_gather" else self.nbytes
 
@@ -105,19 +105,19 @@ def simulate_step(
         jitter: the standard deviation of a rank's compute time, as a fraction.
             Collectives wait for the slowest rank.
     """
-    slower = 1 + jitter * expected_maximum(ranks)
+    slowdown = 1 + jitter * expected_maximum(ranks)
     ends: list[float] = []
     free = {False: 0.0, True: 0.0}  # end times of the kernel and collective queues
     compute = 0.0
     exchanged: Counter[str] = Counter()
     for item in work:
         queue = bool(item.kind) and overlap
-        start = max([free[queue], *(ends[i] for i in item.after)])
-        seconds = item.seconds * slower
+        start = max([free[queue], *(ends[i] for i in item.dependencies)])
+        seconds = item.seconds * slowdown
         compute += seconds
         if item.kind and ranks > 1:
-            seconds += link.seconds(item.kind, item.whole(ranks), ranks)
-            exchanged[item.kind] += item.whole(ranks)
+            seconds += link.seconds(item.kind, item.total_nbytes(ranks), ranks)
+            exchanged[item.kind] += item.total_nbytes(ranks)
         ends.append(start + seconds)
         free[queue] = ends[-1]
     return SimulatedStep(max(ends, default=0.0), compute, dict(exchanged))
