@@ -37,7 +37,7 @@ def work(path, megabytes, saves):
         model.optimizer.build(model.trainable_variables)
         checkpoint = Checkpoint(model)
         folder = Path(path).parent
-        blocked, whole = [], []
+        blocked, unblocked = [], []
         for number in range(saves + 1):
             group.barrier()
             target = folder / f"{shard_optimizer}-{number}"
@@ -45,7 +45,7 @@ def work(path, megabytes, saves):
             checkpoint.save(target, wait=False)
             blocked.append(time.perf_counter() - began)
             checkpoint.wait()
-            whole.append(time.perf_counter() - began)
+            unblocked.append(time.perf_counter() - began)
             sizes = [file.stat().st_size for file in sorted(target.glob("*.bin"))]
         slowest = [
             max(times) for times in zip(*comm.exchange(group, blocked), strict=True)
@@ -57,7 +57,7 @@ def work(path, megabytes, saves):
                 "bytes": sum(sizes),
                 "largest share": max(sizes) / sum(sizes),
                 "blocked": statistics.median(slowest[1:]),
-                "on disk": statistics.median(whole[1:]),
+                "on disk": statistics.median(unblocked[1:]),
             }
         )
     jobs.write(group, path, rows)
@@ -90,7 +90,7 @@ def main():
         work(options.found, options.megabytes, options.saves)
         return 0
     sizes = "--megabytes", options.megabytes, "--saves", options.saves
-    rows = [row for n in options.ranks for row in jobs.found(n, *sizes)]
+    rows = [row for n in options.ranks for row in jobs.run_job(n, *sizes)]
     show(rows)
     jobs.save(options.json, rows)
     return 0

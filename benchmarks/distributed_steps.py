@@ -70,18 +70,20 @@ def work(path, name, steps, batch):
     workload = WORKLOADS[f"{name}/fit"]
     x, y = workload.data(batch or workload.batch)
     model = workload.build(toolkit)
-    taken = []
+    durations = []
     for number in range(steps + 3):
         if number == 2:
             let_exchange_wake()
         group.barrier()
         began = time.perf_counter()
         model.train_on_batch(x, y)
-        taken.append(time.perf_counter() - began)
-    slowest = [max(each) for each in zip(*comm.exchange(group, taken), strict=True)]
-    found = model.make_train_function().inspect()
-    found.measure()
-    sent = [k for k in found.kernels if k.nodes[0].op.kind is Kind.COLLECTIVE]
+        durations.append(time.perf_counter() - began)
+    slowest = [
+        max(times) for times in zip(*comm.exchange(group, durations), strict=True)
+    ]
+    report = model.make_train_function().inspect()
+    report.measure()
+    sent = [k for k in report.kernels if k.nodes[0].op.kind is Kind.COLLECTIVE]
     seconds = [k.seconds or 0.0 for k in sent]
     row = {"step": statistics.median(slowest[3:]), "sent": sum(seconds)}
     row |= {"first": seconds[0] if seconds else 0.0, "sums": len(sent)}
@@ -98,14 +100,14 @@ def predict(path, name, batch):
     x, y = workload.data(rows)
     model = workload.build(toolkit)
     model.train_on_batch(x, y)
-    found = {}
+    predictions = {}
     for job, link in LINKS.items():
         os.environ.update(JOBS[job][2])
-        made = distribution.simulate(
+        simulation = distribution.simulate(
             model, 2, link, rows // 2, x=x, y=y, overlap=job == "link"
         )
-        found[job] = made.of("data parallel", 2).seconds
-    jobs.write(comm.world(), path, found)
+        predictions[job] = simulation.of("data parallel", 2).seconds
+    jobs.write(comm.world(), path, predictions)
 
 
 def run(name, job, options):
@@ -114,7 +116,7 @@ def run(name, job, options):
     script = ["--networks", name, "--steps", options.steps, "--batch", options.batch]
     script += ["--predict"] if job == "predicted" else []
     settings = {"TOOLKIT_NUM_THREADS": str(threads), **variables}
-    return jobs.found(ranks, *script, **settings)
+    return jobs.run_job(ranks, *script, **settings)
 
 
 def run_torch(name, options):
@@ -122,13 +124,13 @@ def run_torch(name, options):
     script = Path(__file__).with_name("distributed_torch.py")
     command = [options.torch, str(script), name, "--steps", str(options.steps)]
     environment = {**os.environ, "PYTHONPATH": str(script.parents[1])}
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
-    return min(json.loads(done.stdout).values())
+    return min(json.loads(process.stdout).values())
 
 
-def measured(name, options):
+def measure(name, options):
     """Return the medians over rounds, in which all jobs of a network alternate."""
     rounds, torch = [], []
     for _ in range(options.rounds):
@@ -139,12 +141,12 @@ def measured(name, options):
     if torch:
         row["torch"] = statistics.median(torch)
     for job in JOBS:
-        row[job] = statistics.median(each[job]["step"] for each in rounds)
+        row[job] = statistics.median(result[job]["step"] for result in rounds)
     for job in LINKS:
-        said = statistics.median(each["predicted"][job] for each in rounds)
-        row[f"predicted {job}"] = said
-    for what in ("sent", "first", "sums"):
-        row[what] = statistics.median(each["link"][what] for each in rounds)
+        predicted = statistics.median(result["predicted"][job] for result in rounds)
+        row[f"predicted {job}"] = predicted
+    for key in ("sent", "first", "sums"):
+        row[key] = statistics.median(result["link"][key] for result in rounds)
     row["ranks over threads"] = row["two"] / row["one"]
     row["bound"] = 1.15 * max(row["two"], row["sent"]) + row["first"]
     return row
@@ -160,8 +162,11 @@ def show(rows):
         ratios = f"{row['ranks over threads']:9.2f}  {share:10.2f}  {row['sums']:4.0f}"
         print(f"{row['network']:10}", *times, ratios)
         for job in LINKS:
-            said = row[f"predicted {job}"]
-            print(f"{'':10} {job}: predicted {1e3 * said:.2f}, {said / row[job]:.2f}")
+            seconds = row[f"predicted {job}"]
+            print(
+                f"{'':10} {job}: predicted {1e3 * seconds:.2f}, "
+                f"{seconds / row[job]:.2f}"
+            )
         if "torch" in row:
             share = row["two"] / row["torch"]
             print(f"{'':10} torch {1e3 * row['torch']:.2f}, two/torch {share:.2f}")
@@ -185,7 +190,7 @@ def main():
     if options.found:
         work(options.found, options.networks[0], options.steps, options.batch)
         return 0
-    rows = [measured(name, options) for name in options.networks]
+    rows = [measure(name, options) for name in options.networks]
     show(rows)
     jobs.save(options.json, rows)
     return 0

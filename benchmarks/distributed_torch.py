@@ -34,7 +34,7 @@ def work(rank, name, steps, compiled):
     workload = WORKLOADS[f"{name}/fit"]
     recipe = peers_torch.RECIPES[name]
     half = workload.batch // RANKS
-    x, y = (part[rank * half :][:half] for part in peers_torch.tensors(workload))
+    x, y = (array[rank * half :][:half] for array in peers_torch.tensors(workload))
     x = peers_torch.inputs(x)
     model = DistributedDataParallel(peers_torch.build(recipe).train())
     optimizer = recipe.optimizer(model.parameters())
@@ -45,7 +45,7 @@ def work(rank, name, steps, compiled):
         return recipe.loss(outputs, y), hits
 
     forward = torch.compile(loss_of) if compiled else loss_of
-    taken = []
+    durations = []
     for _ in range(steps + 5):
         distributed.barrier()
         began = time.perf_counter()
@@ -54,8 +54,8 @@ def work(rank, name, steps, compiled):
         loss.backward()
         optimizer.step()
         loss.item()
-        taken.append(time.perf_counter() - began)
-    times = torch.tensor(taken[5:], dtype=torch.float64)
+        durations.append(time.perf_counter() - began)
+    times = torch.tensor(durations[5:], dtype=torch.float64)
     distributed.all_reduce(times, distributed.ReduceOp.MAX)
     if rank == 0:
         print(statistics.median(times.tolist()))
@@ -80,10 +80,10 @@ def run(name, steps, compiled):
         )
         for rank in range(RANKS)
     ]
-    told = [process.communicate()[0] for process in processes]
+    outputs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise RuntimeError(f"{name}: a process of torch has failed")
-    return float(told[0].split()[-1])
+    return float(outputs[0].split()[-1])
 
 
 def main():

@@ -30,21 +30,21 @@ SECONDS = 1.5  # for each size and implementation
 def times_of(group, ways, seconds):
     """Return the median seconds of each implementation; calls alternate."""
     for way in ways.values():  # the first call prepares buffers for later calls
-        _once(group, way)
-    first = sum(_once(group, way) for way in ways.values())
+        _measure_once(group, way)
+    first = sum(_measure_once(group, way) for way in ways.values())
     slowest = max(comm.exchange(group, first))
     count = max(3, min(500, int(seconds * len(ways) / slowest)))
-    taken = np.empty((len(ways), count))
+    durations = np.empty((len(ways), count))
     for repetition in range(count):
         for position, way in enumerate(ways.values()):
-            taken[position, repetition] = _once(group, way)
-    everyone = np.empty((group.size, *taken.shape))
-    group.all_gather(taken, everyone)
+            durations[position, repetition] = _measure_once(group, way)
+    everyone = np.empty((group.size, *durations.shape))
+    group.all_gather(durations, everyone)
     medians = np.median(everyone.max(axis=0), axis=1)
     return dict(zip(ways, medians.tolist(), strict=True))
 
 
-def _once(group, way):
+def _measure_once(group, way):
     group.barrier()
     began = time.perf_counter()
     way()
@@ -64,8 +64,8 @@ def work(path, sizes, seconds):
             # As in programs, whose arrays keep their addresses.
             "ordered": prepare_all_reduce(group, [[term]], leaves, [out])[0],
         }
-        found = times_of(group, ways, seconds)
-        rows.append({"ranks": group.size, "bytes": nbytes, **found})
+        times = times_of(group, ways, seconds)
+        rows.append({"ranks": group.size, "bytes": nbytes, **times})
     jobs.write(group, path, rows)
 
 
@@ -100,7 +100,7 @@ def main():
         work(options.found, sizes, seconds)
         return 0
     work_of = "--seconds", seconds, "--sizes", *sizes
-    rows = [row for n in options.ranks for row in jobs.found(n, *work_of)]
+    rows = [row for n in options.ranks for row in jobs.run_job(n, *work_of)]
     show(rows)
     jobs.save(options.json, rows)
     return 0

@@ -40,8 +40,8 @@ def with_keras(keras, rows, optimizer):
     ]
     model = keras.Model([users, items], layers.Dot(-1)(towers))
     adam = getattr(optimizers, "LazyAdam", optimizers.Adam)
-    chosen = {"adam": adam, "sgd": optimizers.SGD}[optimizer](0.001)
-    model.compile(chosen, keras.losses.BinaryCrossentropy(from_logits=True))
+    optimizer_object = {"adam": adam, "sgd": optimizers.SGD}[optimizer](0.001)
+    model.compile(optimizer_object, keras.losses.BinaryCrossentropy(from_logits=True))
     return lambda user, item, label: model.train_on_batch([user, item], label)
 
 
@@ -81,11 +81,11 @@ def with_torch(rows, optimizer):
             for layer, table, ids in zip(layers, tables, (user, item), strict=True)
         )
         loss = loss_of((x * y).sum(-1, keepdim=True), torch.from_numpy(label))
-        for each in optimizers:
-            each.zero_grad()
+        for opt in optimizers:
+            opt.zero_grad()
         loss.backward()
-        for each in optimizers:
-            each.step()
+        for opt in optimizers:
+            opt.step()
         return float(loss.detach())
 
     return step
@@ -111,8 +111,8 @@ def steps(way, rows, optimizer):
         for _ in range(2 * BATCHES)
     ]
 
-    def take(chosen):
-        for batch in batches[chosen]:
+    def take(selection):
+        for batch in batches[selection]:
             step(*batch)
 
     take(WARM)  # zero moments get physical memory at the first write
@@ -138,8 +138,8 @@ def prepare(way, rows, case):
 
 def print_memory(case, outcome):
     """Print the memory of each process as a multiple of weights and moments."""
-    found = ", ".join(f"{name} {x:.2f}" for name, x in outcome.medians.items())
-    print(f"\n{case}, as multiples of weights and moments: {found}")
+    multiples = ", ".join(f"{name} {x:.2f}" for name, x in outcome.medians.items())
+    print(f"\n{case}, as multiples of weights and moments: {multiples}")
 
 
 def python_of(way, options):
@@ -183,8 +183,8 @@ def main():
     if options.worker:
         serve(partial(prepare, options.worker, options.rows))
         return
-    chosen = [name for name in COPIES if options.only in name]
-    save(options.json, [row for name in chosen for row in compare(name, options)])
+    names = [name for name in COPIES if options.only in name]
+    save(options.json, [row for name in names for row in compare(name, options)])
 
 
 if __name__ == "__main__":

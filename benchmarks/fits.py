@@ -113,28 +113,32 @@ class KerasTrainer:
 @cache
 def trainer(way, name, quick):
     """Return a network's trainer, its workload, and the list of its epoch losses."""
-    chosen = WORKLOADS[name].shortened() if quick else WORKLOADS[name]
+    workload = WORKLOADS[name].shortened() if quick else WORKLOADS[name]
     if way in BY_HAND:
         by_hand = import_module("fits_torch").Trainer
-        made = by_hand(name, chosen, way == "torch.compile")
+        trainer_object = by_hand(name, workload, way == "torch.compile")
     else:
-        made = KerasTrainer(OURS if way == OURS else "keras", chosen)
-    return made, chosen, [made.epoch()[1]]  # the first epoch compiles
+        trainer_object = KerasTrainer(OURS if way == OURS else "keras", workload)
+    return (
+        trainer_object,
+        workload,
+        [trainer_object.epoch()[1]],
+    )  # the first epoch compiles
 
 
 def prepare(way, quick, question):
     """Return a sampler of seconds per step, number of weights, or loss ratio."""
     name, figure = question.split()
-    made, chosen, losses = trainer(way, name, quick)
+    fitted, workload, losses = trainer(way, name, quick)
 
     def seconds():
-        spent, loss = made.epoch()
+        spent, loss = fitted.epoch()
         losses.append(loss)
-        return spent / chosen.steps
+        return spent / workload.steps
 
     return {
         "step": seconds,
-        "weights": made.parameters,
+        "weights": fitted.parameters,
         "loss": lambda: losses[-1] / losses[0],
     }[figure]
 
@@ -159,14 +163,14 @@ def entries(options):
 
 def check(name, workers):
     """Print the number of trained weights and the loss ratio of each library."""
-    found = {}
+    values = {}
     for figure in ("weights", "loss"):
         answers = {way: worker.ask(f"{name} {figure}") for way, worker in workers}
-        found[figure] = {way: a["value"] for way, a in answers.items() if "value" in a}
-    for way, weights in found["weights"].items():
-        left = found["loss"][way]
-        print(f"  {way:24} {weights:12,} weights, loss x {left:.3f}", flush=True)
-    return found
+        values[figure] = {way: a["value"] for way, a in answers.items() if "value" in a}
+    for way, weights in values["weights"].items():
+        loss_ratio = values["loss"][way]
+        print(f"  {way:24} {weights:12,} weights, loss x {loss_ratio:.3f}", flush=True)
+    return values
 
 
 def compare(name, options):

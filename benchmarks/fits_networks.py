@@ -45,9 +45,9 @@ def unet(keras):
         skipped.append(x)
         x = layers.MaxPooling2D()(x)
     x = convolve_twice(x, 2 * UNET_FILTERS[-1])
-    for filters, beside in zip(reversed(UNET_FILTERS), reversed(skipped), strict=True):
+    for filters, skip in zip(reversed(UNET_FILTERS), reversed(skipped), strict=True):
         x = layers.Conv2DTranspose(filters, 2, 2)(x)
-        x = convolve_twice(layers.Concatenate()([x, beside]), filters)
+        x = convolve_twice(layers.Concatenate()([x, skip]), filters)
     model = keras.Model(images, layers.Conv2D(1, 1, activation="sigmoid")(x))
     return compiled(model, keras.optimizers.Adam(1e-3), "binary_crossentropy")
 

@@ -154,9 +154,9 @@ class Trainer:
     def epoch(self):
         """Train on each sample once, in a new order each time."""
         start, losses = perf_counter(), []
-        for chosen in torch.randperm(len(self.x)).split(self.batch):
+        for indices in torch.randperm(len(self.x)).split(self.batch):
             self.optimizer.zero_grad()
-            loss = self.forward(self.x[chosen], self.y[chosen])
+            loss = self.forward(self.x[indices], self.y[indices])
             loss.backward()
             self.optimizer.step()
             losses.append(loss.detach())

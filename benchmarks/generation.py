@@ -38,13 +38,13 @@ def network():
         def call(self, inputs):
             x, position, *caches = inputs
             split = ops.reshape(self.joined(x), (1, 1, 3, HEADS, WIDTH // HEADS))
-            place = ops.reshape(position, ())
+            index = ops.reshape(position, ())
             query, *new = (split[:, :, i] for i in range(3))
             caches = [
-                ops.slice_update(cache, (0, place, 0, 0), y)
+                ops.slice_update(cache, (0, index, 0, 0), y)
                 for cache, y in zip(caches, new, strict=True)
             ]
-            mask = ops.reshape(ops.arange(TOKENS) <= place, (1, 1, 1, -1))
+            mask = ops.reshape(ops.arange(TOKENS) <= index, (1, 1, 1, -1))
             x = ops.dot_product_attention(query, *caches, mask=mask)
             return self.out(ops.reshape(x, (1, 1, WIDTH))), *caches
 
@@ -55,17 +55,17 @@ def network():
     caches = [toolkit.Input(batch_shape=shape) for _ in range(2 * BLOCKS)]
     x = layers.Embedding(VOCABULARY, WIDTH)(token)
     x = x + layers.Embedding(TOKENS, WIDTH)(position)
-    kept = []
+    initial_caches = []
     for i in range(BLOCKS):
         y = layers.LayerNormalization()(x)
         y, *pair = Attention()([y, position, *caches[2 * i : 2 * i + 2]])
-        kept += pair
+        initial_caches += pair
         x = x + y
         y = layers.LayerNormalization()(x)
         y = layers.Dense(4 * WIDTH, activation="gelu")(y)
         x = x + layers.Dense(WIDTH)(y)
     logits = layers.Dense(VOCABULARY)(layers.LayerNormalization()(x))
-    return toolkit.Model([token, position, *caches], [logits, *kept])
+    return toolkit.Model([token, position, *caches], [logits, *initial_caches])
 
 
 def empty_caches():
@@ -85,7 +85,7 @@ def model_of(case):
     return model
 
 
-def in_a_loop(case):
+def with_while_loop(case):
     """Generate all tokens in one call."""
     import toolkit
     from toolkit import ops
@@ -108,7 +108,7 @@ def in_a_loop(case):
     return lambda: write(count), TOKENS
 
 
-def by_calls(case):
+def with_calls(case):
     """Generate with one call per token; the caches are Variables."""
     import toolkit
     from toolkit import ops
@@ -123,13 +123,13 @@ def by_calls(case):
             cache.assign(value)
         return ops.cast(ops.argmax(logits, axis=-1), "int32")
 
-    places = [ops.convert_to_tensor(np.int32([[i]])) for i in range(TOKENS)]
+    positions = [ops.convert_to_tensor(np.int32([[i]])) for i in range(TOKENS)]
     first = ops.convert_to_tensor(np.zeros((1, 1), "int32"))
 
     def write():
         token = first
-        for place in places:
-            token = step(token, place)
+        for position in positions:
+            token = step(token, position)
         return token
 
     return write, TOKENS
@@ -148,8 +148,8 @@ def with_onnxruntime(case):
         if case.endswith("int8"):
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
-            whole, path = path, str(Path(folder, "int8.onnx"))
-            quantize_dynamic(whole, path, weight_type=QuantType.QInt8)
+            float_path, path = path, str(Path(folder, "int8.onnx"))
+            quantize_dynamic(float_path, path, weight_type=QuantType.QInt8)
         session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )
@@ -161,38 +161,40 @@ def with_onnxruntime(case):
     logits = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
         (1, 1, VOCABULARY), np.float32
     )
-    for value, put in zip(
+    for value, input_info in zip(
         (token, position, *caches), session.get_inputs(), strict=True
     ):
-        binding.bind_ortvalue_input(put.name, value)
-    for value, got in zip((logits, *caches), session.get_outputs(), strict=True):
-        binding.bind_ortvalue_output(got.name, value)
+        binding.bind_ortvalue_input(input_info.name, value)
+    for value, output_info in zip(
+        (logits, *caches), session.get_outputs(), strict=True
+    ):
+        binding.bind_ortvalue_output(output_info.name, value)
 
     def write():
-        said = np.zeros((TOKENS, VOCABULARY), "float32")
+        logits_of_tokens = np.zeros((TOKENS, VOCABULARY), "float32")
         token.update_inplace(np.zeros((1, 1), "int32"))
         for i in range(TOKENS):
             position.update_inplace(np.int32([[i]]))
             session.run_with_iobinding(binding)
-            said[i] = logits.numpy()[0, 0]
-            token.update_inplace(np.int32([[said[i].argmax()]]))
-        return said
+            logits_of_tokens[i] = logits.numpy()[0, 0]
+            token.update_inplace(np.int32([[logits_of_tokens[i].argmax()]]))
+        return logits_of_tokens
 
     if not case.endswith("int8"):
         check(write(), model)
     return write, TOKENS
 
 
-def check(said, model):
+def check(outputs, model):
     """Raise an error unless a runtime computes the same from the same tokens."""
     token, caches = np.zeros((1, 1), "int32"), empty_caches()
-    for i, found in enumerate(said[:8]):
+    for i, expected in enumerate(outputs[:8]):
         logits, *caches = model([token, np.int32([[i]]), *caches])
-        np.testing.assert_allclose(found, logits[0, 0], rtol=0, atol=1e-4)
-        token = np.int32([[found.argmax()]])
+        np.testing.assert_allclose(expected, logits[0, 0], rtol=0, atol=1e-4)
+        token = np.int32([[expected.argmax()]])
 
 
-def of_torch(compiled):
+def with_torch(compiled):
     """Return the function of a torch candidate, eager or compiled."""
 
     def prepared(case):
@@ -250,14 +252,14 @@ def of_torch(compiled):
             quantize = torch.ao.quantization.quantize_dynamic
             model = quantize(model, {nn.Linear}, dtype=torch.qint8)
         step = torch.compile(model, mode="max-autotune") if compiled else model
-        places = [torch.tensor([i]) for i in range(TOKENS)]
+        positions = [torch.tensor([i]) for i in range(TOKENS)]
         first = torch.zeros((1, 1), dtype=torch.long)
 
         def generate():
             token = first
             with torch.inference_mode():
-                for place in places:
-                    token = step(token, place)
+                for position in positions:
+                    token = step(token, position)
             return token
 
         generate()
@@ -267,11 +269,11 @@ def of_torch(compiled):
 
 
 CANDIDATES = (
-    Candidate("toolkit", in_a_loop),
-    Candidate("toolkit, call by call", by_calls),
+    Candidate("toolkit", with_while_loop),
+    Candidate("toolkit, call by call", with_calls),
     Candidate("ONNX Runtime", with_onnxruntime, peer=True),
-    Candidate("torch", of_torch(False), peer=True),
-    Candidate("torch.compile", of_torch(True), peer=True),
+    Candidate("torch", with_torch(False), peer=True),
+    Candidate("torch.compile", with_torch(True), peer=True),
 )
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ LIMITS = {"float32": 1e-4, "bfloat16": 2e-2}
 WORKSPACE = 64 << 20
 
 
-class _AtOnce:
+class _ImmediateStream:
     """Device of host memory, as the environment of a single call."""
 
     depth, stream = 1, None
@@ -32,31 +32,31 @@ class _AtOnce:
     def __init__(self):
         self.log = []
 
-    def submit(self, stream, what, work):
+    def submit(self, stream, description, work):
         work()
 
 
 def calls(save):
     """Save the error of each call in the networks' forward and backward passes."""
-    found, watch = {}, Watch()
+    results, watch = {}, Watch()
     for network, extent in NETWORKS.items():
         for policy in POLICIES:
             watch.runners.clear()
             _train(network, extent, policy)
             steps = (s for r in watch.runners for _, s in r.program.steps)
-            asked = {_of(s): s for s in steps if isinstance(s, (Dnn, Product))}
-            errors = {str(call): error(call) for call in asked if _is_checked(call)}
+            checked = {_name_of(s): s for s in steps if isinstance(s, (Dnn, Product))}
+            errors = {str(call): error(call) for call in checked if _is_checked(call)}
             wrong = {
                 name: worst
                 for name, (worst, limit) in errors.items()
                 if not worst <= limit
             }
-            found[f"{network} {policy}"] = {"calls": len(errors), "wrong": wrong}
-            save(found)
-    return found, not any(row["wrong"] for row in found.values())
+            results[f"{network} {policy}"] = {"calls": len(errors), "wrong": wrong}
+            save(results)
+    return results, not any(row["wrong"] for row in results.values())
 
 
-def _of(step):
+def _name_of(step):
     return step.signature if isinstance(step, Dnn) else step.gemm
 
 
@@ -87,13 +87,13 @@ def error(call):
     backend, rng = get_backend("cupy"), np.random.default_rng(1)
     device, is_graph = backend.device, hasattr(call, "nodes")
     kinds = _dtypes(call)
-    there = [
-        _at_random(rng, nbytes, kind)
+    initial = [
+        _random_array(rng, nbytes, kind)
         for nbytes, kind in zip(call.sizes, kinds, strict=True)
     ]
-    expected = [x.copy() for x in there]
+    expected = [x.copy() for x in initial]
     with device.scope():
-        placed = [backend.asarray(x) for x in there]
+        placed = [backend.asarray(x) for x in initial]
         scratch = device.address(backend.empty((WORKSPACE,), "uint8"))
         pointers = tuple(map(device.address, placed))
         if is_graph:
@@ -103,11 +103,11 @@ def error(call):
         device.synchronize()
     addresses = tuple(x.ctypes.data for x in expected)
     if is_graph:
-        host.Convolution(_AtOnce(), call, 0).work(addresses)
+        host.Convolution(_ImmediateStream(), call, 0).work(addresses)
     else:
         host.multiply(call, addresses)
-    found = map(backend.to_numpy, placed)
-    worst = max(map(_distance, found, expected, there))
+    outputs = map(backend.to_numpy, placed)
+    worst = max(map(_distance, outputs, expected, initial))
     return worst, LIMITS[kinds[0]]
 
 
@@ -117,11 +117,13 @@ def _dtypes(call):
         return [t.dtype for t in sorted(call.tensors, key=lambda t: t.uid) if t.uid]
     of_factors, of_results = call.dtypes
     is_mask = "relu" in call.epilogue
-    beside = ["uint8" if n == "aux" and is_mask else of_results for n in call.extras]
-    return [of_factors, of_factors, of_results, *beside]
+    extra_types = [
+        "uint8" if n == "aux" and is_mask else of_results for n in call.extras
+    ]
+    return [of_factors, of_factors, of_results, *extra_types]
 
 
-def _at_random(rng, nbytes, dtype):
+def _random_array(rng, nbytes, dtype):
     """Return a random array of `nbytes` bytes."""
     kind = dtypes.numpy_dtype(dtype)
     count = nbytes // kind.itemsize
@@ -130,9 +132,9 @@ def _at_random(rng, nbytes, dtype):
     return rng.standard_normal(count, "float32").astype(kind)
 
 
-def _distance(found, expected, before):
+def _distance(actual, expected, before):
     """Return the norm of a difference relative to the norm of the expected array."""
     if np.array_equal(expected, before):
-        return 0.0 if np.array_equal(found, before) else float("inf")
-    found = distance([found.astype("float64")], [expected.astype("float64")])
-    return found if found < float("inf") else float("inf")  # `max` ignores NaN
+        return 0.0 if np.array_equal(actual, before) else float("inf")
+    actual = distance([actual.astype("float64")], [expected.astype("float64")])
+    return actual if actual < float("inf") else float("inf")  # `max` ignores NaN

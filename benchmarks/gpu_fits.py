@@ -83,15 +83,17 @@ def _gradients(model, x, y):
     return [np.asarray(a.numpy(), "float64") for a in compute(x, y)]
 
 
-def _error(found, expected):
+def _error(actual, expected):
     """Return the maximum difference relative to the maximum value."""
     scale = np.abs(expected).max() or 1.0
-    return float(np.abs(found - expected).max() / scale)
+    return float(np.abs(actual - expected).max() / scale)
 
 
-def distance(found, expected):
+def distance(actual, expected):
     """Return the norm of the difference of vectors relative to the expected norm."""
-    a, e = (np.concatenate([x.ravel() for x in part]) for part in (found, expected))
+    a, e = (
+        np.concatenate([x.ravel() for x in arrays]) for arrays in (actual, expected)
+    )
     return float(np.linalg.norm(a - e) / np.linalg.norm(e))
 
 
@@ -105,16 +107,18 @@ def accuracy(save):
         model = cnn(set_precision(name))
         model.set_weights([w.astype("float32") for w in exact.get_weights()])
         with toolkit.device(GPU):
-            found = _gradients(model, x, y)
-        pairs = list(zip(found, expected, strict=True))
+            errors_found = _gradients(model, x, y)
+        pairs = list(zip(errors_found, expected, strict=True))
         worst = max(_error(a, e) for a, e in pairs[:2])
-        gradients = distance(found[2:], expected[2:])
+        gradients = distance(errors_found[2:], expected[2:])
         single = max(distance([a], [e]) for a, e in pairs[2:])
-        found = worst, gradients, single
+        errors_found = worst, gradients, single
         errors[name] = {
-            "results, all gradients, the worst": found,
+            "results, all gradients, the worst": errors_found,
             "limits": limits,
-            "passed": all(e <= most for e, most in zip(found, limits, strict=True)),
+            "passed": all(
+                e <= limit for e, limit in zip(errors_found, limits, strict=True)
+            ),
         }
         save(errors)
     return errors, all(row["passed"] for row in errors.values())
@@ -132,8 +136,8 @@ def trained(name, device=GPU, captures=True):
         A hash of the weights, and the losses of the epochs.
     """
     policy = set_precision(name)
-    place = get_backend("cupy").device
-    place.captures = captures
+    gpu_device = get_backend("cupy").device
+    gpu_device.captures = captures
     try:
         model = cnn(policy)
         model.compile("adam", _loss())
@@ -143,7 +147,7 @@ def trained(name, device=GPU, captures=True):
         content = b"".join(w.tobytes() for w in model.get_weights())
         return hashlib.sha256(content).hexdigest(), losses["loss"]
     finally:
-        place.captures = True
+        gpu_device.captures = True
 
 
 def fits(save):
@@ -151,18 +155,20 @@ def fits(save):
 
     The losses must also be close to the losses on the CPU.
     """
-    found = {}
+    results = {}
     for name, limit in LOSSES.items():
         bits, losses = trained(name)
         expected = trained(name, CPU)[1]
         error = _error(np.array(losses), np.array(expected))
-        found[name] = {
+        results[name] = {
             "captured as started one by one": bits == trained(name, captures=False)[0],
             "same seed, same bits": bits == trained(name)[0],
             "losses as on the processor": error <= limit,
             "error, limit": (error, limit),
             "losses": (losses, expected),
         }
-        save(found)
-    checks = (v for row in found.values() for v in row.values() if isinstance(v, bool))
-    return found, all(checks)
+        save(results)
+    checks = (
+        v for row in results.values() for v in row.values() if isinstance(v, bool)
+    )
+    return results, all(checks)

@@ -25,11 +25,11 @@ class Weights:
 
     def __call__(self, name, *shape, start=0.0):
         if self.is_new:
-            made = np.full(shape, start, "float32")
+            array = np.full(shape, start, "float32")
             if len(shape) > 1:
-                made = self.rng.standard_normal(shape, "float32")
-                made *= prod(shape[:-1]) ** -0.5
-            self.values[name] = made
+                array = self.rng.standard_normal(shape, "float32")
+                array *= prod(shape[:-1]) ** -0.5
+            self.values[name] = array
         return jnp.asarray(self.values[name], self.dtype)
 
 
@@ -132,14 +132,14 @@ def lstm(w, x, key):
     xs = dense(w, "in", w("words", WORDS, 128)[x], 512).swapaxes(0, 1)
     recurrent = w("recurrent", 128, 512)
 
-    def turn(state, x):
+    def cell(state, x):
         h, c = state
         i, f, g, o = jnp.split(x + h @ recurrent, 4, axis=1)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * jnp.tanh(g)
         return (nn.sigmoid(o) * jnp.tanh(c), c), None
 
     zeros = jnp.zeros((x.shape[0], 128), xs.dtype)
-    (h, _), _ = lax.scan(turn, (zeros, zeros), xs)
+    (h, _), _ = lax.scan(cell, (zeros, zeros), xs)
     return dense(w, "head", h, 1)
 
 
@@ -149,10 +149,10 @@ NETWORKS = {f.__name__: f for f in (mnist_mlp, cifar_cnn, resnet50, gpt2_small, 
 def loss_of(case, dtype, values, x, y, key):
     """Return the loss of a batch, in float32."""
     x = x.astype(dtype) if x.dtype == jnp.float32 else x
-    found = NETWORKS[case](Weights(values, dtype), x, key).astype("float32")
+    outputs = NETWORKS[case](Weights(values, dtype), x, key).astype("float32")
     if case == "lstm":
-        return jnp.mean(nn.softplus(found) - y * found)
-    rows = nn.log_softmax(found)
+        return jnp.mean(nn.softplus(outputs) - y * outputs)
+    rows = nn.log_softmax(outputs)
     return -jnp.mean(jnp.take_along_axis(rows, y[..., None], -1))
 
 

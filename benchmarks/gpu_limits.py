@@ -47,21 +47,21 @@ def autotune(save):
     with tempfile.TemporaryDirectory() as folder:
         other = _end(*_begin(folder, 0, "float32", "tuned"))
     error = float(np.abs(np.array(losses) / np.array(plain) - 1).max())
-    found = {
+    results = {
         "losses as without": error <= 1e-3,
         "same bits in another process": bits == other["weights"],
         "error": error,
     }
-    return found, all(v for v in found.values() if isinstance(v, bool))
+    return results, all(v for v in results.values() if isinstance(v, bool))
 
 
 def processes(save):
     """Check that two concurrent processes train with the same bits."""
     with tempfile.TemporaryDirectory() as folder:
-        begun = [_begin(folder, number) for number in range(2)]
-        found = [_end(*one) for one in begun]
-    same = found[0] == found[1]
-    return {"same bits": same, "losses": found[0]["losses"]}, same
+        running = [_begin(folder, number) for number in range(2)]
+        digests = [_end(*one) for one in running]
+    same = digests[0] == digests[1]
+    return {"same bits": same, "losses": digests[0]["losses"]}, same
 
 
 def memory(save):
@@ -72,18 +72,18 @@ def memory(save):
     )
     model.compile("adam", "mse")
     x, y = rng.random((ROWS, 4), "float32"), rng.random((ROWS, 1), "float32")
-    found = {}
+    results = {}
     with toolkit.device(GPU):
         model.fit(x[:64], y[:64], batch_size=16, verbose=0)
         before = [v.numpy() for v in model.variables]
         try:
             model.fit(x, y, batch_size=ROWS, verbose=0)
         except OutOfDeviceMemory as error:
-            found["what is said"] = str(error)
+            results["what is said"] = str(error)
         pairs = zip(before, model.variables, strict=True)
-        found["unchanged"] = all(np.array_equal(a, v.numpy()) for a, v in pairs)
-        save(found)
+        results["unchanged"] = all(np.array_equal(a, v.numpy()) for a, v in pairs)
+        save(results)
         losses = model.fit(x[:64], y[:64], batch_size=16, verbose=0).history["loss"]
-    found["goes on"] = bool(np.isfinite(losses).all())
-    named = "wide" in found.get("what is said", "")
-    return found, named and found["unchanged"] and found["goes on"]
+    results["goes on"] = bool(np.isfinite(losses).all())
+    named = "wide" in results.get("what is said", "")
+    return results, named and results["unchanged"] and results["goes on"]

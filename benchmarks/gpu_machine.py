@@ -41,7 +41,7 @@ SMI = "name,driver_version,memory.total,compute_cap,clocks.max.sm,power.limit"
 PATIENCE = 10
 
 
-def look(folder):
+def describe_machine(folder):
     """Return the complete description, as plain data.
 
     Args:
@@ -69,7 +69,7 @@ def _answer(ask):
 def run(*command, seconds=PATIENCE):
     """Return the output of a program, or the reason for its failure."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -79,7 +79,7 @@ def run(*command, seconds=PATIENCE):
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}"
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def system():
@@ -99,8 +99,8 @@ def system():
 
 def disk(folder):
     """Return the free bytes of a folder and of the folder for temporary files."""
-    places = {str(folder), tempfile.gettempdir()}
-    return {place: shutil.disk_usage(place).free for place in sorted(places)}
+    folders = {str(folder), tempfile.gettempdir()}
+    return {path: shutil.disk_usage(path).free for path in sorted(folders)}
 
 
 def gpus():
@@ -124,18 +124,18 @@ def driver():
 def programs():
     """Return the paths of the programs on PATH or in CUDA's own folder."""
     path = f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
-    found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-    return {name: where for name, where in found.items() if where}
+    paths = {name: shutil.which(name, path=path) for name in PROGRAMS}
+    return {name: where for name, where in paths.items() if where}
 
 
 def libraries():
     """Return the CUDA library files of the system or a toolkit."""
-    known = run("ldconfig", "-p").splitlines()
-    paths = [line.partition("=>")[2].strip() for line in known]
+    lines = run("ldconfig", "-p").splitlines()
+    paths = [line.partition("=>")[2].strip() for line in lines]
     paths += glob.glob("/usr/local/cuda*/lib64/lib*.so.*")
-    wanted = [f"lib{name}" for name in LIBRARIES]
-    found = (path for path in paths if Path(path).name.startswith(tuple(wanted)))
-    return sorted(set(found))
+    prefixes = [f"lib{name}" for name in LIBRARIES]
+    matches = (path for path in paths if Path(path).name.startswith(tuple(prefixes)))
+    return sorted(set(matches))
 
 
 def pythons():
@@ -178,10 +178,12 @@ def wheel_files():
     """Return the libraries in wheels of the `nvidia` namespace, with their bytes."""
     spec = find_spec("nvidia")
     roots = map(Path, (spec.submodule_search_locations or ()) if spec else ())
-    found = (f for root in roots for f in sorted(root.glob("*/lib/lib*.so.*")))
-    wanted = tuple(f"lib{name}" for name in LIBRARIES)
+    files = (f for root in roots for f in sorted(root.glob("*/lib/lib*.so.*")))
+    prefixes = tuple(f"lib{name}" for name in LIBRARIES)
     return {
-        str(path): path.stat().st_size for path in found if path.name.startswith(wanted)
+        str(path): path.stat().st_size
+        for path in files
+        if path.name.startswith(prefixes)
     }
 
 

@@ -27,23 +27,23 @@ def check(device, stream, bus, finished, load=nccl.library):
     control, name = local.single(), device_name(bus)
     with device.scope():
         group = nccl.connect(control, name, stream, 60.0, load)
-    found = {"version": ".".join(map(str, group.communicator.library.version))}
-    found["gathers"] = _gathers(device, group, finished)
-    found["captures"] = _captures(device, group, finished)
+    results = {"version": ".".join(map(str, group.communicator.library.version))}
+    results["gathers"] = _gathers(device, group, finished)
+    results["captures"] = _captures(device, group, finished)
     for dtype in ("float32", "bfloat16", "float16"):
-        found[f"combines {dtype}"] = _combines(device, group, finished, dtype)
+        results[f"combines {dtype}"] = _combines(device, group, finished, dtype)
     with device.scope():
         twin = group.duplicate()
         twin.abort()
         try:
             twin.broadcast(device.empty((4,), "float32"))
         except CommunicationError as error:
-            found["aborts"] = "was ended" in str(error)
+            results["aborts"] = "was ended" in str(error)
         group.close()
-        again = nccl.connect(control, name, stream, 60.0, load)
-    found["connects again"] = _gathers(device, again, finished)
-    again.close()
-    return found
+        second_group = nccl.connect(control, name, stream, 60.0, load)
+    results["connects again"] = _gathers(device, second_group, finished)
+    second_group.close()
+    return results
 
 
 def _arrays(device, count):
@@ -84,30 +84,30 @@ def _combines(device, group, finished, dtype):
     scratch = draws.standard_normal(plan.scratch // kind.itemsize).astype(kind)
     pieces = [draws.standard_normal(SIZE).astype(kind) for _ in step.own]
     total = DeviceSum(device, group, SumPlan((step,), plan.scratch))
-    places = [device.upload(x) for x in pieces]
+    arrays = [device.upload(x) for x in pieces]
     room, out = device.upload(scratch), device.upload(np.zeros(SIZE, kind))
     with device.scope():
-        where = [device.address(x) for x in places]
+        where = [device.address(x) for x in arrays]
         total.start(where, [device.address(out)], device.address(room))
         group.wait(finished())
     first = step.target.offset // kind.itemsize
-    got = device.download(out)[first : first + step.size]
-    return got.tobytes() == _expected(step, pieces, scratch, kind).tobytes()
+    result = device.download(out)[first : first + step.size]
+    return result.tobytes() == _expected(step, pieces, scratch, kind).tobytes()
 
 
 def _expected(step, pieces, scratch, kind):
     item = kind.itemsize
-    own = [
-        piece[place.offset // item :][: step.size]
-        for piece, place in zip(pieces, step.own, strict=True)
+    local_pieces = [
+        piece[tile.offset // item :][: step.size]
+        for piece, tile in zip(pieces, step.own, strict=True)
     ]
 
     def value(tree):
         if isinstance(tree, tuple):
             return ordered.OPERATIONS[step.op](*map(value, tree))
-        if tree < len(own):
-            return own[tree]
-        start = step.received.offset + (tree - len(own)) * step.stride
+        if tree < len(local_pieces):
+            return local_pieces[tree]
+        start = step.received.offset + (tree - len(local_pieces)) * step.stride
         return scratch[start // item :][: step.size]
 
     return np.asarray(value(step.tree), kind)

@@ -51,7 +51,7 @@ NEEDS = {
     )
 }
 # Peers are gigabytes, so only installed or supplied ones take part.
-NOT_FETCHED = ("torch", "jax")
+NEVER_FETCHED = ("torch", "jax")
 
 # Sizes are of files for CPython 3.12 on x86-64, as of November 2026.
 PLAN = """\
@@ -108,8 +108,8 @@ def get(facts, site, wheels=None, seconds=240):
     """Install missing requirements into a folder, from wheels, then from an index.
 
     Args:
-        facts: the result of `gpu_machine.look`; gets an entry for the index, if it is
-            queried.
+        facts: the result of `gpu_machine.describe_machine`; receives an entry for the
+            index, if it is queried.
         site: the folder into which wheels are unpacked.
         wheels: a folder of wheels, or None.
         seconds: the time limit of an index.
@@ -118,31 +118,31 @@ def get(facts, site, wheels=None, seconds=240):
         By module: "installed", "from wheels", "from the index", or "missing: ..." with
             the steps that need it; and under "words" the error of pip.
     """
-    found = {name: "installed" for name in NEEDS if has(name)}
+    status = {name: "installed" for name in NEEDS if has(name)}
     words = []
     if files := wheels_in(wheels):
         options = ("--no-index", "--no-deps", "--no-compile")
         words += pip(site, seconds, *options, *map(str, files))
-        found |= {n: "from wheels" for n in NEEDS if n not in found and has(n, site)}
-    rest = [n for n in NEEDS if n not in found and n not in NOT_FETCHED]
-    if rest and "index" not in facts:
+        status |= {n: "from wheels" for n in NEEDS if n not in status and has(n, site)}
+    remaining = [n for n in NEEDS if n not in status and n not in NEVER_FETCHED]
+    if remaining and "index" not in facts:
         facts["index"] = gpu_machine.index()
-    if rest and facts["index"] == "reachable":
-        names = [NEEDS[n].requirement.format(cuda=cuda_of(facts)) for n in rest]
+    if remaining and facts["index"] == "reachable":
+        names = [NEEDS[n].requirement.format(cuda=cuda_of(facts)) for n in remaining]
         words += pip(site, seconds, *names)
-        found |= {n: "from the index" for n in rest if has(n, site)}
+        status |= {n: "from the index" for n in remaining if has(n, site)}
     for name, need in NEEDS.items():
-        found.setdefault(name, f"missing: {need.without}")
+        status.setdefault(name, f"missing: {need.without}")
     if words:
-        found["words"] = "; ".join(words)
-    return found
+        status["words"] = "; ".join(words)
+    return status
 
 
 def pip(site, seconds, *arguments):
     """Install into a folder; return the error as a list of at most one line."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -152,4 +152,4 @@ def pip(site, seconds, *arguments):
         )
     except subprocess.TimeoutExpired:
         return [f"pip took longer than {seconds} s"]
-    return [] if done.returncode == 0 else [done.stdout.strip()[-500:]]
+    return [] if process.returncode == 0 else [process.stdout.strip()[-500:]]

@@ -104,9 +104,9 @@ def main():
 def render(steps, machine, date="", note=""):
     """Return the page, from the steps of sessions on one machine."""
     rows = [row for row in rows_of(steps) if is_whole(row)]
-    wanted = ("accuracy", "fits")
-    if any(steps[name]["outcome"] != "passed" for name in wanted):
-        raise SystemExit(f"expected steps that have passed: {', '.join(wanted)}")
+    stages = ("accuracy", "fits")
+    if any(steps[name]["outcome"] != "passed" for name in stages):
+        raise SystemExit(f"expected steps that have passed: {', '.join(stages)}")
     fits = steps["fits"]["results"]
     losses = max(row["error, limit"][0] for row in fits.values())
     digit = 10.0 ** floor(log10(losses))
@@ -130,14 +130,17 @@ def machine_text(machine, steps, date):
     """Return a paragraph on the GPU, the CPU and the versions."""
     gpu = machine["gpu"]["rows"][0].split(", ")
     system, cudnn = machine["system"], steps["facts"]["results"]["cudnn"]
-    own = machine["pythons"][system["interpreter"]]["distributions"]
-    wanted = ("numpy", "cupy-cuda13x", "torch", "jax")
-    versions = ", ".join(f"{name} {own[name]}" for name in wanted if name in own)
-    told = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
+    installed = machine["pythons"][system["interpreter"]]["distributions"]
+    packages = ("numpy", "cupy-cuda13x", "torch", "jax")
+    versions = ", ".join(
+        f"{name} {installed[name]}" for name in packages if name in installed
+    )
+    cudnn_text = f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
     day = f" Measured on {date}." if date else ""
     return (
         f"{gpu[0]} ({gpu[2]}, driver {gpu[1]}), {system['cores']} cores of "
-        f"{system['cpu']}; Python {system['python']}, {versions}, cuDNN {told}.{day}"
+        f"{system['cpu']}; Python {system['python']}, {versions}, "
+        f"cuDNN {cudnn_text}.{day}"
     )
 
 
@@ -149,12 +152,12 @@ def is_whole(row):
 
 def best(row, key, of_ours):
     """Return the minimum of a row, of toolkit or of peers; None without any."""
-    found = [
+    values = [
         value[key]
         for name, value in row.items()
         if name in SHOWN and isinstance(value, dict) and of_ours == (OURS in name)
     ]
-    return min(found, default=None)
+    return min(values, default=None)
 
 
 def step_table(rows):
@@ -173,8 +176,8 @@ def step_table(rows):
 def first_ratio(row):
     """Return the ratio of the time to the first step to the best peer's."""
     peers = (n for n in SHOWN if n not in (OURS, TUNED, COMPILED))
-    found = [row[n]["first"] for n in peers if isinstance(row.get(n), dict)]
-    return row[OURS]["first"] / min(found)
+    seconds = [row[n]["first"] for n in peers if isinstance(row.get(n), dict)]
+    return row[OURS]["first"] / min(seconds)
 
 
 def first_table(rows):
@@ -183,10 +186,10 @@ def first_table(rows):
     lines = [_line("case", "precision", *shown, "ratio")]
     lines.append(_line(*["---"] * 2, *["---:"] * (len(shown) + 1)))
     for row in rows:
-        found = [row.get(name) for name in shown]
+        cells = [row.get(name) for name in shown]
         ratio = f"{first_ratio(row):.2f}"
         case = NAMES[row["case"]], PRECISIONS[row["precision"]]
-        lines.append(_line(*case, *(_figure(x, "first", 1) for x in found), ratio))
+        lines.append(_line(*case, *(_figure(x, "first", 1) for x in cells), ratio))
     return "\n".join(lines)
 
 
@@ -195,28 +198,28 @@ def exact_table(errors):
     lines = [_line("", "outputs and loss", "all gradients", "worst gradient")]
     lines.append(_line("---", *["---:"] * 3))
     for name, row in errors.items():
-        (found,) = (row[key] for key in row if key.startswith("results"))
-        pairs = zip(found, row["limits"], strict=True)
+        (errors_row,) = (row[key] for key in row if key.startswith("results"))
+        pairs = zip(errors_row, row["limits"], strict=True)
         lines.append(_line(name, *(f"{e:.1e} ({limit:.0e})" for e, limit in pairs)))
     return "\n".join(lines)
 
 
 def cores(steps):
     """Return a section on the machine's CPU, if that was measured."""
-    found = [s.get("results") for n, s in steps.items() if n.startswith("cores-")]
-    found = [record for record in found if record]
-    if not found:
+    records = [s.get("results") for n, s in steps.items() if n.startswith("cores-")]
+    records = [record for record in records if record]
+    if not records:
         return ""
     shown = "toolkit", "torch", "torch.compile"
     lines = [_line("workload", "threads", *shown, "ratio")]
     lines.append(_line("---", *["---:"] * (len(shown) + 2)))
-    for record in sorted(found, key=lambda r: (r["rows"][0]["case"], r["threads"])):
+    for record in sorted(records, key=lambda r: (r["rows"][0]["case"], r["threads"])):
         (row,) = record["rows"]
         took = {name: row["median"][name] for name in shown}
         ratio = took.pop(shown[0]) / min(took.values())
         cells = (f"{1e3 * row['median'][name]:.2f}" for name in shown)
         lines.append(_line(row["case"], record["threads"], *cells, f"{ratio:.2f}"))
-    return CORES.format(rows="\n".join(lines), rounds=found[0]["rounds"])
+    return CORES.format(rows="\n".join(lines), rounds=records[0]["rounds"])
 
 
 def ran(steps):
@@ -232,10 +235,10 @@ def ran(steps):
     return "\n".join(lines)
 
 
-def _figure(found, key, scale):
-    if not isinstance(found, dict):
-        return "" if found is None else "–"
-    number = found[key] * scale
+def _figure(entry, key, scale):
+    if not isinstance(entry, dict):
+        return "" if entry is None else "–"
+    number = entry[key] * scale
     return f"{number:.3f}" if number < 10 else f"{number:.1f}"
 
 

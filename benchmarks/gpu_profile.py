@@ -37,7 +37,7 @@ class Watch:
         device, names = runner.device, [node.name for node in runner.program.nodes]
         with device.scope(), device.failing():
             return [
-                (names[node], _told(call), 1e6 * _seconds(device, call))
+                (names[node], _describe_call(call), 1e6 * _seconds(device, call))
                 for node, call in runner._bound().calls
             ]
 
@@ -45,11 +45,11 @@ class Watch:
 def _seconds(device, call):
     events = device.cupy.cuda.Event(), device.cupy.cuda.Event()
 
-    def several():
+    def repeat():
         for _ in range(TIMES):
             call()
 
-    replay = device.capture(several)
+    replay = device.capture(repeat)
     replay()  # the first launch loads the modules
     events[0].record(device.stream)
     replay()
@@ -59,23 +59,23 @@ def _seconds(device, call):
     return 1e-3 * spent / TIMES
 
 
-def _told(call):
+def _describe_call(call):
     """Return the name of a call: a kernel with its grid, a product, or a graph."""
     if not isinstance(call, partial):
         return f"{call.kernel.name} {call.grid} {call.block}"
     plan = call.func
     if hasattr(plan, "signature"):
-        found = plan.signature
-        shapes = (t.shape for t in found.tensors if t.uid)
-        told = " ".join("x".join(map(str, shape)) for shape in shapes)
-        ops = "+".join(node.op for node in found.nodes)
-        return f"cudnn {ops} {found.dtype} {told} workspace {plan.workspace}"
+        signature = plan.signature
+        shapes = (t.shape for t in signature.tensors if t.uid)
+        text = " ".join("x".join(map(str, shape)) for shape in shapes)
+        ops = "+".join(node.op for node in signature.nodes)
+        return f"cudnn {ops} {signature.dtype} {text} workspace {plan.workspace}"
     cells = [cell.cell_contents for cell in getattr(plan, "__closure__", None) or ()]
     gemms = [c.gemm for c in cells if hasattr(c, "gemm")]
     return str(gemms[0]) if gemms else repr(plan)
 
 
-def torchs(step):
+def profile_torch(step):
     """Return the kernels of a torch step: counts and total microseconds."""
     import torch
 
@@ -83,24 +83,26 @@ def torchs(step):
     with torch.profiler.profile(activities=activities) as profile:
         step()
         torch.cuda.synchronize()
-    found = defaultdict(lambda: [0, 0.0])
+    totals = defaultdict(lambda: [0, 0.0])
     for event in profile.events():
-        row = found[event.name[:160]]
+        row = totals[event.name[:160]]
         row[0] += 1
         row[1] += event.device_time
-    rows = ((name, f"{count}x", spent) for name, (count, spent) in found.items())
+    rows = ((name, f"{count}x", spent) for name, (count, spent) in totals.items())
     return sorted(rows, key=lambda row: -row[2])[:ROWS]
 
 
-def table(rows, most=40):
+def table(rows, maximum=40):
     """Return rows as text, equal ones merged, longest first."""
-    found = defaultdict(lambda: [0, 0.0])
-    for name, told, spent in rows:
-        row = found[f"{name} | {told}"]
+    totals = defaultdict(lambda: [0, 0.0])
+    for name, text, spent in rows:
+        row = totals[f"{name} | {text}"]
         row[0] += 1
         row[1] += spent
-    order = sorted(found.items(), key=lambda item: -item[1][1])
+    order = sorted(totals.items(), key=lambda item: -item[1][1])
     total = sum(spent for _, _, spent in rows)
     lines = [f"{len(rows)} calls, {total / 1e3:.3f} ms"]
-    lines += [f"{spent:10.1f} us {n:4}x  {name}" for name, (n, spent) in order[:most]]
+    lines += [
+        f"{spent:10.1f} us {n:4}x  {name}" for name, (n, spent) in order[:maximum]
+    ]
     return "\n".join(lines)

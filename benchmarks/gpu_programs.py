@@ -112,27 +112,27 @@ def program_of(case, precision, batch=None):
 
 def groups(program, times=1):
     """Return equal steps of a program as groups, by their labels."""
-    found = defaultdict(Group)
+    by_label = defaultdict(Group)
     for node, lowered in zip(program.graph.nodes, program.lowered, strict=True):
         if lowered is None:
             if node.outputs[0] not in program.layouts.views:
-                found[f"NOT LOWERED {node.op.name}"].count += times
+                by_label[f"NOT LOWERED {node.op.name}"].count += times
             continue
         for step in lowered.steps:
             if isinstance(step, Loop):
                 for label, group in groups(step.body, times * step.iterations).items():
-                    _add(found[f"{step.iterations}x {label}"], group)
+                    _add(by_label[f"{step.iterations}x {label}"], group)
                 continue
             flops, dtype = _flops(step), _dtype(step)
             nbytes = _traffic(program, node, step)
             seconds = LAUNCH + max(nbytes / BANDWIDTH, flops / PEAKS[dtype])
             group = Group(times, times * nbytes, times * flops, times * seconds)
-            _add(found[label_of(node, step)], group)
-    return dict(found)
+            _add(by_label[label_of(node, step)], group)
+    return dict(by_label)
 
 
-def _add(total, more):
-    for name, value in vars(more).items():
+def _add(total, other):
+    for name, value in vars(other).items():
         setattr(total, name, getattr(total, name) + value)
 
 
@@ -150,16 +150,16 @@ def _dtype(step):
 
 def _traffic(program, node, step):
     """Return the bytes that a step reads and writes, each operand once."""
-    places = step.arguments if isinstance(step, Launch) else step.operands
-    words = [w for p in places if isinstance(p, Table) for row in p.rows for w in row]
+    operands = step.arguments if isinstance(step, Launch) else step.operands
+    words = [w for p in operands if isinstance(p, Table) for row in p.rows for w in row]
     values = [*node.inputs, *node.outputs]
     total = 0
-    for place in dict.fromkeys((*places, *words)):
-        if isinstance(place, Buffer):
-            value = values[place.index]
+    for operand in dict.fromkeys((*operands, *words)):
+        if isinstance(operand, Buffer):
+            value = values[operand.index]
             total += min(value.spec.nbytes, program.layouts[value].root.spec.nbytes)
-        elif isinstance(place, Scratch):
-            total += place.nbytes
+        elif isinstance(operand, Scratch):
+            total += operand.nbytes
     if node.op.name in ("gather", "dynamic_slice"):  # reads only as much as it writes
         total -= max(0, node.inputs[0].spec.nbytes - node.outputs[0].spec.nbytes)
     return total
@@ -169,9 +169,11 @@ def label_of(node, step):
     """Return the label that equal steps share."""
     if isinstance(step, Product):
         g = step.gemm
-        turned = "".join("NT"[t] for t in g.transpose)
+        transposition = "".join("NT"[t] for t in g.transpose)
         shape = "x".join(map(str, (g.batch, g.m, g.n, g.k)))
-        return f"cublaslt {shape} {turned} {g.dtypes[0]}>{g.dtypes[1]} {g.epilogue}"
+        return (
+            f"cublaslt {shape} {transposition} {g.dtypes[0]}>{g.dtypes[1]} {g.epilogue}"
+        )
     if isinstance(step, Dnn):
         ops = "+".join(n.op for n in step.signature.nodes)
         shapes = (t.shape for t in step.signature.tensors if t.uid)
@@ -182,16 +184,18 @@ def label_of(node, step):
         [n.op.name for n in node.attrs["body"].nodes] if "body" in node.attrs else []
     )
     spec = max((y.spec for y in node.outputs), key=lambda s: s.nbytes)
-    inside = "" if not names else f" {len(names)}: " + ",".join(dict.fromkeys(names))
-    return f"{name} {node.op.name} {spec}{inside}"
+    names_text = (
+        "" if not names else f" {len(names)}: " + ",".join(dict.fromkeys(names))
+    )
+    return f"{name} {node.op.name} {spec}{names_text}"
 
 
 def report(case, precision, rows, batch=None):
     """Return the table of a step as text."""
     program = program_of(case, precision, batch)
-    found = groups(program)
+    by_label = groups(program)
     total = Group()
-    for group in found.values():
+    for group in by_label.values():
         _add(total, group)
     lines = [f"{case} {precision}: {total.count} steps, {_figures(total)}"]
     lines.append(
@@ -200,11 +204,11 @@ def report(case, precision, rows, batch=None):
         f"{launches(program)}, in place: {program.in_place}"
     )
     by_kind = defaultdict(Group)
-    for label, group in found.items():
+    for label, group in by_label.items():
         _add(by_kind[label.partition(" ")[0]], group)
     order = sorted(by_kind.items(), key=lambda item: -item[1].seconds)
     lines += [f"  {g.count:5} {_figures(g)}  {label}" for label, g in order]
-    order = sorted(found.items(), key=lambda item: -item[1].seconds)
+    order = sorted(by_label.items(), key=lambda item: -item[1].seconds)
     lines += [f"  {g.count:5} {_figures(g)}  {label}" for label, g in order[:rows]]
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ from time import monotonic
 import gpu_rehearsal
 
 # Maximum characters of a failure, and minimum seconds between writes of the file.
-MOST_WORDS, PAUSE = 1500, 2.0
+MAX_WORDS, PAUSE = 1500, 2.0
 
 
 class Results:
@@ -31,16 +31,16 @@ class Results:
             self.counts[report.outcome] += 1
         if report.failed:
             words = str(report.longrepr)
-            self.failures.setdefault(report.nodeid, words[-MOST_WORDS:])
+            self.failures.setdefault(report.nodeid, words[-MAX_WORDS:])
         if is_result and monotonic() - self.written > PAUSE:
             self.write()
 
     def write(self):
         """Replace the file."""
         self.written = monotonic()
-        found = {"counts": dict(self.counts), "failures": self.failures}
+        record = {"counts": dict(self.counts), "failures": self.failures}
         aside = self.path.with_suffix(".aside")
-        aside.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        aside.write_text(json.dumps(record, indent=1), encoding="utf-8")
         aside.replace(self.path)
 
 
@@ -84,8 +84,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """Select the part of the tests to run."""
-    part = os.environ.get("GPU_PART")
-    if part:
-        number, count = map(int, part.split("/"))
+    part_text = os.environ.get("GPU_PART")
+    if part_text:
+        number, count = map(int, part_text.split("/"))
         # Adjacent tests are similar: each part gets some of all.
         items[:] = items[number - 1 :: count]

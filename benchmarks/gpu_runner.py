@@ -48,7 +48,7 @@ class Step:
     name: str
     command: tuple[str, ...]
     limit: float
-    least: float = 10.0
+    minimum: float = 10.0
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
@@ -90,15 +90,15 @@ class Session:
         path = Path(path)
         path = path / "session.json" if path.is_dir() else path
         with contextlib.suppress(OSError, ValueError):
-            found = json.loads(path.read_text("utf-8"))
-            self.steps |= found["steps"]
-            self.about |= found["about"]
+            record = json.loads(path.read_text("utf-8"))
+            self.steps |= record["steps"]
+            self.about |= record["about"]
 
     def has(self, module):
         """Return whether steps can import a module."""
-        return any(gpu_needs.has(module, place) for place in self.search)
+        return any(gpu_needs.has(module, path) for path in self.search)
 
-    def run(self, steps, end, again=()):
+    def run(self, steps, end, retried=()):
         """Run the unfinished steps until the time limit.
 
         Args:
@@ -111,14 +111,14 @@ class Session:
         """
         for step in steps:
             before = self.steps.get(step.name, {}).get("outcome")
-            is_wanted = step.name in again or before in again
+            is_wanted = step.name in retried or before in retried
             if before in DONE and not is_wanted:
                 continue
             if reason := self._why_not(step):
-                self._put(step, "left out", words=reason)
-            elif end - monotonic() < step.least:
+                self._store(step, "left out", words=reason)
+            elif end - monotonic() < step.minimum:
                 if before is None:  # the results of an interrupted run stay
-                    self._put(step, "not begun", words="no time was left")
+                    self._store(step, "not begun", words="no time was left")
             else:
                 self._run(step, min(step.limit, end - monotonic()))
             self.save(steps)
@@ -128,52 +128,55 @@ class Session:
         )
 
     def _why_not(self, step):
-        missing = [name for name in step.programs if not _program(name)]
-        missing += [name for name in step.modules if not self.has(name)]
-        return f"no {', '.join(missing)}" if missing else ""
+        absent = [name for name in step.programs if not _program(name)]
+        absent += [name for name in step.modules if not self.has(name)]
+        return f"no {', '.join(absent)}" if absent else ""
 
-    def _put(self, step, outcome, **more):
-        self.steps[step.name] = {"outcome": outcome, "tree": self.tree, **more}
+    def _store(self, step, outcome, **details):
+        self.steps[step.name] = {"outcome": outcome, "tree": self.tree, **details}
 
     def _run(self, step, limit):
         log, path = self.work / f"{step.name}.log", self.work / f"{step.name}.json"
         path.unlink(missing_ok=True)
         start = monotonic()
 
-        def look(outcome="running", words=""):
-            more = {"seconds": round(monotonic() - start, 1), "limit": round(limit)}
-            self._put(step, outcome, words=words or last_line(log), **more)
+        def save(outcome="running", words=""):
+            details = {"seconds": round(monotonic() - start, 1), "limit": round(limit)}
+            self._store(step, outcome, words=words or last_line(log), **details)
             with contextlib.suppress(OSError, ValueError):
                 self.steps[step.name]["results"] = json.loads(path.read_text("utf-8"))
             if outcome != "passed":
                 self.steps[step.name]["log"] = last_words(log)
             self.save()
 
-        def told(text):
+        def expand(text):
             return text.replace("{json}", str(path)).replace("{limit}", str(int(limit)))
 
-        own = {name: told(text) for name, text in step.environment.items()}
-        command, environment = list(map(told, step.command)), self._environment(own)
-        look()
+        variables = {name: expand(text) for name, text in step.environment.items()}
+        command, environment = (
+            list(map(expand, step.command)),
+            self._environment(variables),
+        )
+        save()
         with open(log, "w", encoding="utf-8") as file:
             try:
-                status = wait(command, file, environment, limit, look)
+                status = wait(command, file, environment, limit, save)
             except BaseException:
-                look("cut", "the session was ended")
+                save("cut", "the session was ended")
                 raise
         if status is None:
-            look("cut", f"ended after {limit:.0f} s: {last_line(log)}")
+            save("cut", f"ended after {limit:.0f} s: {last_line(log)}")
         elif status == 0:
-            look("passed")
+            save("passed")
         else:
             name = f"{signal.Signals(-status).name}: " if status < 0 else ""
-            look("failed", name + last_line(log))
+            save("failed", name + last_line(log))
 
-    def _environment(self, own):
+    def _environment(self, variables):
         inherited = os.environ.get("PYTHONPATH")
-        places = [*self.search, *([inherited] if inherited else [])]
-        paths = {"PYTHONPATH": os.pathsep.join(places), "PYTHONUNBUFFERED": "1"}
-        return {**os.environ, **paths, **own}
+        folders = [*self.search, *([inherited] if inherited else [])]
+        paths = {"PYTHONPATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **paths, **variables}
 
     def save(self, steps=()):
         """Write the record, the summary, and all logs of this call in one file."""
@@ -188,19 +191,21 @@ class Session:
 
     def summary(self):
         """Return the number of passed steps and the other outcomes, as text."""
-        found = Counter(step["outcome"] for step in self.steps.values())
-        told = ", ".join(f"{found[name]} {name}" for name in OUTCOMES if found[name])
-        lines = [f"{len(self.steps)} steps: {told}", ""]
+        counts = Counter(step["outcome"] for step in self.steps.values())
+        counts_text = ", ".join(
+            f"{counts[name]} {name}" for name in OUTCOMES if counts[name]
+        )
+        lines = [f"{len(self.steps)} steps: {counts_text}", ""]
         lines += map(self.row, self.steps)
         return "\n".join(lines) + "\n"
 
     def row(self, name):
         """Return the outcome of a step, in a line."""
-        found = self.steps[name]
-        other = "" if found["tree"] == self.tree else " (of other sources)"
-        seconds = f"{found['seconds']:6.1f} s" if "seconds" in found else " " * 8
-        words = "" if found["outcome"] == "passed" else found["words"][:100]
-        return f"{name:26} {found['outcome']:9} {seconds}{other}  {words}".rstrip()
+        step = self.steps[name]
+        other = "" if step["tree"] == self.tree else " (of other sources)"
+        seconds = f"{step['seconds']:6.1f} s" if "seconds" in step else " " * 8
+        words = "" if step["outcome"] == "passed" else step["words"][:100]
+        return f"{name:26} {step['outcome']:9} {seconds}{other}  {words}".rstrip()
 
 
 def wait(command, file, environment, limit, look):
@@ -219,9 +224,9 @@ def wait(command, file, environment, limit, look):
     )
     end = monotonic() + limit
     try:
-        while (rest := end - monotonic()) > 0:
+        while (remaining_seconds := end - monotonic()) > 0:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(min(POLL, rest))
+                return process.wait(min(POLL, remaining_seconds))
             look()
         return None
     finally:

@@ -51,19 +51,19 @@ def parse(arguments=None):
     return options
 
 
-def chosen(options):
+def select_steps(options):
     """Return the selected steps.
 
     They depend on whether this is a rehearsal, so they are read only after the options.
     """
-    found = importlib.import_module("gpu_steps").steps()
+    steps = importlib.import_module("gpu_steps").steps()
     starts = tuple(options.only)
-    return [step for step in found if not starts or step.name.startswith(starts)]
+    return [step for step in steps if not starts or step.name.startswith(starts)]
 
 
-def look(options, output, site):
+def inspect_machine(options, output, site):
     """Return the facts of the machine, and the source of each requirement."""
-    facts = gpu_machine.look(output)
+    facts = gpu_machine.describe_machine(output)
     path = output / "machine.json"
     path.write_text(json.dumps(facts, indent=1), encoding="utf-8")
     facts["needs"] = gpu_needs.get(facts, site, options.wheels)
@@ -91,16 +91,16 @@ def text(session):
 
 def main(arguments=None):
     """Run the steps; return 0 if all of them passed or were skipped."""
-    begun = monotonic()
+    start = monotonic()
     options = parse(arguments)
     if options.plan:
         print(gpu_needs.PLAN)
         return 0
     if options.rehearse:
         os.environ[gpu_rehearsal.VARIABLE] = "1"
-    wanted = chosen(options)
+    steps = select_steps(options)
     if options.list:
-        print("\n".join(f"{s.name:24} at most {s.limit:.0f} s" for s in wanted))
+        print("\n".join(f"{s.name:24} at most {s.limit:.0f} s" for s in steps))
         return 0
     # A signal terminates the current step first, and the record includes it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -110,8 +110,8 @@ def main(arguments=None):
         session = gpu_runner.Session(
             options.output, Path(folder) / "work", options.earlier, [site]
         )
-        session.about["machine"] = look(options, options.output, site)
-        is_well = session.run(wanted, begun + 60 * options.minutes, options.again)
+        session.about["machine"] = inspect_machine(options, options.output, site)
+        is_well = session.run(steps, start + 60 * options.minutes, options.again)
         words = text(session)
         (options.output / "session.txt").write_text(words, encoding="utf-8")
     print(words, flush=True)

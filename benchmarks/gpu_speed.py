@@ -31,7 +31,7 @@ IMPORTED = perf_counter()
 
 # The maximum seconds of one library in one case; with fewer left, no library starts.
 ROUNDS, STEPS, WARM_UP = size((5, 20, 10), (1, 1, 2))
-LIMIT, LEAST = 150, 10
+LIMIT, MINIMUM = 150, 10
 # The maximum seconds of the steps of a case, after compilation.
 PAUSE = 30
 # case: (batch, maximum ratio of our time to the best peer's)
@@ -44,7 +44,7 @@ CASES = {
 }
 SOURCES = Path(toolkit.__file__).parent
 # The path of a file; a compiled case is measured after the file exists.
-TURN = "GPU_SPEED_TURN"
+START_FILE = "GPU_SPEED_TURN"
 # Disk caches of compiled code of the libraries.
 CACHES = (
     "TOOLKIT_CACHE_DIR",
@@ -130,8 +130,8 @@ def with_keras(module, case, precision):
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     module.config.set_dtype_policy(policy)
     model = build(module, case)
-    place = module.ops.convert_to_tensor
-    x, y = place(x), place(y)
+    convert = module.ops.convert_to_tensor
+    x, y = convert(x), convert(y)
     losses = []
 
     def step():
@@ -177,11 +177,11 @@ def with_jax(case, precision):
     return gpu_jax.step(case, *data(case, CASES[case][0]), precision == "bfloat16")
 
 
-def one(library, case, precision, profile=""):
+def run_library(library, case, precision, profile=""):
     """Measure in this process, and each kernel with `profile`; print JSON."""
     start = BEGUN if library.startswith(OURS) else IMPORTED
     gpu_rehearsal.install()
-    watch = watched(library, profile)
+    watch = profiler_of(library, profile)
     if library.startswith(OURS):
         step, wait = with_toolkit(case, precision, library.endswith("tuned"))
     elif library.startswith("torch"):
@@ -199,37 +199,37 @@ def one(library, case, precision, profile=""):
     for _ in range(WARM_UP):
         step()
     wait()
-    _in_turn()
+    _wait_for_start()
     seconds = []
     for _ in range(ROUNDS):
-        begun = perf_counter()
+        round_start = perf_counter()
         for _ in range(STEPS):
             step()
         wait()
-        seconds.append((perf_counter() - begun) / STEPS)
-    found = {"step": median(seconds), "all": seconds, "first": first}
-    print(json.dumps(found), flush=True)
+        seconds.append((perf_counter() - round_start) / STEPS)
+    record = {"step": median(seconds), "all": seconds, "first": first}
+    print(json.dumps(record), flush=True)
     if profile:
-        print(json.dumps(found | {"profile": watch(step)}))
+        print(json.dumps(record | {"profile": watch(step)}))
 
 
-def _in_turn():
+def _wait_for_start():
     """Wait until the measurement of cases that compiled concurrently."""
-    path = os.environ.get(TURN)
+    path = os.environ.get(START_FILE)
     if path:
         Path(f"{path}.ready").touch()
         while not Path(path).exists():
             sleep(0.02)
 
 
-def watched(library, profile):
+def profiler_of(library, profile):
     """Return the profiler of a step, if requested."""
     if not profile:
         return None
     import gpu_profile
 
     is_ours = library.startswith(OURS)
-    return gpu_profile.Watch().calls if is_ours else gpu_profile.torchs
+    return gpu_profile.Watch().calls if is_ours else gpu_profile.profile_torch
 
 
 def measure(
@@ -254,17 +254,19 @@ def measure(
     row = {"case": case, "precision": precision, "bar": CASES[case][1]}
     for library in libraries:
         needed = LIBRARIES[library]
-        missing = [name for name in needed if find_spec(name) is None]
-        left = end - perf_counter()
+        absent = [name for name in needed if find_spec(name) is None]
+        remaining = end - perf_counter()
         # A rehearsal has no GPU for peers, and toolkit needs none.
         if gpu_rehearsal.is_on() and not library.startswith(OURS):
             row[library] = "a rehearsal"
-        elif missing and not gpu_rehearsal.is_on():
-            row[library] = f"not installed: {', '.join(missing)}"
-        elif left < LEAST:
+        elif absent and not gpu_rehearsal.is_on():
+            row[library] = f"not installed: {', '.join(absent)}"
+        elif remaining < MINIMUM:
             row[library] = "not begun: no time was left"
         else:
-            row[library] = _ask(library, case, precision, min(LIMIT, left), profile)
+            row[library] = _ask(
+                library, case, precision, min(LIMIT, remaining), profile
+            )
         if library == OURS and isinstance(row[library], str):
             row["failed"] = row[library]
         save(row)
@@ -287,59 +289,59 @@ def compiled(save, seconds):
     """
     end, rows = perf_counter() + seconds, {}
     with tempfile.TemporaryDirectory() as folder:
-        begun = {run: _begun(Path(folder), *run) for run in RUNS}
+        started = {run: _start_compilation(Path(folder), *run) for run in RUNS}
         try:
-            while perf_counter() < end - PAUSE * len(begun) and any(
-                process.poll() is None and not Path(f"{turn}.ready").exists()
-                for turn, process in begun.values()
+            while perf_counter() < end - PAUSE * len(started) and any(
+                process.poll() is None and not Path(f"{path}.ready").exists()
+                for path, process in started.values()
             ):
                 sleep(0.5)
-            for turn, process in begun.values():
-                if not Path(f"{turn}.ready").exists() and process.poll() is None:
+            for path, process in started.values():
+                if not Path(f"{path}.ready").exists() and process.poll() is None:
                     # it would disturb other measurements
                     os.killpg(process.pid, SIGKILL)
-            for (turn, process), run in zip(begun.values(), begun, strict=True):
-                rows[" ".join(run)] = _in_its_turn(turn, process)
+            for (path, process), run in zip(started.values(), started, strict=True):
+                rows[" ".join(run)] = _measure_compiled(path, process)
                 save(rows)
         finally:
-            for _, process in begun.values():
+            for _, process in started.values():
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, SIGKILL)
                 process.wait()
     return rows
 
 
-def _begun(folder, case, precision):
+def _start_compilation(folder, case, precision):
     """Start a compiling process; return its start file for the measurement, and it."""
-    turn = folder / f"{case}-{precision}"
-    own = {name: f"{turn}-{name}" for name in CACHES} | {TURN: str(turn)}
+    path = folder / f"{case}-{precision}"
+    variables = {name: f"{path}-{name}" for name in CACHES} | {START_FILE: str(path)}
     command = [sys.executable, __file__, COMPILED, case, precision]
-    with open(f"{turn}.out", "w", encoding="utf-8") as out:
-        return turn, subprocess.Popen(
+    with open(f"{path}.out", "w", encoding="utf-8") as out:
+        return path, subprocess.Popen(
             command,
-            env={**os.environ, **own},
+            env={**os.environ, **variables},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
 
 
-def _in_its_turn(turn, process):
+def _measure_compiled(path, process):
     """Return the results of a process that may measure now, or the error."""
-    turn.touch()
+    path.touch()
     try:
         process.wait(PAUSE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, SIGKILL)
     if process.wait() == -SIGKILL:
         return "not done in the time that there was"
-    said = Path(f"{turn}.out").read_text("utf-8", "replace")
-    return _figures(said) or said.strip()[-300:]
+    output = Path(f"{path}.out").read_text("utf-8", "replace")
+    return _figures(output) or output.strip()[-300:]
 
 
-def _figures(said):
+def _figures(output):
     """Return the last results that a process has printed; None if there are none."""
-    rows = [line for line in said.splitlines() if line.startswith('{"step"')]
+    rows = [line for line in output.splitlines() if line.startswith('{"step"')]
     return json.loads(rows[-1]) if rows else None
 
 
@@ -349,7 +351,7 @@ def _ask(library, case, precision, limit, profile=""):
     with tempfile.TemporaryDirectory() as folder:
         fresh = {name: f"{folder}/{name}" for name in CACHES}
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 env={**os.environ, **fresh},
                 capture_output=True,
@@ -359,13 +361,13 @@ def _ask(library, case, precision, limit, profile=""):
             )
         except subprocess.TimeoutExpired:
             return f"longer than {limit:.0f} s"
-    found = _figures(done.stdout)
-    if found is None:
-        return done.stderr.strip()[-1500:] or "failed"
-    if done.returncode:  # the profile
-        found["failed"] = done.stderr.strip()[-1500:]
-    return found
+    figures = _figures(process.stdout)
+    if figures is None:
+        return process.stderr.strip()[-1500:] or "failed"
+    if process.returncode:  # the profile
+        figures["failed"] = process.stderr.strip()[-1500:]
+    return figures
 
 
 if __name__ == "__main__":
-    one(*sys.argv[1:])
+    run_library(*sys.argv[1:])

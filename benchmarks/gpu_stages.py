@@ -28,20 +28,20 @@ GPU = gpu_fits.GPU
 def facts(save):
     """Save the device, its libraries, and the properties that cuDNN plans need."""
     backend = get_backend("cupy")
-    found = {**backend.describe(), "devices": toolkit.config.list_devices()}
+    description = {**backend.describe(), "devices": toolkit.config.list_devices()}
     if gpu_rehearsal.is_on():
-        return found, True
+        return description, True
     try:
         with backend.device.scope():
             text = cudnn.properties(0)
     except BackendUnavailable as error:
         # All other parts work: convolutions run as products of gathered windows,
         # slowly.
-        found["cudnn"] = f"MISSING: {error}"
+        description["cudnn"] = f"MISSING: {error}"
     else:
-        found["cudnn"] = cudnn.version()
-        found["device_properties"] = text
-    return found, isinstance(found["cudnn"], int)
+        description["cudnn"] = cudnn.version()
+        description["device_properties"] = text
+    return description, isinstance(description["cudnn"], int)
 
 
 # --- first checks ---------------------------------------------------------------------
@@ -52,17 +52,17 @@ def first(save):
 
     All checks run, even after failures, and report their errors.
     """
-    found = {}
+    results = {}
     for check in (driver, kernel, product, convolution, captured):
         start = perf_counter()
         try:
             row = {"passed": True, "found": check()}
         except Exception as error:  # any error is a result
-            said = f"{type(error).__name__}: {error}"
-            row = {"passed": False, "error": said, "trace": traceback.format_exc()}
-        found[check.__name__] = row | {"seconds": round(perf_counter() - start, 2)}
-        save(found)
-    return found, all(row["passed"] for row in found.values())
+            message = f"{type(error).__name__}: {error}"
+            row = {"passed": False, "error": message, "trace": traceback.format_exc()}
+        results[check.__name__] = row | {"seconds": round(perf_counter() - start, 2)}
+        save(results)
+    return results, all(row["passed"] for row in results.values())
 
 
 def driver():
@@ -84,14 +84,16 @@ def bare_backend():
         return CupyBackend(CudaDevice(0), cupy_module())
 
 
-def compared(name, arrays, limit, dtype="float32", **attrs):
+def compare_kernel(name, arrays, limit, dtype="float32", **attrs):
     """Return the error of a primitive's kernel against float64 on the CPU."""
     backend, exact = bare_backend(), get_backend("reference").kernels[name]
-    given = [backend.asarray(x, dtype) for x in arrays]
-    back = [backend.to_numpy(x).astype("float64") for x in given]
-    found = backend.to_numpy(backend.kernels[name](*given, **attrs)).astype("float64")
+    inputs = [backend.asarray(x, dtype) for x in arrays]
+    back = [backend.to_numpy(x).astype("float64") for x in inputs]
+    outputs = backend.to_numpy(backend.kernels[name](*inputs, **attrs)).astype(
+        "float64"
+    )
     expected = exact(*back, **attrs)
-    error = float(np.abs(found - expected).max() / np.abs(expected).max())
+    error = float(np.abs(outputs - expected).max() / np.abs(expected).max())
     if not error <= limit:
         raise AssertionError(f"{name} {dtype}: error {error:.2e}, expected <= {limit}")
     return error
@@ -100,7 +102,7 @@ def compared(name, arrays, limit, dtype="float32", **attrs):
 def kernel():
     """Check a generated kernel."""
     x = np.random.default_rng(0).random((300, 70), "float32")
-    return compared("exp", [x], 1e-6)
+    return compare_kernel("exp", [x], 1e-6)
 
 
 def product():
@@ -108,8 +110,8 @@ def product():
     rng = np.random.default_rng(0)
     pair = rng.random((96, 64), "float32"), rng.random((64, 48), "float32")
     return {
-        "float32": compared("matmul", pair, 1e-6),
-        "bfloat16": compared("matmul", pair, 1e-2, "bfloat16"),
+        "float32": compare_kernel("matmul", pair, 1e-6),
+        "bfloat16": compare_kernel("matmul", pair, 1e-2, "bfloat16"),
     }
 
 
@@ -120,8 +122,8 @@ def convolution():
     attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
     attrs["groups"] = 1
     return {
-        "float32": compared("conv", pair, 1e-5, **attrs),
-        "bfloat16": compared("conv", pair, 1e-2, "bfloat16", **attrs),
+        "float32": compare_kernel("conv", pair, 1e-5, **attrs),
+        "bfloat16": compare_kernel("conv", pair, 1e-2, "bfloat16", **attrs),
     }
 
 
@@ -155,10 +157,10 @@ def nccl(save):
         event.record(device.stream)
         return lambda: event.done
 
-    found = gpu_nccl.check(
+    results = gpu_nccl.check(
         device, device.stream.ptr, device.device.pci_bus_id, finished
     )
-    return found, all(found.values())
+    return results, all(results.values())
 
 
 def read(save):
@@ -216,14 +218,14 @@ def main(name, path, *arguments):
     """Run a stage; write its results incrementally and at the end."""
     gpu_rehearsal.install()
 
-    def save(found):
+    def save(results):
         aside = Path(f"{path}.aside")
-        aside.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")
+        aside.write_text(json.dumps(results, indent=1, default=str), encoding="utf-8")
         aside.replace(path)
 
-    found, passed = STAGES[name](save, *arguments)
-    save(found)
-    print(json.dumps(found, default=str))
+    record, passed = STAGES[name](save, *arguments)
+    save(record)
+    print(json.dumps(record, default=str))
     return int(not passed)
 
 

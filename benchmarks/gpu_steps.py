@@ -25,18 +25,18 @@ SANITIZER = "compute-sanitizer"
 
 def steps():
     """Return all steps."""
-    return [*correct(), *fast(), *extreme(), *cores()]
+    return [*correctness_steps(), *speed_steps(), *limit_steps(), *core_steps()]
 
 
-def correct():
+def correctness_steps():
     """Return the steps that check correctness."""
     yield stage("facts", 90, *GPU)
     yield stage("first", 120, *GPU)
-    few = size((), ("-k", "exp and float32 and out_may_be"))
-    for part in range(1, PARTS + 1):
-        environment = {"GPU_PART": f"{part}/{PARTS}"}
-        options = ("--backend=cupy", *few)
-        yield tests(f"conformance-{part}", 240, CONFORMANCE, *options, **environment)
+    selection = size((), ("-k", "exp and float32 and out_may_be"))
+    for number in range(1, PARTS + 1):
+        environment = {"GPU_PART": f"{number}/{PARTS}"}
+        options = ("--backend=cupy", *selection)
+        yield tests(f"conformance-{number}", 240, CONFORMANCE, *options, **environment)
     yield stage("calls", 120, *GPU)
     yield stage("accuracy", 90, *GPU)
     yield stage("fits", 150, *GPU)
@@ -44,22 +44,22 @@ def correct():
     yield tests("programs", 120, "tests/backends/cupy", "-k", which)
 
 
-def fast():
+def speed_steps():
     """Return the steps that profile and time training steps, compared with peers."""
     yield stage("read", 120, *GPU)
     for case, precision in RUNS:
-        told = (case, precision, "{limit}")
+        arguments = (case, precision, "{limit}")
         name = f"profile-{case}-{precision}"
-        yield stage(name, 120, *GPU, name="profile", arguments=told, least=30)
+        yield stage(name, 120, *GPU, name="profile", arguments=arguments, minimum=30)
     for case, precision in RUNS:
-        told = (case, precision, "{limit}")
+        arguments = (case, precision, "{limit}")
         name = f"speed-{case}-{precision}"
-        yield stage(name, 300, *GPU, name="speed", arguments=told, least=45)
+        yield stage(name, 300, *GPU, name="speed", arguments=arguments, minimum=45)
     if not is_on():
-        yield stage("compiled", 500, *GPU, "torch", arguments=("{limit}",), least=120)
+        yield stage("compiled", 500, *GPU, "torch", arguments=("{limit}",), minimum=120)
 
 
-def extreme():
+def limit_steps():
     """Return the steps that check limits and run external tools."""
     yield stage("autotune", 150, *GPU)
     yield stage("memory", 90, *GPU)
@@ -76,14 +76,14 @@ def extreme():
         yield tests("examples", 150, *short, TOOLKIT_DEVICE="gpu")
 
 
-def cores():
+def core_steps():
     """Return the CPU measurements, compared with peers, for each number of threads."""
     peers = size(("--here", "--rounds", "3"), ("--quick",))
     for count in CORES:
         for case in CASES_OF_CORES:
             name = f"cores-{count}-{case.replace('/', '-')}"
             options = ("--threads", str(count), "--only", case, "--json", "{json}")
-            yield Step(name, script("peers.py", *peers, *options), 150, least=30)
+            yield Step(name, script("peers.py", *peers, *options), 150, minimum=30)
 
 
 def script(name, *arguments):
@@ -91,10 +91,10 @@ def script(name, *arguments):
     return sys.executable, str(BENCHMARKS / name), *arguments
 
 
-def stage(step, limit, *modules, name="", arguments=(), least=10.0):
+def stage(step, limit, *modules, name="", arguments=(), minimum=10.0):
     """Return a step for a function of gpu_stages.py."""
     command = script("gpu_stages.py", name or step, "{json}", *arguments)
-    return Step(step, command, limit, least, modules)
+    return Step(step, command, limit, minimum, modules)
 
 
 def pytest(*arguments):
@@ -112,5 +112,5 @@ def tests(step, limit, *arguments, **environment):
     options = ("--require-gpu", "-W", "default", "-m", "slow or not slow")
     workers = size(("-n", "auto", "--max-worker-restart", "1000"), ())
     command = pytest(*arguments, *options, *workers)
-    told = {"GPU_RESULTS": "{json}", **environment}
-    return Step(step, command, limit, 25.0, (*TESTS, *GPU), environment=told)
+    variables = {"GPU_RESULTS": "{json}", **environment}
+    return Step(step, command, limit, 25.0, (*TESTS, *GPU), environment=variables)

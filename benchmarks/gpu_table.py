@@ -36,10 +36,10 @@ def rows_of(steps):
             if name.startswith(family) and row:
                 rows[row["case"], row["precision"]] = dict(row)
     compiled = steps.get("compiled", {}).get("results") or {}
-    for label, found in compiled.items():
+    for label, figures in compiled.items():
         key = tuple(label.split())
         if key in rows:
-            rows[key][COMPILED] = found
+            rows[key][COMPILED] = figures
     return list(rows.values())
 
 
@@ -47,14 +47,14 @@ def table(rows):
     """Return rows as text: seconds of a step, and the ratios to the best peer."""
     lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
     for row in rows:
-        found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
-        peers = {n: f for n, f in found.items() if not n.startswith(OURS)}
+        figures = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}
+        peers = {n: f for n, f in figures.items() if not n.startswith(OURS)}
         for name in LIBRARIES:
             label = f"{row['case']} {row['precision']}"
             if isinstance(row.get(name), str):
                 lines.append(f"{label:24} {name:14} {row[name][:60]}")
-            elif name in found:
-                took = found[name]
+            elif name in figures:
+                took = figures[name]
                 line = f"{label:24} {name:14} {took['step'] * 1e3:9.3f} "
                 line += f"{took['first']:8.2f}"
                 if name.startswith(OURS) and peers:

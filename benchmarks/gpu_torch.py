@@ -82,10 +82,10 @@ def step(case, x, y, half, compiled, device="cuda"):
 
     def loss_of(x, y):
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            found = model(x)
+            outputs = model(x)
         if is_binary:
-            return F.binary_cross_entropy_with_logits(found, y)
-        return F.cross_entropy(found.flatten(0, -2).float(), y)
+            return F.binary_cross_entropy_with_logits(outputs, y)
+        return F.cross_entropy(outputs.flatten(0, -2).float(), y)
 
     run = torch.compile(loss_of, mode="max-autotune") if compiled else loss_of
 

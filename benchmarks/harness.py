@@ -60,10 +60,10 @@ class Candidate:
 
     def prepare(self, case: str) -> Sample | None:
         """Return the sampling function of a case, in the candidate's process."""
-        made = self.make(case)
-        if made is None:
+        run = self.make(case)
+        if run is None:
             return None
-        call, work = made if isinstance(made, tuple) else (made, 1)
+        call, work = run if isinstance(run, tuple) else (run, 1)
         sample = repeated(call, SAMPLE)
 
         def rested() -> float:
@@ -80,7 +80,7 @@ class Candidate:
         return Entry((python, sys.argv[0], "--worker", self.name), environment)
 
 
-def as_before(candidate: Candidate, checkout: str = "") -> Candidate:
+def before_candidate(candidate: Candidate, checkout: str = "") -> Candidate:
     """Return the same candidate in another checkout."""
     path = {"PYTHONPATH": str(Path(checkout).resolve())}
     environment = candidate.environment | path
@@ -102,12 +102,12 @@ def print_case(case: str, outcome: Outcome) -> None:
             ratio = medians[name] / first
             print(f"  {name:24} {medians[name] * 1e6:12.2f} us  {ratio:7.2f} x")
         else:
-            why = outcome.skipped.get(name) or outcome.failed[name]
-            print(f"  {name:24} left out: {why}")
-    for name, now in outcome.values.items():
+            reason = outcome.skipped.get(name) or outcome.failed[name]
+            print(f"  {name:24} left out: {reason}")
+    for name, current in outcome.values.items():
         earlier = outcome.values.get(before(name), [])
-        if len(now) == len(earlier) > 1:
-            ratios = [new / old for new, old in zip(now, earlier, strict=True)]
+        if len(current) == len(earlier) > 1:
+            ratios = [new / old for new, old in zip(current, earlier, strict=True)]
             low, middle, high = quantiles(ratios, n=4)
             half = f"half of them {low:.3f} to {high:.3f}"
             print(f"  {name} / before: {middle:.3f}, {half}")
@@ -159,12 +159,15 @@ def main(
     """
     options = parser(description).parse_args()
     if options.worker:
-        both = [*candidates, *map(as_before, candidates)]
-        serve(next(c for c in both if c.name == options.worker).prepare)
+        versions = [*candidates, *map(before_candidate, candidates)]
+        serve(next(c for c in versions if c.name == options.worker).prepare)
         return None
     if options.before:
-        own = [c for c in candidates if not c.peer]
-        candidates = [*candidates, *(as_before(c, options.before) for c in own)]
+        own_candidates = [c for c in candidates if not c.peer]
+        candidates = [
+            *candidates,
+            *(before_candidate(c, options.before) for c in own_candidates),
+        ]
     with ExitStack() as stack:
         workers = {
             candidate.name: stack.enter_context(
@@ -172,8 +175,8 @@ def main(
             )
             for candidate in candidates
         }
-        chosen = [case for case in cases if options.only in case]
-        rows = measure(workers, chosen, options.runs)
+        selected = [case for case in cases if options.only in case]
+        rows = measure(workers, selected, options.runs)
         about = {name: worker.ask(ABOUT) for name, worker in workers.items()}
     peers = [candidate.name for candidate in candidates if candidate.peer]
     save(options.json, rows, candidates=about, peers=peers, threads=options.threads)

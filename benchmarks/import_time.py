@@ -26,8 +26,8 @@ CODE = (
 def import_seconds(module: str) -> float:
     """Return the seconds that a fresh process takes to import one of `MODULES`."""
     command = [sys.executable, "-c", CODE.format(statement=MODULES[module])]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(process.stdout)
 
 
 def main() -> None:

@@ -92,10 +92,10 @@ def exported(case, folder):
     return path, x, np.asarray(model(x, training=False))
 
 
-def check(found, expected):
+def check(actual, expected):
     """Raise an error unless another engine computes the same."""
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * scale)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-3 * scale)
 
 
 def with_onnxruntime(case):

@@ -10,7 +10,7 @@ from pathlib import Path
 from toolkit.cli.mpirun import launch_command, launch_environment
 
 
-def found(ranks, *arguments, **settings):
+def run_job(ranks, *arguments, **settings):
     """Return the result of a job of this script.
 
     Args:

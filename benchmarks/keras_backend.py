@@ -38,9 +38,9 @@ def ratios(row):
     """Return the ratios to the API of toolkit and to the best backend, or None."""
     medians = row["median"]
     measured = medians.get(KERAS_BACKEND)
-    others = [medians[name] for name in BACKENDS if name in medians]
+    peers = [medians[name] for name in BACKENDS if name in medians]
     to_own = measured / medians[OURS] if measured and OURS in medians else None
-    to_best = measured / min(others) if measured and others else None
+    to_best = measured / min(peers) if measured and peers else None
     return to_own, to_best
 
 

@@ -34,7 +34,7 @@ def products():
     return repeated(ours), repeated(partial(np.matmul, *x))
 
 
-def measured(workload, runs):
+def measure(workload, runs):
     """Return the seconds of each run's step, and its two bounds."""
     trainer, samples = fits.KerasTrainer(fits.OURS, workload), products()
     trainer.epoch()  # compiles
@@ -43,7 +43,7 @@ def measured(workload, runs):
         steps.append(trainer.epoch()[0] / workload.steps)
         spent.append([sample() for sample in samples])
     rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent, strict=True)))
-    plan = trainer.model.inspect(*(part[: workload.batch] for part in trainer.data))
+    plan = trainer.model.inspect(*(array[: workload.batch] for array in trainer.data))
     _, traffic = plan.program.backend.peak_rates()
     times = [(kernel.flops / rate, kernel.nbytes / traffic) for kernel in plan.kernels]
     return steps, sum(a for a, _ in times), sum(map(max, times))
@@ -64,9 +64,9 @@ def main():
         if options.only not in name:
             continue
         if options.quick:
-            samples, *limits = measured(workload.shortened(), 1)
+            samples, *limits = measure(workload.shortened(), 1)
         else:
-            samples, *limits = measured(workload, options.runs)
+            samples, *limits = measure(workload, options.runs)
         values = dict(zip(NAMES, (samples, *([t] for t in limits)), strict=True))
         median = {of: statistics.median(times) for of, times in values.items()}
         rows.append({"case": name, "median": median, "samples": values})

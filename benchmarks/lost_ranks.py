@@ -35,18 +35,18 @@ def work(epochs):
     class Watch(tk.callbacks.Callback):
         """Callback that reports the step time when the number of ranks changes."""
 
-        began, size, lost = 0.0, comm.world().size, 0.0
+        began, size, lost_at = 0.0, comm.world().size, 0.0
 
         def on_train_batch_begin(self, batch, logs=None):
             self.began = time.monotonic()
 
         def on_train_batch_end(self, batch, logs=None):
-            size, now = comm.world().size, time.monotonic()
+            size, timestamp = comm.world().size, time.monotonic()
             if size < self.size:
-                print(f"step {now - self.began:.4f}", flush=True)
-                self.lost = self.began
-            elif size > self.size and self.lost:
-                print(f"replaced {now - self.lost:.4f}", flush=True)
+                print(f"step {timestamp - self.began:.4f}", flush=True)
+                self.lost_at = self.began
+            elif size > self.size and self.lost_at:
+                print(f"replaced {timestamp - self.lost_at:.4f}", flush=True)
             self.size = size
 
         def on_epoch_end(self, epoch, logs=None):
@@ -86,9 +86,9 @@ def run(options, kill=None):
     processes, text = {}, ""
     for line in job.stdout:
         text += line
-        found = re.search(r"rank (\d+) is (\d+)", line)
-        if found:
-            processes[int(found[1])] = int(found[2])
+        match = re.search(r"rank (\d+) is (\d+)", line)
+        if match:
+            processes[int(match[1])] = int(match[2])
             if len(processes) == RANKS and kill is not None:
                 rank, number, seconds = kill
                 time.sleep(seconds)
@@ -114,15 +114,17 @@ def main():
     for number in range(options.kills):
         kill = choose.randrange(RANKS), SIGNALS[number % 3], choose.random() * SECONDS
         code, text = run(options, kill)
-        found = re.findall(r"result (\w+)", text)
-        equal += code == 0 and len(found) >= RANKS - 1 and set(found) == {expected}
+        results = re.findall(r"result (\w+)", text)
+        equal += code == 0 and len(results) >= RANKS - 1 and set(results) == {expected}
         steps += map(float, re.findall(r"step (\S+)", text))
         replaced += map(float, re.findall(r"replaced (\S+)", text))
     print(f"{equal} of {options.kills} jobs have the bits of one without a loss")
     for name, seconds in (("step", steps), ("replaced", replaced)):
         if seconds:
-            middle, most = statistics.median(seconds), max(seconds)
-            print(f"{name}: median {1e3 * middle:.0f} ms, at most {1e3 * most:.0f} ms")
+            middle, maximum = statistics.median(seconds), max(seconds)
+            print(
+                f"{name}: median {1e3 * middle:.0f} ms, at most {1e3 * maximum:.0f} ms"
+            )
     return 0 if equal == options.kills else 1
 
 

@@ -68,10 +68,10 @@ def native(case):
     run, workspace = loaded._binding._functions["run"], loaded._idle[0]
     inputs = (ctypes.c_void_p * 1)(x.ctypes.data)
     outputs = (ctypes.c_void_p * 1)(y.ctypes.data)
-    kept = [loaded, x, y, workspace]
+    references = [loaded, x, y, workspace]
 
     def call():
-        assert run(kept[3].ctypes.data, 1, inputs, outputs) == 0
+        assert run(references[3].ctypes.data, 1, inputs, outputs) == 0
 
     return call
 
@@ -155,30 +155,30 @@ def facts(case):
     """Return the measurements of a model, by its name."""
     model, _ = make(case)
     weights = sum(np.asarray(w).nbytes for w in model.weights)
-    found = {}
+    sizes = {}
     for target in TARGETS:
         ending = "wasm" if target == "wasm32" else "so"
         path = folder(target) / f"{case}.{ending}"
         start = time.perf_counter()
         model.export(path, target=target, weights="embed", verbose=False)
-        found[f"{target}: export"] = f"{time.perf_counter() - start:.2f} s"
+        sizes[f"{target}: export"] = f"{time.perf_counter() - start:.2f} s"
         beyond = path.stat().st_size - weights
-        found[f"{target}: beyond weights"] = f"{beyond / 1024:.1f} KB"
+        sizes[f"{target}: beyond weights"] = f"{beyond / 1024:.1f} KB"
     undefined = run("nm", "-D", "-u", f"{TARGETS[0]}/{case}.so").split()
-    found["symbols needed"] = " ".join(s for s in undefined if len(s) > 1)
+    sizes["symbols needed"] = " ".join(s for s in undefined if len(s) > 1)
     static = folder("static")
     (static / "main.c").write_text(MAIN.format(p=case, P=case.upper()))
     archive = static / f"{case}.a"
     model.export(archive, target=TARGETS[0], weights="embed", verbose=False)
     run("cc", "-O2", static / "main.c", archive, "-lpthread", "-o", "main")
     run("sh", "-c", "printf 'int main(void){return 0;}' | cc -x c - -o empty")
-    found["start to first result"] = f"{1e3 * seconds('main'):.2f} ms"
-    found["an empty program"] = f"{1e3 * seconds('empty'):.2f} ms"
+    sizes["start to first result"] = f"{1e3 * seconds('main'):.2f} ms"
+    sizes["an empty program"] = f"{1e3 * seconds('empty'):.2f} ms"
     header = archive.with_suffix(".h").read_text()
     workspace = int(header.partition("WORKSPACE_SIZE_1 ")[2].split()[0])
     beyond = int(run("./main")) - weights - workspace
-    found["memory beyond weights and workspace"] = f"{beyond / 2**20:.2f} MB"
-    return found
+    sizes["memory beyond weights and workspace"] = f"{beyond / 2**20:.2f} MB"
+    return sizes
 
 
 def seconds(program):

@@ -54,8 +54,8 @@ def of_layers(model, path):
             tensors[id(layer.output)] = "x"
             shape = layer.output.shape[1:]
             continue
-        given = layer.input if isinstance(layer.input, list) else [layer.input]
-        names = [tensors[id(x)] for x in given]
+        inputs = layer.input if isinstance(layer.input, list) else [layer.input]
+        names = [tensors[id(x)] for x in inputs]
         tensors[id(layer.output)] = _written(hand, layer, names)
     if len(shape) == 3:
         shape = (shape[2], *shape[:2])
@@ -161,8 +161,8 @@ def of_lstm(model, path):
     for layer in model.layers[-3:-1]:
         kernel, recurrent, bias = layer.get_weights()
         weights = [hand.constant(_gates(w.T)[None]) for w in (kernel, recurrent)]
-        both = np.concatenate([_gates(bias), np.zeros_like(bias)])
-        inputs = (x, *weights, hand.constant(both[None]))
+        biases = np.concatenate([_gates(bias), np.zeros_like(bias)])
+        inputs = (x, *weights, hand.constant(biases[None]))
         y, last, _ = hand.node("LSTM", *inputs, outputs=3, hidden_size=layer.units)
         x = hand.node("Squeeze", y, hand.constant([1], np.int64))
     last = hand.node("Squeeze", last, hand.constant([0], np.int64))

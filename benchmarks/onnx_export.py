@@ -122,8 +122,8 @@ def compare(name, runs, batch):
         sessions = [session_of(ours), session_of(theirs)]
     x = np.random.default_rng(1).normal(size=(batch, *model.input_shape[1:]))
     x = x.astype("float32")
-    turned = x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
-    feeds = [x, np.ascontiguousarray(turned)]
+    channels_first = x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
+    feeds = [x, np.ascontiguousarray(channels_first)]
     calls = [
         lambda s=s, f=f: s.run(None, {s.get_inputs()[0].name: f})[0]
         for s, f in zip(sessions, feeds, strict=True)
@@ -160,13 +160,13 @@ def main():
     options = parser.parse_args()
     rows = []
     for name in [options.only] if options.only else CASES:
-        found = compare(name, options.runs, options.batch)
-        rows.append(found)
-        verdict = "met" if found["ratio"] <= BAR else "missed"
+        row = compare(name, options.runs, options.batch)
+        rows.append(row)
+        verdict = "met" if row["ratio"] <= BAR else "missed"
         print(
-            f"{name:12} exported {found['ms'][0]:8.3f} ms, by hand "
-            f"{found['ms'][1]:8.3f} ms, ratio {found['ratio']:.3f} (bar {BAR}: "
-            f"{verdict}); export {found['export_s']:.2f} s (bar {EXPORT_BAR})"
+            f"{name:12} exported {row['ms'][0]:8.3f} ms, by hand "
+            f"{row['ms'][1]:8.3f} ms, ratio {row['ratio']:.3f} (bar {BAR}: "
+            f"{verdict}); export {row['export_s']:.2f} s (bar {EXPORT_BAR})"
         )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))

@@ -17,7 +17,7 @@ import numpy as np
 from harness import Candidate, main
 
 RANDOM = np.random.default_rng(0)
-BEGINNING = RANDOM.bit_generator.state
+INITIAL_STATE = RANDOM.bit_generator.state
 
 
 def normal(*shape):
@@ -30,7 +30,7 @@ def positive(*shape):
     return RANDOM.random(shape, dtype="float32") + np.float32(0.5)
 
 
-def below(limit, *shape):
+def random_below(limit, *shape):
     """Return integers in [0, limit)."""
     return RANDOM.integers(0, limit, shape)
 
@@ -66,13 +66,13 @@ def elementwise(name, theirs="", arrays=square):
         return getattr(tk.ops, name)(*xs)
 
     def other(torch, F, *xs):
-        found = getattr(torch, theirs or name, None) or getattr(F, theirs or name)
-        return found(*xs)
+        function = getattr(torch, theirs or name, None) or getattr(F, theirs or name)
+        return function(*xs)
 
     return Operation(arrays, ours, other)
 
 
-def along(name, axis, theirs="", arrays=square):
+def along_axis(name, axis, theirs="", arrays=square):
     """Return a function along an axis."""
 
     def ours(tk, x):
@@ -89,15 +89,15 @@ def images(arrays, ours, theirs):
 
     def other(torch, F, x, *weights):
         x = x.permute(0, 3, 1, 2)
-        turned = [w.permute(3, 2, 0, 1).contiguous() for w in weights]
-        return theirs(torch, F, x, *turned).permute(0, 2, 3, 1)
+        kernels = [w.permute(3, 2, 0, 1).contiguous() for w in weights]
+        return theirs(torch, F, x, *kernels).permute(0, 2, 3, 1)
 
     return Operation(arrays, ours, other)
 
 
-def filtered(size, channels, seen=0, extent=28, **options):
+def convolution(size, channels, inputs=0, extent=28, **options):
     """Return a convolution of 16 images, on some or all of the channels."""
-    groups = channels // (seen or channels)
+    groups = channels // (inputs or channels)
     padding = size // 2
 
     def ours(tk, x, w):
@@ -114,7 +114,7 @@ def filtered(size, channels, seen=0, extent=28, **options):
     return images(arrays, ours, theirs)
 
 
-def resized(extent, method):
+def resizing(extent, method):
     """Return 16 images of 64 x 64, resized."""
     options = {} if method == "nearest" else {"align_corners": False}
 
@@ -146,13 +146,13 @@ OPERATIONS = {
         lambda tk, x, y: tk.ops.where(x > 0, x, y),
         lambda torch, F, x, y: torch.where(x > 0, x, y),
     ),
-    **{f"sum, axis {axis}": along("sum", axis) for axis in (0, 1)},
-    "sum, middle axis": along("sum", 1, arrays=lambda: (normal(64, 256, 64),)),
-    **{f"max, axis {axis}": along("max", axis, "amax") for axis in (0, 1)},
-    **{f"argmax, axis {axis}": along("argmax", axis) for axis in (0, 1)},
-    **{f"softmax, axis {axis}": along("softmax", axis) for axis in (0, 1)},
-    "logsumexp": along("logsumexp", 1),
-    **{f"cumsum, axis {axis}": along("cumsum", axis) for axis in (0, 1)},
+    **{f"sum, axis {axis}": along_axis("sum", axis) for axis in (0, 1)},
+    "sum, middle axis": along_axis("sum", 1, arrays=lambda: (normal(64, 256, 64),)),
+    **{f"max, axis {axis}": along_axis("max", axis, "amax") for axis in (0, 1)},
+    **{f"argmax, axis {axis}": along_axis("argmax", axis) for axis in (0, 1)},
+    **{f"softmax, axis {axis}": along_axis("softmax", axis) for axis in (0, 1)},
+    "logsumexp": along_axis("logsumexp", 1),
+    **{f"cumsum, axis {axis}": along_axis("cumsum", axis) for axis in (0, 1)},
     "cumprod": Operation(
         lambda: (positive(256, 256),),
         lambda tk, x: tk.ops.cumprod(x, 1),
@@ -174,22 +174,22 @@ OPERATIONS = {
         lambda torch, F, x, y: torch.searchsorted(x, y),
     ),
     "take rows": Operation(
-        lambda: (normal(10_000, 128), below(10_000, 4096)),
+        lambda: (normal(10_000, 128), random_below(10_000, 4096)),
         lambda tk, x, i: tk.ops.take(x, i, axis=0),
         lambda torch, F, x, i: torch.index_select(x, 0, i),
     ),
     "take columns": Operation(
-        lambda: (normal(1024, 1024), below(1024, 512)),
+        lambda: (normal(1024, 1024), random_below(1024, 512)),
         lambda tk, x, i: tk.ops.take(x, i, axis=1),
         lambda torch, F, x, i: torch.index_select(x, 1, i),
     ),
     "take_along_axis": Operation(
-        lambda: (normal(1024, 1024), below(1024, 1024, 256)),
+        lambda: (normal(1024, 1024), random_below(1024, 1024, 256)),
         lambda tk, x, i: tk.ops.take_along_axis(x, i, axis=1),
         lambda torch, F, x, i: torch.gather(x, 1, i),
     ),
     "segment_sum": Operation(
-        lambda: (normal(8192, 128), np.sort(below(500, 8192))),
+        lambda: (normal(8192, 128), np.sort(random_below(500, 8192))),
         lambda tk, x, i: tk.ops.segment_sum(x, i, 500),
         lambda torch, F, x, i: torch.zeros(500, 128).index_add(0, i, x),
     ),
@@ -232,23 +232,23 @@ OPERATIONS = {
         lambda torch, F, x, y: x @ y,
     ),
     "matmul of int32": Operation(
-        lambda: tuple(below(10, 256, 256).astype("int32") for _ in range(2)),
+        lambda: tuple(random_below(10, 256, 256).astype("int32") for _ in range(2)),
         lambda tk, x, y: tk.ops.matmul(x, y),
         lambda torch, F, x, y: x @ y,
     ),
-    "conv 3x3": filtered(3, 64),
-    "conv 5x5": filtered(5, 64),
-    "conv 3x3, stride 2": filtered(3, 64, stride=2),
-    "conv 3x3, 4 groups": filtered(3, 128, 32),
-    "depthwise 3x3": filtered(3, 128, 1, 56),
+    "conv 3x3": convolution(3, 64),
+    "conv 5x5": convolution(5, 64),
+    "conv 3x3, stride 2": convolution(3, 64, stride=2),
+    "conv 3x3, 4 groups": convolution(3, 128, 32),
+    "depthwise 3x3": convolution(3, 128, 1, 56),
     "max_pool": images(
         lambda: (normal(16, 112, 112, 64),),
         lambda tk, x: tk.ops.max_pool(x, 2),
         lambda torch, F, x: F.max_pool2d(x, 2),
     ),
-    "resize to 128, bilinear": resized(128, "bilinear"),
-    "resize to 100, bilinear": resized(100, "bilinear"),
-    "resize to 128, nearest": resized(128, "nearest"),
+    "resize to 128, bilinear": resizing(128, "bilinear"),
+    "resize to 100, bilinear": resizing(100, "bilinear"),
+    "resize to 128, nearest": resizing(128, "nearest"),
     "layer_normalization": Operation(
         lambda: (normal(4096, 512),),
         lambda tk, x: tk.ops.layer_normalization(x, epsilon=1e-5),
@@ -285,9 +285,15 @@ OPERATIONS = {
         lambda torch, F: torch.randn(1024, 1024),
     ),
 }
-DRAWN = ("uniform", "normal")
+RANDOM_CASES = ("uniform", "normal")
 # Operations without a gradient.
-FLAT = {*DRAWN, "argmax, axis 0", "argmax, axis 1", "searchsorted", "matmul of int32"}
+FLAT = {
+    *RANDOM_CASES,
+    "argmax, axis 0",
+    "argmax, axis 1",
+    "searchsorted",
+    "matmul of int32",
+}
 FLAT |= {"floor_divide"}
 GRADIENT = " gradient"
 CASES = tuple(
@@ -300,7 +306,7 @@ CASES = tuple(
 def parse(case):
     """Return the operation, its fixed arrays, and whether it is a gradient."""
     operation = OPERATIONS[case.removesuffix(GRADIENT)]
-    RANDOM.bit_generator.state = BEGINNING
+    RANDOM.bit_generator.state = INITIAL_STATE
     return operation, operation.arrays(), case.endswith(GRADIENT)
 
 
@@ -334,7 +340,7 @@ def with_toolkit(case):
     return lambda: compiled(*tensors)
 
 
-def eagerly(case):
+def run_eagerly(case):
     """Return the eager operation."""
     function, tensors = function_of(case)
     return lambda: function(*tensors)
@@ -361,18 +367,18 @@ def with_torch(case):
         for x in floats:
             x.requires_grad_()
     run = gradient if is_gradient else forward
-    if case not in DRAWN:
+    if case not in RANDOM_CASES:
         check(case, run())
     return run
 
 
-def check(case, found):
+def check(case, actual):
     """Raise an error unless both compute the same."""
     function, tensors = function_of(case)
     expected = function(*tensors)
-    if not isinstance(found, tuple):
-        found, expected = [found], [expected]
-    for x, y in zip(found, expected, strict=True):
+    if not isinstance(actual, tuple):
+        actual, expected = [actual], [expected]
+    for x, y in zip(actual, expected, strict=True):
         y = np.asarray(y)
         scale = np.abs(y).max()
         np.testing.assert_allclose(x.numpy(), y, 1e-3, 1e-4 * scale)
@@ -380,7 +386,7 @@ def check(case, found):
 
 CANDIDATES = (
     Candidate("toolkit", with_toolkit),
-    Candidate("toolkit, eager", eagerly),
+    Candidate("toolkit, eager", run_eagerly),
     Candidate("torch", with_torch, peer=True),
 )
 

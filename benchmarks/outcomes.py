@@ -41,8 +41,12 @@ def losses(side, network, seed):
     lesson = NETWORKS[network](keras)
     x, y, epochs = lesson.inputs, lesson.targets, lesson.epochs
     history = lesson.model.fit(x, y, batch_size=32, epochs=epochs, verbose=0)
-    found = history.history["loss"]
-    return found[0], found[-1], float(lesson.model.evaluate(x, y, verbose=0))
+    losses_of_epochs = history.history["loss"]
+    return (
+        losses_of_epochs[0],
+        losses_of_epochs[-1],
+        float(lesson.model.evaluate(x, y, verbose=0)),
+    )
 
 
 def prepare(side, case):
@@ -72,11 +76,11 @@ def compare(network, workers, seeds):
             print(f"{network:18} {problems}")
             continue
         ours, theirs = (outcome.values[side] for side in SIDES)
-        row["standard errors"] = apart = standard_errors(ours, theirs)
-        mark = "  <<<" if abs(apart) > LIMIT else ""
+        row["standard errors"] = difference = standard_errors(ours, theirs)
+        mark = "  <<<" if abs(difference) > LIMIT else ""
         print(
             f"{network:18} {figure:12} {fmean(ours):9.4f} {fmean(theirs):9.4f} "
-            f"{apart:+6.1f}{mark}"
+            f"{difference:+6.1f}{mark}"
         )
     return rows
 
@@ -107,8 +111,8 @@ def main():
             for row in compare(network, workers, options.seeds)
         ]
     save(options.json, rows)
-    found = [abs(row.get("standard errors", LIMIT + 1)) for row in rows]
-    if not found or max(found) > LIMIT:
+    differences = [abs(row.get("standard errors", LIMIT + 1)) for row in rows]
+    if not differences or max(differences) > LIMIT:
         sys.exit(1)
 
 

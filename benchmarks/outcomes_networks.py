@@ -238,10 +238,10 @@ def convlstm(keras):
 def translator(keras):
     """Build a decoder that starts with the state of an encoder."""
     layers, (x, sums) = keras.layers, series()
-    told, before = keras.Input(x.shape[1:]), keras.Input(x.shape[1:])
-    _, *state = layers.LSTM(24, return_state=True)(told)
+    target, before = keras.Input(x.shape[1:]), keras.Input(x.shape[1:])
+    _, *state = layers.LSTM(24, return_state=True)(target)
     y = layers.LSTM(24, return_sequences=True)(before, initial_state=state)
-    model = keras.Model([told, before], layers.TimeDistributed(layers.Dense(6))(y))
+    model = keras.Model([target, before], layers.TimeDistributed(layers.Dense(6))(y))
     model.compile(keras.optimizers.Adam(5e-3), "huber")
     delayed = np.concatenate([0 * x[:, :1], x[:, :-1]], 1)
     return Lesson(model, [x, delayed], sums)

@@ -79,16 +79,22 @@ def table(record):
 def ratio(record, row, ours):
     """Return the ratio of our median to the best peer's, if both exist."""
     peers = record.get("peers", [name for name in row["median"] if name != ours])
-    found = [row["median"][name] for name in peers if name in row["median"]]
-    return row["median"][ours] / min(found) if found and ours in row["median"] else None
+    medians = [row["median"][name] for name in peers if name in row["median"]]
+    return (
+        row["median"][ours] / min(medians)
+        if medians and ours in row["median"]
+        else None
+    )
 
 
 def versions(record):
     """Return the packages that took part, once each."""
-    found = {}
+    versions_by_library = {}
     for about in record.get("candidates", {}).values():
-        found |= about["packages"]
-    listed = ", ".join(f"{name} {number}" for name, number in sorted(found.items()))
+        versions_by_library |= about["packages"]
+    listed = ", ".join(
+        f"{name} {number}" for name, number in sorted(versions_by_library.items())
+    )
     return f", with {listed}" if listed else ""
 
 

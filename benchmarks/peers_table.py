@@ -136,15 +136,17 @@ def workload_lines(rows):
     yield f"|---|---|{'---:|' * (len(heads) - 3)}---|"
     for name, workload in WORKLOADS.items():
         row, kind = rows[name], KINDS[workload.kind]
-        scaled = {who: value * kind.scale for who, value in row["median"].items()}
-        rest = [who for who in scaled if who not in COLUMNS]
-        others = [f"{who} {figure(row, who, scaled[who])}" for who in rest]
+        scaled = {name: value * kind.scale for name, value in row["median"].items()}
+        uncolumned = [name for name in scaled if name not in COLUMNS]
+        remaining_texts = [
+            f"{name} {figure(row, name, scaled[name])}" for name in uncolumned
+        ]
         verdict = report.verdict(row)
         cells = [
             workload.title,
             kind.unit,
             *(figure(row, column, scaled.get(column)) for column in COLUMNS),
-            ", ".join(others),
+            ", ".join(remaining_texts),
             *(quotient(report.ratio(row, family)) for family in ("", "Keras")),
             f"{workload.bar:.2f}",
             "" if verdict is None else "met" if verdict.met else "missed",
@@ -156,9 +158,9 @@ def growth_lines(row):
     """Return the table of growth."""
     yield "| | ms a step | time / FLOPs | |"
     yield "|---|---:|---:|---|"
-    found = report.growth(row)
+    growth = report.growth(row)
     for name, seconds in row["median"].items():
-        verdict = found.get(name)
+        verdict = growth.get(name)
         judged = ("", "")
         if verdict:
             judged = (f"{verdict.figure:.2f}", "met" if verdict.met else "missed")
@@ -172,11 +174,11 @@ def number(value):
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def figure(row, who, value):
+def figure(row, name, value):
     """Return a median and its spread; empty for None."""
     if value is None:
         return ""
-    return f"{number(value)} ±{report.spread(row, who):.0%}"
+    return f"{number(value)} ±{report.spread(row, name):.0%}"
 
 
 def quotient(value):

@@ -80,8 +80,8 @@ class Block(nn.Module):
     def forward(self, x):
         batch, length, width = x.shape
         heads = (batch, length, self.heads, width // self.heads)
-        parts = self.projections(self.first(x)).split(width, dim=2)
-        q, k, v = (part.reshape(heads).transpose(1, 2) for part in parts)
+        projected = self.projections(self.first(x)).split(width, dim=2)
+        q, k, v = (array.reshape(heads).transpose(1, 2) for array in projected)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
         return x + self.dense(self.second(x))
@@ -221,13 +221,13 @@ def epochs(recipe, workload, compiled, is_half=False):
 
     def epoch():
         total, hits = torch.zeros(()), torch.zeros((), dtype=torch.long)
-        for chosen in torch.randperm(len(x)).split(workload.batch):
+        for indices in torch.randperm(len(x)).split(workload.batch):
             optimizer.zero_grad()
-            loss, found = forward(x[chosen], y[chosen])
+            loss, outputs = forward(x[indices], y[indices])
             loss.backward()
             optimizer.step()
             total += loss.detach()
-            hits += found
+            hits += outputs
         assert total.isfinite()
         return int(hits)
 

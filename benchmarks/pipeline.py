@@ -47,7 +47,7 @@ class Bar:
     words: str
 
 
-def beside(name: str, limit: float) -> Bar:
+def peer_bar(name: str, limit: float) -> Bar:
     """Return a bar on our time divided by another library's."""
     return Bar(lambda t: t["toolkit"] / t[name], limit, f"time / {name}")
 
@@ -62,9 +62,13 @@ JOBS = {
     "prefetch": [of_ideal(0.17, 1.05)],
     "interleave": [of_ideal(0.80, 1.03)],
     "parallel_interleave": [of_ideal(0.29, 1.15)],
-    "gather": [beside("numpy", 1 / 0.8), beside("tf.data", 0.2), beside("torch", 0.2)],
-    "elements": [beside("torch", 1.0), beside("tf.data", 0.1)],
-    **{job: [beside("torch", 1.0)] for job in GENERATORS},
+    "gather": [
+        peer_bar("numpy", 1 / 0.8),
+        peer_bar("tf.data", 0.2),
+        peer_bar("torch", 0.2),
+    ],
+    "elements": [peer_bar("torch", 1.0), peer_bar("tf.data", 0.1)],
+    **{job: [peer_bar("torch", 1.0)] for job in GENERATORS},
     "blocking": [of_ideal(1 / 3200, 1 / 0.95)],
     "python_bound": [
         Bar(lambda t: t["toolkit"] / t["one process"], 1 / 1.7, "time / one process")
@@ -76,7 +80,7 @@ JOBS = {
     "save_position": [of_ideal(1.0, 0.001)],
     "restore_position": [of_ideal(1.0, 0.001)],
 }
-BESIDE = {  # the other libraries of a job
+PEERS_OF_JOB = {  # the other libraries of a job
     "gather": ("numpy", "torch", "tf.data"),
     "elements": ("torch", "tf.data"),
     **dict.fromkeys(GENERATORS, ("torch", "tf.data")),
@@ -120,16 +124,22 @@ def main() -> None:
         if options.only not in job:
             continue
         pythons = {"toolkit": sys.executable}
-        for library in BESIDE.get(job, ()):
+        for library in PEERS_OF_JOB.get(job, ()):
             python = interpreter(library, options.peers)
             if python is not None:
                 pythons[library] = python
-        found: dict[str, list[float]] = {library: [] for library in pythons}
+        seconds_by_library: dict[str, list[float]] = {
+            library: [] for library in pythons
+        }
         for _ in range(options.rounds):
             for library, python in pythons.items():
-                found[library].append(sample(python, library, job))
-        record[job] = found
-        report(job, {name: median(values) for name, values in found.items()}, bars)
+                seconds_by_library[library].append(sample(python, library, job))
+        record[job] = seconds_by_library
+        report(
+            job,
+            {name: median(values) for name, values in seconds_by_library.items()},
+            bars,
+        )
     save(options.json, record)
 
 

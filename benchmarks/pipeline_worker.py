@@ -124,12 +124,12 @@ def generated(job, module):
         "images": (spec((32, 32, 3), module.uint8), spec((), module.int64)),
         "dicts": {"number": spec((), module.int64), "share": spec((), module.float32)},
     }
-    made = module.Dataset.from_generator(
+    dataset = module.Dataset.from_generator(
         lambda: yielded(kind), output_signature=signatures[kind]
     )
     if size != "1":
-        made = made.batch(int(size))
-    return seconds(lambda: [None for _ in made], 3) / IMAGES
+        dataset = dataset.batch(int(size))
+    return seconds(lambda: [None for _ in dataset], 3) / IMAGES
 
 
 def blocking(dataset, module):
@@ -171,8 +171,8 @@ def in_processes(dataset, count):
     sys.modules.setdefault("pipeline_worker", sys.modules["__main__"])
     spin.__module__ = "pipeline_worker"
     sys.path.insert(0, str(Path(__file__).parent))
-    made = dataset.range(600).map(spin, num_parallel_calls=count, workers="process")
-    iterator = iter(made)
+    mapped = dataset.range(600).map(spin, num_parallel_calls=count, workers="process")
+    iterator = iter(mapped)
     for _ in range(50):  # until all processes have started
         next(iterator)
     return seconds(lambda: [None for _ in iterator]) / 550
@@ -290,8 +290,8 @@ def torch_generated(job, data):
         data.DataLoader(Yielded(), batch),
         data.DataLoader(Yielded(), batch, num_workers=2, persistent_workers=True),
     ]
-    taken = [seconds(lambda one=one: [None for _ in one], 3) for one in loaders]
-    return min(taken) / IMAGES
+    durations = [seconds(lambda one=one: [None for _ in one], 3) for one in loaders]
+    return min(durations) / IMAGES
 
 
 def torch_gather(torch, data):

@@ -49,7 +49,7 @@ def prepare(steps: int) -> Callable[[int], float]:
     return seconds
 
 
-def on_a_terminal() -> None:
+def run_in_terminal() -> None:
     """Replace standard output by a terminal whose output is discarded."""
     ours, theirs = os.openpty()
 
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="of an epoch")
     options = parser.parse_args()
     output = sys.stdout
-    on_a_terminal()
+    run_in_terminal()
     sample = prepare(options.steps)
     for verbose in KINDS.values():
         sample(verbose)
@@ -80,10 +80,13 @@ def main() -> None:
             times[name].append(sample(KINDS[name]))
     sys.stdout = output
     base = times["nothing"]
-    for name, found in times.items():
-        ratios = [mine / plain - 1 for mine, plain in zip(found, base, strict=True)]
+    for name, times_of_kind in times.items():
+        ratios = [
+            measured / plain - 1
+            for measured, plain in zip(times_of_kind, base, strict=True)
+        ]
         print(
-            f"{name:16} {median(found) * 1e3:.3f} ms a step, "
+            f"{name:16} {median(times_of_kind) * 1e3:.3f} ms a step, "
             f"{median(ratios):+.2%} over nothing"
         )
 

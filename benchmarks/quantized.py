@@ -91,9 +91,9 @@ def quantized_file(path, way):
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared, small = (str(path.with_name(f"{n}.onnx")) for n in ("prepared", "int8"))
-    whole = {"per_channel": True, "weight_type": q.QuantType.QInt8}
+    options = {"per_channel": True, "weight_type": q.QuantType.QInt8}
     if way == "dynamic":
-        q.quantize_dynamic(path, small, **whole)
+        q.quantize_dynamic(path, small, **options)
         return small
     quant_pre_process(str(path), prepared)
     q.quantize_static(
@@ -102,7 +102,7 @@ def quantized_file(path, way):
         reader(path),
         quant_format=q.QuantFormat[way],
         activation_type=q.QuantType.QUInt8,
-        **whole,
+        **options,
     )
     return small
 
@@ -119,8 +119,8 @@ def reader(path):
             self.images = images()
 
         def get_next(self):
-            found = next(self.images, None)
-            return None if found is None else {name: found}
+            image = next(self.images, None)
+            return None if image is None else {name: image}
 
     return Reader()
 

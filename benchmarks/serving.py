@@ -83,7 +83,7 @@ def speed(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             [arguments.peer_python, "-m", name, *options],
             {"TOOLKIT_MODELS": f"mlp={path}"},
         )
-    found = {}
+    results = {}
     for name, start in rows.items():
         try:
             server = start(path)
@@ -91,43 +91,43 @@ def speed(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             print(f"{name:15} left out: does not start, or is not installed")
             continue
         with closing(server):
-            found[name] = _speed_of(server, arguments)
+            results[name] = _speed_of(server, arguments)
         texts = [
             f"{n} connections {row['cpu_us']:7.1f} us, {row['per_second']:7.0f}/s"
-            for n, row in found[name].items()
+            for n, row in results[name].items()
         ]
         print(f"{name:15} {';  '.join(texts)}", flush=True)
     for connections, bar in CONNECTIONS.items():
-        cpu = found["toolkit serve"][connections]["cpu_us"]
+        cpu = results["toolkit serve"][connections]["cpu_us"]
         print(f"bar {bar:g} us at {connections}: {'met' if cpu <= bar else 'NOT met'}")
-    return found
+    return results
 
 
 def _speed_of(server: ServerProcess, arguments: argparse.Namespace) -> dict[int, Any]:
     x = np.random.default_rng(0).random((1, 784), dtype="float32")
     data = binary_request(INFER, "x", x)
-    found: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     for connections in CONNECTIONS:
         rounds = [
             _round(server, connections, data, arguments.requests)
             for _ in range(arguments.rounds)
         ]
-        found[connections] = {
+        results[connections] = {
             "cpu_us": min(cpu for cpu, _ in rounds),
             "per_second": max(rate for _, rate in rounds),
         }
-    return found
+    return results
 
 
 def _round(
     server: ServerProcess, connections: int, data: bytes, count: int
 ) -> tuple[float, float]:
     """Return CPU time in microseconds per request, and requests per second."""
-    left, statuses = [count], Counter[int | None]()
+    remaining, statuses = [count], Counter[int | None]()
 
     def following() -> tuple[bytes, None] | None:
-        left[0] -= 1
-        return (data, None) if left[0] >= 0 else None
+        remaining[0] -= 1
+        return (data, None) if remaining[0] >= 0 else None
 
     def take(_: None, reply: Reply | None) -> None:
         statuses[reply and reply.status] += 1
@@ -165,24 +165,24 @@ def answers(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         x = generator.standard_normal((count, 784), dtype="float32")
         cases.append((_requests_of(x), model.predict(x, verbose=0)))
     chance = random.Random(0)
-    left, wrong, worst = [arguments.answers], [0], [0.0]
+    remaining, wrong, worst = [arguments.answers], [0], [0.0]
 
     def following() -> tuple[bytes, Any] | None:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             return None
-        requests, wanted = chance.choice(cases)
+        requests, expected = chance.choice(cases)
         weights = [10, 1, 1, 1]  # JSON takes the client most of its time
-        return chance.choices(requests, weights)[0], wanted
+        return chance.choices(requests, weights)[0], expected
 
-    def take(wanted: Any, reply: Reply | None) -> None:
+    def take(expected: Any, reply: Reply | None) -> None:
         if reply is None or reply.status != 200:
             wrong[0] += 1
             return
-        found = reply.outputs()
+        outputs = reply.outputs()
         error = float("inf")
-        if found.shape == wanted.shape:
-            error = float(np.abs(found - wanted).max())
+        if outputs.shape == expected.shape:
+            error = float(np.abs(outputs - expected).max())
         worst[0] = max(worst[0], error)
         wrong[0] += error > 1e-6
 
@@ -202,7 +202,7 @@ def reload(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Write new versions of the file during requests."""
     models = [make_model(seed) for seed in range(3)]
     x = np.random.default_rng(2).standard_normal((2, 784), dtype="float32")
-    wanted = [model.predict(x, verbose=0) for model in models]
+    expected = [model.predict(x, verbose=0) for model in models]
     file = path.with_name("changing.keras")
     models[0].save(file)
     data, counts, over = binary_request(INFER, "x", x), Counter(), threading.Event()
@@ -214,8 +214,8 @@ def reload(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         if reply is None or reply.status != 200:
             counts["lost"] += 1
             return
-        found = reply.outputs()
-        fits = [i for i, y in enumerate(wanted) if np.abs(found - y).max() < 1e-6]
+        outputs = reply.outputs()
+        fits = [i for i, y in enumerate(expected) if np.abs(outputs - y).max() < 1e-6]
         counts[f"version of seed {fits[0]}" if fits else "lost"] += 1
 
     def change(server: ServerProcess) -> None:
@@ -232,9 +232,9 @@ def reload(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         changing.start()
         load(server, 16, following, take)
         changing.join()
-    asked = sum(counts.values())
-    print(f"reload: {counts['lost']} lost of {asked}, in {arguments.reloads} reloads")
-    return {"requests": asked, **counts}
+    count = sum(counts.values())
+    print(f"reload: {counts['lost']} lost of {count}, in {arguments.reloads} reloads")
+    return {"requests": count, **counts}
 
 
 # --- malformed requests ---------------------------------------------------------------
@@ -268,8 +268,10 @@ def malformed(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         right = reply is not None and np.allclose(
             reply.outputs(), model.predict(x, verbose=0), atol=1e-6
         )
-    told = ", ".join(f"{key}: {n}" for key, n in sorted(statuses.items(), key=str))
-    print(f"malformed: {arguments.malformed}; {told}")
+    statuses_text = ", ".join(
+        f"{key}: {n}" for key, n in sorted(statuses.items(), key=str)
+    )
+    print(f"malformed: {arguments.malformed}; {statuses_text}")
     print(
         f"  the server lives: {alive}; answers afterwards: {right}; its memory grew by "
         f"{grown / 2**20:.1f} MB"
@@ -299,14 +301,14 @@ def main() -> None:
     if arguments.quick:
         arguments.rounds, arguments.requests, arguments.answers = 1, 200, 300
         arguments.reloads, arguments.malformed = 2, 100
-    found = {}
+    results = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mlp.keras"
         make_model(0).save(path)
         for name in arguments.only or PARTS:
-            found[name] = PARTS[name](path, arguments)
+            results[name] = PARTS[name](path, arguments)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1), "utf-8")
+        arguments.json.write_text(json.dumps(results, indent=1), "utf-8")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 def free_port() -> int:
     """Return a port without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 class ServerProcess:
@@ -46,10 +46,10 @@ class ServerProcess:
     def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self.port = free_port()
         # One thread: the benchmark measures work, not the synchronization of cores.
-        own = {"TOOLKIT_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        variables = {"TOOLKIT_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
-            [part.format(port=self.port) for part in command],
-            env=os.environ | own | environment,
+            [argument.format(port=self.port) for argument in command],
+            env=os.environ | variables | environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -65,9 +65,9 @@ class ServerProcess:
 
     def connect(self) -> socket.socket:
         """Connect to the server."""
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=60)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     def cpu_seconds(self) -> float:
         """Return the user and system time of the process and its children."""
@@ -79,11 +79,11 @@ class ServerProcess:
         return total
 
     def _tree(self) -> list[int]:
-        found = [self.process.pid]
-        for pid in found:
+        pids = [self.process.pid]
+        for pid in pids:
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += map(int, path.read_text().split())
-        return found
+                pids += map(int, path.read_text().split())
+        return pids
 
     def resident_bytes(self) -> int:
         """Return the memory of the process."""
@@ -150,16 +150,18 @@ class Reply:
     def outputs(self) -> np.ndarray[Any, Any]:
         """Return its only tensor, in either form."""
         head, _, body = bytes(self.data).partition(b"\r\n\r\n")
-        _, found, rest = head.lower().partition(b"inference-header-content-length: ")
-        if found:
-            length = int(rest.partition(b"\r")[0])
-            (told,) = json.loads(body[:length])["outputs"]
-            return np.frombuffer(body[length:], "<f4").reshape(told["shape"])
+        _, separator, tail = head.lower().partition(
+            b"inference-header-content-length: "
+        )
+        if separator:
+            length = int(tail.partition(b"\r")[0])
+            (output,) = json.loads(body[:length])["outputs"]
+            return np.frombuffer(body[length:], "<f4").reshape(output["shape"])
         value = json.loads(body)
         if "predictions" in value or isinstance(value["outputs"][0], list):
             return np.array(value.get("predictions", value.get("outputs")), "float32")
-        (told,) = value["outputs"]
-        return np.array(told["data"], "float32").reshape(told["shape"])
+        (output,) = value["outputs"]
+        return np.array(output["data"], "float32").reshape(output["shape"])
 
 
 def load(
@@ -178,31 +180,31 @@ def load(
         take: receives each response; None if the connection was closed before.
     """
     poll = selectors.DefaultSelector()
-    asked: dict[socket.socket, tuple[Any, Reply]] = {}
+    pending: dict[socket.socket, tuple[Any, Reply]] = {}
 
     def send(client: socket.socket) -> bool:
-        found = next_request()
-        if found is not None:
-            data, about = found
+        request = next_request()
+        if request is not None:
+            data, about = request
             client.sendall(data)
-            asked[client] = about, Reply()
-        return found is not None
+            pending[client] = about, Reply()
+        return request is not None
 
     def leave(client: socket.socket) -> None:
         poll.unregister(client)
         client.close()
-        asked.pop(client, None)
+        pending.pop(client, None)
 
     for _ in range(connections):
         client = server.connect()
         poll.register(client, selectors.EVENT_READ)
         if not send(client):
             leave(client)
-    while asked:
+    while pending:
         for key, _ in poll.select():
             assert isinstance(key.fileobj, socket.socket)
             client = key.fileobj
-            about, reply = asked[client]
+            about, reply = pending[client]
             piece = client.recv(1 << 18)
             if piece and not reply.add(piece):
                 continue
@@ -232,8 +234,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer a request; one write for head and body avoids a 40 ms delay."""
         length = int(self.headers["Inference-Header-Content-Length"])
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        (told,) = json.loads(body[:length])["inputs"]
-        x = np.frombuffer(body, "<f4", offset=length).reshape(told["shape"])
+        (entry,) = json.loads(body[:length])["inputs"]
+        x = np.frombuffer(body, "<f4", offset=length).reshape(entry["shape"])
         y = type(self).compute(toolkit.ops.convert_to_tensor(x)).numpy()
         tensor = {"name": "y", "datatype": "FP32", "shape": list(y.shape)}
         tensor["parameters"] = {"binary_data_size": y.nbytes}

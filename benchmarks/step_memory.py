@@ -33,7 +33,7 @@ class Peaks(toolkit.callbacks.Callback):
 
     def __init__(self):
         super().__init__()
-        self.found = []
+        self.peaks = []
 
     def on_train_batch_begin(self, batch, logs=None):
         tracemalloc.reset_peak()
@@ -41,7 +41,7 @@ class Peaks(toolkit.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         _, peak = tracemalloc.get_traced_memory()
-        self.found.append(peak - self.before)
+        self.peaks.append(peak - self.before)
 
 
 def build(name):
@@ -69,7 +69,7 @@ def measure(name, batch, shape, bound, labels):
         tracemalloc.stop()
         np.setbufsize(size)
     plan = model.inspect(x[:batch], y[:batch])
-    first, second = peaks.found[:STEPS], peaks.found[STEPS:]
+    first, second = peaks.peaks[:STEPS], peaks.peaks[STEPS:]
     return {
         "case": name,
         # A Python table can grow at any moment, but not in every epoch.

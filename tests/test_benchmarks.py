@@ -139,7 +139,7 @@ def test_every_job_of_pipeline_has_a_worker(folder_on_the_path):
 
     assert figure("toolkit", "naive") > 0.2
     for job, bars in pipeline.JOBS.items():
-        times = dict.fromkeys(("toolkit", *pipeline.BESIDE.get(job, ())), 1.0)
+        times = dict.fromkeys(("toolkit", *pipeline.PEERS_OF_JOB.get(job, ())), 1.0)
         assert all(bar.figure(times) > 0 and bar.limit > 0 for bar in bars), job
 
 

@@ -70,11 +70,11 @@ def test_failed_steps_do_not_stop_the_session_and_a_second_call_resumes(
     monkeypatch.setattr(module("gpu_runner"), "POLL", 0.2)
     steps = [
         step("dies", DIES),
-        step("late", SLEEPS, limit=1.5, least=1),
+        step("late", SLEEPS, limit=1.5, minimum=1),
         step("fails", FAILS),
         step("passes", PASSES),
         step("other", PASSES, modules=("no_such_module",)),
-        step("long", PASSES, least=1000),
+        step("long", PASSES, minimum=1000),
     ]
     first, begun = session(tmp_path), monotonic()
     assert not first.run(steps, monotonic() + 60)
@@ -101,7 +101,7 @@ def test_failed_steps_do_not_stop_the_session_and_a_second_call_resumes(
 
     steps[0], steps[2] = step("dies", PASSES), step("fails", PASSES)
     third = session(tmp_path, "two")
-    third.run(steps, monotonic() + 60, again=["failed"])
+    third.run(steps, monotonic() + 60, retried=["failed"])
     passed = dict.fromkeys(("dies", "late", "fails"), "passed")
     assert outcomes(third) == expected | passed
 
@@ -150,7 +150,7 @@ def test_steps_run_existing_files_within_a_call():
     assert len(set(names)) == len(names)
     for one in steps:
         assert all(c.isalnum() or c in ".-_" for c in one.name), one.name
-        assert one.least < one.limit <= 500  # of the ten minutes of a call
+        assert one.minimum < one.limit <= 500  # of the ten minutes of a call
         files = [p for p in one.command if p.endswith(".py") or p.startswith("tests/")]
         assert all((ROOT / path).exists() for path in files), one
     stages = module("gpu_stages").STAGES
@@ -224,7 +224,7 @@ def test_machine_reports_missing_features(monkeypatch, tmp_path):
     monkeypatch.setenv("GPU_REHEARSAL", "1")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(machine, "PYTHONS", ())
-    found = machine.look(tmp_path)
+    found = machine.describe_machine(tmp_path)
     assert found["gpu"] == "no nvidia-smi"
     assert found["disk"][str(tmp_path)] > 0
     assert found["system"]["cores"] >= 1
