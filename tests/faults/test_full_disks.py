@@ -201,11 +201,11 @@ def test_interrupt_during_a_read_in_a_child(tmp_path, monkeypatch):
     from toolkit.reading import hdf5_probe
 
     class Interrupted(hdf5_probe._Child):
-        def ask(self, head, content):
+        def request(self, header, content):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(hdf5_probe, "_children", [Interrupted()])
     with pytest.raises(KeyboardInterrupt):
-        hdf5_probe.is_harmless(io.BytesIO(b"x"))
+        hdf5_probe.is_safe_to_read(io.BytesIO(b"x"))
     # A request may be incomplete: the next request uses another child.
     assert not hdf5_probe._children

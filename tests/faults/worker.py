@@ -24,7 +24,7 @@ from tests.faults.formats import BY_NAME, FORMATS, digest
 from tests.faults.mutations import seeded
 from toolkit import ops, saving
 from toolkit.errors import ToolkitError
-from toolkit.reading.budget import _memory
+from toolkit.reading.budget import _memory_limit
 
 SECONDS = (
     10  # of all processors, for one case, on a machine where a loop takes LOOP seconds
@@ -276,7 +276,7 @@ def main():
     numbers, run = numbered(words, cases)
     limit_space()
     # A config without a file may grow to the memory limit of a case.
-    saving.set_load_budget(share=GROWTH / 2 / _memory())
+    saving.set_load_budget(share=GROWTH / 2 / _memory_limit())
     progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
     for number in numbers:
         os.pwrite(progress, number.to_bytes(8, "little"), 0)

@@ -103,8 +103,8 @@ def test_every_process_has_the_clean_environment():
 PROGRAMS = {
     "HDF5 files": """
 from pathlib import Path
-from toolkit.reading.hdf5_probe import is_harmless
-assert is_harmless(Path("latest.h5"))
+from toolkit.reading.hdf5_probe import is_safe_to_read
+assert is_safe_to_read(Path("latest.h5"))
 """,
     "data workers": """
 import operator

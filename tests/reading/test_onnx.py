@@ -8,8 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.models.importing.backend_suite import load_cases
 from toolkit.errors import MissingFileError, ModelFileError
 from toolkit.reading.onnx.file import open_onnx
-from toolkit.reading.onnx.graph import graph_config, graph_of
-from toolkit.reading.onnx.wire import packed_integers
+from toolkit.reading.onnx.graph import graph_config, graph_from_config
+from toolkit.reading.onnx.wire import unpack_integers
 
 TYPES = {
     "float32": 1,
@@ -75,7 +75,7 @@ def test_packed_integers():
     values = [0, 1, 127, 128, 300, 2**31, 2**63 - 1, -1, -(2**63), 5]
     tensor = TensorProto(int64_data=values).SerializeToString()
     start = tensor.index(bytes([0, 1, 127]))
-    assert packed_integers(memoryview(tensor)[start:]).tolist() == values
+    assert unpack_integers(memoryview(tensor)[start:]).tolist() == values
 
 
 def test_arrays_in_another_file(tmp_path):
@@ -138,7 +138,7 @@ def test_nodes_and_values(tmp_path):
         assert [v.name for v in graph.inputs] == [
             name for name in names if name not in graph.initializers
         ]
-        again = graph_of(graph_config(graph))
+        again = graph_from_config(graph_config(graph))
         assert graph_config(again) == graph_config(graph)
     assert count > 1_000
 

@@ -38,7 +38,7 @@ from toolkit.models.saving.legacy_h5 import load_legacy, load_legacy_weights
 from toolkit.models.saving.safetensors_lists import LIST, index_at, open_index
 from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import open_shards, shards_of
-from toolkit.reading.file_errors import check_plain
+from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.reading.safetensors import open_safetensors
@@ -108,7 +108,7 @@ def _select_reader(path: Path) -> Reader:
         raise ModelFileError(
             f"{str(path)!r} is a folder without {CONFIG}, so not that of a saved model"
         )
-    check_plain(path)
+    check_regular_file(path)
     with open(path, "rb") as file:
         head = file.read(64)
     for magic, reader in _READERS.items():

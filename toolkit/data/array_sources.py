@@ -24,18 +24,18 @@ from toolkit.errors import (
     ShapeError,
     UnsupportedError,
 )
-from toolkit.reading.file_errors import check_plain
+from toolkit.reading.decompression import decompression_limit, size_error
+from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.hdf5 import (
     check_dataset,
     chunk_bytes,
     convert_h5py_errors,
     follow_link,
-    is_text,
+    is_text_dtype,
     open_checked,
 )
 from toolkit.reading.images import open_image
 from toolkit.reading.npy import map_npy, open_npz
-from toolkit.reading.packed import budget_of, size_error
 
 Path_ = str | os.PathLike[str]
 CORRUPT_FILE_ERRORS = (  # errors for a corrupt or missing file
@@ -96,7 +96,7 @@ class FromNpy(FromTensorSlices):
 
 
 def _mapped(path: Path_) -> Array:
-    check_plain(path, DatasetError, MissingDataError)
+    check_regular_file(path, DatasetError, MissingDataError)
     try:
         return np.asarray(map_npy(Path(path)))
     except CORRUPT_FILE_ERRORS as error:
@@ -146,13 +146,13 @@ class FromHDF5(Dataset):
     def __init__(self, path: Path_, keys: Any = None) -> None:
         super().__init__()
         self._path = os.fspath(path)
-        check_plain(path, DatasetError, MissingDataError)
+        check_regular_file(path, DatasetError, MissingDataError)
         try:
             self._file = open_checked(Path(path), self._path)
             with convert_h5py_errors(self._path):
                 names = list(self._file) if keys is None else keys
                 sets = select_arrays(_LocalDatasets(self._file), names)
-                budget = budget_of(path)
+                budget = decompression_limit(path)
                 self._sets = map_leaves(lambda x: _ChunkedArray(x, budget), sets)
         except CORRUPT_FILE_ERRORS as error:
             raise _corrupt_file_error(path, error) from error
@@ -193,7 +193,7 @@ class _LocalDatasets:
         if not hasattr(item, "chunks") or not item.shape:
             raise KeyError(f"{name!r} is no data set of rows")
         check_dataset(path, item)
-        if item.dtype.hasobject and not is_text(item.dtype):
+        if item.dtype.hasobject and not is_text_dtype(item.dtype):
             raise KeyError(f"{name!r} holds neither numbers nor text")
         return item
 

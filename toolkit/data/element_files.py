@@ -24,8 +24,8 @@ from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, MissingDataError, unknown_choice
 from toolkit.files.staging import Stage, remove_stale_stages
 from toolkit.reading.budget import load_budget
-from toolkit.reading.file_errors import check_plain
-from toolkit.reading.packed import decompress
+from toolkit.reading.decompression import decompress
+from toolkit.reading.file_errors import check_regular_file
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # header size, number of arrays, checksum
@@ -119,7 +119,7 @@ class StoredRows(Rows):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        check_plain(self._path, DatasetError, MissingDataError)
+        check_regular_file(self._path, DatasetError, MissingDataError)
         try:
             with open(path, "rb") as file:
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

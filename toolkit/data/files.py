@@ -24,8 +24,12 @@ from toolkit.errors import (
     MissingDataError,
     unknown_choice,
 )
-from toolkit.reading.file_errors import check_plain
-from toolkit.reading.packed import budget_of, decompress, limited_lines
+from toolkit.reading.decompression import (
+    decompress,
+    decompression_limit,
+    read_limited_lines,
+)
+from toolkit.reading.file_errors import check_regular_file
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK_SIZE = 1 << 18  # read buffer size in bytes
@@ -46,12 +50,14 @@ def as_paths(files: Paths) -> list[str]:
 
 def open_file(path: str, compression: str | None, block: int = BLOCK_SIZE) -> IO[bytes]:
     """Open a file with a large read buffer, decompressed on the fly."""
-    check_plain(path, DatasetError, MissingDataError)
+    check_regular_file(path, DatasetError, MissingDataError)
     try:
         if compression == "GZIP":
             return gzip.open(path, "rb")  # type: ignore[return-value]
         if compression == "ZLIB":
-            return io.BytesIO(decompress(Path(path).read_bytes(), budget_of(path)))
+            return io.BytesIO(
+                decompress(Path(path).read_bytes(), decompression_limit(path))
+            )
         return open(path, "rb", buffering=max(2, block))
     except FileNotFoundError as error:
         raise MissingDataError(f"{path}: cannot be read: {error}") from error
@@ -61,7 +67,7 @@ def open_file(path: str, compression: str | None, block: int = BLOCK_SIZE) -> IO
 
 def read_lines(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
     """Return the lines of a file; lines of a compressed file have a maximum length."""
-    return limited_lines(file, budget_of(path)) if compression else file
+    return read_limited_lines(file, decompression_limit(path)) if compression else file
 
 
 class Records(Dataset):
@@ -257,7 +263,7 @@ class TFRecordDataset(Records):
         return TFRecordDataset(path, self._compression, self._block)
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        limit = budget_of(path) if self._compression else None
+        limit = decompression_limit(path) if self._compression else None
         while (record := read_record(file, limit)) is not None:
             yield record, len(record) + 16
 

@@ -15,7 +15,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from toolkit.errors import ArgumentError, unknown_choice
-from toolkit.reading.packed import read_exactly
+from toolkit.reading.decompression import read_exactly
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,11 @@ import numpy as np
 
 from toolkit.datasets.base import KERAS_FILES, Array, RemoteFile, Split
 from toolkit.errors import DatasetError
-from toolkit.reading.packed import CORRUPT_STREAM_ERRORS, DecompressedFile, budget_of
+from toolkit.reading.decompression import (
+    CORRUPT_STREAM_ERRORS,
+    DecompressedFile,
+    decompression_limit,
+)
 
 FILES = {
     "x_train": RemoteFile(
@@ -63,7 +67,7 @@ def load_data() -> Split:
 def read_idx(path: str) -> Array:
     """Read a gzipped idx file of bytes: a magic number, the shape, the data."""
     try:
-        with DecompressedFile(Path(path), budget_of(path)) as file:
+        with DecompressedFile(Path(path), decompression_limit(path)) as file:
             content = file.read()
     except CORRUPT_STREAM_ERRORS as error:
         raise DatasetError(f"fashion_mnist: {path} is damaged: {error}") from error

@@ -22,20 +22,20 @@ from toolkit.thread_state import ThreadState
 _MIN_RATIO = 8  # times the file size: reading needs this if memory is short
 # Seconds of work for each byte of the memory budget. The smallest budget, 64 MB, allows
 # 2 seconds. A layer with weights takes 2 KB of a file, so it has 4 ms; it needs 1 to 3.
-_SECONDS = 2 / (1 << 26)
+_SECONDS_PER_BYTE = 2 / (1 << 26)
 # A JSON config has no weights. Its length bounds the number of layers, of at least 200
 # bytes each. The constant covers slow initializers, such as Orthogonal.
-_SECONDS_OF_TEXT = 2 * _SECONDS  # for each byte of the smallest budget
-_SECONDS_OF_CHARACTER = 1e-5
-_SECONDS_OF_VARIABLE = 3e-4
-_COPIES_OF_VALUE = 3  # temporary arrays of the initial value's size in an initializer
+_TEXT_SECONDS_PER_BYTE = 2 * _SECONDS_PER_BYTE  # for each byte of the smallest budget
+_SECONDS_PER_CHARACTER = 1e-5
+_SECONDS_PER_VARIABLE = 3e-4
+_COPIES_PER_VALUE = 3  # temporary arrays of the initial value's size in an initializer
 
 
 @dataclass
 class _Limits:
     ratio: float = 64
     share: float = 0.5
-    least: int = 1 << 26
+    minimum: int = 1 << 26
 
 
 @dataclass
@@ -45,29 +45,29 @@ class Budget:
     label: str
     size: int
     total: int
-    left: int
+    remaining: int
     seconds: float
 
-    def spend(self, nbytes: int, what: str) -> None:
+    def spend(self, nbytes: int, description: str) -> None:
         """Subtract bytes from the budget, or raise an error."""
-        self.check(nbytes, what)
-        self.left -= nbytes
+        self.check(nbytes, description)
+        self.remaining -= nbytes
 
-    def check(self, nbytes: int, what: str) -> None:
+    def check(self, nbytes: int, description: str) -> None:
         """Raise an error if these bytes exceed the remaining budget."""
-        if nbytes > self.left:
+        if nbytes > self.remaining:
             raise LoadBudgetError(
-                f"{self.label}: {what} takes {nbytes:,} bytes, far more than the file "
-                f"holds: refused. Loading one of {self.size:,} bytes may take "
-                f"{self.total:,} in all, of which {self.left:,} are left; "
+                f"{self.label}: {description} takes {nbytes:,} bytes, far more than "
+                f"the file holds: refused. Loading one of {self.size:,} bytes may "
+                f"take {self.total:,} in all, of which {self.remaining:,} are left; "
                 "toolkit.saving.set_load_budget sets that"
             )
 
-    def spend_time(self, seconds: float, what: str) -> None:
+    def spend_time(self, seconds: float, description: str) -> None:
         """Subtract an estimated time from the budget, or raise an error."""
         if seconds > self.seconds:
             raise LoadBudgetError(
-                f"{self.label}: {what} would make loading take far longer than "
+                f"{self.label}: {description} would make loading take far longer than "
                 f"{self.size:,} bytes allow: refused. The time of a load is in "
                 "proportion to its memory, which toolkit.saving.set_load_budget sets"
             )
@@ -115,7 +115,7 @@ def set_load_budget(
             "set_load_budget: expected ratio >= 1, 0 < share <= 1 and least >= 0; "
             f"received {ratio!r}, {share!r} and {least!r}"
         )
-    _limits.ratio, _limits.share, _limits.least = ratio, share, int(least)
+    _limits.ratio, _limits.share, _limits.minimum = ratio, share, int(least)
 
 
 def load_budget(size: int) -> int:
@@ -129,36 +129,36 @@ def load_budget(size: int) -> int:
         >>> toolkit.saving.load_budget(16 << 10) >> 20
         64
     """
-    most = int(min(_limits.ratio * size, _share()))
-    return max(_limits.least, _MIN_RATIO * size, most)
+    maximum = int(min(_limits.ratio * size, _memory_share()))
+    return max(_limits.minimum, _MIN_RATIO * size, maximum)
 
 
-def limit_of_load() -> int:
+def load_limit() -> int:
     """Return the total memory budget of this thread's load, or the share."""
     budget = _account.budget
-    return _share() if budget is None else budget.total
+    return _memory_share() if budget is None else budget.total
 
 
-def _share() -> int:
+def _memory_share() -> int:
     """Return the share of the machine's memory for loads, in bytes."""
-    return int(_limits.share * _memory())
+    return int(_limits.share * _memory_limit())
 
 
 @cache
-def _memory() -> int:
+def _memory_limit() -> int:
     """Return the memory limit of this process in bytes."""
     try:
-        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        nbytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on this system
-        found = 1 << 34
+        nbytes = 1 << 34
     try:  # of a container
-        return min(found, int(Path("/sys/fs/cgroup/memory.max").read_text("utf-8")))
+        return min(nbytes, int(Path("/sys/fs/cgroup/memory.max").read_text("utf-8")))
     except (OSError, ValueError):
-        return found
+        return nbytes
 
 
 def load_within_budget(
-    path: Path | str, *others: Path, more: int = 0
+    path: Path | str, *extra_paths: Path, extra_size: int = 0
 ) -> AbstractContextManager[None]:
     """Return a context for a load of a file or folder within its budget.
 
@@ -166,62 +166,64 @@ def load_within_budget(
 
     Args:
         path: the file or folder.
-        *others: additional files.
-        more: the size of further files in bytes.
+        *extra_paths: additional files.
+        extra_size: the size of more files in bytes.
     """
-    size = size_of(Path(path)) + sum(map(size_of, others)) + more
+    size = size_of(Path(path)) + sum(map(size_of, extra_paths)) + extra_size
     total = load_budget(size)
-    return _load_within(repr(str(path)), size, total, total * _SECONDS)
+    return _load_within(repr(str(path)), size, total, total * _SECONDS_PER_BYTE)
 
 
 def load_text_within_budget(label: str, size: int) -> AbstractContextManager[None]:
     """Return a context for a load of text; the memory share is its limit."""
-    total = _share()
-    seconds = _limits.least * _SECONDS_OF_TEXT + size * _SECONDS_OF_CHARACTER
+    total = _memory_share()
+    seconds = _limits.minimum * _TEXT_SECONDS_PER_BYTE + size * _SECONDS_PER_CHARACTER
     return _load_within(label, size, total, seconds)
 
 
 def _load_within(
     label: str, size: int, total: int, seconds: float
 ) -> AbstractContextManager[None]:
-    known = _account.budget
-    return _account.override(budget=known or Budget(label, size, total, total, seconds))
+    current = _account.budget
+    return _account.override(
+        budget=current or Budget(label, size, total, total, seconds)
+    )
 
 
 def size_of(path: Path) -> int:
     """Return the size of a file, or of a folder's regular files; 0 if missing."""
     if path.is_dir():
-        inside = (p for p in path.rglob("*") if not p.is_symlink())
-        return sum(p.stat().st_size for p in inside if p.is_file())
+        files = (p for p in path.rglob("*") if not p.is_symlink())
+        return sum(p.stat().st_size for p in files if p.is_file())
     return path.stat().st_size if path.is_file() else 0
 
 
-def spend(nbytes: int, what: str) -> None:
+def spend(nbytes: int, description: str) -> None:
     """Subtract bytes from the budget of this thread's load, if there is one."""
     if _account.budget is not None:
-        _account.budget.spend(nbytes, what)
+        _account.budget.spend(nbytes, description)
 
 
-def check_temporary(nbytes: int, what: str) -> None:
+def check_temporary(nbytes: int, description: str) -> None:
     """Raise an error if temporary memory exceeds the remaining budget.
 
     Args:
         nbytes: the size of all arrays that exist at the same time.
-        what: the operation and its size, for the message.
+        description: the operation and its size, for the message.
     """
     if _account.budget is not None:
-        _account.budget.check(nbytes, what)
+        _account.budget.check(nbytes, description)
 
 
-def spend_time(seconds: float, what: str) -> None:
+def spend_time(seconds: float, description: str) -> None:
     """Subtract an estimated time from the budget of this thread's load, if any.
 
     Args:
         seconds: the time on one core of a common processor.
-        what: the operation and its size, for the message.
+        description: the operation and its size, for the message.
     """
     if _account.budget is not None:
-        _account.budget.spend_time(seconds, what)
+        _account.budget.spend_time(seconds, description)
 
 
 def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
@@ -235,18 +237,18 @@ def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
     if _account.budget is not None:
         nbytes = prod(shape) * itemsize
         label = f"the variable {path!r} of shape {shape}"
-        check_temporary(_COPIES_OF_VALUE * nbytes, f"making {label}")
+        check_temporary(_COPIES_PER_VALUE * nbytes, f"making {label}")
         spend(nbytes, label)
-        spend_time(_SECONDS_OF_VARIABLE, label)
+        spend_time(_SECONDS_PER_VARIABLE, label)
 
 
 @contextmanager
 def refund_at_end() -> Iterator[None]:
     """Return a context that refunds its memory at the end, for temporary objects."""
     budget = _account.budget
-    left = 0 if budget is None else budget.left
+    remaining = 0 if budget is None else budget.remaining
     try:
         yield
     finally:
         if budget is not None:
-            budget.left = left
+            budget.remaining = remaining

@@ -19,7 +19,7 @@ from toolkit.errors import (
 
 @contextmanager
 def convert_errors(
-    what: str, trouble: str = "expected the config of an object; making it failed"
+    label: str, reason: str = "expected the config of an object; making it failed"
 ) -> Iterator[None]:
     """Return a context that converts any foreign error to a ModelFileError.
 
@@ -27,22 +27,22 @@ def convert_errors(
     code of a layer.
 
     Args:
-        what: the file, or a part of it.
-        trouble: the text before the error's class.
+        label: the file, or a part of it.
+        reason: the text before the error's class.
     """
     try:
         yield
     except ToolkitError:
         raise
     except RecursionError as error:
-        raise ModelFileError(f"{what}: objects in objects without an end") from error
+        raise ModelFileError(f"{label}: objects in objects without an end") from error
     except MemoryError as error:
         raise LoadBudgetError(
-            f"{what}: it asks for more memory than there is"
+            f"{label}: it asks for more memory than there is"
         ) from error
     except Exception as error:
         kind = type(error).__name__
-        raise ModelFileError(f"{what}: {trouble} ({kind}: {error})") from error
+        raise ModelFileError(f"{label}: {reason} ({kind}: {error})") from error
 
 
 @contextmanager
@@ -65,19 +65,19 @@ _KINDS: dict[str, Callable[[int], bool]] = {
 }
 
 
-_POINTER = b"version https://git-lfs.github.com/spec/"
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def check_present(path: Path) -> None:
     """Raise an error unless the file exists and is not a Git LFS pointer."""
-    check_plain(path, ModelFileError, MissingFileError)
+    check_regular_file(path, ModelFileError, MissingFileError)
     with open(path, "rb") as file, add_path_to_errors(path):
-        refuse_pointer(file)
+        refuse_lfs_pointer(file)
 
 
-def refuse_pointer(file: IO[bytes]) -> None:
+def refuse_lfs_pointer(file: IO[bytes]) -> None:
     """Raise an error if an open file is a Git LFS pointer; else rewind it."""
-    if file.read(len(_POINTER)) == _POINTER:
+    if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
         raise ModelFileError(
             "it is a pointer of Git LFS, not the file itself: run `git lfs pull` in "
             "its repository, or download the file"
@@ -85,10 +85,10 @@ def refuse_pointer(file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def check_plain(
+def check_regular_file(
     path: str | os.PathLike[str],
-    error: type[ToolkitError] = ModelFileError,
-    missing: type[ToolkitError] = MissingFileError,
+    error_class: type[ToolkitError] = ModelFileError,
+    missing_class: type[ToolkitError] = MissingFileError,
 ) -> None:
     """Raise an error unless a path is a regular file, or a link to one.
 
@@ -96,17 +96,17 @@ def check_plain(
 
     Args:
         path: the path of the file.
-        error: the class to raise for a folder, FIFO, socket or device.
-        missing: the class to raise for a missing file.
+        error_class: the class to raise for a folder, FIFO, socket or device.
+        missing_class: the class to raise for a missing file.
     """
     label = repr(os.fspath(path))
     try:
         mode = os.stat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError) as found:
-        raise missing(f"File not found: there is no file {label}") from found
-    except (OSError, ValueError) as found:  # a loop of links, a null character
-        raise error(f"{label} cannot be read ({found})") from found
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing_class(f"File not found: there is no file {label}") from error
+    except (OSError, ValueError) as error:  # a loop of links, a null character
+        raise error_class(f"{label} cannot be read ({error})") from error
     if not stat.S_ISREG(mode):
         kinds = [kind for kind, is_kind in _KINDS.items() if is_kind(mode)]
         kind = kinds[0] if kinds else "something else"
-        raise error(f"{label}: expected a file; found {kind}")
+        raise error_class(f"{label}: expected a file; found {kind}")

@@ -21,8 +21,8 @@ from toolkit import dtypes
 from toolkit.errors import ModelFileError, ToolkitError
 from toolkit.reading.budget import load_within_budget, spend
 from toolkit.reading.file_errors import add_path_to_errors, check_present
-from toolkit.reading.hdf5_library import h5py_module
-from toolkit.reading.hdf5_probe import is_harmless
+from toolkit.reading.hdf5_library import import_h5py
+from toolkit.reading.hdf5_probe import is_safe_to_read
 from toolkit.reading.hdf5_structure import CorruptFile, Structure, UnverifiableFile
 
 # Maximum compression ratio of a dataset.
@@ -70,7 +70,7 @@ def open_file(
             stack.enter_context(add_path_to_errors(label))
         file = stack.enter_context(closing(open_checked(source, label)))
         with convert_h5py_errors(label):
-            datasets = dict(_walk(file, label))
+            datasets = dict(_find_datasets(file, label))
         yield file, datasets
 
 
@@ -93,7 +93,7 @@ def convert_h5py_errors(label: str) -> Iterator[None]:
 
 def open_checked(source: Source, label: str) -> Any:
     """Return a context with the open file; only its structure is checked."""
-    h5py = h5py_module()
+    h5py = import_h5py()
 
     with convert_h5py_errors(label):
         _check_structure(source)
@@ -105,7 +105,7 @@ def _check_structure(source: Source) -> None:
         if isinstance(source, Path):
             with open(source, "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
-                Structure(_reader(file), size).check()
+                Structure(_make_reader(file), size).check()
         else:
             view = source.getbuffer()
             Structure(lambda a, n: bytes(view[a : a + n]), len(view)).check()
@@ -113,15 +113,15 @@ def _check_structure(source: Source) -> None:
         raise ModelFileError(
             f"expected an HDF5 file; it is damaged or something else ({error})"
         ) from None
-    except UnverifiableFile as doubt:
-        if not is_harmless(source):
+    except UnverifiableFile as reason:
+        if not is_safe_to_read(source):
             raise ModelFileError(
                 "expected an HDF5 file; it is damaged, for reading it does not end, "
-                f"takes too much memory or fails ({doubt})"
+                f"takes too much memory or fails ({reason})"
             ) from None
 
 
-def _reader(file: Any) -> Callable[[int, int], bytes]:
+def _make_reader(file: Any) -> Callable[[int, int], bytes]:
     def read(address: int, size: int) -> bytes:
         file.seek(address)
         return file.read(size)
@@ -129,11 +129,11 @@ def _reader(file: Any) -> Callable[[int, int], bytes]:
     return read
 
 
-def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
+def _find_datasets(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
     """Return all datasets; links must be local, and unique for each object."""
-    h5py = h5py_module()
+    h5py = import_h5py()
 
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack = [("", file)]
     while stack:
         prefix, group = stack.pop()
@@ -141,9 +141,9 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
             path = prefix + key
             item = follow_link(group, key, path)
             address = h5py.h5o.get_info(item.id).addr
-            if address in seen or len(seen) > _MAX_OBJECTS:
+            if address in visited or len(visited) > _MAX_OBJECTS:
                 raise ModelFileError(f"{path} is an object met before: refused")
-            seen.add(address)
+            visited.add(address)
             if isinstance(item, h5py.Group):
                 stack.append((path + "/", item))
             elif isinstance(item, h5py.Dataset):
@@ -152,7 +152,7 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
 
 def follow_link(group: Any, key: str, path: str) -> Any:
     """Return the target of a name in a group, which must be in this file."""
-    h5py = h5py_module()
+    h5py = import_h5py()
 
     link = group.get(key, getlink=True)
     if not isinstance(link, h5py.HardLink):
@@ -194,8 +194,8 @@ class Dataset:
         """Return the dtype name of the result of `read`, if it is numeric."""
         with convert_h5py_errors(self._label):
             named_type = self._dataset.attrs.get("dtype")
-            is_wide = isinstance(named_type, str) and named_type == "bfloat16"
-            return "bfloat16" if is_wide else str(self._dataset.dtype)
+            is_bfloat16 = isinstance(named_type, str) and named_type == "bfloat16"
+            return "bfloat16" if is_bfloat16 else str(self._dataset.dtype)
 
     @property
     def owner(self) -> str | None:
@@ -208,16 +208,16 @@ class Dataset:
     def checksum(self) -> int | None:
         """Return the stored checksum of its values and name, or None."""
         with convert_h5py_errors(self._label):
-            found = self._dataset.attrs.get(CHECKSUM)
-        return int(found) if isinstance(found, np.integer) else None
+            checksum = self._dataset.attrs.get(CHECKSUM)
+        return int(checksum) if isinstance(checksum, np.integer) else None
 
     def checksum_of(self, array: np.ndarray[Any, Any]) -> int:
         """Return the checksum for these values."""
         kind = "bfloat16" if self.dtype == "bfloat16" else self._dataset.dtype.name
-        about = repr([self.path, self.owner, kind, self.shape]).encode()
+        description = repr([self.path, self.owner, kind, self.shape]).encode()
         # As bytes, because bfloat16 has no buffer interface, and a scalar has no view.
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return zlib.crc32(values.data, zlib.crc32(about))
+        return zlib.crc32(values.data, zlib.crc32(description))
 
     def check(self) -> None:
         """Raise an error if it declares far more data than the file contains."""
@@ -233,8 +233,8 @@ class Dataset:
         """Return the array."""
         self.check()
         dtype = self.dtype
-        is_wide = dtype == "bfloat16" and self._dataset.dtype.kind == "V"
-        if self._dataset.dtype.kind not in "biuf" and not is_wide:
+        is_bfloat16 = dtype == "bfloat16" and self._dataset.dtype.kind == "V"
+        if self._dataset.dtype.kind not in "biuf" and not is_bfloat16:
             raise ModelFileError(
                 f"{self.path}: expected numbers; found the type {dtype}"
             )
@@ -252,9 +252,9 @@ class Dataset:
         return array
 
 
-def is_text(dtype: Any) -> bool:
+def is_text_dtype(dtype: Any) -> bool:
     """Return whether an object dtype means strings, not arrays of variable length."""
-    h5py = h5py_module()
+    h5py = import_h5py()
 
     kinds = h5py.check_string_dtype(dtype), h5py.check_vlen_dtype(dtype)
     return any(kind is not None for kind in kinds)
@@ -270,7 +270,7 @@ def chunk_bytes(dataset: Any) -> int:
     return int(size)
 
 
-def check_all(datasets: dict[str, Dataset]) -> None:
+def check_datasets(datasets: dict[str, Dataset]) -> None:
     """Raise an error if a dataset declares far more data than the file contains."""
     for dataset in datasets.values():
         dataset.check()
@@ -279,9 +279,9 @@ def check_all(datasets: dict[str, Dataset]) -> None:
 def contents_checksum(datasets: dict[str, Dataset]) -> str:
     """Return a checksum that differs if any dataset differs; values are not read."""
     sums = sorted((path, dataset.checksum) for path, dataset in datasets.items())
-    return checksum_text(repr(sums).encode())
+    return format_checksum(repr(sums).encode())
 
 
-def checksum_text(data: bytes) -> str:
+def format_checksum(data: bytes) -> str:
     """Return the checksum of bytes, in the format of manifests."""
     return f"{CHECKSUM}:{zlib.crc32(data):08x}"

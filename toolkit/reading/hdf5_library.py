@@ -7,7 +7,7 @@ from typing import Any
 from toolkit.processes import know_processor
 
 
-def h5py_module() -> Any:
+def import_h5py() -> Any:
     """Import h5py and return it."""
     know_processor()  # h5py gets it from `platform`
     import h5py

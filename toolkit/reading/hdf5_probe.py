@@ -21,11 +21,11 @@ from typing import Any
 
 from toolkit.processes import clean_environment, python_command
 from toolkit.reading.budget import load_budget
-from toolkit.reading.hdf5_library import h5py_module
+from toolkit.reading.hdf5_library import import_h5py
 
 _SECONDS = 1  # CPU seconds, plus one for each number of bytes
 _BYTES = 1 << 26
-_HEAD = struct.Struct("<?QQ")  # whether a path follows, size of path or file, budget
+_HEADER = struct.Struct("<?QQ")  # whether a path follows, size of path or file, budget
 _OK = b"\x01"
 
 
@@ -41,23 +41,23 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        atexit.register(self.end)
+        atexit.register(self.stop)
 
-    def ask(self, head: bytes, content: Any) -> bytes:
+    def request(self, header: bytes, content: Any) -> bytes:
         """Return its answer, or nothing if it has ended."""
         process = self.process
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(head)
+            process.stdin.write(header)
             process.stdin.write(content)
             process.stdin.flush()
             return process.stdout.read(1)
         except OSError:
             return b""
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop it, unless it belongs to the process that forked this one."""
-        atexit.unregister(self.end)
+        atexit.unregister(self.stop)
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
@@ -70,7 +70,7 @@ _lock = threading.Lock()
 _children: list[_Child] = []
 
 
-def is_harmless(source: Path | io.BytesIO) -> bool:
+def is_safe_to_read(source: Path | io.BytesIO) -> bool:
     """Return whether a child process can read all of the file in limited time."""
     if isinstance(source, Path):
         is_path, content = True, memoryview(os.fsencode(source.resolve()))
@@ -85,12 +85,12 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
             _children.append(_Child())
         answer, child = b"", _children.pop()
         try:  # an interrupt can leave an incomplete request
-            answer = child.ask(_HEAD.pack(is_path, len(content), budget), content)
+            answer = child.request(_HEADER.pack(is_path, len(content), budget), content)
         finally:
             if answer in (b"\0", _OK):
                 _children.append(child)
             else:
-                child.end()
+                child.stop()
     return answer == _OK
 
 
@@ -100,27 +100,27 @@ def serve(arguments: Sequence[str] = ()) -> None:
     Args:
         arguments: has no effect.
     """
-    h5py = h5py_module()
+    h5py = import_h5py()
 
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while head := requests.read(_HEAD.size):
-        is_path, size, budget = _HEAD.unpack(head)
+    while header := requests.read(_HEADER.size):
+        is_path, size, budget = _HEADER.unpack(header)
         content = requests.read(size)
         source = os.fsdecode(content) if is_path else io.BytesIO(content)
         length = os.path.getsize(content) if is_path else size
-        _limit(_SECONDS + length / _BYTES, budget + 2 * length)
+        _set_limits(_SECONDS + length / _BYTES, budget + 2 * length)
         try:
             with h5py.File(source, "r") as file:
                 _read_all(file, h5py)
             answer = _OK
         except Exception:
             answer = b"\0"
-        _limit(0, 0)
+        _set_limits(0, 0)
         answers.write(answer)
         answers.flush()
 
 
-def _limit(seconds: float, nbytes: int) -> None:
+def _set_limits(seconds: float, nbytes: int) -> None:
     """Set the time limit of this process, and its additional memory limit (0: none)."""
     if sys.platform == "win32":
         return
@@ -128,19 +128,19 @@ def _limit(seconds: float, nbytes: int) -> None:
     import signal
 
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = hard
+    hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = hard_limit
     if nbytes and Path("/proc/self/statm").exists():
         pages = int(Path("/proc/self/statm").read_text("utf-8").split()[0])
-        most = pages * resource.getpagesize() + nbytes + (1 << 28)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        limit = pages * resource.getpagesize() + nbytes + (1 << 28)
+        if hard_limit != resource.RLIM_INFINITY:
+            limit = min(limit, hard_limit)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard_limit))
 
 
 def _read_all(file: Any, h5py: Any) -> None:
     """Read each name, attribute and value; plain arrays are harmless."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack = [file]
     while stack:
         group = stack.pop()
@@ -150,9 +150,9 @@ def _read_all(file: Any, h5py: Any) -> None:
                 continue  # it is refused
             item = group[key]
             address = h5py.h5o.get_info(item.id).addr
-            if address in seen:
+            if address in visited:
                 continue
-            seen.add(address)
+            visited.add(address)
             if isinstance(item, h5py.Group):
                 stack.append(item)
                 continue
@@ -165,7 +165,7 @@ def _read_all(file: Any, h5py: Any) -> None:
 
 def _read_values(dataset: Any) -> None:
     if dataset.chunks:
-        for piece in dataset.iter_chunks():
-            dataset[piece]
+        for selection in dataset.iter_chunks():
+            dataset[selection]
     elif dataset.dtype.hasobject:
         dataset[()]

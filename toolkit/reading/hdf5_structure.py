@@ -16,10 +16,10 @@ import struct
 from collections.abc import Callable, Iterator
 
 from toolkit.definitions.records import record
-from toolkit.reading.hdf5_types import UnverifiableFile, datatype, extents
+from toolkit.reading.hdf5_types import UnverifiableFile, parse_datatype, parse_extents
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_NOWHERE = 2**64 - 1
+_UNDEFINED_ADDRESS = 2**64 - 1
 _MAX_DEPTH = 32  # levels of a tree; nested groups have a limit 20 times higher
 _MAX_GROUPS = 640
 
@@ -47,7 +47,7 @@ class Structure:
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read, self._size = read, size
-        self._taken: dict[int, int] = {}
+        self._blocks: dict[int, int] = {}
         self._heaps: dict[int, dict[int, int]] = {}
 
     def check(self) -> None:
@@ -57,283 +57,290 @@ class Structure:
             CorruptFile: the file is certainly corrupt.
             UnverifiableFile: the file has an unsupported structure.
         """
-        head = self._at(0, 96, "superblock")
-        if head[:8] != SIGNATURE:
+        superblock = self._read_block(0, 96, "superblock")
+        if superblock[:8] != SIGNATURE:
             raise CorruptFile("it does not begin as HDF5 files do")
-        if head[8] != 0:
-            raise UnverifiableFile(f"a superblock of version {head[8]}")
-        if any(head[i] for i in (9, 10, 12)) or head[13:15] != b"\x08\x08":
+        if superblock[8] != 0:
+            raise UnverifiableFile(f"a superblock of version {superblock[8]}")
+        if any(superblock[i] for i in (9, 10, 12)) or superblock[13:15] != b"\x08\x08":
             raise UnverifiableFile("a superblock of unusual sizes")
-        leaves, nodes = struct.unpack_from("<HH", head, 16)
-        base, free, end, driver = struct.unpack_from("<4Q", head, 24)
-        if (base, free, driver) != (0, _NOWHERE, _NOWHERE):
+        leaf_k, internal_k = struct.unpack_from("<HH", superblock, 16)
+        base, free, end, driver = struct.unpack_from("<4Q", superblock, 24)
+        if (base, free, driver) != (0, _UNDEFINED_ADDRESS, _UNDEFINED_ADDRESS):
             raise UnverifiableFile("a superblock that names other blocks")
-        if not 0 < leaves <= 1024 or not 0 < nodes <= 1024:
+        if not 0 < leaf_k <= 1024 or not 0 < internal_k <= 1024:
             raise CorruptFile("groups are larger than any")
         if end > self._size:
             raise CorruptFile(
                 f"it is truncated: of {end:,} bytes, {self._size:,} are there"
             )
         self._size = end
-        self._leaves, self._nodes = leaves, nodes
-        self._claim(0, 96)
-        self._objects(head[56:96])
-        self._overlaps()
+        self._leaf_k, self._internal_k = leaf_k, internal_k
+        self._claim_block(0, 96)
+        self._check_objects(superblock[56:96])
+        self._check_overlaps()
 
     # --- blocks -----------------------------------------------------------------------
 
-    def _at(self, address: int, size: int, what: str) -> bytes:
+    def _read_block(self, address: int, size: int, kind: str) -> bytes:
         if address + size > self._size:
-            raise CorruptFile(f"a {what} at byte {address:,} is not in the file")
+            raise CorruptFile(f"a {kind} at byte {address:,} is not in the file")
         data = self._read(address, size)
         if len(data) != size:
-            raise CorruptFile(f"a {what} at byte {address:,} is not in the file")
+            raise CorruptFile(f"a {kind} at byte {address:,} is not in the file")
         return data
 
-    def _claim(self, address: int, size: int) -> None:
-        if address in self._taken:
+    def _claim_block(self, address: int, size: int) -> None:
+        if address in self._blocks:
             raise CorruptFile(f"two blocks begin at byte {address:,}")
         if address + size > self._size:
             raise CorruptFile(f"a block at byte {address:,} is not in the file")
-        self._taken[address] = size
+        self._blocks[address] = size
 
-    def _overlaps(self) -> None:
+    def _check_overlaps(self) -> None:
         end = 0
-        for address, size in sorted(self._taken.items()):
+        for address, size in sorted(self._blocks.items()):
             if address < end:
                 raise CorruptFile(f"two blocks lie over each other at byte {address:,}")
             end = address + size
 
     # --- objects ----------------------------------------------------------------------
 
-    def _objects(self, root: bytes) -> None:
+    def _check_objects(self, root: bytes) -> None:
         """Check all objects, from the root on."""
         if struct.unpack_from("<I", root, 16)[0] > 1:
             raise CorruptFile("the root is a link")
-        waiting = [(struct.unpack_from("<Q", root, 8)[0], root, 0)]
-        seen = set[int]()
-        while waiting:
-            address, entry, depth = waiting.pop()
-            if address in seen:  # another name of an object
+        pending = [(struct.unpack_from("<Q", root, 8)[0], root, 0)]
+        visited = set[int]()
+        while pending:
+            address, entry, depth = pending.pop()
+            if address in visited:  # another name of an object
                 continue
-            seen.add(address)
+            visited.add(address)
             if depth > _MAX_GROUPS:
                 raise UnverifiableFile("groups in groups in groups")
-            table = self._object(address)
+            table = self._check_object(address)
             cached, trees = struct.unpack_from("<I4xQQ", entry, 16)[0], entry[24:40]
             if cached == 1 and table != trees:
                 raise CorruptFile("a group is described in two ways")
             if table is not None:
-                for place in self._group(*struct.unpack("<QQ", table)):
-                    waiting.append((*place, depth + 1))
+                for child in self._read_group(*struct.unpack("<QQ", table)):
+                    pending.append((*child, depth + 1))
 
-    def _object(self, address: int) -> bytes | None:
+    def _check_object(self, address: int) -> bytes | None:
         """Check an object; return the locations of its names if it is a group."""
         version, count, _, size = struct.unpack(
-            "<BxHII4x", self._at(address, 16, "object")
+            "<BxHII4x", self._read_block(address, 16, "object")
         )
         if version != 1:
             raise UnverifiableFile(f"an object of version {version}")
-        found: dict[int, bytes] = {}
-        for kind, flags, data in self._messages(address, size, count):
+        messages: dict[int, bytes] = {}
+        for kind, flags, data in self._read_messages(address, size, count):
             if flags & ~0b101:  # allows constant and not shared
                 raise UnverifiableFile(f"flags {flags} of a message")
             if kind == 0x0C:
-                self._attribute(data)
+                self._check_attribute(data)
             elif kind not in _MESSAGES:
                 raise UnverifiableFile(f"a message of kind {kind}")
             elif kind not in (0, 0x10):
-                if kind in found:
+                if kind in messages:
                     raise CorruptFile(f"two messages of kind {kind}")
-                found[kind] = data
-        if 0x11 in found:
-            if len(found[0x11]) < 16 or {1, 3, 8} & found.keys():
+                messages[kind] = data
+        if 0x11 in messages:
+            if len(messages[0x11]) < 16 or {1, 3, 8} & messages.keys():
                 raise CorruptFile("a group that is something else too")
-            return found[0x11][:16]
-        self._array(found)
+            return messages[0x11][:16]
+        self._check_array(messages)
         return None
 
-    def _messages(
+    def _read_messages(
         self, address: int, size: int, count: int
     ) -> Iterator[tuple[int, int, bytes]]:
         """Yield the type, flags and data of each message of an object."""
-        self._claim(address, 16 + size)
-        blocks, seen = [self._at(address + 16, size, "object")], 0
+        self._claim_block(address, 16 + size)
+        blocks, num_messages = [self._read_block(address + 16, size, "object")], 0
         while blocks:
-            block, place = blocks.pop(0), 0
-            while place < len(block):
-                if place + 8 > len(block):
+            block, offset = blocks.pop(0), 0
+            while offset < len(block):
+                if offset + 8 > len(block):
                     raise CorruptFile("a message is cut off")
-                kind, length, flags = struct.unpack_from("<HHB", block, place)
-                place += 8 + length
-                if place > len(block) or length % 8:
+                kind, length, flags = struct.unpack_from("<HHB", block, offset)
+                offset += 8 + length
+                if offset > len(block) or length % 8:
                     raise CorruptFile("a message is longer than its object")
-                data = block[place - length : place]
-                seen += 1
+                data = block[offset - length : offset]
+                num_messages += 1
                 if kind == 0x10:
-                    start, more = struct.unpack_from("<QQ", data.ljust(16, b"\xff"))
-                    self._claim(start, more)
-                    blocks.append(self._at(start, more, "continuation"))
+                    start, nbytes = struct.unpack_from("<QQ", data.ljust(16, b"\xff"))
+                    self._claim_block(start, nbytes)
+                    blocks.append(self._read_block(start, nbytes, "continuation"))
                 yield kind, flags, data
-        if seen != count:
-            raise CorruptFile(f"an object has {seen} messages, not {count}")
+        if num_messages != count:
+            raise CorruptFile(f"an object has {num_messages} messages, not {count}")
 
     # --- groups -----------------------------------------------------------------------
 
-    def _group(self, tree: int, heap: int) -> Iterator[tuple[int, bytes]]:
+    def _read_group(self, tree: int, heap: int) -> Iterator[tuple[int, bytes]]:
         """Yield the address and the entry of each object in a group."""
-        names = self._heap(heap)
-        last = b""
-        for leaf in self._leaves_of(tree):
-            head = self._at(leaf, 8, "list of names")
-            signature, version, count = struct.unpack("<4sBxH", head)
-            if signature != b"SNOD" or version != 1 or count > 2 * self._leaves:
+        names = self._read_local_heap(heap)
+        previous = b""
+        for leaf in self._find_leaves(tree):
+            header = self._read_block(leaf, 8, "list of names")
+            signature, version, count = struct.unpack("<4sBxH", header)
+            if signature != b"SNOD" or version != 1 or count > 2 * self._leaf_k:
                 raise CorruptFile(f"there is no list of names at byte {leaf:,}")
-            self._claim(leaf, 8 + 80 * self._leaves)
-            entries = self._at(leaf + 8, 40 * count, "list of names")
+            self._claim_block(leaf, 8 + 80 * self._leaf_k)
+            entries = self._read_block(leaf + 8, 40 * count, "list of names")
             for start in range(0, len(entries), 40):
                 entry = entries[start : start + 40]
-                name = _name(names, struct.unpack_from("<Q", entry)[0])
-                if name <= last:
+                name = _read_name(names, struct.unpack_from("<Q", entry)[0])
+                if name <= previous:
                     raise CorruptFile("names are out of order")
-                last = name
+                previous = name
                 kind = struct.unpack_from("<I", entry, 16)[0]
                 if kind == 2:
-                    _name(names, struct.unpack_from("<I", entry, 24)[0])
+                    _read_name(names, struct.unpack_from("<I", entry, 24)[0])
                 elif kind < 2:
                     yield struct.unpack_from("<Q", entry, 8)[0], entry
                 else:
                     raise CorruptFile(f"a name of kind {kind}")
 
-    def _heap(self, address: int) -> bytes:
+    def _read_local_heap(self, address: int) -> bytes:
         """Return the text of a local heap with a finite free list."""
-        head = self._at(address, 32, "heap")
-        signature, size, gap, start = struct.unpack("<4s4xQQQ", head)
-        if signature != b"HEAP" or head[4]:
+        header = self._read_block(address, 32, "heap")
+        signature, size, free, start = struct.unpack("<4s4xQQQ", header)
+        if signature != b"HEAP" or header[4]:
             raise CorruptFile(f"there is no heap at byte {address:,}")
-        self._claim(address, 32)
-        self._claim(start, size)
-        data, last = self._at(start, size, "heap"), -1
-        while gap != 1:
-            if gap <= last or gap % 8 or gap + 16 > size:
+        self._claim_block(address, 32)
+        self._claim_block(start, size)
+        data, previous = self._read_block(start, size, "heap"), -1
+        while free != 1:
+            if free <= previous or free % 8 or free + 16 > size:
                 raise CorruptFile("the gaps in a heap")
-            last = gap
-            gap, length = struct.unpack_from("<QQ", data, gap)
-            if length < 16 or last + length > size:
+            previous = free
+            free, length = struct.unpack_from("<QQ", data, free)
+            if length < 16 or previous + length > size:
                 raise CorruptFile("the gaps in a heap")
         return data
 
-    def _leaves_of(self, root: int) -> list[int]:
+    def _find_leaves(self, root: int) -> list[int]:
         """Yield the symbol table nodes of a tree, in order."""
-        size = 24 + 2 * self._nodes * 16 + 8
-        return [child for _, child in self._tree(root, 0, 8, size, 2 * self._nodes)]
+        size = 24 + 2 * self._internal_k * 16 + 8
+        return [
+            child
+            for _, child in self._walk_tree(root, 0, 8, size, 2 * self._internal_k)
+        ]
 
-    def _tree(
-        self, root: int, kind: int, key: int, size: int, most: int
+    def _walk_tree(
+        self, root: int, kind: int, key_size: int, size: int, max_count: int
     ) -> Iterator[tuple[bytes, int]]:
         """Yield the key and address of each leaf entry of a tree.
 
         Nodes of a level are linked to their siblings; the chain must match.
         """
-        level, places = None, [root]
-        while places:
-            below: list[int] = []
-            for i, place in enumerate(places):
-                node = self._at(place, size, "tree")
-                head = struct.unpack_from("<4sBBHQQ", node)
-                signature, found, depth, count, left, right = head
-                beside = [_NOWHERE, *places, _NOWHERE][i : i + 3]
-                if signature != b"TREE" or found != kind or count > most:
-                    raise CorruptFile(f"there is no tree at byte {place:,}")
+        level, addresses = None, [root]
+        while addresses:
+            children: list[int] = []
+            for i, address in enumerate(addresses):
+                node = self._read_block(address, size, "tree")
+                header = struct.unpack_from("<4sBBHQQ", node)
+                signature, node_kind, depth, count, left_sibling, right_sibling = header
+                siblings = [_UNDEFINED_ADDRESS, *addresses, _UNDEFINED_ADDRESS][
+                    i : i + 3
+                ]
+                if signature != b"TREE" or node_kind != kind or count > max_count:
+                    raise CorruptFile(f"there is no tree at byte {address:,}")
                 if depth > _MAX_DEPTH or level not in (None, depth):
-                    raise CorruptFile(f"a tree at byte {place:,} of a wrong depth")
-                if [left, right] != [beside[0], beside[2]]:
-                    raise CorruptFile(f"a tree at byte {place:,} with other neighbours")
+                    raise CorruptFile(f"a tree at byte {address:,} of a wrong depth")
+                if [left_sibling, right_sibling] != [siblings[0], siblings[2]]:
+                    raise CorruptFile(
+                        f"a tree at byte {address:,} with other neighbours"
+                    )
                 level = depth if level is None else level
-                self._claim(place, size)
+                self._claim_block(address, size)
                 for j in range(count):
-                    at = 24 + j * (key + 8)
-                    child = struct.unpack_from("<Q", node, at + key)[0]
+                    offset = 24 + j * (key_size + 8)
+                    child = struct.unpack_from("<Q", node, offset + key_size)[0]
                     if depth:
-                        below.append(child)
+                        children.append(child)
                     else:
-                        yield node[at : at + key], child
+                        yield node[offset : offset + key_size], child
             level = None if level is None else level - 1
-            places = below
+            addresses = children
 
     # --- arrays and attributes --------------------------------------------------------
 
-    def _attribute(self, data: bytes) -> None:
+    def _check_attribute(self, data: bytes) -> None:
         version, flags, name, kind, space = struct.unpack_from(
             "<BBHHH", data.ljust(8, b"\0")
         )
         if version not in (1, 2, 3) or flags:
             raise UnverifiableFile(f"an attribute of version {version}")
-        place = 9 if version == 3 else 8
-        parts = []
+        offset = 9 if version == 3 else 8
+        fields = []
         for size in (name, kind, space):
-            parts.append(data[place : place + size])
-            place += -(-size // 8) * 8 if version == 1 else size
-        if place > len(data) or not name or b"\0" not in parts[0]:
+            fields.append(data[offset : offset + size])
+            offset += -(-size // 8) * 8 if version == 1 else size
+        if offset > len(data) or not name or b"\0" not in fields[0]:
             raise CorruptFile("an attribute is cut off")
-        found, count = datatype(parts[1]), 1
-        for extent in extents(parts[2]):
+        element_type, count = parse_datatype(fields[1]), 1
+        for extent in parse_extents(fields[2]):
             count *= extent
-        values = data[place : place + count * found.size]
-        if len(values) != count * found.size:
+        values = data[offset : offset + count * element_type.size]
+        if len(values) != count * element_type.size:
             raise CorruptFile("an attribute is cut off")
-        if found.is_variable:
+        if element_type.is_variable:
             for start in range(0, len(values), 16):
-                self._string(*struct.unpack_from("<IQI", values, start))
+                self._check_string(*struct.unpack_from("<IQI", values, start))
 
-    def _string(self, length: int, heap: int, index: int) -> None:
+    def _check_string(self, length: int, heap: int, index: int) -> None:
         """Check a variable-length value, which is stored in a global heap."""
-        if heap in (0, _NOWHERE):
+        if heap in (0, _UNDEFINED_ADDRESS):
             if length:
                 raise CorruptFile("a string that is nowhere")
             return
         if heap not in self._heaps:
-            self._heaps[heap] = self._collection(heap)
+            self._heaps[heap] = self._read_global_heap(heap)
         # The library allocates this length before it checks the heap.
         if length > self._heaps[heap].get(index, -1):
             raise CorruptFile("a string that is nowhere, or longer than what is there")
 
-    def _collection(self, address: int) -> dict[int, int]:
+    def _read_global_heap(self, address: int) -> dict[int, int]:
         """Return the size of each object in a global heap, by its index."""
         signature, version, size = struct.unpack(
-            "<4sB3xQ", self._at(address, 16, "heap")
+            "<4sB3xQ", self._read_block(address, 16, "heap")
         )
         if signature != b"GCOL" or version != 1 or size < 4096:
             raise CorruptFile(f"there is no heap at byte {address:,}")
-        self._claim(address, size)
-        data, place = self._at(address, size, "heap"), 16
-        found: dict[int, int] = {}
-        while place + 16 <= size:
-            index, length = struct.unpack_from("<H6xQ", data, place)
+        self._claim_block(address, size)
+        data, offset = self._read_block(address, size, "heap"), 16
+        sizes: dict[int, int] = {}
+        while offset + 16 <= size:
+            index, length = struct.unpack_from("<H6xQ", data, offset)
             if index == 0:  # free space
-                if length != size - place:
+                if length != size - offset:
                     raise CorruptFile(f"the gap in a heap at byte {address:,}")
-                return found
-            place += 16 + -(-length // 8) * 8
-            if index in found or place > size or not length:
+                return sizes
+            offset += 16 + -(-length // 8) * 8
+            if index in sizes or offset > size or not length:
                 raise CorruptFile(f"what is in a heap at byte {address:,}")
-            found[index] = length
-        return found
+            sizes[index] = length
+        return sizes
 
-    def _array(self, found: dict[int, bytes]) -> None:
-        if not {1, 3, 8} <= found.keys():
+    def _check_array(self, messages: dict[int, bytes]) -> None:
+        if not {1, 3, 8} <= messages.keys():
             raise UnverifiableFile("an object that is neither group nor array")
-        shape, kind = extents(found[1]), datatype(found[3])
+        shape, kind = parse_extents(messages[1]), parse_datatype(messages[3])
         if kind.is_variable:
             raise UnverifiableFile("an array of elements of different lengths")
         count = 1
         for extent in shape:
             count *= extent
-        if 0x0B in found:
-            _filters(found[0x0B])
-        if 0x05 in found:
-            _fill(found[0x05], kind.size)
-        layout = found[8]
+        if 0x0B in messages:
+            _check_filters(messages[0x0B])
+        if 0x05 in messages:
+            _check_fill_value(messages[0x05], kind.size)
+        layout = messages[8]
         if layout[0] != 3 or layout[1] > 2:
             raise UnverifiableFile(f"an array laid out by version {layout[0]}")
         if layout[1] == 0:
@@ -342,14 +349,14 @@ class Structure:
                 raise CorruptFile("a compact array of another size")
         elif layout[1] == 1:
             start, size = struct.unpack_from("<QQ", layout.ljust(18, b"\0"), 2)
-            if start != _NOWHERE and (
+            if start != _UNDEFINED_ADDRESS and (
                 start + size > self._size or size != count * kind.size
             ):
                 raise CorruptFile("an array that is not in the file")
         else:
-            self._chunks(layout, shape, kind.size)
+            self._check_chunks(layout, shape, kind.size)
 
-    def _chunks(self, layout: bytes, shape: list[int], item: int) -> None:
+    def _check_chunks(self, layout: bytes, shape: list[int], item: int) -> None:
         rank = layout[2]
         if rank != len(shape) + 1 or len(layout) < 11 + 4 * rank:
             raise CorruptFile("chunks of another number of axes")
@@ -357,18 +364,18 @@ class Structure:
         sizes = struct.unpack_from(f"<{rank}I", layout, 11)
         if sizes[-1] != item or 0 in sizes:
             raise CorruptFile("chunks of another size")
-        if tree == _NOWHERE:
+        if tree == _UNDEFINED_ADDRESS:
             return
-        key, most = 8 + 8 * rank, 64
-        size, seen = 24 + most * 8 + (most + 1) * key, set[bytes]()
-        for place, address in self._tree(tree, 1, key, size, most):
-            length = struct.unpack_from("<I", place)[0]
-            corner = struct.unpack_from(f"<{rank}Q", place, 8)
-            if any(c % s for c, s in zip(corner[:-1], sizes, strict=False)):
+        key_size, max_count = 8 + 8 * rank, 64
+        size, visited = 24 + max_count * 8 + (max_count + 1) * key_size, set[bytes]()
+        for key, address in self._walk_tree(tree, 1, key_size, size, max_count):
+            length = struct.unpack_from("<I", key)[0]
+            offsets = struct.unpack_from(f"<{rank}Q", key, 8)
+            if any(c % s for c, s in zip(offsets[:-1], sizes, strict=False)):
                 raise CorruptFile("a chunk between others")
-            if place[8:] in seen or address + length > self._size:
+            if key[8:] in visited or address + length > self._size:
                 raise CorruptFile("a chunk that is not in the file")
-            seen.add(place[8:])
+            visited.add(key[8:])
 
 
 # NIL; dataspace; datatype; fill value, old and new; layout; filters; attribute;
@@ -377,28 +384,30 @@ _MESSAGES = {0, 1, 3, 4, 5, 8, 0x0B, 0x0C, 0x0D, 0x10, 0x11, 0x12}
 _FILTERS = {1, 2, 3, 32_000}  # deflate, shuffle, a checksum, LZF
 
 
-def _name(names: bytes, place: int) -> bytes:
-    end = names.find(b"\0", place)
-    if end < 0 or place >= len(names):
+def _read_name(names: bytes, offset: int) -> bytes:
+    end = names.find(b"\0", offset)
+    if end < 0 or offset >= len(names):
         raise CorruptFile("a name that is nowhere")
-    return names[place:end]
+    return names[offset:end]
 
 
-def _filters(data: bytes) -> None:
+def _check_filters(data: bytes) -> None:
     version, count = struct.unpack_from("<BB", data)
     if version != 1 or not 0 < count <= 32:
         raise UnverifiableFile("filters of another version")
-    place = 8
+    offset = 8
     for _ in range(count):
-        kind, name, _, values = struct.unpack_from("<4H", data.ljust(place + 8), place)
+        kind, name, _, values = struct.unpack_from(
+            "<4H", data.ljust(offset + 8), offset
+        )
         if kind not in _FILTERS:
             raise UnverifiableFile(f"a filter of kind {kind}")
-        place += 8 + -(-name // 8) * 8 + 4 * values + 4 * (values % 2)
-        if place > len(data):
+        offset += 8 + -(-name // 8) * 8 + 4 * values + 4 * (values % 2)
+        if offset > len(data):
             raise CorruptFile("filters are cut off")
 
 
-def _fill(data: bytes, item: int) -> None:
+def _check_fill_value(data: bytes, item: int) -> None:
     """Check a fill value."""
     if data[0] not in (1, 2):
         raise UnverifiableFile("a fill value of another version")

@@ -26,7 +26,7 @@ class ElementType(NamedTuple):
     length: int
 
 
-def datatype(data: bytes) -> ElementType:
+def parse_datatype(data: bytes) -> ElementType:
     """Return the type that a message describes.
 
     Raises:
@@ -45,7 +45,7 @@ def datatype(data: bytes) -> ElementType:
         raise UnverifiableFile(f"a type of kind {kind}") from None
 
 
-def _integer(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_integer(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if size not in (1, 2, 4, 8) or struct.unpack_from("<HH", data, 8) != (0, 8 * size):
         raise UnverifiableFile("integers of unusual size")
     if flags & ~0b1001:
@@ -53,7 +53,7 @@ def _integer(data: bytes, size: int, flags: int, version: int) -> ElementType:
     return ElementType(size, False, 12)
 
 
-def _floating(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_float(data: bytes, size: int, flags: int, version: int) -> ElementType:
     fields = struct.unpack_from("<HHBBBBI", data, 8)
     if size not in _FLOATS or fields != _FLOATS[size]:
         raise UnverifiableFile("floating numbers of unusual form")
@@ -62,13 +62,13 @@ def _floating(data: bytes, size: int, flags: int, version: int) -> ElementType:
     return ElementType(size, False, 20)
 
 
-def _string(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_string(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if not 0 < size <= 1 << 20 or flags & 0xF > 2 or flags >> 4 > 1:
         raise UnverifiableFile("strings of unusual form")
     return ElementType(size, False, 8)
 
 
-def _opaque(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_opaque(data: bytes, size: int, flags: int, version: int) -> ElementType:
     """Parse an opaque type, for example of bfloat16."""
     tag = flags & 0xFF
     if not 0 < size <= 64 or tag % 8 or len(data) < 8 + tag:
@@ -76,41 +76,43 @@ def _opaque(data: bytes, size: int, flags: int, version: int) -> ElementType:
     return ElementType(size, False, 8 + tag)
 
 
-def _enumeration(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_enumeration(data: bytes, size: int, flags: int, version: int) -> ElementType:
     """Parse an enumeration: h5py's booleans."""
-    base = datatype(data[8:])
+    base = parse_datatype(data[8:])
     if base.size != size or base.is_variable or not 0 < flags <= 256:
         raise UnverifiableFile("names of unusual numbers")
-    place = 8 + base.length
+    offset = 8 + base.length
     for _ in range(flags):
-        end = data.index(b"\0", place) + 1 if b"\0" in data[place:] else -1
+        end = data.index(b"\0", offset) + 1 if b"\0" in data[offset:] else -1
         if end < 0:
             raise UnverifiableFile("names that are cut off")
-        place = end if version == 3 else place + -(-(end - place) // 8) * 8
-    if place + flags * size > len(data):
+        offset = end if version == 3 else offset + -(-(end - offset) // 8) * 8
+    if offset + flags * size > len(data):
         raise UnverifiableFile("names that are cut off")
-    return ElementType(size, False, place + flags * size)
+    return ElementType(size, False, offset + flags * size)
 
 
-def _variable(data: bytes, size: int, flags: int, version: int) -> ElementType:
+def _parse_variable_length(
+    data: bytes, size: int, flags: int, version: int
+) -> ElementType:
     """Parse a variable-length type; an element has the address of its value."""
-    base = datatype(data[8:])
+    base = parse_datatype(data[8:])
     if base.is_variable or size != 16 or flags & 0xF > 1:
         raise UnverifiableFile("elements of unusual length")
     return ElementType(size, True, 8 + base.length)
 
 
 _TYPES = {
-    0: _integer,
-    1: _floating,
-    3: _string,
-    5: _opaque,
-    8: _enumeration,
-    9: _variable,
+    0: _parse_integer,
+    1: _parse_float,
+    3: _parse_string,
+    5: _parse_opaque,
+    8: _parse_enumeration,
+    9: _parse_variable_length,
 }
 
 
-def extents(data: bytes) -> list[int]:
+def parse_extents(data: bytes) -> list[int]:
     """Return the extents that a message describes; empty for a scalar.
 
     Raises:
@@ -125,7 +127,7 @@ def extents(data: bytes) -> list[int]:
     end = start + 8 * rank * (2 if flags else 1)
     if end > len(data):
         raise UnverifiableFile("extents that are cut off")
-    found = list(struct.unpack_from(f"<{rank}Q", data, start))
-    if any(n >= 2**48 for n in found):
+    shape = list(struct.unpack_from(f"<{rank}Q", data, start))
+    if any(n >= 2**48 for n in shape):
         raise UnverifiableFile("extents beyond any memory")
-    return found
+    return shape

@@ -22,8 +22,8 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _MAX_RATIO = 1032
 
 
-def pillow(function: str) -> Any:
-    """Return the module PIL.Image, or raise an error with the package to install."""
+def import_pillow(function: str) -> Any:
+    """Import PIL.Image and return it, or raise an error with the package to install."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -44,12 +44,12 @@ def open_image(file: Any, label: str, draft: str | None = None) -> Any:
         ImageFileError: the format is not in `FORMATS`, the file is corrupt, or it has
             more than `PIL.Image.MAX_IMAGE_PIXELS` pixels.
     """
-    Image = pillow(label)
+    Image = import_pillow(label)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(file, formats=FORMATS)
-            _check_length(image, file)
+            _check_file_size(image, file)
             if draft is not None:
                 image.draft(draft, image.size)
             image.load()
@@ -61,7 +61,7 @@ def open_image(file: Any, label: str, draft: str | None = None) -> Any:
             f"{label}: {error}; PIL.Image.MAX_IMAGE_PIXELS sets the limit"
         ) from None
     except Exception as error:  # decoders can raise any error
-        raise _damaged(error, label) from error
+        raise _corrupt_image_error(error, label) from error
 
 
 def open_frames(image: Any, label: str) -> list[Any]:
@@ -75,17 +75,17 @@ def open_frames(image: Any, label: str) -> list[Any]:
         ImageFileError: a picture is corrupt, or all have more than eight times
             `PIL.Image.MAX_IMAGE_PIXELS` pixels in total.
     """
-    most = 8 * (pillow(label).MAX_IMAGE_PIXELS or sys.maxsize)
-    found = []
+    max_pixels = 8 * (import_pillow(label).MAX_IMAGE_PIXELS or sys.maxsize)
+    frames = []
     try:
         for index in range(getattr(image, "n_frames", 1)):
-            if (index + 1) * image.width * image.height > most:
-                raise ValueError(f"its pictures have more than {most:,} pixels")
+            if (index + 1) * image.width * image.height > max_pixels:
+                raise ValueError(f"its pictures have more than {max_pixels:,} pixels")
             image.seek(index)
-            found.append(image.convert("RGB"))
+            frames.append(image.convert("RGB"))
     except Exception as error:  # decoders can raise any error
-        raise _damaged(error, label) from error
-    return found
+        raise _corrupt_image_error(error, label) from error
+    return frames
 
 
 def upper_bits(image: Any) -> Any:
@@ -93,30 +93,31 @@ def upper_bits(image: Any) -> Any:
     return (np.asarray(image).astype("uint16") >> 8).astype("uint8")
 
 
-def _damaged(error: Exception, label: str) -> ImageFileError:
+def _corrupt_image_error(error: Exception, label: str) -> ImageFileError:
     return ImageFileError(
         f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
         f"reading it failed ({type(error).__name__}: {error})"
     )
 
 
-def _check_length(image: Any, file: Any) -> None:
+def _check_file_size(image: Any, file: Any) -> None:
     """Raise an error for a PNG too short for its pixels, before their allocation."""
     bits = 8 * len(image.getbands()) if image.mode not in ("1", "L", "P") else 1
     if image.format == "PNG":
-        whole = image.width * image.height * bits // 8
-        held = _length(file)
-        if whole > _MAX_RATIO * held:
+        raw_size = image.width * image.height * bits // 8
+        file_size = _file_size(file)
+        if raw_size > _MAX_RATIO * file_size:
             raise ValueError(
-                f"{image.width} x {image.height} pixels cannot be in {held:,} bytes"
+                f"{image.width} x {image.height} pixels cannot be in {file_size:,} "
+                "bytes"
             )
 
 
-def _length(file: Any) -> int:
+def _file_size(file: Any) -> int:
     """Return the size of a path or of an open file in bytes."""
     if not hasattr(file, "seek"):
         return os.stat(file).st_size
-    place = file.tell()
+    offset = file.tell()
     length = int(file.seek(0, os.SEEK_END))
-    file.seek(place)
+    file.seek(offset)
     return length

@@ -19,11 +19,11 @@ import numpy as np
 from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
-from toolkit.reading.file_errors import check_plain
+from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.zips import open_members
 
 MAGIC = b"\x93NUMPY"
-_HEADER = 12_000  # bytes; NumPy refuses headers of more than 10,000
+_MAX_HEADER = 12_000  # bytes; NumPy refuses headers of more than 10,000
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -47,7 +47,7 @@ class Header:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    in_columns: bool
+    is_fortran_order: bool
     start: int
 
     @property
@@ -74,7 +74,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
         version = np.lib.format.read_magic(file)
         if version not in _READERS:
             raise ValueError(f"format version {version}")
-        shape, in_columns, dtype = _READERS[version](file)
+        shape, is_fortran_order, dtype = _READERS[version](file)
         if any(isinstance(n, bool) or not 0 <= n <= sys.maxsize for n in shape):
             raise ValueError(f"the shape {shape}")
         if len(shape) > _MAX_AXES:
@@ -88,7 +88,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
             f"{name}: expected numbers; found {dtype}, which only pickle could read "
             "and which could run code: refused"
         )
-    header = Header(shape, dtype, in_columns, file.tell())
+    header = Header(shape, dtype, is_fortran_order, file.tell())
     # With an item size of 0, the file size does not limit the number of elements.
     if file.tell() + header.nbytes != size or (not dtype.itemsize and 0 not in shape):
         raise ModelFileError(
@@ -98,11 +98,11 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
     return header
 
 
-def array_of(name: str, data: bytes) -> np.ndarray[Any, Any]:
+def parse_array(name: str, data: bytes) -> np.ndarray[Any, Any]:
     """Return the array in the bytes of a file."""
     header = read_header(name, data, len(data), raw=True)
     flat = np.frombuffer(data, header.dtype, math.prod(header.shape), header.start)
-    if header.in_columns:
+    if header.is_fortran_order:
         return flat.reshape(header.shape[::-1]).copy().T
     return flat.reshape(header.shape).copy()
 
@@ -114,7 +114,7 @@ def map_npy(path: Path) -> np.ndarray[Any, Any]:
     would crash the process.
     """
     with open(path, "rb") as file:
-        head = file.read(_HEADER)
+        head = file.read(_MAX_HEADER)
     header = read_header(path.name, head, path.stat().st_size, raw=True)
     if not header.nbytes:
         return np.zeros(header.shape, header.dtype)
@@ -124,7 +124,7 @@ def map_npy(path: Path) -> np.ndarray[Any, Any]:
         "r",
         header.start,
         header.shape,
-        "F" if header.in_columns else "C",
+        "F" if header.is_fortran_order else "C",
     )
 
 
@@ -144,15 +144,15 @@ class StoredArray:
     def read(self) -> np.ndarray[Any, Any]:
         """Return the array."""
         spend(self.nbytes, self.path)
-        return array_of(self.path, self._bytes())
+        return parse_array(self.path, self._bytes())
 
 
 @contextmanager
 def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
     """Return the array of a `.npy` file, with the stem of the file as its name."""
-    check_plain(path)
+    check_regular_file(path)
     with open(path, "rb") as file:
-        head = file.read(_HEADER)
+        head = file.read(_MAX_HEADER)
     try:
         stored = _make_stored_array(
             path.stem, head, path.stat().st_size, path.read_bytes
@@ -169,12 +169,14 @@ def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
         arrays = {}
         for name, size in members.sizes().items():
             key = name.removesuffix(".npy")
-            head = members.head(name, _HEADER)
-            arrays[key] = _make_stored_array(key, head, size, _reader(members, name))
+            head = members.read_head(name, _MAX_HEADER)
+            arrays[key] = _make_stored_array(
+                key, head, size, _make_reader(members, name)
+            )
         yield arrays
 
 
-def _reader(members: Any, name: str) -> Callable[[], bytes]:
+def _make_reader(members: Any, name: str) -> Callable[[], bytes]:
     return lambda: members.read(name)
 
 

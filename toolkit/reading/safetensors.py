@@ -29,8 +29,8 @@ from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
 from toolkit.reading.budget import load_within_budget, spend
-from toolkit.reading.file_errors import add_path_to_errors, refuse_pointer
-from toolkit.reading.spans import bytes_at
+from toolkit.reading.byte_ranges import read_bytes
+from toolkit.reading.file_errors import add_path_to_errors, refuse_lfs_pointer
 from toolkit.reading.text import parse_json
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,7 @@ NAMES = {
     **{f"uint{8 * size}": f"U{8 * size}" for size in (1, 2, 4, 8)},
 }
 _DTYPES = {name: dtype for dtype, name in NAMES.items()}
-_LENGTH = 8  # bytes of the header's length
+_LENGTH_SIZE = 8  # bytes of the header's length
 # Sufficient for 80,000 arrays, which take a second; the format allows 100,000,000
 # bytes.
 _MAX_HEADER = 1 << 23
@@ -58,8 +58,8 @@ _MAX_AXES = 32  # supported by every version of NumPy
 _ALIGNMENT = 64  # alignment for vector instructions and mappings
 _METADATA = "__metadata__"
 _KEYS = {"dtype", "shape", "data_offsets"}
-_shortened = reprlib.Repr()
-_shortened.maxlevel = 2
+_short_repr = reprlib.Repr()
+_short_repr.maxlevel = 2
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # avoids a wait for the other end of a pipe
 _BINARY = getattr(os, "O_BINARY", 0)
 
@@ -84,25 +84,25 @@ class StoredArray:
 
     def read(self) -> Array:
         """Return the array."""
-        what = f"the array {_short_text(self.path)}"
-        return self._array(bytes_at(self._file, self._start, self.nbytes, what))
+        label = f"the array {_short_text(self.path)}"
+        return self._convert(read_bytes(self._file, self._start, self.nbytes, label))
 
-    def mapped(self, memory: mmap.mmap) -> Array:
+    def map_array(self, memory: mmap.mmap) -> Array:
         """Return the array in a mapping of the file, or a copy if it is not aligned."""
         data = np.frombuffer(memory, np.uint8, self.nbytes, self._start)
         if self._start % dtypes.itemsize(self.dtype):
             spend(self.nbytes, f"the array {_short_text(self.path)}")
             data = data.copy()
-        return self._array(data)
+        return self._convert(data)
 
-    def _array(self, data: Array) -> Array:
+    def _convert(self, data: Array) -> Array:
         if self.dtype == "bool" and data.size and data.max() > 1:
             raise ModelFileError(
                 f"{_short_text(self.path)}: expected truth values, 0 and 1; found "
                 f"{data.max()}"
             )
         array = data.view(dtypes.numpy_dtype(self.dtype)).reshape(self.shape)
-        return _little_endian(array)
+        return _to_little_endian(array)
 
 
 @record
@@ -127,7 +127,7 @@ def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
         add_path_to_errors(path),
         _open_regular_file(path) as file,
     ):
-        yield _content(file)
+        yield _read_content(file)
 
 
 def read_safetensors(
@@ -150,11 +150,11 @@ def read_safetensors(
         add_path_to_errors(path),
         _open_regular_file(path) as file,
     ):
-        arrays = _content(file).arrays
+        arrays = _read_content(file).arrays
         if not mapped:
             return {name: array.read() for name, array in arrays.items()}
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return {name: array.mapped(memory) for name, array in arrays.items()}
+        return {name: array.map_array(memory) for name, array in arrays.items()}
 
 
 @contextmanager
@@ -170,18 +170,18 @@ def _open_regular_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         os.close(handle)
         raise ModelFileError("expected a regular file")
     with open(handle, "rb", buffering=0) as file:
-        refuse_pointer(file)
+        refuse_lfs_pointer(file)
         yield file
 
 
 # --- the header -----------------------------------------------------------------------
 
 
-def _content(file: IO[bytes]) -> Content:
+def _read_content(file: IO[bytes]) -> Content:
     """Return the declared content of a file, after a check of its size."""
     size = os.fstat(file.fileno()).st_size
-    length = int.from_bytes(file.read(_LENGTH), "little")
-    if size < _LENGTH or length > size - _LENGTH:
+    length = int.from_bytes(file.read(_LENGTH_SIZE), "little")
+    if size < _LENGTH_SIZE or length > size - _LENGTH_SIZE:
         raise ModelFileError(
             f"expected safetensors; a header of {length} bytes does not fit into a "
             f"file of {size}: it is damaged or something else"
@@ -191,17 +191,17 @@ def _content(file: IO[bytes]) -> Content:
             f"a header of {length} bytes, of at most {_MAX_HEADER}: refused"
         )
     spend(2 * length, "the header")
-    found = _parse_header(file.read(length))
-    metadata = _metadata(found.pop(_METADATA, {}))
-    start = _LENGTH + length
-    arrays = [_array(name, row, start, file) for name, row in found.items()]
+    header = _parse_header(file.read(length))
+    metadata = _parse_metadata(header.pop(_METADATA, {}))
+    start = _LENGTH_SIZE + length
+    arrays = [_parse_entry(name, entry, start, file) for name, entry in header.items()]
     # An empty array has no values, so it can have the offset of another array.
     arrays.sort(key=lambda array: (array._start, array.nbytes))
     end = start
     for array in arrays:
         if array._start != end:
-            what = "a hole" if array._start > end else "values of another array"
-            raise ModelFileError(f"{_short_text(array.path)}: {what} in front of it")
+            problem = "a hole" if array._start > end else "values of another array"
+            raise ModelFileError(f"{_short_text(array.path)}: {problem} in front of it")
         end += array.nbytes
     if end != size:
         raise ModelFileError(
@@ -222,72 +222,74 @@ def _parse_header(data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8")
     except UnicodeError as error:
         raise ModelFileError(f"expected a header in UTF-8 ({error})") from error
-    found: dict[str, Any] = parse_json(text, "the header", unique=True)
-    return found
+    header: dict[str, Any] = parse_json(text, "the header", unique=True)
+    return header
 
 
-def _metadata(found: Any) -> dict[str, str]:
-    if not isinstance(found, dict) or not all(map(_is_text, [*found, *found.values()])):
+def _parse_metadata(metadata: Any) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(
+        map(_is_text, [*metadata, *metadata.values()])
+    ):
         raise ModelFileError(f"{_METADATA}: expected text under names")
-    return found
+    return metadata
 
 
-def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
+def _parse_entry(name: str, entry: Any, start: int, file: IO[bytes]) -> StoredArray:
     """Return an array whose shape matches its size."""
     label = _short_text(name)
     if not _is_text(name):
         raise ModelFileError(f"{label}: expected a name in UTF-8")
-    if not isinstance(row, dict) or row.keys() != _KEYS:
+    if not isinstance(entry, dict) or entry.keys() != _KEYS:
         raise ModelFileError(
             f"{label}: expected an object of {', '.join(sorted(_KEYS))}; found "
-            f"{_short_text(row)}"
+            f"{_short_text(entry)}"
         )
-    dtype = row["dtype"]
+    dtype = entry["dtype"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ModelFileError(
             f"{label}: expected a dtype among {', '.join(_DTYPES)}; found "
             f"{_short_text(dtype)}"
         )
-    shape = row["shape"]
-    if not _are_numbers(shape) or len(shape) > _MAX_AXES:
+    shape = entry["shape"]
+    if not _are_sizes(shape) or len(shape) > _MAX_AXES:
         raise ModelFileError(
             f"{label}: expected a shape of at most {_MAX_AXES} axes; found "
             f"{_short_text(shape)}"
         )
-    places = row["data_offsets"]
-    if not _are_numbers(places) or len(places) != 2:
+    offsets = entry["data_offsets"]
+    if not _are_sizes(offsets) or len(offsets) != 2:
         raise ModelFileError(
-            f"{label}: expected two offsets; found {_short_text(places)}"
+            f"{label}: expected two offsets; found {_short_text(offsets)}"
         )
     # Treat 0 as 1, because NumPy also limits the product of the other extents.
     size = math.prod(max(1, n) for n in shape) * dtypes.itemsize(_DTYPES[dtype])
     needed = 0 if 0 in shape else size
-    if size > sys.maxsize or places[1] - places[0] != needed:
+    if size > sys.maxsize or offsets[1] - offsets[0] != needed:
         raise ModelFileError(
             f"{label}: {dtype} of shape {_short_text(shape)} takes "
-            f"{_short_text(needed)} bytes; found the offsets {_short_text(places)}"
+            f"{_short_text(needed)} bytes; found the offsets {_short_text(offsets)}"
         )
-    return StoredArray(name, tuple(shape), _DTYPES[dtype], start + places[0], file)
+    return StoredArray(name, tuple(shape), _DTYPES[dtype], start + offsets[0], file)
 
 
-def _are_numbers(found: Any) -> bool:
+def _are_sizes(value: Any) -> bool:
     """Return whether the value is a list of valid extents or offsets."""
-    return isinstance(found, list) and all(
-        type(n) is int and 0 <= n <= sys.maxsize for n in found
+    return isinstance(value, list) and all(
+        type(n) is int and 0 <= n <= sys.maxsize for n in value
     )
 
 
-def _is_text(found: Any) -> bool:
+def _is_text(value: Any) -> bool:
     """Return whether the value is valid UTF-8 text; JSON allows lone surrogates."""
-    return isinstance(found, str) and found.encode("utf-8", "replace").decode() == found
+    return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 
 
-def _short_text(found: Any) -> str:
+def _short_text(value: Any) -> str:
     """Return a short form of a value for messages."""
-    return _shortened.repr(found) if not isinstance(found, str) else found[:100]
+    return _short_repr.repr(value) if not isinstance(value, str) else value[:100]
 
 
-def _little_endian(array: Array) -> Array:
+def _to_little_endian(array: Array) -> Array:
     return array if sys.byteorder == "little" else array.byteswap()
 
 
@@ -316,11 +318,11 @@ def write_safetensors(
         ArgumentError: a name, text or dtype is not supported by the format.
         UnwritableFileError: the file cannot be written.
     """
-    head, values = arrange_file(arrays, metadata, sort)
-    replace_file(path, lambda new: fill_file(new, head, values))
+    header, values = prepare_file(arrays, metadata, sort)
+    replace_file(path, lambda staged_path: write_prepared(staged_path, header, values))
 
 
-def arrange_file(
+def prepare_file(
     arrays: Mapping[str, Any], metadata: Mapping[str, str] | None, sort: bool = True
 ) -> tuple[bytes, list[Array]]:
     """Return the header bytes, and the arrays in file order."""
@@ -329,29 +331,31 @@ def arrange_file(
         pairs.sort(key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
     header: dict[str, Any] = {}
     if metadata:
-        header[_METADATA] = _checked_metadata(metadata)
-    place = 0
+        header[_METADATA] = _check_metadata(metadata)
+    offset = 0
     for name, array in pairs:
         if not _is_text(name) or name == _METADATA or name in header:
             raise ArgumentError(f"safetensors: expected names; received {name!r}")
-        end = place + array.nbytes
+        end = offset + array.nbytes
         header[name] = {
-            "dtype": _name_of(name, array),
+            "dtype": _dtype_name(name, array),
             "shape": list(array.shape),
-            "data_offsets": [place, end],
+            "data_offsets": [offset, end],
         }
-        place = end
+        offset = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-(_LENGTH + len(text)) % _ALIGNMENT)
+    text += b" " * (-(_LENGTH_SIZE + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ArgumentError(
             f"safetensors: {len(pairs)} arrays need a header of {len(text)} bytes, of "
             f"at most {_MAX_HEADER}"
         )
-    return len(text).to_bytes(_LENGTH, "little") + text, [array for _, array in pairs]
+    return len(text).to_bytes(_LENGTH_SIZE, "little") + text, [
+        array for _, array in pairs
+    ]
 
 
-def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     if not all(map(_is_text, [*metadata, *metadata.values()])):
         raise ArgumentError(
             f"safetensors: expected metadata as text under names; received {metadata!r}"
@@ -359,23 +363,23 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     return dict(metadata)
 
 
-def _name_of(name: str, array: Array) -> str:
-    found = NAMES.get(array.dtype.name)
-    if found is None or array.dtype.hasobject:
+def _dtype_name(name: str, array: Array) -> str:
+    dtype_name = NAMES.get(array.dtype.name)
+    if dtype_name is None or array.dtype.hasobject:
         raise ArgumentError(
             f"safetensors: {name}: expected a dtype among {', '.join(NAMES)}; received "
             f"{array.dtype}"
         )
-    return found
+    return dtype_name
 
 
-def fill_file(path: Path, head: bytes, values: list[Array]) -> None:
-    """Write a new file from the result of `laid_out`."""
+def write_prepared(path: Path, header: bytes, values: list[Array]) -> None:
+    """Write a new file from the result of `prepare_file`."""
     with open(path, "xb") as file:
-        file.write(head)
+        file.write(header)
         for array in values:
             native = array.astype(array.dtype.newbyteorder("="), copy=False)
             # As bytes, because bfloat16 has no buffer interface, and a scalar has no
             # view.
-            rows = np.ascontiguousarray(_little_endian(native)).reshape(-1)
+            rows = np.ascontiguousarray(_to_little_endian(native)).reshape(-1)
             file.write(rows.view(np.uint8).data)

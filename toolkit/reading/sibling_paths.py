@@ -13,7 +13,7 @@ _SPECIAL = frozenset('/\\:*?"<>|')
 _FLAGS = ("O_NOFOLLOW", "O_BINARY", "O_CLOEXEC", "O_NONBLOCK")
 
 
-def is_bare(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """Return whether the name is a plain file name on every system."""
     if not name.isprintable() or not _SPECIAL.isdisjoint(name):  # or lone surrogates
         return False
@@ -23,10 +23,10 @@ def is_bare(name: str) -> bool:
 def open_sibling(folder: Path, location: str) -> int:
     """Open a regular file in a folder by a name from another file.
 
-    Only a plain name is allowed: no link, no device, no other folder. A file with a
-    second hard link is refused, because another user can own it.
+    Only a plain name is allowed. A link, a device or a path to another folder is
+    refused. A file with a second hard link is refused, because another user can own it.
     """
-    if not is_bare(location):
+    if not is_plain_name(location):
         raise ModelFileError(
             f"expected data in a file beside it, by a bare name; found {location!r}: "
             "refused"
@@ -45,14 +45,14 @@ def open_sibling(folder: Path, location: str) -> int:
         )
     except OSError as error:
         raise ModelFileError(f"{location!r} cannot be read ({error})") from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
         raise ModelFileError(f"{location!r} is no plain file with one name: refused")
     return descriptor
 
 
-def sibling_path(listing: Path, name: str) -> Path:
+def sibling_path(index_path: Path, name: str) -> Path:
     """Return the path of a file that an index in the same folder names.
 
     Hugging Face's cache has links to files with other names. The index is then also a
@@ -62,11 +62,11 @@ def sibling_path(listing: Path, name: str) -> Path:
     Raises:
         ModelFileError: a link leads to another folder.
     """
-    folders = {Path(os.path.realpath(each)) for each in (listing.parent, listing)}
-    folders = {each if each.is_dir() else each.parent for each in folders}
-    found = Path(os.path.realpath(listing.with_name(name)))
-    if found.parent not in folders:
+    folders = {Path(os.path.realpath(path)) for path in (index_path.parent, index_path)}
+    folders = {path if path.is_dir() else path.parent for path in folders}
+    target = Path(os.path.realpath(index_path.with_name(name)))
+    if target.parent not in folders:
         raise ModelFileError(
             f"{name!r} is a link that leads out of its folder: refused"
         )
-    return found
+    return target

@@ -9,15 +9,15 @@ from typing import Any
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
 
-_OF_OBJECT = 64  # bytes of an empty list or dict, a number or a short string
+_OBJECT_SIZE = 64  # bytes of an empty list or dict, a number or a short string
 
 
-def parse_json(text: str | bytes, where: str, unique: bool = False) -> Any:
+def parse_json(text: str | bytes, label: str, unique: bool = False) -> Any:
     """Parse JSON text within the load budget.
 
     Args:
         text: the text.
-        where: the file, or the part of it, for messages.
+        label: the file, or the part of it, for messages.
         unique: whether to refuse an object with duplicate keys, of which the last value
             would win.
 
@@ -28,13 +28,15 @@ def parse_json(text: str | bytes, where: str, unique: bool = False) -> Any:
     try:
         raw = text.encode() if isinstance(text, str) else bytes(text)
     except UnicodeError as error:
-        raise ModelFileError(f"{where}: expected text in UTF-8 ({error})") from error
-    count = sum(raw.count(sign) for sign in (b"[", b"{", b",", b":"))
-    spend(len(raw) + _OF_OBJECT * count, f"{where}, as values,")
+        raise ModelFileError(f"{label}: expected text in UTF-8 ({error})") from error
+    count = sum(raw.count(character) for character in (b"[", b"{", b",", b":"))
+    spend(len(raw) + _OBJECT_SIZE * count, f"{label}, as values,")
     try:
-        return json.loads(text, object_pairs_hook=_unique if unique else None)
+        return json.loads(
+            text, object_pairs_hook=_build_unique_dict if unique else None
+        )
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{where}: expected JSON ({error})") from error
+        raise ModelFileError(f"{label}: expected JSON ({error})") from error
 
 
 def parse_number(kind: Any, text: str | bytes) -> Any:
@@ -56,10 +58,10 @@ def parse_number(kind: Any, text: str | bytes) -> Any:
     return kind(text)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object with unique keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         raise ValueError(f"{counts.most_common(1)[0][0][:100]!r} is there twice")
-    return found
+    return mapping

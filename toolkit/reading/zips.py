@@ -38,7 +38,7 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
         with (
             add_path_to_errors(path),
             load_within_budget(path),
-            _zip_file(path) as archive,
+            _open_zip(path) as archive,
         ):
             yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
@@ -48,7 +48,7 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
         ) from error
 
 
-def _zip_file(path: Path) -> zipfile.ZipFile:
+def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except CORRUPT_ZIP_ERRORS as error:
@@ -76,7 +76,7 @@ class Members:
         """Return the declared size of each member in bytes."""
         return {name: info.file_size for name, info in self._infos.items()}
 
-    def head(self, name: str, size: int) -> bytes:
+    def read_head(self, name: str, size: int) -> bytes:
         """Return the first bytes of a member, at most `size`."""
         info = self._infos.get(name)
         if info is None:
@@ -91,7 +91,7 @@ class Members:
         """Return all bytes of a member."""
         info = self._infos.get(name)
         spend(info.file_size if info else 0, f"the member {name!r}")
-        data = self.head(name, info.file_size + 1 if info else 0)
+        data = self.read_head(name, info.file_size + 1 if info else 0)
         if info is None or len(data) != info.file_size:
             raise ModelFileError(f"{name!r} has another size than it declares: refused")
         return data
@@ -132,13 +132,13 @@ def _has_complete_directory(archive: zipfile.ZipFile) -> bool:
 
 def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
     name = info.filename
-    parts = PurePosixPath(name).parts
+    components = PurePosixPath(name).parts
     is_link = stat.S_ISLNK(info.external_attr >> 16)
-    if not parts or ".." in parts or name.startswith("/") or is_link:
+    if not components or ".." in components or name.startswith("/") or is_link:
         raise ModelFileError(f"{name!r} points out of the archive: refused")
-    if len(parts) > _MAX_DEPTH or len(name) > _MAX_NAME:
+    if len(components) > _MAX_DEPTH or len(name) > _MAX_NAME:
         raise ModelFileError(f"a name of {len(name)} characters: refused")
-    if "\\" in name or ":" in parts[0] or "\0" in name:
+    if "\\" in name or ":" in components[0] or "\0" in name:
         raise ModelFileError(f"{name!r} is no plain name: refused")
     if info.flag_bits & 1:
         raise ModelFileError(f"{name!r} is encrypted: refused")

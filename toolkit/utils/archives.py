@@ -16,7 +16,11 @@ from typing import Any
 
 from toolkit.errors import DatasetError
 from toolkit.files.staging import is_listed
-from toolkit.reading.packed import DecompressedFile, budget_of, size_error
+from toolkit.reading.decompression import (
+    DecompressedFile,
+    decompression_limit,
+    size_error,
+)
 
 FORMATS = ("tar", "zip")
 _MEMBER = 512  # minimum bytes of a member
@@ -58,11 +62,13 @@ def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
 def _extract_tar(path: Path, folder: Path) -> None:
     """Extract a tar archive that contains only files and folders."""
     with _opened_tar(path) as archive:
-        budget = budget_of(path)
+        budget = decompression_limit(path)
         for member in archive:
             budget -= _MEMBER + member.size
             if budget < 0:
-                raise size_error(f"get_file: unpacking {path}", budget_of(path))
+                raise size_error(
+                    f"get_file: unpacking {path}", decompression_limit(path)
+                )
             if not (member.isfile() or member.isdir()):
                 raise _unsafe_member(path, member.name, "is neither file nor folder")
             _check_inside(path, folder, member.name)
@@ -77,7 +83,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Yield a tar archive, with a limit on the unpacked bytes of its headers too."""
-    with DecompressedFile(path, budget_of(path), _HEADER) as unpacked:
+    with DecompressedFile(path, decompression_limit(path), _HEADER) as unpacked:
         with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
             yield archive
 
@@ -95,11 +101,13 @@ def _is_tar(path: Path) -> bool:
 def _extract_zip(path: Path, folder: Path) -> None:
     """Extract a zip archive; a link in it would become a plain file."""
     with zipfile.ZipFile(path) as archive:
-        budget = budget_of(path)
+        budget = decompression_limit(path)
         for info in archive.infolist():
             budget -= _MEMBER + info.file_size
             if budget < 0:
-                raise size_error(f"get_file: unpacking {path}", budget_of(path))
+                raise size_error(
+                    f"get_file: unpacking {path}", decompression_limit(path)
+                )
             _check_inside(path, folder, info.filename)
         archive.extractall(folder)
         _check_distinct(path, folder, archive.namelist())

@@ -15,7 +15,7 @@ from toolkit.errors import (
     MalformedDataError,
     MissingDataError,
 )
-from toolkit.reading.file_errors import check_plain
+from toolkit.reading.file_errors import check_regular_file
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,7 @@ def read_wav(path: str) -> tuple[Array, int]:
     Args:
         path: path of a file with integers of 8, 16, 24 or 32 bits (PCM).
     """
-    check_plain(path, DatasetError, MissingDataError)
+    check_regular_file(path, DatasetError, MissingDataError)
     return wav_samples(path, os.path.getsize(path), repr(path))
 
 

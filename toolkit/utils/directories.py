@@ -22,7 +22,7 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.ops.image.resizing import INTERPOLATIONS
-from toolkit.reading.images import open_image, pillow, upper_bits
+from toolkit.reading.images import import_pillow, open_image, upper_bits
 from toolkit.settings import standardize_data_format
 from toolkit.utils.dataset_tensors import tensor_of
 from toolkit.utils.fitting import fitted
@@ -242,7 +242,7 @@ def _image(path: str, color_mode: str) -> Any:
     label = f"image_dataset_from_directory: {path}"
     image, mode = open_image(path, label), MODES[color_mode][0]
     if image.mode.startswith("I"):
-        image = pillow(label).fromarray(upper_bits(image))
+        image = import_pillow(label).fromarray(upper_bits(image))
     return image if image.mode == mode else image.convert(mode)
 
 

@@ -24,7 +24,7 @@ from toolkit.errors import (
 )
 from toolkit.files.locks import lock
 from toolkit.files.staging import Stage, remove_stale_stages
-from toolkit.reading.file_errors import check_plain
+from toolkit.reading.file_errors import check_regular_file
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.extraction import check_is_unpacked, unpack
 
@@ -244,7 +244,7 @@ def _is_valid(path: Path, check: tuple[str, str] | None) -> bool:
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
     """Return the "sha256" or "md5" of a file, in hexadecimal digits."""
-    check_plain(path, DatasetError, MissingDataError)
+    check_regular_file(path, DatasetError, MissingDataError)
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
@@ -312,7 +312,7 @@ def _opened(origin: str) -> Any:
     """Open an address; a local file must be a plain file."""
     url = urlsplit(origin)
     if url.scheme == "file":
-        check_plain(url2pathname(url.path), DatasetError, MissingDataError)
+        check_regular_file(url2pathname(url.path), DatasetError, MissingDataError)
     return build_opener(_WebRedirects).open(origin, timeout=_TIMEOUT)
 
 

@@ -23,8 +23,8 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
-from toolkit.reading.file_errors import check_plain
-from toolkit.reading.images import open_image, pillow
+from toolkit.reading.file_errors import check_regular_file
+from toolkit.reading.images import import_pillow, open_image
 from toolkit.settings import floatx, standardize_data_format
 
 MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
@@ -57,13 +57,13 @@ def load_img(
         ImageFileError: the file has another format, is corrupt, or has more pixels than
             `PIL.Image.MAX_IMAGE_PIXELS`.
     """
-    resampling = pillow("load_img").Resampling
+    resampling = import_pillow("load_img").Resampling
     if color_mode not in MODES:
         raise unknown_choice("load_img: color_mode", color_mode, MODES)
     name = "the file"
     if isinstance(path, (str, bytes, os.PathLike)):
         name = os.fsdecode(path)
-        check_plain(name, ImageFileError, MissingDataError)
+        check_regular_file(name, ImageFileError, MissingDataError)
         with open(path, "rb") as file:
             path = io.BytesIO(file.read())
     elif not hasattr(path, "read"):
@@ -128,7 +128,9 @@ def array_to_img(
     Returns:
         A PIL.Image.Image of mode "L" ("I" if values exceed 255), "RGB" or "RGBA".
     """
-    return pillow("array_to_img").fromarray(_pixels(x, data_format, scale, dtype))
+    return import_pillow("array_to_img").fromarray(
+        _pixels(x, data_format, scale, dtype)
+    )
 
 
 def _pixels(
@@ -184,7 +186,7 @@ def save_img(
     is_simple = file_format == "png" and pixels.dtype == "uint8" and not kwargs
     if is_simple and not _has_pillow():
         return _write_png(path, pixels)
-    image = pillow("save_img").fromarray(pixels)
+    image = import_pillow("save_img").fromarray(pixels)
     if image.mode == "RGBA" and file_format == "jpeg":
         warn(
             "save_img: The JPEG format does not support RGBA images, converting to RGB."
@@ -195,7 +197,7 @@ def save_img(
 
 def _has_pillow() -> bool:
     try:
-        pillow("save_img")
+        import_pillow("save_img")
     except ImportError:
         return False
     return True

@@ -19,7 +19,7 @@ from toolkit.errors import (
     ShapeError,
     UnsupportedError,
 )
-from toolkit.reading.images import open_frames, open_image, pillow, upper_bits
+from toolkit.reading.images import import_pillow, open_frames, open_image, upper_bits
 
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 _SEVERAL = ("GIF", "WEBP")  # can hold several images, and are a batch
@@ -198,7 +198,9 @@ def _restore_alpha(image: Any, data: bytes) -> Any:
     rows = np.frombuffer(data, "uint8", 4 * image.width * height, start)
     rows = rows.reshape(height, image.width, 4)[..., [2, 1, 0, 3]]
     is_from_the_top = bool(data[25] & 128)  # a negative height
-    return pillow("decode_bmp").fromarray(rows if is_from_the_top else rows[::-1])
+    return import_pillow("decode_bmp").fromarray(
+        rows if is_from_the_top else rows[::-1]
+    )
 
 
 def _compute_luma(colours: Any) -> Any:
@@ -339,7 +341,7 @@ def _validate_image(
 
 
 def _encode(array: Any, kind: str, options: dict[str, Any]) -> StringTensor:
-    picture = pillow(f"encode_{kind.lower()}").fromarray(
+    picture = import_pillow(f"encode_{kind.lower()}").fromarray(
         array[..., 0] if array.shape[-1] == 1 else array
     )
     file = io.BytesIO()

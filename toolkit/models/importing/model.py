@@ -23,13 +23,13 @@ from toolkit.models.importing.values import Value
 from toolkit.models.importing.weights import Weight, plain_name
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
-from toolkit.reading.budget import limit_of_load
+from toolkit.reading.budget import load_limit
 from toolkit.reading.onnx.checks import check_graph
 from toolkit.reading.onnx.graph import (
     OnnxGraph,
     ValueInfo,
     graph_config,
-    graph_of,
+    graph_from_config,
 )
 
 _UNROLLED = 5_000  # nodes that unrolled loops can add
@@ -86,7 +86,7 @@ class OnnxModel(FunctionalInputs, Model):
         kwargs.setdefault("dtype", "float32")
         super().__init__(name=name, **kwargs)
         rows = [_weight_of(row) for row in weights]
-        values = graph_of(graph)
+        values = graph_from_config(graph)
         self._graph: OnnxGraph = _checked(values, rows, opset)
         self._opset = opset
         self._rows = rows
@@ -144,7 +144,7 @@ class OnnxModel(FunctionalInputs, Model):
             )
             self._reason = ""
         interpreter, values, weights = self._start(
-            self._standardize(inputs), limit_of_load()
+            self._standardize(inputs), load_limit()
         )
         # The ledger counts the work of kernels, not the cost of code generation.
         with rules.override(array_kernels_only=True):
@@ -168,7 +168,7 @@ class OnnxModel(FunctionalInputs, Model):
         runs: list[Interpreter] = []
 
         def run(tensors: list[Tensor], is_small: bool) -> list[Tensor | None]:
-            limit = limit_of_load() * (1 if is_small else _MORE)
+            limit = load_limit() * (1 if is_small else _MORE)
             interpreter, values, weights = self._start(tensors, limit)
             with rules.override(array_kernels_only=True):
                 results = interpreter.run_static(self._graph, values, weights)

@@ -34,9 +34,9 @@ from toolkit.reading.budget import spend
 from toolkit.reading.file_errors import check_present, convert_errors
 from toolkit.reading.hdf5 import (
     Dataset,
-    check_all,
-    checksum_text,
+    check_datasets,
     contents_checksum,
+    format_checksum,
     open_datasets,
 )
 from toolkit.reading.zips import Members, open_members
@@ -106,7 +106,7 @@ def _listed(folder: Path) -> Iterator[tuple[str, str]]:
             with open_datasets(folder / name) as datasets:
                 yield name, contents_checksum(datasets)
         elif name != METADATA:
-            yield name, checksum_text(Path(folder, name).read_bytes())
+            yield name, format_checksum(Path(folder, name).read_bytes())
 
 
 # --- reading --------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def loaded(
     version: Any,
 ) -> Any:
     """Build a model from a config, with the weights of a file of Keras `version`."""
-    check_all(datasets)
+    check_datasets(datasets)
     model = model_of(text, custom_objects, compile, str(path), version)
     if major_version(version) == 2:
         datasets, state = split_state(datasets)

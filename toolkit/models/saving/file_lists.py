@@ -24,7 +24,7 @@ from toolkit.errors import (
 from toolkit.files.sets import FileSet
 from toolkit.reading.budget import load_within_budget, spend
 from toolkit.reading.file_errors import add_path_to_errors
-from toolkit.reading.sibling_paths import is_bare, sibling_path
+from toolkit.reading.sibling_paths import is_plain_name, sibling_path
 from toolkit.reading.text import parse_json
 
 _MAX_LIST = 1 << 25  # bytes of an index, enough for 300,000 arrays
@@ -121,7 +121,7 @@ class FileList:
         return listing
 
     def _is_valid_name(self, name: str) -> bool:
-        return is_bare(name) and name.endswith(self._ending)
+        return is_plain_name(name) and name.endswith(self._ending)
 
     # --- writing ----------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from toolkit.models.saving.archives import (
     written_by,
 )
 from toolkit.reading.budget import load_within_budget
-from toolkit.reading.hdf5 import checksum_text, contents_checksum, open_datasets
+from toolkit.reading.hdf5 import contents_checksum, format_checksum, open_datasets
 
 _NAMES = (METADATA, CONFIG, WEIGHTS)
 
@@ -114,7 +114,7 @@ def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
         if not _is_name(name) or ".." in file.parts or not file.is_file():
             raise ModelFileError(f"{str(path)!r}: there is no {name!r}, which it lists")
         if name != WEIGHTS:
-            actual = checksum_text(config if name == CONFIG else read_text(file))
+            actual = format_checksum(config if name == CONFIG else read_text(file))
             _compare(path, name, actual, checksum)
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from toolkit.reading.hdf5 import CHECKSUM, Dataset
-from toolkit.reading.hdf5_library import h5py_module
+from toolkit.reading.hdf5_library import import_h5py
 
 
 class _Disk:
@@ -95,7 +95,7 @@ def created(path: Path) -> Iterator[Any]:
     Raises:
         OSError: a write failed.
     """
-    h5py = h5py_module()
+    h5py = import_h5py()
 
     with open(path, "x+b", buffering=0) as raw, _defer_interrupts():
         disk = _Disk(raw)

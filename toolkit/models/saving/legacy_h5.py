@@ -32,7 +32,7 @@ from toolkit.models.saving.legacy_config import (
 )
 from toolkit.models.saving.mismatches import Mismatch, report_mismatches
 from toolkit.reading.file_errors import convert_errors
-from toolkit.reading.hdf5 import Dataset, check_all, convert_h5py_errors, open_file
+from toolkit.reading.hdf5 import Dataset, check_datasets, convert_h5py_errors, open_file
 from toolkit.reading.text import parse_json
 from toolkit.serialization import ObjectSharingScope
 
@@ -124,7 +124,7 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         description = _attribute(file, "model_config")
         if description is None:
             raise ModelFileError("No model config found in the file")
-        check_all(datasets)
+        check_datasets(datasets)
         is_old = is_keras_2(description, _version(file), str(path))
         model = model_from_legacy(description, custom_objects, is_old)
         root = _Group(file, datasets)

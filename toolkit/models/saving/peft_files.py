@@ -24,7 +24,7 @@ from toolkit.models.saving.low_rank_weights import adapted_layers
 from toolkit.models.saving.name_maps import source_of
 from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.file_errors import check_present
-from toolkit.reading.safetensors import arrange_file, fill_file, open_safetensors
+from toolkit.reading.safetensors import open_safetensors, prepare_file, write_prepared
 from toolkit.reading.text import parse_json
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -87,11 +87,11 @@ def save_adapters(model: Any, path: Path, mapping: Any) -> None:
     for adaptation in adaptations:
         arrays.update(zip(adaptation.names, adaptation.to_file(), strict=True))
     config = json.dumps(_config(adaptations), indent=2)
-    head, values = arrange_file(arrays, {"format": "pt"})
+    head, values = prepare_file(arrays, {"format": "pt"})
 
     def write(folder: Path) -> None:
         Path(folder, CONFIG).write_text(config, "utf-8")
-        fill_file(Path(folder, WEIGHTS), head, values)
+        write_prepared(Path(folder, WEIGHTS), head, values)
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_files([path.with_name(CONFIG), path], write)

@@ -18,9 +18,9 @@ from toolkit.errors import ModelFileError
 from toolkit.models.saving.file_lists import Division, FileList
 from toolkit.reading.safetensors import (
     StoredArray,
-    arrange_file,
-    fill_file,
     open_safetensors,
+    prepare_file,
+    write_prepared,
 )
 
 LIST = ".safetensors.index.json"
@@ -74,7 +74,7 @@ def save_with_index(path: Path, arrays: Arrays, max_shard_size: float) -> None:
     shards = _divided(arrays, max_shard_size)
     base, count = path.name.removesuffix(LIST), len(shards)
     names = [f"{base}-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
-    laid = [arrange_file(shard, None) for shard in shards]
+    laid = [prepare_file(shard, None) for shard in shards]
     listing = {
         "metadata": {
             "total_size": sum(array.nbytes for array in arrays.values()),
@@ -88,7 +88,7 @@ def save_with_index(path: Path, arrays: Arrays, max_shard_size: float) -> None:
     }
     with index_at(path).replace(names) as folder:
         for name, (head, values) in zip(names, laid, strict=True):
-            fill_file(folder / name, head, values)
+            write_prepared(folder / name, head, values)
         text = json.dumps(listing, indent=2, ensure_ascii=False)
         (folder / path.name).write_text(text, "utf-8")
 

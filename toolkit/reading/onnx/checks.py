@@ -14,13 +14,15 @@ OLDEST, NEWEST = 6, 28  # supported opsets
 _MAX_NAME = 4_000  # characters; unrolled functions add prefixes
 
 
-def check_graph(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGraph:
+def check_graph(
+    graph: OnnxGraph, opset: int, external_names: Collection[str] = ()
+) -> OnnxGraph:
     """Return the graph with unique node names, after a check that it can run in order.
 
     Args:
         graph: the graph.
         opset: the version of its operators.
-        given: the names of external values.
+        external_names: the names of external values.
 
     Raises:
         ModelFileError: a value does not have exactly one source, or a limit is
@@ -31,75 +33,77 @@ def check_graph(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> On
             f"it is of opset {opset}; expected {OLDEST} to {NEWEST}. "
             "onnx.version_converter converts files"
         )
-    if any(count >= MAX_NODES for count, _ in enumerate(_walk(graph, 0))):
+    if any(count >= MAX_NODES for count, _ in enumerate(_walk_nodes(graph, 0))):
         raise ModelFileError(f"more than {MAX_NODES:,} nodes: refused")
-    if len(set(given)) != len(given):
+    if len(set(external_names)) != len(external_names):
         raise ModelFileError("a value that is given twice")
-    _check_values(graph, (set(given),))
+    _check_values(graph, (set(external_names),))
     if not graph.outputs:
         raise ModelFileError("its graph has no outputs")
     return _name_nodes(graph, Counter())
 
 
-def _walk(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
+def _walk_nodes(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
     if depth > MAX_SUBGRAPHS:
         raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
     for node in graph.nodes:
         yield node
         for value in node.attributes.values():
             if isinstance(value, OnnxGraph):
-                yield from _walk(value, depth + 1)
+                yield from _walk_nodes(value, depth + 1)
 
 
-def _check_values(graph: OnnxGraph, outer: tuple[set[str], ...]) -> None:
+def _check_values(graph: OnnxGraph, outer_scopes: tuple[set[str], ...]) -> None:
     """Check that each value is computed once, before its use."""
-    known: set[str] = set()
-    scopes = (*outer, known)
+    defined: set[str] = set()
+    scopes = (*outer_scopes, defined)
 
-    def is_known(name: str) -> bool:
+    def is_defined(name: str) -> bool:
         return any(name in scope for scope in scopes)
 
-    def make(name: str, by: str) -> None:
+    def define(name: str, source: str) -> None:
         if not name or len(name) > _MAX_NAME:
-            raise ModelFileError(f"{by} has a name of {len(name)} characters: refused")
-        if is_known(name):
-            raise ModelFileError(f"{by} makes {name!r}, which is there already")
-        known.add(name)
+            raise ModelFileError(
+                f"{source} has a name of {len(name)} characters: refused"
+            )
+        if is_defined(name):
+            raise ModelFileError(f"{source} makes {name!r}, which is there already")
+        defined.add(name)
 
     for value in graph.inputs:
-        make(value.name, "an input")
+        define(value.name, "an input")
     for name in graph.initializers:
-        make(name, "an initializer")
+        define(name, "an initializer")
     for node in graph.nodes:
-        title = f"the node {node.name!r} ({node.op})"
+        label = f"the node {node.name!r} ({node.op})"
         for name in node.inputs:
-            if name and not is_known(name):
+            if name and not is_defined(name):
                 raise ModelFileError(
-                    f"{title} needs {name!r}, which nothing before it makes"
+                    f"{label} needs {name!r}, which nothing before it makes"
                 )
         for value in node.attributes.values():
             if isinstance(value, OnnxGraph):
                 _check_values(value, scopes)
         for name in node.outputs:
             if name:
-                make(name, title)
+                define(name, label)
     for value in graph.outputs:
-        if not is_known(value.name):
+        if not is_defined(value.name):
             raise ModelFileError(f"nothing makes the output {value.name!r}")
 
 
-def _name_nodes(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
+def _name_nodes(graph: OnnxGraph, counts: Counter[str]) -> OnnxGraph:
     """Return the graph with unique node names."""
     nodes = []
     for node in graph.nodes:
         base = node.name or node.op
-        taken[base] += 1
-        name = base if taken[base] == 1 else f"{base}_{taken[base] - 1}"
-        while name != base and taken[name]:
+        counts[base] += 1
+        name = base if counts[base] == 1 else f"{base}_{counts[base] - 1}"
+        while name != base and counts[name]:
             name += "_"
-        taken[name] += name != base
+        counts[name] += name != base
         attributes = {
-            key: _name_nodes(value, taken) if isinstance(value, OnnxGraph) else value
+            key: _name_nodes(value, counts) if isinstance(value, OnnxGraph) else value
             for key, value in node.attributes.items()
         }
         nodes.append(replace(node, name=name, attributes=attributes))

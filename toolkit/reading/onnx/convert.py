@@ -59,63 +59,67 @@ class Converter:
         self._opset = opset
         self._functions: dict[_Key, Message] = {}
         for function in model["functions"]:
-            key = _key(function, "name")
+            key = _function_key(function, "name")
             if key in self._functions:
                 raise ModelFileError(f"the function {key[1]!r} is there twice: refused")
             self._functions[key] = function
-        written = sum(len(f["nodes"]) for f in model["functions"])
-        written += len(model.get("graph", {}).get("nodes", ()))
-        self._most = min(MAX_NODES, _GROWTH * written + 1_000)
-        self._count = 0
-        self._unrolled = 0
+        num_nodes = sum(len(f["nodes"]) for f in model["functions"])
+        num_nodes += len(model.get("graph", {}).get("nodes", ()))
+        self._max_nodes = min(MAX_NODES, _GROWTH * num_nodes + 1_000)
+        self._num_nodes = 0
+        self._num_unrolled = 0
         # Cache of conversions that all calls of a function share, by the id of the
         # message (kept alive so that the id is unique), and the node count of each
         # graph.
-        self._converted: dict[int, tuple[Message, Any]] = {}
-        self._counts: dict[int, tuple[OnnxGraph, int]] = {}
+        self._attribute_cache: dict[int, tuple[Message, Any]] = {}
+        self._node_counts: dict[int, tuple[OnnxGraph, int]] = {}
 
     def graph(self, message: Message) -> OnnxGraph:
         """Return the graph of the file."""
-        return self._graph(message, _Scope(lambda name: name, {}))
+        return self._build_graph(message, _Scope(lambda name: name, {}))
 
-    def _add(self, count: int) -> None:
+    def _count_nodes(self, count: int) -> None:
         """Count nodes and other objects with a cost for each use."""
-        self._count += count
-        if self._count > self._most:
-            raise ModelFileError(f"more than {self._most:,} nodes: refused")
+        self._num_nodes += count
+        if self._num_nodes > self._max_nodes:
+            raise ModelFileError(f"more than {self._max_nodes:,} nodes: refused")
 
-    def _subgraph(self, message: Message, scope: _Scope) -> OnnxGraph:
+    def _convert_subgraph(self, message: Message, scope: _Scope) -> OnnxGraph:
         """Return a graph that is an attribute."""
-        before = self._count
+        start_count = self._num_nodes
         if scope.subgraphs >= MAX_SUBGRAPHS:
             raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
-        self._add(sum(len(message[k]) for k in ("inputs", "outputs", "initializers")))
-        found = self._graph(message, replace(scope, subgraphs=scope.subgraphs + 1))
-        self._counts[id(found)] = found, self._count - before
-        return found
+        self._count_nodes(
+            sum(len(message[k]) for k in ("inputs", "outputs", "initializers"))
+        )
+        graph = self._build_graph(
+            message, replace(scope, subgraphs=scope.subgraphs + 1)
+        )
+        self._node_counts[id(graph)] = graph, self._num_nodes - start_count
+        return graph
 
-    def _referred(self, value: Any) -> Any:
+    def _count_reference(self, value: Any) -> Any:
         """Return the value of a function attribute that a node refers to."""
         if isinstance(value, OnnxGraph):  # each use walks it again
-            self._add(self._counts[id(value)][1])
+            self._count_nodes(self._node_counts[id(value)][1])
         return value
 
-    def _graph(self, message: Message, scope: _Scope) -> OnnxGraph:
+    def _build_graph(self, message: Message, scope: _Scope) -> OnnxGraph:
         arrays = {}
         for tensor in message["initializers"]:
             name = scope.rename(tensor.get("name", ""))
             if name in arrays or not name:
                 raise ModelFileError(f"the initializer {name!r} is there twice")
-            arrays[name] = self._tensors.array(tensor, name)
-        inputs = [self._value(value, scope) for value in message["inputs"]]
+            arrays[name] = self._tensors.read_array(tensor, name)
+        inputs = [self._convert_value(value, scope) for value in message["inputs"]]
         return OnnxGraph(
             tuple(value for value in inputs if value.name not in arrays),
-            tuple(self._value(value, scope) for value in message["outputs"]),
-            tuple(self._nodes(message["nodes"], scope)),
+            tuple(self._convert_value(value, scope) for value in message["outputs"]),
+            tuple(self._convert_nodes(message["nodes"], scope)),
             arrays,
         )
 
-    def _value(self, message: Message, scope: _Scope) -> ValueInfo:
+    def _convert_value(self, message: Message, scope: _Scope) -> ValueInfo:
         name = message.get("name", "")
         tensor = message.get("type", {}).get("tensor")
         if tensor is None:  # types are optional in subgraphs
@@ -131,79 +135,86 @@ class Converter:
         dtype = dtype_of(tensor.get("type", 0), f"{name!r}")
         shape = None
         if "shape" in tensor:
-            shape = tuple(_extent(dim, name) for dim in tensor["shape"]["dims"])
+            shape = tuple(_parse_extent(dim, name) for dim in tensor["shape"]["dims"])
         return ValueInfo(scope.rename(name), dtype, shape)
 
-    def _nodes(self, messages: list[Message], scope: _Scope) -> list[OnnxNode]:
+    def _convert_nodes(self, messages: list[Message], scope: _Scope) -> list[OnnxNode]:
         nodes: list[OnnxNode] = []
         for message in messages:
-            self._add(1)
-            function = self._functions.get(_key(message, "op"))
+            self._count_nodes(1)
+            function = self._functions.get(_function_key(message, "op"))
             if function is None:
-                nodes.append(self._node(message, scope))
+                nodes.append(self._convert_node(message, scope))
             else:
                 nodes += self._unroll(function, message, scope)
         return nodes
 
-    def _node(self, message: Message, scope: _Scope) -> OnnxNode:
+    def _convert_node(self, message: Message, scope: _Scope) -> OnnxNode:
         op, domain = message.get("op", ""), message.get("domain", "")
         if domain == _RUNTIME:
             op = f"{domain}.{op}"
         elif domain not in STANDARD:
             raise ModelFileError(
-                f"{_title(message)} is of the domain {domain!r}; expected ONNX's own "
-                "operators, or functions that are in the file"
+                f"{_node_label(message)} is of the domain {domain!r}; expected ONNX's "
+                "own operators, or functions that are in the file"
             )
         return OnnxNode(
             message.get("name", ""),
             op,
             tuple(scope.rename(name) for name in message["inputs"]),
             tuple(scope.rename(name) for name in message["outputs"]),
-            self._attributes(message, scope),
+            self._convert_attributes(message, scope),
         )
 
-    def _attributes(self, message: Message, scope: _Scope) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _convert_attributes(self, message: Message, scope: _Scope) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
         for attribute in message["attributes"]:
             name = attribute.get("name", "")
-            if name in found:
-                raise ModelFileError(f"{_title(message)} has {name!r} twice: refused")
+            if name in attributes:
+                raise ModelFileError(
+                    f"{_node_label(message)} has {name!r} twice: refused"
+                )
             reference = attribute.get("refers_to")
             if reference is None:
-                found[name] = self._attribute(attribute, message, scope)
+                attributes[name] = self._convert_attribute(attribute, message, scope)
             elif reference in scope.arguments:  # else it was omitted
-                found[name] = self._referred(scope.arguments[reference])
-        return found
+                attributes[name] = self._count_reference(scope.arguments[reference])
+        return attributes
 
-    def _attribute(self, attribute: Message, message: Message, scope: _Scope) -> Any:
-        if id(attribute) not in self._converted:
-            value = self._new_attribute(attribute, message, scope)
+    def _convert_attribute(
+        self, attribute: Message, message: Message, scope: _Scope
+    ) -> Any:
+        if id(attribute) not in self._attribute_cache:
+            value = self._decode_attribute(attribute, message, scope)
             if isinstance(value, OnnxGraph):  # names in it depend on the scope
                 return value
-            self._converted[id(attribute)] = attribute, value
-        return self._converted[id(attribute)][1]
+            self._attribute_cache[id(attribute)] = attribute, value
+        return self._attribute_cache[id(attribute)][1]
 
-    def _new_attribute(
+    def _decode_attribute(
         self, attribute: Message, message: Message, scope: _Scope
     ) -> Any:
         number = attribute.get("type", 0)
-        what = f"the attribute {attribute.get('name', '')!r} of {_title(message)}"
+        label = f"the attribute {attribute.get('name', '')!r} of {_node_label(message)}"
         if number == 0:  # files before IR 2 omit it
-            used = [f for f in _FIELDS.values() if attribute.get(f)]
-            field = used[0] if len(used) == 1 else None
+            candidates = [f for f in _FIELDS.values() if attribute.get(f)]
+            field = candidates[0] if len(candidates) == 1 else None
         else:
             field = _FIELDS.get(number)
         if field is None:
-            raise ModelFileError(f"{what} has the type {number}: refused")
+            raise ModelFileError(f"{label} has the type {number}: refused")
         value = attribute.get(field, _EMPTY.get(field))
         if value is None:
-            raise ModelFileError(f"{what} has no value")
+            raise ModelFileError(f"{label} has no value")
         if field == "t":
-            return self._tensors.array(value, what)
+            return self._tensors.read_array(value, label)
         if field == "g":
-            return self._subgraph(value, scope)
+            return self._convert_subgraph(value, scope)
         if field in ("s", "strings"):
-            texts = [_text(v, what) for v in (value if field == "strings" else [value])]
+            texts = [
+                _decode_text(v, label)
+                for v in (value if field == "strings" else [value])
+            ]
             return texts if field == "strings" else texts[0]
         if isinstance(value, list):
             return [n for v in value for n in (v.tolist() if _is_array(v) else [v])]
@@ -223,10 +234,10 @@ class Converter:
             len(call["outputs"]) > len(function["outputs"])
         ):
             raise ModelFileError(
-                f"{_title(call)}: more inputs or outputs than its function has"
+                f"{_node_label(call)}: more inputs or outputs than its function has"
             )
-        self._unrolled += 1
-        prefix = f"{call.get('name') or call.get('op', '')}_{self._unrolled}/"
+        self._num_unrolled += 1
+        prefix = f"{call.get('name') or call.get('op', '')}_{self._num_unrolled}/"
         names = dict.fromkeys(("", *function["inputs"]), "")
         for formal, actual in (
             *zip(function["inputs"], call["inputs"], strict=False),
@@ -235,7 +246,7 @@ class Converter:
             names[formal] = scope.rename(actual)
         inner = _Scope(
             lambda name: names[name] if name in names else prefix + name,
-            self._arguments(function, call, scope),
+            self._call_attributes(function, call, scope),
             scope.subgraphs,
             depth,
         )
@@ -243,17 +254,17 @@ class Converter:
         for formal in function["outputs"]:
             if not names.get(formal):
                 names[formal] = prefix + formal
-        return self._nodes(function["nodes"], inner)
+        return self._convert_nodes(function["nodes"], inner)
 
-    def _arguments(
+    def _call_attributes(
         self, function: Message, call: Message, scope: _Scope
     ) -> dict[str, Any]:
         defaults = {"attributes": function["defaults"], "op": call.get("op")}
-        found = self._attributes(defaults, _Scope(lambda name: name, {}))
-        return {**found, **self._attributes(call, scope)}
+        attributes = self._convert_attributes(defaults, _Scope(lambda name: name, {}))
+        return {**attributes, **self._convert_attributes(call, scope)}
 
 
-def _key(message: Message, name: str) -> _Key:
+def _function_key(message: Message, name: str) -> _Key:
     """Return the key that matches calls and functions; ONNX operators are no calls."""
     domain = message.get("domain", "")
     return (
@@ -273,12 +284,12 @@ def _check_opset(function: Message, opset: int) -> None:
             )
 
 
-def _title(message: Message) -> str:
+def _node_label(message: Message) -> str:
     name, op = message.get("name", ""), message.get("op", "")
     return f"the node {name!r} ({op})" if name else f"a node {op!r}"
 
 
-def _extent(dim: Message, name: str) -> int | str | None:
+def _parse_extent(dim: Message, name: str) -> int | str | None:
     value = dim.get("value")
     if value is None or value == _UNKNOWN:
         return dim.get("param") or None
@@ -287,11 +298,11 @@ def _extent(dim: Message, name: str) -> int | str | None:
     return int(value)
 
 
-def _text(value: Any, what: str) -> str:
+def _decode_text(value: Any, label: str) -> str:
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        raise ModelFileError(f"{what} is no text") from error
+        raise ModelFileError(f"{label} is no text") from error
 
 
 def _is_array(value: Any) -> bool:

@@ -14,7 +14,7 @@ from toolkit.reading.file_errors import add_path_to_errors, check_present
 from toolkit.reading.onnx.checks import check_graph
 from toolkit.reading.onnx.convert import STANDARD, Converter
 from toolkit.reading.onnx.graph import OnnxGraph
-from toolkit.reading.onnx.messages import Message, decode
+from toolkit.reading.onnx.messages import Message, decode_model
 from toolkit.reading.onnx.tensors import TensorReader, external_size
 
 _MAX_SIZE = (1 << 31) - 1  # bytes of a message
@@ -48,13 +48,13 @@ def open_onnx(path: Path) -> Iterator[OnnxFile]:
     with add_path_to_errors(path):
         with load_within_budget(path):
             spend(path.stat().st_size, path.name)
-            message = decode(memoryview(path.read_bytes()))
-            more = external_size(path.parent, set(_locations(message)))
-        with load_within_budget(path, more=more):
-            yield _file(message, path)
+            message = decode_model(memoryview(path.read_bytes()))
+            extra_size = external_size(path.parent, set(_external_locations(message)))
+        with load_within_budget(path, extra_size=extra_size):
+            yield _parse_file(message, path)
 
 
-def _file(message: Message, path: Path) -> OnnxFile:
+def _parse_file(message: Message, path: Path) -> OnnxFile:
     version = message.get("ir_version", 0)
     if not 3 <= version <= _NEWEST_IR:
         raise ModelFileError(
@@ -74,25 +74,25 @@ def _file(message: Message, path: Path) -> OnnxFile:
 
 def opset_of(message: Message) -> int:
     """Return the operator set version of ONNX's default domain."""
-    found = [
+    versions = [
         entry.get("version", 0)
         for entry in message["opset_import"]
         if entry.get("domain", "") in STANDARD
     ]
-    if len(set(found)) != 1:
-        raise ModelFileError(f"expected one opset of ONNX's own; found {found}")
-    return int(found[0])
+    if len(set(versions)) != 1:
+        raise ModelFileError(f"expected one opset of ONNX's own; found {versions}")
+    return int(versions[0])
 
 
-def _locations(value: Any) -> Iterator[str]:
+def _external_locations(value: Any) -> Iterator[str]:
     """Yield the names of the external data files in a message."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    pending = [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, dict):
             for entry in item.get("external", ()):
                 if entry.get("key") == "location":
                     yield entry.get("value", "")
-            waiting += item.values()
+            pending += item.values()
         elif isinstance(item, list):
-            waiting += [part for part in item if isinstance(part, (dict, list))]
+            pending += [child for child in item if isinstance(child, (dict, list))]

@@ -69,15 +69,15 @@ def array_config(array: Array) -> dict[str, Any]:
     }
 
 
-def array_of(config: Any) -> Array:
+def array_from_config(config: Any) -> Array:
     """Return the array of `array_config`.
 
     Raises:
         ModelFileError: the config is invalid, or its size does not match.
     """
     try:
-        shape = tuple(map(_extent, config["shape"]))
-        dtype = dtypes.numpy_dtype(_choice(config["dtype"], dtypes.DTYPES))
+        shape = tuple(map(_check_extent, config["shape"]))
+        dtype = dtypes.numpy_dtype(_check_choice(config["dtype"], dtypes.DTYPES))
         text = config["data"].encode("ascii")
         spend(len(text), "an array")
         data = base64.b64decode(text, validate=True)
@@ -94,13 +94,13 @@ def array_of(config: Any) -> Array:
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _extent(value: Any) -> int:
+def _check_extent(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 48:
         raise ValueError(value)
     return value
 
 
-def _choice(value: Any, choices: Any) -> Any:
+def _check_choice(value: Any, choices: Any) -> Any:
     if value not in choices:
         raise ValueError(value)
     return value
@@ -142,32 +142,35 @@ def _attribute_config(value: Any) -> Any:
     return value
 
 
-def graph_of(config: Any, depth: int = 0) -> OnnxGraph:
+def graph_from_config(config: Any, depth: int = 0) -> OnnxGraph:
     """Return the graph of `graph_config`, without a check of its meaning."""
     if depth > 32 or not isinstance(config, dict):
         raise ModelFileError(f"expected a graph; found {config!r:.200}")
     return OnnxGraph(
-        tuple(_value_of(v) for v in _items(config, "inputs")),
-        tuple(_value_of(v) for v in _items(config, "outputs")),
-        tuple(_node_of(node, depth) for node in _items(config, "nodes")),
-        {_text(k): array_of(v) for k, v in _items(config, "initializers", dict)},
+        tuple(_value_from_config(v) for v in _read_items(config, "inputs")),
+        tuple(_value_from_config(v) for v in _read_items(config, "outputs")),
+        tuple(_node_from_config(node, depth) for node in _read_items(config, "nodes")),
+        {
+            _check_name(k): array_from_config(v)
+            for k, v in _read_items(config, "initializers", dict)
+        },
     )
 
 
-def _items(config: dict[str, Any], key: str, kind: type = list) -> Any:
-    found = config.get(key)
-    if not isinstance(found, kind):
-        raise ModelFileError(f"expected a {kind.__name__} `{key}`; found {found!r:.99}")
-    return found.items() if isinstance(found, dict) else found
+def _read_items(config: dict[str, Any], key: str, kind: type = list) -> Any:
+    value = config.get(key)
+    if not isinstance(value, kind):
+        raise ModelFileError(f"expected a {kind.__name__} `{key}`; found {value!r:.99}")
+    return value.items() if isinstance(value, dict) else value
 
 
-def _text(value: Any) -> str:
+def _check_name(value: Any) -> str:
     if not isinstance(value, str):
         raise ModelFileError(f"expected a name; found {value!r:.99}")
     return value
 
 
-def _value_of(config: Any) -> ValueInfo:
+def _value_from_config(config: Any) -> ValueInfo:
     if not isinstance(config, (list, tuple)) or len(config) != 3:
         raise ModelFileError(f"expected a name, dtype and shape; found {config!r:.99}")
     name, dtype, shape = config
@@ -176,30 +179,31 @@ def _value_of(config: Any) -> ValueInfo:
     for n in shape or ():
         if not isinstance(n, (int, str, type(None))) or isinstance(n, bool):
             raise ModelFileError(f"expected extents; found {shape!r:.99}")
-    return ValueInfo(_text(name), dtype, None if shape is None else tuple(shape))
+    return ValueInfo(_check_name(name), dtype, None if shape is None else tuple(shape))
 
 
-def _node_of(config: Any, depth: int) -> OnnxNode:
+def _node_from_config(config: Any, depth: int) -> OnnxNode:
     if not isinstance(config, dict):
         raise ModelFileError(f"expected a node; found {config!r:.99}")
     attributes = {
-        _text(k): _attribute_of(v, depth) for k, v in _items(config, "attributes", dict)
+        _check_name(k): _attribute_from_config(v, depth)
+        for k, v in _read_items(config, "attributes", dict)
     }
     return OnnxNode(
-        _text(config.get("name")),
-        _text(config.get("op")),
-        tuple(map(_text, _items(config, "inputs"))),
-        tuple(map(_text, _items(config, "outputs"))),
+        _check_name(config.get("name")),
+        _check_name(config.get("op")),
+        tuple(map(_check_name, _read_items(config, "inputs"))),
+        tuple(map(_check_name, _read_items(config, "outputs"))),
         attributes,
     )
 
 
-def _attribute_of(value: Any, depth: int) -> Any:
+def _attribute_from_config(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         if "graph" in value:
-            return graph_of(value["graph"], depth + 1)
+            return graph_from_config(value["graph"], depth + 1)
         if "array" in value:
-            return array_of(value["array"])
+            return array_from_config(value["array"])
         try:
             floats = [float(text) for text in value["floats"]]
         except (KeyError, TypeError, ValueError) as error:

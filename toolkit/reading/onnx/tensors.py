@@ -11,10 +11,10 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ModelFileError
+from toolkit.reading.byte_ranges import read_bytes
 from toolkit.reading.onnx.graph import MAX_AXES, Array
 from toolkit.reading.onnx.messages import Message
 from toolkit.reading.sibling_paths import open_sibling
-from toolkit.reading.spans import bytes_at
 
 # dtype number in the schema -> name.
 DTYPES = {
@@ -34,25 +34,29 @@ DTYPES = {
     17: "float8_e4m3fn",
     19: "float8_e5m2",
 }
-_LISTS = {
+_LIST_KEYS = {
     "float32": "floats",
     "float64": "doubles",
     "int64": "int64s",
     "uint32": "uint64s",
     "uint64": "uint64s",
 }
-_AS_BITS = ("float16", "bfloat16", *dtypes.FLOAT8)  # stored as integers with their bits
+_STORED_AS_BITS = (
+    "float16",
+    "bfloat16",
+    *dtypes.FLOAT8,
+)  # stored as integers with their bits
 _EXTERNAL = 1  # external data location
 _MAX_EXTENT = 1 << 48
 _MAX_SPARSE_RATIO = 64  # maximum ratio to the disk usage, to detect sparse files
 
 
-def dtype_of(number: Any, what: str) -> str:
+def dtype_of(number: Any, label: str) -> str:
     """Return the dtype for a number of the schema."""
     if number not in DTYPES:
-        known = ", ".join(sorted(DTYPES.values()))
+        names = ", ".join(sorted(DTYPES.values()))
         raise ModelFileError(
-            f"{what}: expected one of the dtypes {known}; found ONNX's type {number}"
+            f"{label}: expected one of the dtypes {names}; found ONNX's type {number}"
         )
     return DTYPES[number]
 
@@ -69,19 +73,19 @@ class TensorReader:
         # By the id of the message, which is kept alive so that the id is unique.
         self._arrays: dict[int, tuple[Message, Array]] = {}
 
-    def array(self, message: Message, what: str) -> Array:
+    def read_array(self, message: Message, label: str) -> Array:
         """Return the array of a TensorProto, cached for later calls.
 
         Args:
             message: the TensorProto.
-            what: its name in messages.
+            label: its name in messages.
         """
         if id(message) not in self._arrays:
-            self._arrays[id(message)] = message, self._read(message, what)
+            self._arrays[id(message)] = message, self._read(message, label)
         return self._arrays[id(message)][1]
 
-    def _read(self, message: Message, what: str) -> Array:
-        name = message.get("name") or what
+    def _read(self, message: Message, label: str) -> Array:
+        name = message.get("name") or label
         dtype = dtype_of(message.get("type", 0), f"the tensor {name!r}")
         shape = tuple(message["dims"])
         if len(shape) > MAX_AXES or not all(0 <= n < _MAX_EXTENT for n in shape):
@@ -89,7 +93,7 @@ class TensorReader:
                 f"the tensor {name!r} has the shape {shape!r:.99}: refused"
             )
         if message.get("location", 0) == _EXTERNAL:
-            data = self._external(message["external"], shape, dtype, name)
+            data = self._read_external(message["external"], shape, dtype, name)
         elif message["external"]:
             raise ModelFileError(f"the tensor {name!r} is in two places: refused")
         else:
@@ -101,24 +105,26 @@ class TensorReader:
             )
         return data.reshape(shape)
 
-    def _external(
+    def _read_external(
         self, entries: list[Message], shape: tuple[int, ...], dtype: str, name: str
     ) -> Array:
-        known = {e.get("key", ""): e.get("value", "") for e in entries}
-        location = known.get("location", "")
+        fields = {e.get("key", ""): e.get("value", "") for e in entries}
+        location = fields.get("location", "")
         kind = dtypes.numpy_dtype(dtype)
         nbytes = math.prod(shape) * kind.itemsize
-        offset = _number(known.get("offset", "0"), name)
-        length = _number(known.get("length", str(nbytes)), name)
+        offset = _parse_size(fields.get("offset", "0"), name)
+        length = _parse_size(fields.get("length", str(nbytes)), name)
         if length != nbytes:
             raise ModelFileError(
                 f"the tensor {name!r} of shape {shape} and dtype {dtype} takes "
                 f"{nbytes:,} bytes, not {length:,}: refused"
             )
-        data = self._bytes(location, offset, nbytes, name)
-        return _numbers(data, dtype)
+        data = self._read_external_bytes(location, offset, nbytes, name)
+        return _view_numbers(data, dtype)
 
-    def _bytes(self, location: str, offset: int, nbytes: int, name: str) -> Array:
+    def _read_external_bytes(
+        self, location: str, offset: int, nbytes: int, name: str
+    ) -> Array:
         descriptor = open_sibling(self._folder, location)
         with open(descriptor, "rb", buffering=0) as file:
             size = os.fstat(descriptor).st_size
@@ -127,7 +133,7 @@ class TensorReader:
                     f"the tensor {name!r} ends at byte {offset + nbytes:,} of "
                     f"{location!r}, which has {size:,}: refused"
                 )
-            return bytes_at(file, offset, nbytes, f"the tensor {name!r}")
+            return read_bytes(file, offset, nbytes, f"the tensor {name!r}")
 
 
 def external_size(folder: Path, locations: set[str]) -> int:
@@ -135,15 +141,15 @@ def external_size(folder: Path, locations: set[str]) -> int:
     total = 0
     for location in locations:
         descriptor = open_sibling(folder, location)
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         os.close(descriptor)
-        blocks = getattr(found, "st_blocks", None)
-        on_disk = found.st_size if blocks is None else _MAX_SPARSE_RATIO * 512 * blocks
-        total += min(found.st_size, on_disk)
+        blocks = getattr(status, "st_blocks", None)
+        on_disk = status.st_size if blocks is None else _MAX_SPARSE_RATIO * 512 * blocks
+        total += min(status.st_size, on_disk)
     return total
 
 
-def _number(text: str, name: str) -> int:
+def _parse_size(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise ModelFileError(
             f"the tensor {name!r}: expected a number of bytes; found {text!r:.99}"
@@ -153,19 +159,19 @@ def _number(text: str, name: str) -> int:
 
 def _stored_elements(message: Message, dtype: str, name: str) -> Array:
     """Return the elements stored in the message, as one axis."""
-    key = _LISTS.get(dtype, "int32s")
+    key = _LIST_KEYS.get(dtype, "int32s")
     lists = ("floats", "doubles", "int32s", "int64s", "uint64s")
-    used = [k for k in lists if message[k]] + ["raw"] * bool(message.get("raw"))
-    if any(k not in (key, "raw") for k in used) or len(used) > 1:
+    used_keys = [k for k in lists if message[k]] + ["raw"] * bool(message.get("raw"))
+    if any(k not in (key, "raw") for k in used_keys) or len(used_keys) > 1:
         raise ModelFileError(
-            f"the tensor {name!r} of dtype {dtype} has its data in {used}: refused"
+            f"the tensor {name!r} of dtype {dtype} has its data in {used_keys}: refused"
         )
-    if used == ["raw"]:
-        return _numbers(np.frombuffer(message["raw"], np.uint8), dtype, name)
-    return _converted(_joined(message[key], key), dtype, name)
+    if used_keys == ["raw"]:
+        return _view_numbers(np.frombuffer(message["raw"], np.uint8), dtype, name)
+    return _convert_elements(_concatenate(message[key], key), dtype, name)
 
 
-def _numbers(data: Array, dtype: str, name: str = "") -> Array:
+def _view_numbers(data: Array, dtype: str, name: str = "") -> Array:
     kind = dtypes.numpy_dtype(dtype)
     if data.size % kind.itemsize:
         raise ModelFileError(f"the tensor {name!r}: {data.size} bytes of {dtype}")
@@ -174,29 +180,29 @@ def _numbers(data: Array, dtype: str, name: str = "") -> Array:
     return np.frombuffer(data.data, kind.newbyteorder("<"))
 
 
-def _joined(pieces: list[Any], key: str) -> Array:
+def _concatenate(chunks: list[Any], key: str) -> Array:
     kind = {"floats": np.float32, "doubles": np.float64}.get(key, np.int64)
-    if not pieces:
+    if not chunks:
         return np.zeros(0, kind)
-    if not any(isinstance(piece, np.ndarray) for piece in pieces):
-        return np.array(pieces, kind)
-    return np.concatenate([np.atleast_1d(np.asarray(p, kind)) for p in pieces])
+    if not any(isinstance(chunk, np.ndarray) for chunk in chunks):
+        return np.array(chunks, kind)
+    return np.concatenate([np.atleast_1d(np.asarray(p, kind)) for p in chunks])
 
 
-def _converted(found: Array, dtype: str, name: str) -> Array:
+def _convert_elements(values: Array, dtype: str, name: str) -> Array:
     kind = dtypes.numpy_dtype(dtype)
     if dtype == "uint64":
-        return found.view(np.uint64)
-    if dtype in _AS_BITS:
+        return values.view(np.uint64)
+    if dtype in _STORED_AS_BITS:
         bits = np.dtype(f"uint{8 * kind.itemsize}")
-        return _within(found, bits, name).view(kind)
+        return _cast_checked(values, bits, name).view(kind)
     if dtype == "bool":
-        return found != 0
-    return found if kind.kind == "f" else _within(found, kind, name)
+        return values != 0
+    return values if kind.kind == "f" else _cast_checked(values, kind, name)
 
 
-def _within(found: Array, kind: np.dtype[Any], name: str) -> Array:
+def _cast_checked(values: Array, kind: np.dtype[Any], name: str) -> Array:
     limits = np.iinfo(kind)
-    if found.size and not (limits.min <= found.min() and found.max() <= limits.max):
+    if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
         raise ModelFileError(f"the tensor {name!r}: a number that no {kind} can be")
-    return found.astype(kind)
+    return values.astype(kind)

@@ -22,11 +22,11 @@ _WORD = 1 << 64
 Field = tuple[int, Any]
 
 
-class Walker:
+class FieldParser:
     """Parser that limits the number of fields in a file."""
 
     def __init__(self) -> None:
-        self.left = MAX_FIELDS
+        self.remaining_fields = MAX_FIELDS
 
     def fields(self, data: memoryview) -> Iterator[Field]:
         """Yield (number, value) of each field of a message.
@@ -34,75 +34,75 @@ class Walker:
         A value is an int, or a memoryview for a length-delimited field. Fixed numbers
         of 4 and 8 bytes are also memoryviews.
         """
-        place, end = 0, len(data)
-        self.left -= _MESSAGE
-        while place < end:
-            self.left -= 1
-            if self.left < 0:
+        offset, end = 0, len(data)
+        self.remaining_fields -= _MESSAGE
+        while offset < end:
+            self.remaining_fields -= 1
+            if self.remaining_fields < 0:
                 raise ModelFileError(f"more than {MAX_FIELDS:,} fields: refused")
-            key, place = _varint(data, place)
+            key, offset = _read_varint(data, offset)
             number, kind = key >> 3, key & 7
             if number == 0 or number >= 1 << 29:
                 raise ModelFileError("it is damaged: a field of an impossible number")
             if kind == _VARINT:
-                value, place = _varint(data, place)
+                value, offset = _read_varint(data, offset)
                 yield number, value
                 continue
             if kind == _BYTES:
-                size, place = _varint(data, place)
+                size, offset = _read_varint(data, offset)
             elif kind in (_FIXED32, _FIXED64):
                 size = 4 if kind == _FIXED32 else 8
             else:
                 raise ModelFileError(f"it is damaged: a field of type {kind}")
-            if size > end - place:
+            if size > end - offset:
                 raise ModelFileError(
                     f"it is cut off or damaged: a field of {size:,} bytes, of which "
-                    f"{end - place:,} are there"
+                    f"{end - offset:,} are there"
                 )
-            yield number, data[place : place + size]
-            place += size
+            yield number, data[offset : offset + size]
+            offset += size
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, offset: int) -> tuple[int, int]:
     """Return the varint at an offset, and the offset of its end."""
     value = shift = 0
     while shift < 70:
-        if place >= len(data):
+        if offset >= len(data):
             raise ModelFileError("it is cut off or damaged: a number without an end")
-        byte = data[place]
-        place += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value % _WORD, place
+            return value % _WORD, offset
         shift += 7
     raise ModelFileError("it is damaged: a number of more than ten bytes")
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """Return the signed int64 for 64 bits."""
     return value - _WORD if value >> 63 else value
 
 
-def packed_integers(data: memoryview) -> np.ndarray[Any, Any]:
+def unpack_integers(data: memoryview) -> np.ndarray[Any, Any]:
     """Return the int64 numbers of a packed list."""
-    found = np.frombuffer(data, np.uint8)
-    if not found.size:
+    octets = np.frombuffer(data, np.uint8)
+    if not octets.size:
         return np.zeros(0, np.int64)
-    is_last = found < 0x80
+    is_last = octets < 0x80
     if not is_last[-1]:
         raise ModelFileError("it is cut off or damaged: a number without an end")
     starts = np.flatnonzero(np.concatenate(([True], is_last[:-1])))
-    lengths = np.diff(np.append(starts, found.size))
+    lengths = np.diff(np.append(starts, octets.size))
     if lengths.max() > 10:
         raise ModelFileError("it is damaged: a number of more than ten bytes")
     if lengths.max() == 1:
-        return found.astype(np.int64)
-    places = np.arange(found.size) - np.repeat(starts, lengths)
-    bits = (found & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
+        return octets.astype(np.int64)
+    byte_indices = np.arange(octets.size) - np.repeat(starts, lengths)
+    bits = (octets & 0x7F).astype(np.uint64) << (7 * byte_indices).astype(np.uint64)
     return np.add.reduceat(bits, starts).view(np.int64)
 
 
-def packed_numbers(data: memoryview, dtype: str) -> np.ndarray[Any, Any]:
+def unpack_numbers(data: memoryview, dtype: str) -> np.ndarray[Any, Any]:
     """Return the fixed-size numbers of a packed list."""
     if len(data) % np.dtype(dtype).itemsize:
         raise ModelFileError("it is damaged: half a number at the end of a list")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair
-from toolkit.reading.images import pillow
+from toolkit.reading.images import import_pillow
 from toolkit.utils.images import array_to_img, img_to_array
 
 Array = NDArray[Any]
@@ -89,7 +89,7 @@ def shift_brightness(
     x: Any, brightness: float, scale: bool, data_format: str | None
 ) -> Array:
     """Apply `apply_brightness_shift` to an image in any data format."""
-    pillow("apply_brightness_shift")
+    import_pillow("apply_brightness_shift")
     from PIL import ImageEnhance
 
     low, high = np.min(x), np.max(x)

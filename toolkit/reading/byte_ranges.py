@@ -10,8 +10,8 @@ from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
 
 
-def bytes_at(
-    file: IO[bytes], start: int, nbytes: int, what: str
+def read_bytes(
+    file: IO[bytes], start: int, nbytes: int, label: str
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Read a byte range of a file, within the load budget.
 
@@ -19,19 +19,19 @@ def bytes_at(
         file: an unbuffered file.
         start: the offset.
         nbytes: the number of bytes.
-        what: the name of the data in messages.
+        label: the name of the data in messages.
 
     Raises:
         LoadBudgetError: the range exceeds the budget.
         ModelFileError: the file has become shorter.
     """
-    spend(nbytes, what)
+    spend(nbytes, label)
     data = np.empty(nbytes, np.uint8)
     file.seek(start)
-    left = data.data
-    while len(left):  # the system reads at most 2 GB at once
-        count = file.readinto(left)  # type: ignore[attr-defined]
+    remaining = data.data
+    while len(remaining):  # the system reads at most 2 GB at once
+        count = file.readinto(remaining)  # type: ignore[attr-defined]
         if not count:
-            raise ModelFileError(f"{what}: the file became shorter")
-        left = left[count:]
+            raise ModelFileError(f"{label}: the file became shorter")
+        remaining = remaining[count:]
     return data

@@ -26,15 +26,15 @@ CORRUPT_STREAM_ERRORS = (  # errors for a corrupt stream
 )
 
 
-def budget_of(path: str | os.PathLike[str]) -> int:
+def decompression_limit(path: str | os.PathLike[str]) -> int:
     """Return the maximum decompressed size of a file."""
     return load_budget(os.path.getsize(path))
 
 
-def size_error(what: str, limit: int) -> LoadBudgetError:
+def size_error(label: str, limit: int) -> LoadBudgetError:
     """Return the error for a stream that exceeds its limit."""
     return LoadBudgetError(
-        f"{what} takes more than {limit:,} bytes, far more than the file holds: "
+        f"{label} takes more than {limit:,} bytes, far more than the file holds: "
         "refused. toolkit.saving.set_load_budget sets that"
     )
 
@@ -52,16 +52,16 @@ def read_exactly(file: IO[bytes], size: int, limit: int | None = None) -> bytes:
     """
     if size <= _CHUNK_SIZE:
         return file.read(size)
-    pieces, left = [], size
-    while left > 0 and (piece := file.read(min(left, _CHUNK_SIZE))):
-        pieces.append(piece)
-        left -= len(piece)
-        if limit is not None and size - left > limit:
+    chunks, remaining = [], size
+    while remaining > 0 and (chunk := file.read(min(remaining, _CHUNK_SIZE))):
+        chunks.append(chunk)
+        remaining -= len(chunk)
+        if limit is not None and size - remaining > limit:
             raise size_error("a record", limit)
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def limited_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
+def read_limited_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
     """Yield the lines of a compressed file, each up to a maximum length."""
     while line := file.readline(limit + 1):
         if len(line) > limit:
@@ -77,13 +77,13 @@ def decompress(data: Any, limit: int) -> bytes:
         zlib.error: the data is corrupt or truncated.
     """
     unpacker = zlib.decompressobj()
-    found = unpacker.decompress(data, limit)
+    content = unpacker.decompress(data, limit)
     if unpacker.unconsumed_tail:
         raise size_error("what is packed", limit)
-    found += unpacker.flush()
+    content += unpacker.flush()
     if not unpacker.eof:
         raise zlib.error("the data is cut off")
-    return found
+    return content
 
 
 class DecompressedFile:
@@ -92,33 +92,33 @@ class DecompressedFile:
     Args:
         path: the path of the file.
         limit: the maximum size; more raises a LoadBudgetError.
-        at_once: the maximum size of one read.
+        max_read: the maximum size of one read.
     """
 
-    def __init__(self, path: Path, limit: int, at_once: int | None = None) -> None:
+    def __init__(self, path: Path, limit: int, max_read: int | None = None) -> None:
         with open(path, "rb") as file:
             head = file.read(6)
         openers = [o for magic, o in _OPENERS.items() if head.startswith(magic)]
         self._file = (openers or [open])[0](path, "rb")
-        self._limit, self._at_once = limit, at_once
+        self._limit, self._max_read = limit, max_read
 
     def read(self, size: int = -1) -> bytes:
         """Read `size` bytes, by default all."""
-        if self._at_once is not None and size > self._at_once:
-            raise size_error("a header", self._at_once)
-        left = max(0, self._limit - self._file.tell())
-        if 0 <= size <= left:
+        if self._max_read is not None and size > self._max_read:
+            raise size_error("a header", self._max_read)
+        remaining = max(0, self._limit - self._file.tell())
+        if 0 <= size <= remaining:
             return read_exactly(self._file, size)
-        found = read_exactly(self._file, left + 1)
-        if len(found) > left:
+        data = read_exactly(self._file, remaining + 1)
+        if len(data) > remaining:
             raise size_error("what is packed", self._limit)
-        return found
+        return data
 
-    def seek(self, place: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset."""
-        if whence == 0 and place > self._limit:
+        if whence == 0 and offset > self._limit:
             raise size_error("what is packed", self._limit)
-        return int(self._file.seek(place, whence))
+        return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
         """Return the current offset."""
