@@ -61,7 +61,7 @@ def sum_of_two():
 
 def inputs_at(signature, sizes):
     generator = np.random.default_rng(0)
-    specs = [x.at(sizes) for x in signature.inputs]
+    specs = [x.spec_for(sizes) for x in signature.inputs]
     return [generator.standard_normal(s.shape).astype(s.dtype) for s in specs]
 
 
@@ -79,7 +79,7 @@ def inputs_at(signature, sizes):
 def test_graph_equals_the_model(make, given, free):
     model = make()
     signature = signature_of(model, given)
-    assert signature.free == free
+    assert signature.free_extents == free
     sizes = {name: 5 + i for i, name in enumerate(free)}
     traced = trace_inference(model, signature, sizes)
     arrays = inputs_at(signature, sizes)
@@ -110,9 +110,9 @@ def test_state_is_an_output():
     inputs = toolkit.Input(batch_shape=(2, 3, 4))
     model = toolkit.Model(inputs, layers.LSTM(5, stateful=True)(inputs))
     traced = trace_inference(model, signature_of(model), {})
-    assert len(traced.written) == 2
+    assert len(traced.updated_variables) == 2
     assert len(traced.graph.outputs) == 1 + 2
-    assert set(traced.written) <= set(traced.variables)
+    assert set(traced.updated_variables) <= set(traced.variables)
 
 
 def test_input_signature_for_an_uncalled_model():

@@ -53,7 +53,7 @@ from toolkit.definitions.records import record
 ABI = 1
 
 # Limit of embedded weights in bytes. Above it, references exceed the range of linkers.
-MOST_EMBEDDED = 1 << 30
+MAX_EMBEDDED_BYTES = 1 << 30
 
 # The number of a dtype in the library is its index in this tuple.
 DTYPES = (

@@ -22,7 +22,7 @@ EXPORTERS: dict[str, str] = {
 }
 
 # Name -> the reason why the format is unsupported, and an alternative.
-REFUSED = {
+UNSUPPORTED_FORMATS = {
     "tf_saved_model": "a SavedModel holds graphs of TensorFlow",
     "litert": "LiteRT's converter takes graphs of TensorFlow",
     "torch": "a .pt2 file holds a graph of torch",
@@ -50,10 +50,11 @@ def export_model(
     """Write a model for other programs; see `Model.export`."""
     label = f"{model.name}.export"
     name = format or format_of(label, filepath)
-    if name in REFUSED:
+    if name in UNSUPPORTED_FORMATS:
         raise UnsupportedError(
             f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}: "
-            f"{REFUSED[name]}, which is not used here; `save` writes a .keras file, "
+            f"{UNSUPPORTED_FORMATS[name]}, which is not used here; `save` writes a "
+            ".keras file, "
             "which Keras loads and exports"
         )
     if name not in EXPORTERS:
@@ -62,10 +63,10 @@ def export_model(
             + nearest(name, EXPORTERS)
         )
     export = import_module(EXPORTERS[name]).export
-    known = list(inspect.signature(export).parameters)[3:]
-    if not options.keys() <= set(known):
+    option_names = list(inspect.signature(export).parameters)[3:]
+    if not options.keys() <= set(option_names):
         raise unknown_arguments(
-            f"{label} as {name}", options.keys() - set(known), known
+            f"{label} as {name}", options.keys() - set(option_names), option_names
         )
     export(model, os.fspath(filepath), input_signature, **options)
     if verbose is not False:

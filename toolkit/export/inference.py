@@ -37,7 +37,7 @@ class ModelTensor:
     shape: tuple[int | str, ...]
     dtype: str
 
-    def at(self, sizes: Mapping[str, int]) -> Spec:
+    def spec_for(self, sizes: Mapping[str, int]) -> Spec:
         """Return the spec with a number for each free extent."""
         extents = (n if isinstance(n, int) else sizes[n] for n in self.shape)
         return Spec(extents, self.dtype)
@@ -56,7 +56,7 @@ class Signature:
     structure: Any
 
     @property
-    def free(self) -> list[str]:
+    def free_extents(self) -> list[str]:
         """The names of all free extents, the batch first."""
         extents = dict.fromkeys(n for x in self.inputs for n in x.shape)
         return sorted((n for n in extents if isinstance(n, str)), key=_batch_first)
@@ -73,16 +73,16 @@ class InferenceGraph:
     Attributes:
         graph: the inputs are the inputs of the signature, then the values of the
             Variables. The outputs are the outputs of the model, then the new values of
-            `written`.
+            `updated_variables`.
         variables: the Variables that the graph reads, in the order of its inputs.
-        written: the Variables that the model updates, such as a layer's state.
+        updated_variables: the Variables that the model updates, such as states.
         names: the names of the model's outputs.
         structure: the structure of the outputs.
     """
 
     graph: Graph
     variables: Sequence[Variable]
-    written: Sequence[Variable]
+    updated_variables: Sequence[Variable]
     names: Sequence[str]
     structure: Any
 
@@ -102,21 +102,21 @@ def signature_of(model: Any, input_signature: Any = None) -> Signature:
         NotBuiltError: the inputs are unknown.
     """
     if input_signature is None:
-        arguments = (_own_inputs(model),)
+        arguments = (_model_inputs(model),)
     else:
-        arguments = _arguments(model, input_signature)
+        arguments = _call_arguments(model, input_signature)
     leaves = tree.flatten(arguments)
     if not leaves:
         raise ArgumentError(
             f"{model.name}.export: expected an input_signature of one or more inputs; "
             f"received {input_signature!r}"
         )
-    names = _names(leaves)
-    inputs = [_tensor(model, i, x, names[i]) for i, x in enumerate(leaves)]
+    names = _unique_names(leaves)
+    inputs = [_model_tensor(model, i, x, names[i]) for i, x in enumerate(leaves)]
     return Signature(inputs, tree.structure_of(arguments))
 
 
-def _arguments(model: Any, signature: Any) -> tuple[Any, ...]:
+def _call_arguments(model: Any, signature: Any) -> tuple[Any, ...]:
     """Return the call arguments, from a signature or a single argument."""
     if not isinstance(signature, (list, tuple)):
         return (signature,)
@@ -126,13 +126,13 @@ def _arguments(model: Any, signature: Any) -> tuple[Any, ...]:
     return tuple(signature)
 
 
-def _own_inputs(model: Any) -> Any:
+def _model_inputs(model: Any) -> Any:
     """Return the symbols of a model's inputs, or its build shapes."""
     symbols = getattr(model, "inputs", None)
     if symbols:
         return model.input
     shapes = model._build_shapes
-    if not model.built or not shapes or _takes_more(model):
+    if not model.built or not shapes or _takes_several_arguments(model):
         raise NotBuiltError(
             f"{model.name}.export: what the model is called with is not known; give an "
             "input_signature, such as [InputSpec(shape=(None, 3), dtype='float32')]"
@@ -144,7 +144,7 @@ def _own_inputs(model: Any) -> Any:
     )
 
 
-def _takes_more(model: Any) -> bool:
+def _takes_several_arguments(model: Any) -> bool:
     """Return whether a call requires more than one argument."""
     try:
         inspect.signature(model.call).bind(None)
@@ -153,20 +153,20 @@ def _takes_more(model: Any) -> bool:
     return False
 
 
-def _names(leaves: Sequence[Any]) -> list[str]:
+def _unique_names(leaves: Sequence[Any]) -> list[str]:
     """Return unique names of the inputs, generated if missing or repeated."""
-    own = [getattr(x, "name", None) for x in leaves]
-    found = []
-    for i, name in enumerate(own):
-        if not name or own.count(name) > 1:
+    leaf_names = [getattr(x, "name", None) for x in leaves]
+    names = []
+    for i, name in enumerate(leaf_names):
+        if not name or leaf_names.count(name) > 1:
             name = f"input_{i}"
-            while name in own or name in found:
+            while name in leaf_names or name in names:
                 name += "_"
-        found.append(name)
-    return found
+        names.append(name)
+    return names
 
 
-def _tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:
+def _model_tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:
     shape = getattr(x, "shape", None)
     if shape is None:
         raise ArgumentError(
@@ -190,9 +190,9 @@ def trace_inference(
         UnsupportedError: a Variable is sharded over several processes.
     """
     with Trace(f"{model.name}.export", creates_variables=False) as trace:
-        stand_ins = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
-        packed = tree.pack_sequence_as(signature.structure, stand_ins)
-        outputs = model(*packed, training=False)
+        placeholders = [trace.placeholder(x.spec_for(sizes)) for x in signature.inputs]
+        arguments = tree.pack_sequence_as(signature.structure, placeholders)
+        outputs = model(*arguments, training=False)
         results = [trace.localize(y) for y in tree.flatten(outputs)]
     variables = [v for v in trace.captures if isinstance(v, Variable)]
     for variable in (*variables, *trace.writes):
@@ -217,7 +217,7 @@ def output_names(model: Any, outputs: Any) -> list[str]:
     if isinstance(outputs, dict) and not any(map(tree.is_nested, outputs.values())):
         return [str(key) for key in tree.keys_of(outputs)]
     count = len(tree.flatten(outputs))
-    own = list(getattr(model, "output_names", ()))
-    if len(own) == count == len(set(own)):
-        return own
+    model_names = list(getattr(model, "output_names", ()))
+    if len(model_names) == count == len(set(model_names)):
+        return model_names
     return [f"output_{i}" for i in range(count)]

@@ -13,9 +13,9 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnwritableFileError
+from toolkit.export.batching import can_be_batched, graph_of_outputs
 from toolkit.export.inference import BATCH, signature_of, trace_inference
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
-from toolkit.export.rows import may_be_batched, without_writes
 from toolkit.files.staging import move_with_retries, replace_file
 
 CONFIG = "config.pbtxt"
@@ -74,109 +74,119 @@ def export(
             f"{label}: expected letters, digits, '_', '-' and '.' as the name of the "
             f"model in the repository; received {name!r}"
         )
-    given, rows = max_batch_size, 32 if max_batch_size is None else max_batch_size
+    requested_size, rows = (
+        max_batch_size,
+        32 if max_batch_size is None else max_batch_size,
+    )
     if not is_int(rows) or rows < 1:
         raise ArgumentError(
             f"{label}: expected max_batch_size >= 1; received {max_batch_size!r}"
         )
     folder = Path(path, name)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing_folders = [
+        parent for parent in (folder, *folder.parents) if not parent.exists()
+    ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder, prefix=".new-") as place:
-            new = Path(place, "version")
-            new.mkdir()
+        with TemporaryDirectory(dir=folder, prefix=".new-") as staging_folder:
+            new_version = Path(staging_folder, "version")
+            new_version.mkdir()
             export_onnx(
                 model,
-                str(new / "model.onnx"),
+                str(new_version / "model.onnx"),
                 input_signature,
                 opset_version=opset_version,
                 external_data=external_data,
             )
-            if not _may_be_batched(model, input_signature):
+            if not _can_be_batched(model, input_signature):
                 rows = 0
-            text = _config(name, *_tensors(new / "model.onnx"), rows)
+            text = _format_config(
+                name, *_read_tensors(new_version / "model.onnx"), rows
+            )
             if not (folder / CONFIG).exists():
                 data = text.encode()
                 replace_file(folder / CONFIG, lambda file: file.write_bytes(data))
-            elif given is not None:
-                _check_size(label, folder / CONFIG, text)
-            move_with_retries(os.rename, new, folder / str(_next_version(folder)))
+            elif requested_size is not None:
+                _check_batch_size(label, folder / CONFIG, text)
+            move_with_retries(
+                os.rename, new_version, folder / str(_next_version(folder))
+            )
     except OSError as error:
         raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
     finally:
-        for each in missing:
+        for parent in missing_folders:
             with suppress(OSError):  # leaves no files of an unwritten model
-                each.rmdir()
+                parent.rmdir()
 
 
-def _may_be_batched(model: Any, input_signature: Any) -> bool:
+def _can_be_batched(model: Any, input_signature: Any) -> bool:
     """Return whether the server can batch several requests."""
     signature = signature_of(model, input_signature)
-    return may_be_batched(
+    return can_be_batched(
         signature,
         2,
-        lambda sizes: without_writes(trace_inference(model, signature, sizes)),
+        lambda sizes: graph_of_outputs(trace_inference(model, signature, sizes)),
     )
 
 
-def _check_size(label: str, path: Path, wanted: str) -> None:
+def _check_batch_size(label: str, path: Path, config_text: str) -> None:
     """Raise an error if the existing configuration has other batch sizes.
 
     A user can have edited it, so it is not replaced.
     """
-    sizes = [_SIZE.search(text) for text in (path.read_text("utf-8"), wanted)]
-    there, asked = ["0" if size is None else size[1] for size in sizes]
-    if int(there) != int(asked):
+    sizes = [_SIZE.search(text) for text in (path.read_text("utf-8"), config_text)]
+    existing_size, new_size = ["0" if size is None else size[1] for size in sizes]
+    if int(existing_size) != int(new_size):
         raise ArgumentError(
-            f"{label}: max_batch_size: {str(path)!r} says {there}, and stays as it is; "
-            f"received {asked}: change it there, or leave the option out"
+            f"{label}: max_batch_size: {str(path)!r} says {existing_size}, and stays "
+            "as it is; "
+            f"received {new_size}: change it there, or leave the option out"
         )
 
 
 def _next_version(folder: Path) -> int:
     """Return the next version number in the folder of a model."""
-    found = [int(x.name) for x in folder.iterdir() if x.name.isdecimal()]
-    return max(found, default=0) + 1
+    versions = [int(x.name) for x in folder.iterdir() if x.name.isdecimal()]
+    return max(versions, default=0) + 1
 
 
-def _tensors(path: Path) -> tuple[list[_Tensor], list[_Tensor]]:
+def _read_tensors(path: Path) -> tuple[list[_Tensor], list[_Tensor]]:
     """Return the inputs and outputs of an ONNX file."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
     weights = {x.name for x in graph.initializer}
-    inputs = [_tensor(x) for x in graph.input if x.name not in weights]
-    return inputs, [_tensor(y) for y in graph.output]
+    inputs = [_convert_tensor(x) for x in graph.input if x.name not in weights]
+    return inputs, [_convert_tensor(y) for y in graph.output]
 
 
-def _tensor(info: Any) -> _Tensor:
+def _convert_tensor(info: Any) -> _Tensor:
     import onnx
 
-    found = info.type.tensor_type
-    kind = onnx.TensorProto.DataType.Name(found.elem_type)
-    shape = [x.dim_param or int(x.dim_value) for x in found.shape.dim]
+    tensor_type = info.type.tensor_type
+    kind = onnx.TensorProto.DataType.Name(tensor_type.elem_type)
+    shape = [x.dim_param or int(x.dim_value) for x in tensor_type.shape.dim]
     return _Tensor(info.name, _TYPES.get(kind, kind), tuple(shape))
 
 
-def _config(
+def _format_config(
     name: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], rows: int
 ) -> str:
     """Return the model's configuration as a protobuf text message."""
-    firsts = {x.shape[:1] for x in (*inputs, *outputs)}
-    is_batched = rows > 0 and firsts == {(BATCH,)}
+    first_extents = {x.shape[:1] for x in (*inputs, *outputs)}
+    is_batched = rows > 0 and first_extents == {(BATCH,)}
     lines = [f'name: "{name}"', 'backend: "onnxruntime"']
     lines.append(f"max_batch_size: {rows if is_batched else 0}")
-    for what, tensors in (("input", inputs), ("output", outputs)):
+    for direction, tensors in (("input", inputs), ("output", outputs)):
         for tensor in tensors:
             shape = tensor.shape[1:] if is_batched else tensor.shape
-            lines += [f"{what} {{", *_described(tensor, shape), "}"]
+            lines += [f"{direction} {{", *_describe_tensor(tensor, shape), "}"]
     if is_batched:
         lines.append("dynamic_batching { }")
     return "\n".join([*lines, ""])
 
 
-def _described(tensor: _Tensor, shape: Sequence[int | str]) -> list[str]:
+def _describe_tensor(tensor: _Tensor, shape: Sequence[int | str]) -> list[str]:
     dims = ", ".join(str(n) if isinstance(n, int) else "-1" for n in shape)
     quoted = tensor.name.replace("\\", r"\\").replace('"', r"\"")
     lines = [f'  name: "{quoted}"', f"  data_type: TYPE_{tensor.type}"]

@@ -13,6 +13,7 @@ from toolkit import dtypes, tree
 from toolkit.core.convert import convert
 from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
+from toolkit.export.batching import can_be_batched
 from toolkit.export.inference import (
     BATCH,
     Signature,
@@ -21,7 +22,6 @@ from toolkit.export.inference import (
     trace_inference,
     without_gradients,
 )
-from toolkit.export.rows import may_be_batched
 from toolkit.functions.concrete_function import ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.ir import Graph
@@ -323,9 +323,9 @@ def zeros(spec: TensorSpec, rows: int) -> Any:
 
 def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
     """Return whether a batch can mix rows of several requests and zero padding."""
-    if rows == 1 and BATCH not in signature.free:
+    if rows == 1 and BATCH not in signature.free_extents:
         return True  # each row is computed separately
-    return may_be_batched(
+    return can_be_batched(
         signature, rows, lambda sizes: _predicting(model, signature, sizes)
     )
 
@@ -333,7 +333,7 @@ def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
 def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
     """Return the graph of `predict_step`, without its side effects."""
     with restore_on_error(), Trace(model.name, creates_variables=False) as trace:
-        leaves = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
+        leaves = [trace.placeholder(x.spec_for(sizes)) for x in signature.inputs]
         outputs = model.predict_step(tree.pack_sequence_as(signature.structure, leaves))
         results = [trace.localize(y) for y in tree.flatten(outputs)]
     return without_gradients(trace.finish(results)).pruned()

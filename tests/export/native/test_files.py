@@ -248,8 +248,8 @@ def test_environment_selects_the_linker(library, folder, monkeypatch, tmp_path):
     ],
 )
 def test_link_command_is_printed(triple, named):
-    linking = link.Linking(triple, ["a.o"], "a.so", ["a_run"])
-    assert named in link.by_hand(linking)
+    linking = link.LinkTask(triple, ["a.o"], "a.so", ["a_run"])
+    assert named in link.manual_command(linking)
 
 
 def test_local_compiler_does_not_link_for_other_machines():
@@ -266,4 +266,4 @@ def test_local_compiler_does_not_link_for_other_machines():
 )
 def test_command_is_split_like_a_shell_does(monkeypatch, system, text, words):
     monkeypatch.setattr(link, "os", SimpleNamespace(name=system))
-    assert link._words(text) == words
+    assert link._split_command(text) == words

@@ -10,11 +10,16 @@ import pytest
 
 from tests.export.native import stub
 from toolkit.backends.library import DTYPES, LibraryTensor, Status
-from toolkit.export.native.header import MARK, Naming, files_of, header_text
+from toolkit.export.native.header import (
+    MARK,
+    HeaderData,
+    header_text,
+    libraries_of_header,
+)
 from toolkit.export.native.weights import write_weights
 
 GOLDEN = Path(__file__).with_name("golden.h")
-NAMING = Naming("1.2.3", ["digits.so"], "x86-64-v3")
+NAMING = HeaderData("1.2.3", ["digits.so"], "x86-64-v3")
 
 
 def usage(text):
@@ -37,14 +42,14 @@ def test_header_equals_the_golden_file(tmp_path):
 @pytest.mark.parametrize("name", ["a b.so", 'q".so', "ä\\.o", "new\nline.a", "*.so"])
 def test_header_names_its_library(tmp_path, name):
     text = header_text(stub.library(tmp_path), replace(NAMING, files=["b.o", name]))
-    assert files_of(text) == ["b.o", name]
+    assert libraries_of_header(text) == ["b.o", name]
     line = text.partition("\n")[0]
     assert line.isascii() and line.count("*/") == 1
     assert line.endswith("x86_64-unknown-linux-gnu. Do not edit. */")
 
 
 def test_older_headers_name_no_library():
-    assert files_of(f"{MARK}1.2.3. Do not edit. */") == []
+    assert libraries_of_header(f"{MARK}1.2.3. Do not edit. */") == []
 
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only")

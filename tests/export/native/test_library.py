@@ -21,7 +21,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.export.native.checking import check_native
-from toolkit.export.native.link import _zig, find_linker
+from toolkit.export.native.link import _zig_linker, find_linker
 from toolkit.layers import InputSpec
 from toolkit.reading.safetensors import read_safetensors
 
@@ -317,10 +317,10 @@ def test_different_weights_are_detected(folder):
 
 
 def test_too_many_weights_to_embed(folder, monkeypatch):
-    monkeypatch.setattr("toolkit.export.native.weights.MOST_EMBEDDED", 100)
+    monkeypatch.setattr("toolkit.export.native.weights.MAX_EMBEDDED_BYTES", 100)
     with pytest.raises(UnsupportedError, match=r"weights='file' writes them"):
         small().export("m.so", weights="embed")
-    monkeypatch.setattr("toolkit.export.native.weights.EMBEDDED_BY_DEFAULT", 100)
+    monkeypatch.setattr("toolkit.export.native.weights.DEFAULT_EMBED_LIMIT", 100)
     small().export("m.so", verbose=False)
     assert "m.safetensors" in names(folder)
 
@@ -473,7 +473,7 @@ def test_wheel_of_the_linker(folder, target):
     pytest.importorskip("ziglang")
     ending = "wasm" if target == "wasm32" else "so"
     triple = backend().processors(target)[0].triple
-    command = shlex.join(_zig(triple, (sys.executable, "-m", "ziglang")).command)
+    command = shlex.join(_zig_linker(triple, (sys.executable, "-m", "ziglang")).command)
     small().export(f"m.{ending}", target=target, linker=command, verbose=False)
     assert (folder / f"m.{ending}").stat().st_size > 10_000
 

@@ -112,7 +112,7 @@ def test_external_weights(path):
 
 
 def test_large_weights_are_external(path, monkeypatch):
-    monkeypatch.setattr(files, "LARGE", 1000)
+    monkeypatch.setattr(files, "EXTERNAL_THRESHOLD", 1000)
     digits().export(path, verbose=False)
     assert path.with_name("m.onnx.data").exists()
     digits().export(path, verbose=False, external_data=False)
@@ -122,7 +122,7 @@ def test_large_weights_are_external(path, monkeypatch):
 
 
 def test_weights_that_exceed_one_file(path, monkeypatch):
-    monkeypatch.setattr(files, "MOST", 1000)
+    monkeypatch.setattr(files, "MAX_ARRAY_BYTES", 1000)
     with pytest.raises(ArgumentError, match="external_data=False.*less than 2 GB"):
         digits().export(path, verbose=False, external_data=False)
     assert not path.exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from toolkit.export.onnx.family import Family
-from toolkit.export.onnx.sizes import Extent, fit, samples_of
+from toolkit.export.onnx.sizes import Extent, fit, sample_sizes
 from toolkit.ir import Graph
 
 CASES = [
@@ -23,20 +23,20 @@ CASES = [
 @pytest.mark.parametrize("spread", range(3))
 @pytest.mark.parametrize("names, rule, expected", CASES)
 def test_fit(names, rule, expected, spread):
-    samples = samples_of(names, spread)
+    samples = sample_sizes(names, spread)
     found = fit([rule(**sizes) for sizes in samples], samples)
     assert found == expected
     if isinstance(found, Extent):
-        assert all(found.at(sizes) == rule(**sizes) for sizes in samples)
+        assert all(found.evaluate(sizes) == rule(**sizes) for sizes in samples)
 
 
 def test_samples_have_both_parities():
     for spread in range(3):
-        assert {sizes["n"] % 2 for sizes in samples_of(["n"], spread)} == {0, 1}
+        assert {sizes["n"] % 2 for sizes in sample_sizes(["n"], spread)} == {0, 1}
 
 
 def test_no_free_extents():
-    assert samples_of([]) == [{}]
+    assert sample_sizes([]) == [{}]
 
 
 ARRAYS = [
@@ -54,8 +54,8 @@ ARRAYS = [
 
 @pytest.mark.parametrize("make, known", ARRAYS)
 def test_grown_constants(make, known):
-    samples = samples_of(["n"])
+    samples = sample_sizes(["n"])
     empty = Graph((), (), ())
     family = Family([empty] * len(samples), samples, "test")
-    found = family.grown([np.asarray(make(sizes["n"])) for sizes in samples])
+    found = family.fit_arrays([np.asarray(make(sizes["n"])) for sizes in samples])
     assert (found is not None) == known

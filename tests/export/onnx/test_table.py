@@ -7,7 +7,7 @@ import toolkit.functions
 import toolkit.models  # a module with private primitives is imported
 import toolkit.random  # noqa: F401
 from toolkit.export.onnx import exporter  # noqa: F401
-from toolkit.export.onnx.table import ELEMENTWISE, REFUSED, ROWS
+from toolkit.export.onnx.table import ELEMENTWISE, RULES, UNSUPPORTED
 from toolkit.ir import PRIMITIVES, Kind
 
 # Composites that are exported by their body: parts of gradients, operations of
@@ -27,7 +27,7 @@ def own(name):
 
 
 def test_every_primitive_has_an_entry():
-    known = {*ROWS, *ELEMENTWISE, *REFUSED, *TAKEN_APART}
+    known = {*RULES, *ELEMENTWISE, *UNSUPPORTED, *TAKEN_APART}
     assert {name for name in PRIMITIVES if own(name)} == known
 
 
@@ -37,7 +37,7 @@ def test_expanded_composites_have_a_body(name):
 
 
 def test_every_primitive_has_one_entry():
-    parts = [{*ROWS}, {*ELEMENTWISE}, {*REFUSED}, TAKEN_APART]
+    parts = [{*RULES}, {*ELEMENTWISE}, {*UNSUPPORTED}, TAKEN_APART]
     assert sum(map(len, parts)) == len(set().union(*parts))
 
 
@@ -49,4 +49,4 @@ def test_elementwise_rows_have_elementwise_primitives():
 
 
 def test_reasons_are_sentences():
-    assert all(len(reason.split()) > 4 for reason in REFUSED.values())
+    assert all(len(reason.split()) > 4 for reason in UNSUPPORTED.values())

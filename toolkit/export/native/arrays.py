@@ -19,42 +19,42 @@ def as_input(name: str, value: Any, dtype: str) -> Array:
         ArgumentError: the dtype cannot represent a value, or the values are not
             numbers.
     """
-    array = _array(name, value, dtype)
-    own = array.dtype
+    array = _as_real_array(name, value, dtype)
+    source_dtype = array.dtype
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.ascontiguousarray(array, dtypes.numpy_dtype(dtype))
-    found = found.reshape(array.shape)  # ascontiguousarray adds an axis to a number
-    if found.dtype == own or not array.size:
-        return found
+        result = np.ascontiguousarray(array, dtypes.numpy_dtype(dtype))
+    result = result.reshape(array.shape)  # ascontiguousarray adds an axis to a number
+    if result.dtype == source_dtype or not array.size:
+        return result
     if dtype in dtypes.INEXACT:
-        fits = np.isfinite(found) | ~np.isfinite(array)
+        is_representable = np.isfinite(result) | ~np.isfinite(array)
     else:
         low, high = _limits(dtype)
-        fits = (array >= low) & (array <= high)
-    if not fits.all():
+        is_representable = (array >= low) & (array <= high)
+    if not is_representable.all():
         raise ArgumentError(
             f"input {name!r}: expected values of {dtype}; received "
-            f"{array[~fits].flat[0]}"
+            f"{array[~is_representable].flat[0]}"
         )
-    return found
+    return result
 
 
-def _array(name: str, value: Any, dtype: str) -> Array:
+def _as_real_array(name: str, value: Any, dtype: str) -> Array:
     """Return numbers as an array of a kind compatible with the dtype."""
     try:
         array = np.asarray(value)
-        found = dtypes.standardize(array.dtype)
+        dtype_name = dtypes.standardize(array.dtype)
     except (ToolkitError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"input {name!r}: expected an array of {dtype}; received "
             f"{type(value).__name__}: {error}"
         ) from None
-    is_whole = found in dtypes.INTEGERS or found == "bool"
-    is_kept = found in dtypes.INEXACT and found not in dtypes.COMPLEX
-    if array.size and not (is_whole or (dtype in dtypes.INEXACT and is_kept)):
+    is_integer = dtype_name in dtypes.INTEGERS or dtype_name == "bool"
+    is_real = dtype_name in dtypes.INEXACT and dtype_name not in dtypes.COMPLEX
+    if array.size and not (is_integer or (dtype in dtypes.INEXACT and is_real)):
         kind = "real numbers" if dtype in dtypes.INEXACT else "integers"
         raise ArgumentError(
-            f"input {name!r}: expected {kind} for {dtype}; received {found}"
+            f"input {name!r}: expected {kind} for {dtype}; received {dtype_name}"
         )
     return array
 

@@ -36,7 +36,7 @@ _ERRORS: dict[int, type[ToolkitError]] = {
 }
 
 
-class NoWeights(ModelFileError):
+class MissingWeightsError(ModelFileError):
     """Error for a library without embedded weights that received none."""
 
 
@@ -71,8 +71,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 FUNCTIONS = tuple(_SIGNATURES)
 
 # Path -> the identities of its files, to detect replacement.
-_opened: dict[str, list[tuple[int, ...]]] = {}
-_opening = threading.Lock()
+_file_identities: dict[str, list[tuple[int, ...]]] = {}
+_identities_lock = threading.Lock()
 
 
 @record
@@ -92,7 +92,7 @@ class Binding:
     """Loaded library and its functions.
 
     Args:
-        file: the result of `checked`.
+        file: the result of `resolve_library`.
         prefix: the prefix of the functions.
 
     Raises:
@@ -134,17 +134,17 @@ class Binding:
         if status == Status.OK:
             return
         address = None if workspace is None else workspace.ctypes.data
-        told = self.call("message", address, status)
-        text = f"{self._file.name}: {told.decode('utf-8', 'replace') if told else ''}"
+        raw = self.call("message", address, status)
+        text = f"{self._file.name}: {raw.decode('utf-8', 'replace') if raw else ''}"
         if status == Status.NO_WEIGHTS:
-            raise NoWeights(text)
+            raise MissingWeightsError(text)
         raise _ERRORS.get(status, ModelFileError)(text)
 
     def tensors(self, name: str) -> list[tuple[str, int, list[int]]]:
         """Return the name, dtype and shape of the inputs or outputs."""
         count = ctypes.c_int32()
-        found = self.call(name, count)
-        tensors = [found[i] for i in range(count.value)]
+        pointer = self.call(name, count)
+        tensors = [pointer[i] for i in range(count.value)]
         return [
             (t.name.decode("utf-8", "replace"), t.dtype, t.shape[: t.rank])
             for t in tensors
@@ -153,8 +153,8 @@ class Binding:
     def batches(self) -> tuple[int, ...]:
         """Return the supported batch sizes."""
         count = ctypes.c_int32()
-        found = self.call("batches", count)
-        return tuple(found[: count.value])
+        sizes = self.call("batches", count)
+        return tuple(sizes[: count.value])
 
     def map_weights(self, path: Path) -> MappedWeights:
         """Map a file of weights, after a check that it belongs to the library.
@@ -162,18 +162,18 @@ class Binding:
         Raises:
             MissingFileError, ModelFileError: the file is missing or has other weights.
         """
-        file = checked(path, "weights")
-        with open(file, "rb") as opened:
-            size = os.fstat(opened.fileno()).st_size
-            start = 8 + int.from_bytes(opened.read(8), "little")
-            wanted = self.call("weights_size")
-            if size < 8 or size - start != wanted:
+        file = resolve_trusted_file(path, "weights")
+        with open(file, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            start = 8 + int.from_bytes(stream.read(8), "little")
+            expected_size = self.call("weights_size")
+            if size < 8 or size - start != expected_size:
                 raise ModelFileError(
                     f"load_native: {str(file)!r} holds other weights than the library "
-                    f"was made with: expected {wanted} bytes of values; found "
+                    f"was made with: expected {expected_size} bytes of values; found "
                     f"{max(0, size - start)}"
                 )
-            memory = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         values = np.frombuffer(memory, np.uint8)
         digest = bytes(self.call("weights_sha256")[:32])
         if hashlib.sha256(values[start:].data).digest() != digest:
@@ -184,22 +184,23 @@ class Binding:
         return MappedWeights(values, values.ctypes.data + start)
 
 
-def checked(path: Path, what: str = "path") -> Path:
+def resolve_trusted_file(path: Path, label: str = "path") -> Path:
     """Return the resolved path of a file that no other user can replace."""
     file = Path(os.path.realpath(path))
     if not file.is_file():
-        raise MissingFileError(f"load_native: {what}: no file {str(path)!r}")
-    place = find_replaceable_path(Path(os.path.abspath(path)))
-    if place is not None:
+        raise MissingFileError(f"load_native: {label}: no file {str(path)!r}")
+    unsafe_path = find_replaceable_path(Path(os.path.abspath(path)))
+    if unsafe_path is not None:
         raise ModelFileError(
-            f"load_native: {what}: {str(place)!r} may be written by other users, and "
+            f"load_native: {label}: {str(unsafe_path)!r} may be written by other "
+            "users, and "
             "what is in there runs as you; take that right from them, or copy the "
             "file into a folder of your own"
         )
     return file
 
 
-def checked_library(path: str | os.PathLike[str]) -> Path:
+def resolve_library(path: str | os.PathLike[str]) -> Path:
     """Return the file of a library whose path includes a folder."""
     text = os.fspath(path)
     if os.path.dirname(text) == "":
@@ -213,7 +214,7 @@ def checked_library(path: str | os.PathLike[str]) -> Path:
             f"load_native: path: expected a shared library; received {text!r}, which "
             "is to be linked by a program; export the model to a .so file"
         )
-    return checked(Path(text))
+    return resolve_trusted_file(Path(text))
 
 
 def _fresh_name(file: Path) -> str:
@@ -224,8 +225,10 @@ def _fresh_name(file: Path) -> str:
     """
     status = file.stat()
     identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    with _opening:
-        seen = _opened.setdefault(str(file), [])
-        if identity not in seen:
-            seen.append(identity)
-        return os.path.join(file.parent, *(["."] * seen.index(identity)), file.name)
+    with _identities_lock:
+        identities = _file_identities.setdefault(str(file), [])
+        if identity not in identities:
+            identities.append(identity)
+        return os.path.join(
+            file.parent, *(["."] * identities.index(identity)), file.name
+        )

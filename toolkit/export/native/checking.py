@@ -12,10 +12,10 @@ from toolkit import dtypes, tree
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.export.inference import signature_of
-from toolkit.export.native.binding import checked_library
+from toolkit.export.native.binding import resolve_library
 from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
 
-LARGEST_ERROR = 1e-3  # maximum relative error of a correct library
+MAX_ERROR = 1e-3  # maximum relative error of a correct library
 _ROWS = (2, 13)  # batch sizes that usually have no program
 
 
@@ -46,7 +46,7 @@ def check_native(
         prefix, input_signature: the values from the export.
 
     Raises:
-        ModelFileError: the difference exceeds `LARGEST_ERROR`.
+        ModelFileError: the difference exceeds `MAX_ERROR`.
     """
     library = load_native(os.path.abspath(path), prefix=prefix)
     structure = signature_of(model, input_signature).structure
@@ -55,33 +55,35 @@ def check_native(
     counts = (*library.batches, *_ROWS) if has_batch else library.batches[:1]
     worst, rows = 0.0, list[int]()
     for count in dict.fromkeys(counts):
-        arrays = [_random(x, count, generator) for x in library.inputs]
+        arrays = [_random_input(x, count, generator) for x in library.inputs]
         library.reset()
         try:
-            found = library.predict(dict(zip(_names(library), arrays, strict=True)))
+            results = library.predict(
+                dict(zip(_input_names(library), arrays, strict=True))
+            )
         except ArgumentError:  # fixed batch sizes only, or no batch axis
             if not rows:
                 raise
             continue
         rows.append(count)
-        packed = tree.pack_sequence_as(structure, arrays)
-        expected = tree.flatten(model(*packed, training=False))
-        found = found if isinstance(found, list) else [found]
-        for y, wanted in zip(found, expected, strict=True):
-            worst = max(worst, _error(y, np.asarray(wanted)))
-    if not worst <= LARGEST_ERROR:
+        arguments = tree.pack_sequence_as(structure, arrays)
+        expected = tree.flatten(model(*arguments, training=False))
+        results = results if isinstance(results, list) else [results]
+        for y, reference in zip(results, expected, strict=True):
+            worst = max(worst, _relative_error(y, np.asarray(reference)))
+    if not worst <= MAX_ERROR:
         raise ModelFileError(
-            f"{model.name}: {checked_library(os.path.abspath(path)).name!r} differs "
-            f"from the model by {worst:.1e}; expected at most {LARGEST_ERROR:.0e}"
+            f"{model.name}: {resolve_library(os.path.abspath(path)).name!r} differs "
+            f"from the model by {worst:.1e}; expected at most {MAX_ERROR:.0e}"
         )
     return Comparison(rows, worst)
 
 
-def _names(library: NativeModel) -> list[str]:
+def _input_names(library: NativeModel) -> list[str]:
     return [x.name for x in library.inputs]
 
 
-def _random(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:
+def _random_input(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:
     """Return normal random numbers, or 0 and 1, which are usually valid indices."""
     shape = tuple(rows if n is None else n for n in x.shape)
     if x.dtype in dtypes.INEXACT:
@@ -89,12 +91,12 @@ def _random(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:
     return generator.integers(0, 2, shape).astype(dtypes.numpy_dtype(x.dtype))
 
 
-def _error(found: Any, wanted: Any) -> float:
-    if wanted.size == 0:
+def _relative_error(result: Any, reference: Any) -> float:
+    if reference.size == 0:
         return 0.0
-    left, right = np.asarray(found, "float64"), np.asarray(wanted, "float64")
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    actual, expected = np.asarray(result, "float64"), np.asarray(reference, "float64")
+    is_equal = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        difference = np.where(same, 0.0, np.abs(left - right))
-    finite = np.abs(right[np.isfinite(right)])
+        difference = np.where(is_equal, 0.0, np.abs(actual - expected))
+    finite = np.abs(expected[np.isfinite(expected)])
     return float(np.max(difference)) / (float(finite.max(initial=0.0)) or 1.0)

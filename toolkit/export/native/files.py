@@ -11,14 +11,19 @@ from toolkit.backends.library import Library
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingLinkerError, UnwritableFileError
 from toolkit.export.native.binding import FUNCTIONS
-from toolkit.export.native.header import MARK, Naming, files_of, header_text
-from toolkit.export.native.link import Linking, by_hand, link
+from toolkit.export.native.header import (
+    MARK,
+    HeaderData,
+    header_text,
+    libraries_of_header,
+)
+from toolkit.export.native.link import LinkTask, link, manual_command
 from toolkit.export.native.names import KINDS, MODULE, OBJECT, SHARED, STATIC, stem_of
 from toolkit.export.native.static_archive import static_archive
-from toolkit.export.native.weights import is_ours, write_weights
+from toolkit.export.native.weights import is_weights_file, write_weights
 from toolkit.files.sets import FileSet
 
-_LONGEST_LINE = 4096
+_MAX_LINE_LENGTH = 4096
 
 
 @record
@@ -28,12 +33,12 @@ class LibraryFiles:
     Args:
         label: the label in messages.
         path: the path from the user.
-        given: the name of the processor, or None.
+        processor: the name of the processor, or None.
     """
 
     label: str
     path: Path
-    given: str | None
+    processor: str | None
 
     def __post_init__(self) -> None:
         if self.path.suffix.lower() not in KINDS:
@@ -50,14 +55,18 @@ class LibraryFiles:
     @property
     def target(self) -> str | None:
         """The target processor, which a WebAssembly module implies."""
-        return "wasm32" if self.kind == MODULE and self.given is None else self.given
+        return (
+            "wasm32"
+            if self.kind == MODULE and self.processor is None
+            else self.processor
+        )
 
     @property
     def stem(self) -> str:
         """The common stem of the file names."""
         return stem_of(self.path)
 
-    def beside(self, ending: str) -> Path:
+    def sibling_path(self, ending: str) -> Path:
         """Return the path of another file of the library."""
         return self.path.with_name(self.stem + ending)
 
@@ -65,23 +74,24 @@ class LibraryFiles:
         """Write all files, or none; without a linker, write the object file."""
         self._check_kind(library)
         try:
-            code = self._linked(library, linker)
+            code = self._link(library, linker)
         except MissingLinkerError as error:
-            place = self.beside(".o")
-            if place.exists():
+            object_path = self.sibling_path(".o")
+            if object_path.exists():
                 raise MissingLinkerError(
-                    f"{error}; {str(place)!r} is there already: nothing was written"
+                    f"{error}; {str(object_path)!r} is there already: nothing was "
+                    "written"
                 ) from None
             try:
-                self._replace(library, place, library.code)
-            except UnwritableFileError as other:
+                self._write_files(library, object_path, library.code)
+            except UnwritableFileError as write_error:
                 raise MissingLinkerError(
-                    f"{error}; nothing was written: {other}"
+                    f"{error}; nothing was written: {write_error}"
                 ) from None
             raise MissingLinkerError(
-                f"{error}; it takes {str(place)!r}, which is written"
+                f"{error}; it takes {str(object_path)!r}, which is written"
             ) from None
-        self._replace(library, self.path, code)
+        self._write_files(library, self.path, code)
 
     def _check_kind(self, library: Library) -> None:
         triple, is_module = library.triple, self.kind == MODULE
@@ -99,7 +109,7 @@ class LibraryFiles:
                 "file, .o, is for every target"
             )
 
-    def _linked(self, library: Library, linker: str | None) -> bytes:
+    def _link(self, library: Library, linker: str | None) -> bytes:
         """Return the content of the main file."""
         if self.kind == OBJECT:
             return library.code
@@ -112,56 +122,56 @@ class LibraryFiles:
             output = Path(folder, self.path.name)
             objects = [str(object_file)]
             try:
-                link(Linking(library.triple, objects, str(output), exports), linker)
+                link(LinkTask(library.triple, objects, str(output), exports), linker)
             except MissingLinkerError:
-                objects = [self.beside(".o").name]
-                wanted = Linking(library.triple, objects, self.path.name, exports)
+                objects = [self.sibling_path(".o").name]
+                manual_link = LinkTask(library.triple, objects, self.path.name, exports)
                 raise MissingLinkerError(
                     f"{self.label}: no linker for {library.triple} is installed: "
                     "`pip install ziglang` brings one, and this links it by hand: "
-                    f"{by_hand(wanted)}"
+                    f"{manual_command(manual_link)}"
                 ) from None
             return output.read_bytes()
 
-    def _replace(self, library: Library, main: Path, code: bytes) -> None:
+    def _write_files(self, library: Library, main: Path, code: bytes) -> None:
         """Write the library and its other files together."""
-        beside = [self.beside(".h")]
+        companions = [self.sibling_path(".h")]
         if not library.embeds:
-            beside.append(self.beside(".safetensors"))
-        for place in beside:
-            self._check_ours(place)
-        weights_file = None if library.embeds else beside[-1].name
+            companions.append(self.sibling_path(".safetensors"))
+        for path in companions:
+            self._check_overwritable(path)
+        weights_file = None if library.embeds else companions[-1].name
         target = self.target or "this machine"
-        naming = Naming(toolkit.__version__, [main.name], target, weights_file)
-        text = header_text(library, naming)
-        others = self._others(main, beside[0], text)
-        naming = replace(naming, files=sorted([main.name, *others]))
-        owned = {main.name, *(place.name for place in beside)}
-        files = FileSet(main.parent, main.name, owned.__contains__, main.name)
+        header_data = HeaderData(toolkit.__version__, [main.name], target, weights_file)
+        text = header_text(library, header_data)
+        other_libraries = self._libraries_with_header(main, companions[0], text)
+        header_data = replace(header_data, files=sorted([main.name, *other_libraries]))
+        owned_names = {main.name, *(path.name for path in companions)}
+        files = FileSet(main.parent, main.name, owned_names.__contains__, main.name)
         with files.replace() as folder:
             (folder / main.name).write_bytes(code)
-            text = header_text(library, naming)
-            (folder / beside[0].name).write_text(text, "utf-8", newline="\n")
+            text = header_text(library, header_data)
+            (folder / companions[0].name).write_text(text, "utf-8", newline="\n")
             if weights_file is not None:
                 write_weights(folder / weights_file, library)
 
-    def _check_ours(self, place: Path) -> None:
+    def _check_overwritable(self, path: Path) -> None:
         """Raise an error if a file of another program would be replaced."""
-        if not place.exists():
+        if not path.exists():
             return
-        if not place.is_file():
-            ours = False
-        elif place.suffix == ".h":
-            ours = _start_of(place).startswith(MARK)
+        if not path.is_file():
+            is_replaceable = False
+        elif path.suffix == ".h":
+            is_replaceable = _read_first_line(path).startswith(MARK)
         else:
-            ours = is_ours(place)
-        if not ours:
+            is_replaceable = is_weights_file(path)
+        if not is_replaceable:
             raise UnwritableFileError(
-                f"{self.label}: {str(place)!r} is there, and was not written by an "
+                f"{self.label}: {str(path)!r} is there, and was not written by an "
                 "export; move it, or give the library another name"
             )
 
-    def _others(self, main: Path, header: Path, text: str) -> list[str]:
+    def _libraries_with_header(self, main: Path, header: Path, text: str) -> list[str]:
         """Return the other libraries that share the header.
 
         Raises:
@@ -169,18 +179,21 @@ class LibraryFiles:
         """
         if not header.exists():
             return []
-        older = header.read_text("utf-8", "replace")
-        names = [name for name in files_of(older) if name != main.name]
-        found = [name for name in names if header.with_name(name).exists()]
-        if found and older.partition("\n")[2] != text.partition("\n")[2]:
+        existing_text = header.read_text("utf-8", "replace")
+        names = [
+            name for name in libraries_of_header(existing_text) if name != main.name
+        ]
+        existing = [name for name in names if header.with_name(name).exists()]
+        if existing and existing_text.partition("\n")[2] != text.partition("\n")[2]:
             raise UnwritableFileError(
                 f"{self.label}: {str(header)!r} belongs to another library, "
-                f"{found[0]!r}, which would be without it; give this one another name "
+                f"{existing[0]!r}, which would be without it; give this one another "
+                "name "
                 "or folder, or remove that one"
             )
-        return found
+        return existing
 
 
-def _start_of(path: Path) -> str:
+def _read_first_line(path: Path) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
-        return file.readline(_LONGEST_LINE)
+        return file.readline(_MAX_LINE_LENGTH)

@@ -14,7 +14,9 @@ from toolkit.definitions.records import record
 # Identifies an older header from this package.
 MARK = "/* A model as a native library: written by toolkit "
 
-_OF = re.compile(re.escape(MARK) + r'\S+ for ((?:(?:, )?"(?:[^"\\]|\\.)*")+), ')
+_FILES_PATTERN = re.compile(
+    re.escape(MARK) + r'\S+ for ((?:(?:, )?"(?:[^"\\]|\\.)*")+), '
+)
 
 # C types of tensor elements. float16 and bfloat16 are passed as their bits.
 _C_TYPES = {
@@ -38,7 +40,7 @@ _STATUS_TEXTS = {
 
 
 @record
-class Naming:
+class HeaderData:
     """Header data that is not in the library.
 
     Attributes:
@@ -54,54 +56,55 @@ class Naming:
     weights_file: str | None = None
 
 
-def files_of(text: str) -> list[str]:
+def libraries_of_header(text: str) -> list[str]:
     """Return the libraries in the first line of a header from this package."""
-    found = _OF.match(text)
-    return [] if found is None else json.loads(f"[{found[1]}]")
+    match = _FILES_PATTERN.match(text)
+    return [] if match is None else json.loads(f"[{match[1]}]")
 
 
-def header_text(library: Library, naming: Naming) -> str:
+def header_text(library: Library, header_data: HeaderData) -> str:
     """Return the header, deterministic for the same library and names."""
     prefix, macro = library.prefix, library.prefix.upper()
-    parts = [
-        f"{MARK}{naming.version} for {', '.join(map(json.dumps, naming.files))}, "
+    sections = [
+        f"{MARK}{header_data.version} for "
+        f"{', '.join(map(json.dumps, header_data.files))}, "
         f"{library.triple}. Do not edit. */",
         f"#ifndef {macro}_H\n#define {macro}_H",
-        _guide(library, naming),
+        _guide(library, header_data),
         "#include <stddef.h>\n#include <stdint.h>",
         '#ifdef __cplusplus\nextern "C" {\n#endif',
-        _macros(library, naming),
+        _macros(library, header_data),
         _types(prefix),
         _functions(prefix),
         "#ifdef __cplusplus\n}\n#endif",
         f"#endif /* {macro}_H */",
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(sections) + "\n"
 
 
 # --- guide comment --------------------------------------------------------------------
 
 
-def _guide(library: Library, naming: Naming) -> str:
+def _guide(library: Library, header_data: HeaderData) -> str:
     """Return a comment about the usage, with code that compiles."""
     lines = [
         *_tensor_lines("Inputs", library.inputs),
         *_tensor_lines("Outputs", library.outputs),
         "",
-        f"Computes {_rows(library)}.",
-        f"For {naming.target}, {library.triple}.",
+        f"Computes {_describe_batches(library)}.",
+        f"For {header_data.target}, {library.triple}.",
         "Functions may be called on different workspaces at the same time, on any",
         f"threads; {library.prefix}_threads and {library.prefix}_stop wait for the run "
         "that shares its work.",
         "",
         "Use:",
         "",
-        *indent(_example(library, naming), "    ").splitlines(),
+        *indent(_example(library, header_data), "    ").splitlines(),
     ]
     return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines) + "\n */"
 
 
-def _rows(library: Library) -> str:
+def _describe_batches(library: Library) -> str:
     sizes = ", ".join(map(str, library.batches))
     if library.takes_whole_batches:
         return f"batches of n rows, where n is one of {sizes}; other n are refused"
@@ -111,7 +114,7 @@ def _rows(library: Library) -> str:
 def _tensor_lines(title: str, tensors: Sequence[LibraryTensor]) -> Iterator[str]:
     yield f"{title}, in row-major order:"
     for tensor in tensors:
-        yield f"    {_plain(tensor.name)}: {tensor.dtype} {_shape(tensor)}"
+        yield f"    {_comment_text(tensor.name)}: {tensor.dtype} {_shape(tensor)}"
 
 
 def _shape(tensor: LibraryTensor) -> str:
@@ -119,13 +122,13 @@ def _shape(tensor: LibraryTensor) -> str:
     return f"({', '.join(extents)})"
 
 
-def _plain(text: str) -> str:
+def _comment_text(text: str) -> str:
     """Return a name that is safe in a comment."""
-    kept = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
-    return kept.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
+    printable = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+    return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
 
-_MAP = """\
+_MAP_CODE = """\
 /* {file} is mapped; its data follow a header of JSON, and its length. */
 int file = open("{file}", O_RDONLY);
 size_t size = (size_t)lseek(file, 0, SEEK_END);
@@ -137,14 +140,14 @@ const void *weights = map + 8 + header;
 """
 
 
-def _example(library: Library, naming: Naming) -> str:
+def _example(library: Library, header_data: HeaderData) -> str:
     """Return a complete program that computes the smallest batch."""
-    p, file, rows = library.prefix, naming.weights_file, library.batches[0]
+    p, file, rows = library.prefix, header_data.weights_file, library.batches[0]
     body = [
-        *_arrays("input", library.inputs, rows),
-        *_arrays("output", library.outputs, rows),
-        f"const void *inputs[] = {{{_list('input', library.inputs)}}};",
-        f"void *outputs[] = {{{_list('output', library.outputs)}}};",
+        *_array_declarations("input", library.inputs, rows),
+        *_array_declarations("output", library.outputs, rows),
+        f"const void *inputs[] = {{{_array_names('input', library.inputs)}}};",
+        f"void *outputs[] = {{{_array_names('output', library.outputs)}}};",
         f"void *workspace = malloc({p}_workspace_size({rows}));",
         f"{p}_status status = {p}_init(workspace, {'weights' if file else 'NULL'}, "
         f"{rows});",
@@ -155,19 +158,21 @@ def _example(library: Library, naming: Naming) -> str:
     ]
     extra = ["<fcntl.h>", "<string.h>", "<sys/mman.h>", "<unistd.h>"] if file else []
     includes = [f'"{p}.h"', "<stdlib.h>", *extra]
-    mapped = _MAP.format(file=file).replace("/* ", "// ").replace(" */", "")
-    lines = (mapped if file else "") + "\n".join(body)
+    map_code = _MAP_CODE.format(file=file).replace("/* ", "// ").replace(" */", "")
+    lines = (map_code if file else "") + "\n".join(body)
     head = "\n".join(f"#include {name}" for name in includes)
     return f"{head}\n\nint main(void) {{\n{indent(lines, '    ')}\n}}"
 
 
-def _arrays(kind: str, tensors: Sequence[LibraryTensor], rows: int) -> Iterator[str]:
+def _array_declarations(
+    kind: str, tensors: Sequence[LibraryTensor], rows: int
+) -> Iterator[str]:
     for i, tensor in enumerate(tensors):
         size = math.prod(rows if n < 0 else n for n in tensor.shape)
         yield f"static {_c_type(tensor)} {kind}_{i}[{max(1, size)}];"
 
 
-def _list(kind: str, tensors: Sequence[LibraryTensor]) -> str:
+def _array_names(kind: str, tensors: Sequence[LibraryTensor]) -> str:
     return ", ".join(f"{kind}_{i}" for i in range(len(tensors)))
 
 
@@ -178,11 +183,11 @@ def _c_type(tensor: LibraryTensor) -> str:
 # --- macros ---------------------------------------------------------------------------
 
 
-def _macros(library: Library, naming: Naming) -> str:
-    facts: list[tuple[str, object]] = [
+def _macros(library: Library, header_data: HeaderData) -> str:
+    definitions: list[tuple[str, object]] = [
         ("ABI", ABI),
-        ("TOOLKIT_VERSION", _string(naming.version)),
-        ("TARGET", _string(naming.target)),
+        ("TOOLKIT_VERSION", _string(header_data.version)),
+        ("TARGET", _string(header_data.target)),
         ("TRIPLE", _string(library.triple)),
         ("BATCHES", _braces(library.batches)),
         ("BATCH_COUNT", len(library.batches)),
@@ -198,13 +203,15 @@ def _macros(library: Library, naming: Naming) -> str:
         ("TAKES_WHOLE_BATCHES", int(library.takes_whole_batches)),
         ("HAS_THREADS", int(library.has_threads)),
         ("HAS_STATES", int(library.has_states)),
-        *_tensor_facts("INPUT", library.inputs),
-        *_tensor_facts("OUTPUT", library.outputs),
+        *_tensor_macros("INPUT", library.inputs),
+        *_tensor_macros("OUTPUT", library.outputs),
     ]
-    return "\n".join(f"#define {library.prefix.upper()}_{k} {v}" for k, v in facts)
+    return "\n".join(
+        f"#define {library.prefix.upper()}_{k} {v}" for k, v in definitions
+    )
 
 
-def _tensor_facts(
+def _tensor_macros(
     kind: str, tensors: Sequence[LibraryTensor]
 ) -> Iterator[tuple[str, object]]:
     """Return macros; with a batch axis, `SIZE` is the elements of one row."""
@@ -223,11 +230,11 @@ def _braces(numbers: Sequence[int]) -> str:
 
 def _string(text: str) -> str:
     """Return a C string literal; non-ASCII bytes are octal with three digits."""
-    plain = set(map(ord, " !#$%&'()*+,-./:;<=>@[]^_`{|}~")) | set(range(48, 58))
-    plain |= set(range(65, 91)) | set(range(97, 123))
+    unescaped = set(map(ord, " !#$%&'()*+,-./:;<=>@[]^_`{|}~")) | set(range(48, 58))
+    unescaped |= set(range(65, 91)) | set(range(97, 123))
     return (
         '"'
-        + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in text.encode())
+        + "".join(chr(b) if b in unescaped else f"\\{b:03o}" for b in text.encode())
         + '"'
     )
 

@@ -11,9 +11,9 @@ from toolkit.core.tensor import backend
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.export.inference import signature_of
 from toolkit.export.native.files import LibraryFiles
-from toolkit.export.native.names import checked_prefix, prefix_of
+from toolkit.export.native.names import prefix_of, validate_prefix
 from toolkit.export.native.source import WORKSPACE_BYTES, Sizes, make_source
-from toolkit.export.native.weights import WeightsPlace, embedding
+from toolkit.export.native.weights import WeightsLocation, embed_rule
 
 
 def export(
@@ -24,7 +24,7 @@ def export(
     target: str | None = None,
     batch: int | Sequence[int] | None = None,
     sizes: Mapping[str, int] | None = None,
-    weights: WeightsPlace | None = None,
+    weights: WeightsLocation | None = None,
     threads: bool | None = None,
     linker: str | None = None,
     prefix: str | None = None,
@@ -69,10 +69,10 @@ def export(
     source = make_source(
         model,
         signature_of(model, input_signature),
-        Sizes(_batches(label, batch), sizes, workspace),
+        Sizes(_batch_sizes(label, batch), sizes, workspace),
         processors,
-        checked_prefix(label, prefix or prefix_of(files.path)),
-        embedding(label, weights),
+        validate_prefix(label, prefix or prefix_of(files.path)),
+        embed_rule(label, weights),
     )
     library = backend().build_library(source)
     if threads and not library.has_threads:
@@ -83,13 +83,13 @@ def export(
     files.write(library, linker)
 
 
-def _batches(label: str, given: int | Sequence[int] | None) -> list[int] | None:
-    if given is None:
+def _batch_sizes(label: str, batch: int | Sequence[int] | None) -> list[int] | None:
+    if batch is None:
         return None
-    found: list[Any] = [*given] if isinstance(given, (list, tuple)) else [given]
-    are_ints = all(is_int(n) and not isinstance(n, bool) for n in found)
-    if not found or not are_ints or min(found) < 1:
+    sizes: list[Any] = [*batch] if isinstance(batch, (list, tuple)) else [batch]
+    are_ints = all(is_int(n) and not isinstance(n, bool) for n in sizes)
+    if not sizes or not are_ints or min(sizes) < 1:
         raise ArgumentError(
-            f"{label}: batch: expected one or more integers > 0; received {given!r}"
+            f"{label}: batch: expected one or more integers > 0; received {batch!r}"
         )
-    return [int(n) for n in found]
+    return [int(n) for n in sizes]

@@ -19,11 +19,16 @@ from toolkit.processes import clean_environment, find_package_folders, find_prog
 
 _LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # a linker, not a compiler
 _TIMEOUT = 600  # seconds; zig builds its C library on first use
-_QUESTION_TIMEOUT = 20  # seconds
+_QUERY_TIMEOUT = 20  # seconds
 # Machine names of compiler drivers -> the architecture of the triple.
-_SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv7": "arm", "armv7a": "arm"}
+_ARCHITECTURE_ALIASES = {
+    "amd64": "x86_64",
+    "arm64": "aarch64",
+    "armv7": "arm",
+    "armv7a": "arm",
+}
 # Cross compilers by their names in Linux distributions.
-_GNU = {
+_GNU_TRIPLES = {
     "x86_64": "x86_64-linux-gnu",
     "aarch64": "aarch64-linux-gnu",
     "arm": "arm-linux-gnueabihf",
@@ -32,7 +37,7 @@ _GNU = {
 # Omit the compiler's startup files and unused symbols.
 _DRIVER_FLAGS = ("-shared", "-nostartfiles", "-Wl,-s", "-Wl,--as-needed")
 _ELF_FLAGS = ("-z", "noexecstack", "-z", "relro", "-z", "now")
-_COMPACT = ("-z", "noseparate-code")  # saves 8 KB; zig does not support it
+_COMPACT_FLAGS = ("-z", "noseparate-code")  # saves 8 KB; zig does not support it
 _LIBRARIES = ("-lpthread", "-lm")  # omitted if unused
 _WASM_FLAGS = ("--no-entry", "--strip-all", "--export=__heap_base")
 
@@ -53,7 +58,7 @@ class Linker:
 
 
 @record
-class Linking:
+class LinkTask:
     """Inputs and output of a link.
 
     Attributes:
@@ -71,75 +76,92 @@ class Linking:
     def arguments(self, linker: Linker) -> list[str]:
         """Return the full command."""
         if _is_wasm(self.triple):
-            return [*linker.command, *self._wasm()]
+            return [*linker.command, *self._wasm_arguments()]
         if "apple" in self.triple:
-            name = _handed_on("-install_name", f"@rpath/{Path(self.output).name}")
-            return [*linker.command, "-dynamiclib", *name, *self._files()]
-        named = ("-soname", Path(self.output).name)
-        compact = () if linker.is_zig else _COMPACT
+            name_flags = _linker_flags(
+                "-install_name", f"@rpath/{Path(self.output).name}"
+            )
+            return [
+                *linker.command,
+                "-dynamiclib",
+                *name_flags,
+                *self._file_arguments(),
+            ]
+        soname_flags = ("-soname", Path(self.output).name)
+        compact = () if linker.is_zig else _COMPACT_FLAGS
         flags = [*_ELF_FLAGS, *compact, "--build-id=none"]
         if linker.is_driver:
-            flags = [f"-Wl,{flag}" for flag in _joined(*flags)]
-            flags = [*_DRIVER_FLAGS, *flags, *_handed_on(*named)]
-            return [*linker.command, *flags, *self._files(), *_LIBRARIES]
-        return [*linker.command, "-shared", "-s", *flags, *named, *self._files()]
+            flags = [f"-Wl,{flag}" for flag in _join_values(*flags)]
+            flags = [*_DRIVER_FLAGS, *flags, *_linker_flags(*soname_flags)]
+            return [*linker.command, *flags, *self._file_arguments(), *_LIBRARIES]
+        return [
+            *linker.command,
+            "-shared",
+            "-s",
+            *flags,
+            *soname_flags,
+            *self._file_arguments(),
+        ]
 
-    def _files(self) -> list[str]:
+    def _file_arguments(self) -> list[str]:
         return ["-o", self.output, *self.objects]
 
-    def _wasm(self) -> list[str]:
+    def _wasm_arguments(self) -> list[str]:
         exports = [f"--export={name}" for name in self.exports]
-        return [*_WASM_FLAGS, *exports, *self._files()]
+        return [*_WASM_FLAGS, *exports, *self._file_arguments()]
 
 
-def _handed_on(*flags: str) -> list[str]:
-    """Yield flags that a driver passes to the linker unchanged, with commas."""
+def _linker_flags(*flags: str) -> list[str]:
+    """Return flags that a driver passes to the linker unchanged, with commas."""
     return [word for flag in flags for word in ("-Xlinker", flag)]
 
 
-def _joined(*flags: str) -> Iterator[str]:
+def _join_values(*flags: str) -> Iterator[str]:
     """Yield flags with their values in the driver's form: "-z,now"."""
-    waiting = ""
+    option = ""
     for flag in flags:
-        if waiting:
-            yield f"{waiting},{flag}"
-            waiting = ""
+        if option:
+            yield f"{option},{flag}"
+            option = ""
         elif flag == "-z":
-            waiting = flag
+            option = flag
         else:
             yield flag
 
 
-def link(linking: Linking, given: str | None = None) -> None:
+def link(task: LinkTask, linker_command: str | None = None) -> None:
     """Link a shared library or a module.
 
     Args:
         linking: the inputs and the output.
-        given: the linker command; None searches for one.
+        linker_command: the linker command; None searches for one.
 
     Raises:
         MissingLinkerError: no linker is available.
         UnsupportedError: the linker fails.
     """
-    linker = _parsed(given) if given else find_linker(linking.triple)
+    linker = (
+        _parse_command(linker_command) if linker_command else find_linker(task.triple)
+    )
     if linker is None:
-        raise MissingLinkerError(f"no linker for {linking.triple} is installed")
-    command = linking.arguments(linker)
+        raise MissingLinkerError(f"no linker for {task.triple} is installed")
+    command = task.arguments(linker)
     try:
-        done = _run(command, _TIMEOUT)
+        process = _run(command, _TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnsupportedError(f"{shlex.join(command)}: {error}") from error
-    if done.returncode or not Path(linking.output).is_file():
-        told = (done.stderr or done.stdout).strip()[-2000:]
+    if process.returncode or not Path(task.output).is_file():
+        output = (process.stderr or process.stdout).strip()[-2000:]
         raise UnsupportedError(
-            f"the linker failed with {done.returncode}: {shlex.join(command)}\n{told}"
+            f"the linker failed with {process.returncode}: "
+            f"{shlex.join(command)}\n{output}"
         )
 
 
-def by_hand(linking: Linking) -> str:
+def manual_command(task: LinkTask) -> str:
     """Return a command that links on any machine with the `ziglang` wheel."""
-    linker = _zig(linking.triple, ("python", "-m", "ziglang"))
-    return shlex.join(linking.arguments(linker))
+    linker = _zig_linker(task.triple, ("python", "-m", "ziglang"))
+    return shlex.join(task.arguments(linker))
 
 
 def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
@@ -155,9 +177,9 @@ def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[
     )
 
 
-def _parsed(text: str) -> Linker:
+def _parse_command(text: str) -> Linker:
     """Parse a command from the user: a compiler, or a linker by its name."""
-    command = _resolved(_words(text))
+    command = _resolve_program(_split_command(text))
     if command is None:
         raise ArgumentError(
             f"linker: expected a command that can be run, such as 'cc'; received "
@@ -168,13 +190,13 @@ def _parsed(text: str) -> Linker:
     return Linker(command, is_driver, is_zig="ziglang" in command)
 
 
-def _resolved(command: tuple[str, ...]) -> tuple[str, ...] | None:
+def _resolve_program(command: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return a command with the absolute path of its program, or None if missing."""
     program = find_program(command[0]) if command else None
     return None if program is None else (program, *command[1:])
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_command(text: str) -> tuple[str, ...]:
     """Split a command as a shell does; on Windows \\ is a path separator."""
     if os.name == "posix":
         return tuple(shlex.split(text))
@@ -188,55 +210,55 @@ def find_linker(triple: str) -> Linker | None:
 
 def _candidates(triple: str) -> Iterator[Linker]:
     if _is_wasm(triple):
-        yield from _plain("wasm-ld")
+        yield from _plain_linkers("wasm-ld")
     else:
-        yield from _drivers(triple)
+        yield from _compiler_drivers(triple)
         if "linux" in triple:
-            yield from _plain("ld.lld")
+            yield from _plain_linkers("ld.lld")
     for folder in find_package_folders("ziglang"):
         program = find_program(str(folder / "zig"))
         if program is not None:
-            yield _zig(triple, (program,))
+            yield _zig_linker(triple, (program,))
 
 
-def _plain(name: str) -> Iterator[Linker]:
-    found = find_program(name)
-    if found is not None:
-        yield Linker((found,), is_driver=False)
+def _plain_linkers(name: str) -> Iterator[Linker]:
+    program = find_program(name)
+    if program is not None:
+        yield Linker((program,), is_driver=False)
 
 
-def _drivers(triple: str) -> Iterator[Linker]:
+def _compiler_drivers(triple: str) -> Iterator[Linker]:
     """Yield C compilers for this machine; clang accepts a target option."""
-    chosen = _words(os.environ.get("CC", ""))
-    gnu = _GNU.get(_architecture(triple), "")
-    for words in (chosen, ("cc",), (f"{gnu}-gcc",), ("clang",)):
-        command = _resolved(words)
-        if command is not None and _is_for(command, triple):
+    cc_command = _split_command(os.environ.get("CC", ""))
+    gnu = _GNU_TRIPLES.get(_architecture(triple), "")
+    for words in (cc_command, ("cc",), (f"{gnu}-gcc",), ("clang",)):
+        command = _resolve_program(words)
+        if command is not None and _compiles_for(command, triple):
             yield Linker(command, is_driver=True)
 
 
-def _is_for(command: tuple[str, ...], triple: str) -> bool:
+def _compiles_for(command: tuple[str, ...], triple: str) -> bool:
     try:
-        done = _run([*command, "-dumpmachine"], _QUESTION_TIMEOUT)
+        process = _run([*command, "-dumpmachine"], _QUERY_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    found = done.stdout.strip()
-    return _architecture(found) == _architecture(triple) and any(
-        name in found and name in triple for name in ("linux", "apple", "windows")
+    machine = process.stdout.strip()
+    return _architecture(machine) == _architecture(triple) and any(
+        name in machine and name in triple for name in ("linux", "apple", "windows")
     )
 
 
 def _architecture(triple: str) -> str:
     first = triple.partition("-")[0]
-    return _SAME.get(first, first)
+    return _ARCHITECTURE_ALIASES.get(first, first)
 
 
 def _is_wasm(triple: str) -> bool:
     return triple.startswith("wasm")
 
 
-def _zig(triple: str, program: tuple[str, ...]) -> Linker:
-    """Yield the linkers of the `ziglang` wheel, which support every machine."""
+def _zig_linker(triple: str, program: tuple[str, ...]) -> Linker:
+    """Return the linker of the `ziglang` wheel, which supports every machine."""
     if _is_wasm(triple):
         return Linker((*program, "wasm-ld"), is_driver=False, is_zig=True)
     system = "macos" if "apple" in triple else "linux-gnu"

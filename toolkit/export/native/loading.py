@@ -21,8 +21,8 @@ from toolkit.export.native.arrays import as_input
 from toolkit.export.native.binding import (
     Binding,
     MappedWeights,
-    NoWeights,
-    checked_library,
+    MissingWeightsError,
+    resolve_library,
 )
 from toolkit.export.native.names import prefix_of, stem_of
 
@@ -50,8 +50,8 @@ class NativeTensor:
             ShapeError: the shape does not match.
         """
         if len(shape) != len(self.shape) or any(
-            wanted not in (None, size)
-            for wanted, size in zip(self.shape, shape, strict=True)
+            expected not in (None, size)
+            for expected, size in zip(self.shape, shape, strict=True)
         ):
             raise ShapeError(
                 f"input {self.name!r}: expected the shape {self.shape}; received "
@@ -99,13 +99,13 @@ def load_native(
         raise ArgumentError(
             f"load_native: threads: expected an integer > 0; received {threads!r}"
         )
-    file = checked_library(path)
+    file = resolve_library(path)
     binding = Binding(file, prefix or prefix_of(file))
     binding.check(binding.call("threads", threads, -1))
     if weights is None:
         try:
             return NativeModel(binding)
-        except NoWeights:
+        except MissingWeightsError:
             weights = file.with_name(f"{stem_of(file)}.safetensors")
     return NativeModel(binding, binding.map_weights(Path(weights)))
 
@@ -129,9 +129,9 @@ class NativeModel:
         self.batches: tuple[int, ...] = binding.batches()
         self.is_stateful: bool = binding.call("state_count") > 0
         self._binding, self._weights = binding, weights
-        self._idle: list[Array] = []
-        self._turns = threading.Lock()
-        self._idle.append(self._new_workspace())  # raises errors early
+        self._idle_workspaces: list[Array] = []
+        self._lock = threading.Lock()
+        self._idle_workspaces.append(self._new_workspace())  # raises errors early
 
     @property
     def takes_whole_batches(self) -> bool:
@@ -140,14 +140,14 @@ class NativeModel:
         This is true if rows can depend on other rows.
         """
         if self.is_stateful or not all(
-            None in one.shape for one in (*self.inputs, *self.outputs)
+            None in tensor.shape for tensor in (*self.inputs, *self.outputs)
         ):
             return True
         rows = next(n for n in count(1) if n not in self.batches)
         inputs, outputs = (
             _zeros(tensors, rows) for tensors in (self.inputs, self.outputs)
         )
-        with self._workspace() as workspace:
+        with self._acquire_workspace() as workspace:
             pointers = _pointers(inputs), _pointers(outputs)
             status = self._binding.call("run", workspace.ctypes.data, rows, *pointers)
         return bool(status == Status.BAD_BATCH)
@@ -172,21 +172,21 @@ class NativeModel:
             ShapeError: a shape or batch size does not match.
             OutOfRangeError: an index in the inputs is out of range.
         """
-        arrays = self._arrays(x)
-        rows = self._rows(arrays)
+        arrays = self._convert_inputs(x)
+        rows = self._batch_size(arrays)
         shapes = [[rows if n is None else n for n in y.shape] for y in self.outputs]
         results = [
             np.empty(shape, dtypes.numpy_dtype(y.dtype))
             for shape, y in zip(shapes, self.outputs, strict=True)
         ]
-        with self._workspace() as workspace:
+        with self._acquire_workspace() as workspace:
             pointers = _pointers(arrays), _pointers(results)
             self._call("run", workspace, rows, *pointers)
         return results[0] if len(results) == 1 else results
 
     def reset(self) -> None:
         """Reset the states to their initial values."""
-        with self._workspace() as workspace:
+        with self._acquire_workspace() as workspace:
             self._call("reset", workspace)
 
     def _call(self, name: str, workspace: Array, *arguments: Any) -> None:
@@ -195,15 +195,15 @@ class NativeModel:
 
     # --- arrays -----------------------------------------------------------------------
 
-    def _arrays(self, x: Any) -> list[Array]:
+    def _convert_inputs(self, x: Any) -> list[Array]:
         return [
-            as_input(one.name, value, one.dtype)
-            for one, value in zip(self.inputs, self._values(x), strict=True)
+            as_input(tensor.name, value, tensor.dtype)
+            for tensor, value in zip(self.inputs, self._order_inputs(x), strict=True)
         ]
 
-    def _values(self, x: Any) -> list[Any]:
+    def _order_inputs(self, x: Any) -> list[Any]:
         """Return the inputs in order."""
-        names = [one.name for one in self.inputs]
+        names = [tensor.name for tensor in self.inputs]
         if isinstance(x, Mapping):
             if set(x) != set(names):
                 raise ArgumentError(
@@ -220,11 +220,13 @@ class NativeModel:
             )
         return list(x)
 
-    def _rows(self, arrays: Sequence[Array]) -> int:
+    def _batch_size(self, arrays: Sequence[Array]) -> int:
         """Return the batch size, which must be equal for all inputs."""
         pairs = zip(self.inputs, arrays, strict=True)
-        found = {one.name: one.rows_of(array.shape) for one, array in pairs}
-        counts = {name: n for name, n in found.items() if n is not None}
+        rows_by_name = {
+            tensor.name: tensor.rows_of(array.shape) for tensor, array in pairs
+        }
+        counts = {name: n for name, n in rows_by_name.items() if n is not None}
         if len(set(counts.values())) > 1:
             raise ShapeError(f"predict: expected equally many rows; received {counts}")
         return next(iter(counts.values()), self.batches[0])
@@ -232,20 +234,20 @@ class NativeModel:
     # --- workspaces -------------------------------------------------------------------
 
     @contextmanager
-    def _workspace(self) -> Iterator[Array]:
+    def _acquire_workspace(self) -> Iterator[Array]:
         """Return a context with exclusive use of a workspace."""
         if self.is_stateful:
-            with self._turns:
-                yield self._idle[0]
+            with self._lock:
+                yield self._idle_workspaces[0]
             return
         try:
-            workspace = self._idle.pop()
+            workspace = self._idle_workspaces.pop()
         except IndexError:
             workspace = self._new_workspace()
         try:
             yield workspace
         finally:
-            self._idle.append(workspace)
+            self._idle_workspaces.append(workspace)
 
     def _new_workspace(self) -> Array:
         """Allocate for all sizes; the system backs only written pages."""
@@ -257,8 +259,10 @@ class NativeModel:
 
 def _tensors(binding: Binding, name: str) -> list[NativeTensor]:
     return [
-        NativeTensor(own, tuple(None if n < 0 else n for n in shape), DTYPES[dtype])
-        for own, dtype, shape in binding.tensors(name)
+        NativeTensor(
+            tensor_name, tuple(None if n < 0 else n for n in shape), DTYPES[dtype]
+        )
+        for tensor_name, dtype, shape in binding.tensors(name)
     ]
 
 

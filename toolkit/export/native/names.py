@@ -35,7 +35,7 @@ def prefix_of(path: PurePath) -> str:
     return name if re.match("[A-Za-z]", name) else f"m{name}"
 
 
-def checked_prefix(label: str, prefix: str) -> str:
+def validate_prefix(label: str, prefix: str) -> str:
     """Return a valid prefix, or raise an error."""
     if not re.fullmatch("[A-Za-z][0-9A-Za-z_]*", prefix):
         raise ArgumentError(

@@ -21,6 +21,7 @@ from toolkit.core.tensor import backend
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.export.batching import graph_of_outputs, has_independent_rows
 from toolkit.export.inference import (
     BATCH,
     InferenceGraph,
@@ -28,7 +29,6 @@ from toolkit.export.inference import (
     Signature,
     trace_inference,
 )
-from toolkit.export.rows import computes_rows, without_writes
 
 # Default batch sizes, limited by the workspace.
 BATCHES = (1, 4, 16, 64, 256)
@@ -76,39 +76,49 @@ def make_source(
     label = f"{model.name}.export"
     _check_dtypes(label, "input", signature.inputs)
     extents = _extents(label, signature, sizes.extents or {})
-    batches, may_stop = _batches(label, signature, sizes.batches)
+    batches, can_stop = _batch_sizes(label, signature, sizes.batches)
     weights = _Weights()
     traces: dict[int, InferenceGraph] = {}
     programs: list[LibraryProgram] = []
     for size in batches:
-        traced = trace_inference(model, signature, {**extents, BATCH: size})
-        bodies = [_compile(label, traced, processor) for processor in processors]
+        inference = trace_inference(model, signature, {**extents, BATCH: size})
+        bodies = [_compile(label, inference, processor) for processor in processors]
         arena_bytes = max(body.arena_bytes for body in bodies)
-        if may_stop and programs and arena_bytes > sizes.workspace:
+        if can_stop and programs and arena_bytes > sizes.workspace:
             break
-        traces[size] = traced
-        programs.append(weights.program(size, traced, bodies))
-    if BATCH in signature.free and len(traces) == 1:
-        other = 2 * batches[0] + 1  # shows which output extents depend on the batch
-        traces[other] = trace_inference(model, signature, {**extents, BATCH: other})
-    nbytes = sum(w.array.nbytes for w in weights.found)
-    whole = BATCH not in signature.free or any(w.is_state for w in weights.found)
+        traces[size] = inference
+        programs.append(weights.program(size, inference, bodies))
+    if BATCH in signature.free_extents and len(traces) == 1:
+        other_size = (
+            2 * batches[0] + 1
+        )  # shows which output extents depend on the batch
+        traces[other_size] = trace_inference(
+            model, signature, {**extents, BATCH: other_size}
+        )
+    nbytes = sum(w.array.nbytes for w in weights.library_weights)
+    needs_whole_batches = BATCH not in signature.free_extents or any(
+        w.is_state for w in weights.library_weights
+    )
     return LibrarySource(
         prefix=prefix,
         programs=programs,
         inputs=[_library_tensor(x, extents) for x in signature.inputs],
-        outputs=_outputs(label, traces, BATCH in signature.free),
-        weights=weights.found,
+        outputs=_outputs(label, traces, BATCH in signature.free_extents),
+        weights=weights.library_weights,
         processors=processors,
         embed=embeds(nbytes),
-        takes_whole_batches=whole or not _computes_rows(signature, traces),
+        takes_whole_batches=needs_whole_batches
+        or not _has_independent_rows(signature, traces),
     )
 
 
-def _computes_rows(signature: Signature, traces: Mapping[int, InferenceGraph]) -> bool:
+def _has_independent_rows(
+    signature: Signature, traces: Mapping[int, InferenceGraph]
+) -> bool:
     """Return whether a batch can be split, and padded with other rows."""
-    return computes_rows(
-        signature, {rows: without_writes(found) for rows, found in traces.items()}
+    return has_independent_rows(
+        signature,
+        {rows: graph_of_outputs(inference) for rows, inference in traces.items()},
     )
 
 
@@ -116,48 +126,48 @@ def _computes_rows(signature: Signature, traces: Mapping[int, InferenceGraph]) -
 
 
 def _extents(
-    label: str, signature: Signature, given: Mapping[str, int]
+    label: str, signature: Signature, sizes: Mapping[str, int]
 ) -> dict[str, int]:
     """Return a number for each free extent except the batch."""
-    wanted = [name for name in signature.free if name != BATCH]
-    for name in given:
-        if name not in wanted:
+    names = [name for name in signature.free_extents if name != BATCH]
+    for name in sizes:
+        if name not in names:
             raise ArgumentError(
-                f"{label}: sizes: expected some of {wanted}, the extents that the "
+                f"{label}: sizes: expected some of {names}, the extents that the "
                 f"model leaves free; received {name!r}"
             )
-    for name in wanted:
-        size = given.get(name)
+    for name in names:
+        size = sizes.get(name)
         if size is None:
             tensor = next(x for x in signature.inputs if name in x.shape)
-            missing = {name: 64 for name in wanted if name not in given}
+            example_sizes = {name: 64 for name in names if name not in sizes}
             raise UnsupportedError(
                 f"{label}: axis {tensor.shape.index(name)} of input {tensor.name!r} "
                 "has no fixed size; a native library computes one: choose it by "
-                f"sizes={missing}, say, or by an input_signature"
+                f"sizes={example_sizes}, say, or by an input_signature"
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ArgumentError(
                 f"{label}: sizes: expected one integer > 0 for {name!r}, as a library "
                 f"computes one size; received {size!r}"
             )
-    return {name: given[name] for name in wanted}
+    return {name: sizes[name] for name in names}
 
 
-def _batches(
-    label: str, signature: Signature, given: Sequence[int] | None
+def _batch_sizes(
+    label: str, signature: Signature, batches: Sequence[int] | None
 ) -> tuple[list[int], bool]:
     """Return the batch sizes, and whether the larger ones are optional."""
-    if BATCH in signature.free:
-        if given is None:
+    if BATCH in signature.free_extents:
+        if batches is None:
             return list(BATCHES), True
-        return sorted(set(given)), False
-    firsts = {x.shape[0] for x in signature.inputs if x.shape}
-    fixed = int(firsts.pop()) if len(firsts) == 1 else 1
-    if given is not None and list(given) != [fixed]:
+        return sorted(set(batches)), False
+    first_extents = {x.shape[0] for x in signature.inputs if x.shape}
+    fixed = int(first_extents.pop()) if len(first_extents) == 1 else 1
+    if batches is not None and list(batches) != [fixed]:
         raise ArgumentError(
             f"{label}: batch: the model's inputs fix it to {fixed}; received "
-            f"{list(given)}"
+            f"{list(batches)}"
         )
     return [fixed], False
 
@@ -191,8 +201,10 @@ def _outputs(
         specs = {size: t.graph.outputs[i].spec for size, t in traces.items()}
         shapes = {spec.shape for spec in specs.values()}
         shape = tuple(specs[next(iter(specs))].shape)
-        follows = bool(shape) and all(s.shape[:1] == (n,) for n, s in specs.items())
-        if has_batch and follows:
+        has_batch_axis = bool(shape) and all(
+            s.shape[:1] == (n,) for n, s in specs.items()
+        )
+        if has_batch and has_batch_axis:
             shapes = {s[1:] for s in shapes}
             shape = (-1, *shape[1:])
         if len(shapes) > 1:
@@ -210,27 +222,31 @@ def _outputs(
 # --- programs -------------------------------------------------------------------------
 
 
-def _compile(label: str, traced: InferenceGraph, processor: Any) -> Program:
-    read = {v: i for i, v in enumerate(traced.variables)}
-    first = len(traced.graph.inputs) - len(traced.variables)
+def _compile(label: str, inference: InferenceGraph, processor: Any) -> Program:
+    variable_indices = {v: i for i, v in enumerate(inference.variables)}
+    first = len(inference.graph.inputs) - len(inference.variables)
     updates = [
-        (len(traced.names) + i, first + read[v] if v in read else None)
-        for i, v in enumerate(traced.written)
+        (
+            len(inference.names) + i,
+            first + variable_indices[v] if v in variable_indices else None,
+        )
+        for i, v in enumerate(inference.updated_variables)
     ]
-    written = set(traced.written)
-    frozen = [first + i for v, i in read.items() if v not in written]
+    written = set(inference.updated_variables)
+    frozen = [first + i for v, i in variable_indices.items() if v not in written]
     target = Target(backend(), processor=processor, updates=updates, frozen=frozen)
-    program = compile_program(traced.graph, target, label)
+    program = compile_program(inference.graph, target, label)
     if program.code is None:
         raise UnsupportedError(
-            f"{label}: no machine code is generated for {', '.join(_others(program))}, "
+            f"{label}: no machine code is generated for "
+            f"{', '.join(_uncompiled_primitives(program))}, "
             "which a native library would need; leave it to the caller, or export the "
             "model as ONNX"
         )
     return program
 
 
-def _others(program: Program) -> list[str]:
+def _uncompiled_primitives(program: Program) -> list[str]:
     """Return the primitives without generated code, and their layers."""
     nodes = [
         program.graph.nodes[i]
@@ -238,44 +254,44 @@ def _others(program: Program) -> list[str]:
         for i in segment.members
         if segment.code is None and not program.is_view(i)
     ]
-    found = dict.fromkeys(
+    descriptions = dict.fromkeys(
         f"{node.op.name} in {node.origin or 'the model itself'}" for node in nodes
     )
-    return list(found) or ["a model that computes nothing"]
+    return list(descriptions) or ["a model that computes nothing"]
 
 
 class _Weights:
     """Unique Variables of all programs."""
 
     def __init__(self) -> None:
-        self.found: list[LibraryWeight] = []
-        self._numbers: dict[Variable, int] = {}
-        self._names: set[str] = set()
+        self.library_weights: list[LibraryWeight] = []
+        self._indices: dict[Variable, int] = {}
+        self._used_names: set[str] = set()
 
     def program(
-        self, size: int, traced: InferenceGraph, bodies: Sequence[Program]
+        self, size: int, inference: InferenceGraph, bodies: Sequence[Program]
     ) -> LibraryProgram:
         """Return the programs of a batch size, with weight and state indices."""
-        states = set(traced.written)
-        updates = [self._number(v, True) for v in traced.written]
-        weights = [self._number(v, v in states) for v in traced.variables]
+        states = set(inference.updated_variables)
+        updates = [self._index_of(v, True) for v in inference.updated_variables]
+        weights = [self._index_of(v, v in states) for v in inference.variables]
         return LibraryProgram(size, bodies, weights, updates)
 
-    def _number(self, variable: Variable, is_state: bool) -> int:
-        if variable not in self._numbers:
-            self._numbers[variable] = len(self.found)
+    def _index_of(self, variable: Variable, is_state: bool) -> int:
+        if variable not in self._indices:
+            self._indices[variable] = len(self.library_weights)
             array = np.asarray(variable.value)
-            weight = LibraryWeight(self._name(variable.path), array, is_state)
-            self.found.append(weight)
-        return self._numbers[variable]
+            weight = LibraryWeight(self._unique_name(variable.path), array, is_state)
+            self.library_weights.append(weight)
+        return self._indices[variable]
 
-    def _name(self, path: str) -> str:
-        name = next(n for n in _numbered(path) if n not in self._names)
-        self._names.add(name)
+    def _unique_name(self, path: str) -> str:
+        name = next(n for n in _numbered_paths(path) if n not in self._used_names)
+        self._used_names.add(name)
         return name
 
 
-def _numbered(path: str) -> Iterator[str]:
+def _numbered_paths(path: str) -> Iterator[str]:
     yield path
     number = 1
     while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _MAGIC = b"!<arch>\n"
-_SHORT = 15  # maximum length of a name in a member header, before a slash
+_MAX_SHORT_NAME = 15  # maximum length of a name in a member header, before a slash
 
 
 def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
@@ -19,10 +19,14 @@ def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
     The result equals `ar rcsD`: GNU's format, which ELF and WebAssembly linkers read.
     """
     encoded = name.encode()
-    names = b"" if len(encoded) <= _SHORT else encoded + b"/\n"
+    names = b"" if len(encoded) <= _MAX_SHORT_NAME else encoded + b"/\n"
     strings = b"".join(symbol.encode() + b"\0" for symbol in symbols)
     index_size = 4 + 4 * len(symbols) + len(strings)
-    start = len(_MAGIC) + _whole(index_size) + (_whole(len(names)) if names else 0)
+    start = (
+        len(_MAGIC)
+        + _member_size(index_size)
+        + (_member_size(len(names)) if names else 0)
+    )
     offsets = start.to_bytes(4, "big") * len(symbols)
     index = len(symbols).to_bytes(4, "big") + offsets + strings
     members = [_member(b"/", index)]
@@ -32,7 +36,7 @@ def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
     return _MAGIC + b"".join(members)
 
 
-def _whole(size: int) -> int:
+def _member_size(size: int) -> int:
     """Return the size of a member with its header, padded to an even number."""
     return 60 + size + size % 2
 

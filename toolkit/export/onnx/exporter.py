@@ -10,11 +10,11 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.export.inference import ModelTensor, Signature, signature_of
-from toolkit.export.onnx import rows as rows
+from toolkit.export.onnx import rules as rules
 from toolkit.export.onnx.files import save
-from toolkit.export.onnx.model import IR_VERSIONS, Port, Written
-from toolkit.export.onnx.nodes import numbered, pruned
-from toolkit.export.onnx.prepare import Prepared, prepare
+from toolkit.export.onnx.model import IR_VERSIONS, ModelContent, Port
+from toolkit.export.onnx.nodes import assign_unique_names, prune_nodes
+from toolkit.export.onnx.prepare import PreparedModel, prepare_model
 from toolkit.export.onnx.sizes import Extent
 from toolkit.export.onnx.writer import Writer
 from toolkit.settings import VERSION
@@ -53,7 +53,7 @@ def export(
             reason.
     """
     label = f"{model.name}.export"
-    need_onnx(label)
+    require_onnx(label)
     if not is_int(opset_version) or opset_version not in IR_VERSIONS:
         raise ArgumentError(
             f"{label}: expected an opset_version of {[*IR_VERSIONS]}; received "
@@ -63,14 +63,20 @@ def export(
         label,
         (_is_bool_or_none(external_data), "external_data", "a bool or None"),
         (isinstance(allow_random, bool), "allow_random", "a bool"),
-        (_are_texts(metadata), "metadata", "texts by name"),
-        (_are_axes(dynamic_axes), "dynamic_axes", "names by axes by names of inputs"),
+        (_is_string_mapping(metadata), "metadata", "texts by name"),
+        (
+            _is_axis_names(dynamic_axes),
+            "dynamic_axes",
+            "names by axes by names of inputs",
+        ),
     )
-    signature = _with_names(label, signature_of(model, input_signature), dynamic_axes)
+    signature = _with_axis_names(
+        label, signature_of(model, input_signature), dynamic_axes
+    )
     _check_dtypes(label, signature)
-    prepared = prepare(model, signature, allow_random)
-    written = _written(model, prepared, opset_version, metadata or {})
-    save(written, path, VERSION, external_data)
+    prepared = prepare_model(model, signature, allow_random)
+    content = _convert_model(model, prepared, opset_version, metadata or {})
+    save(content, path, VERSION, external_data)
 
 
 def _check_options(label: str, *checks: tuple[bool, str, str]) -> None:
@@ -83,7 +89,7 @@ def _is_bool_or_none(value: Any) -> bool:
     return value is None or isinstance(value, bool)
 
 
-def _are_axes(value: Any) -> bool:
+def _is_axis_names(value: Any) -> bool:
     """Return whether the value maps input names to axis numbers and names."""
     if value is None:
         return True
@@ -96,14 +102,14 @@ def _are_names(axes: Any) -> bool:
     )
 
 
-def _are_texts(value: Any) -> bool:
+def _is_string_mapping(value: Any) -> bool:
     return value is None or (
         isinstance(value, Mapping)
         and all(isinstance(text, str) for pair in value.items() for text in pair)
     )
 
 
-def need_onnx(label: str) -> None:
+def require_onnx(label: str) -> None:
     """Raise an error unless the package onnx is installed."""
     if find_spec("onnx") is None:
         raise ImportError(
@@ -120,15 +126,15 @@ def _check_dtypes(label: str, signature: Signature) -> None:
             )
 
 
-def _with_names(
+def _with_axis_names(
     label: str, signature: Signature, dynamic_axes: Mapping[str, Any] | None
 ) -> Signature:
     """Return the signature with the given names of extents."""
-    wanted = {name: dict(axes) for name, axes in (dynamic_axes or {}).items()}
+    names_by_input = {name: dict(axes) for name, axes in (dynamic_axes or {}).items()}
     inputs = []
     for x in signature.inputs:
         shape = list(x.shape)
-        for axis, name in wanted.pop(x.name, {}).items():
+        for axis, name in names_by_input.pop(x.name, {}).items():
             if not is_int(axis) or not -len(shape) <= axis < len(shape):
                 raise ArgumentError(
                     f"{label}: dynamic_axes: expected axes of {x.name!r} with shape "
@@ -136,10 +142,10 @@ def _with_names(
                 )
             shape[axis] = str(name)
         inputs.append(ModelTensor(x.name, tuple(shape), x.dtype))
-    if wanted:
+    if names_by_input:
         raise ArgumentError(
             f"{label}: dynamic_axes: expected names of inputs, "
-            f"{[x.name for x in signature.inputs]}; received {[*wanted]}"
+            f"{[x.name for x in signature.inputs]}; received {[*names_by_input]}"
         )
     return Signature(inputs, signature.structure)
 
@@ -147,45 +153,45 @@ def _with_names(
 # --- conversion -----------------------------------------------------------------------
 
 
-def _written(
+def _convert_model(
     model: Any,
-    prepared: Prepared,
+    prepared: PreparedModel,
     opset: int,
     metadata: Mapping[str, str],
-) -> Written:
+) -> ModelContent:
     family = prepared.family
     graph = family.graph
-    write = Writer(family, opset)
-    write.labels.update(prepared.variables)
+    writer = Writer(family, opset)
+    writer.labels.update(prepared.variables)
     count = len(prepared.inputs)
     for x, value in zip(prepared.inputs, graph.inputs, strict=False):
-        write.last[value] = write.names(x.name)
-    outputs = [write.names(name) for name in prepared.names]
-    known: set[str] = set()
+        writer.tensor_names[value] = writer.names(x.name)
+    outputs = [writer.names(name) for name in prepared.names]
+    defined_sizes: set[str] = set()
     for x, value in zip(prepared.inputs, graph.inputs, strict=False):
         for axis, size in enumerate(x.shape):
-            if isinstance(size, str) and size not in known:
-                write.name_size(size, write.last[value], axis)
-                known.add(size)
-    write.samples.update(prepared.samples)
+            if isinstance(size, str) and size not in defined_sizes:
+                writer.define_size(size, writer.tensor_names[value], axis)
+                defined_sizes.add(size)
+    writer.samples.update(prepared.samples)
     for value in graph.inputs[count:]:
-        recipe = prepared.grown[value]
-        if recipe is not None:
-            write.last[value] = write.grown(recipe)
-    write.graph(graph)
-    _name_outputs(write, graph.outputs, outputs)
-    nodes = pruned(write.all_nodes, outputs)
-    used = write.constants.used({name for node in nodes for name in node.reads()})
-    inputs = [write.last[value] for value in graph.inputs[:count]]
-    constants = numbered(nodes, used, [*inputs, *outputs])
-    return Written(
+        dependence = prepared.size_constants[value]
+        if dependence is not None:
+            writer.tensor_names[value] = writer.write_size_dependent(dependence)
+    writer.graph(graph)
+    _name_outputs(writer, graph.outputs, outputs)
+    nodes = prune_nodes(writer.all_nodes, outputs)
+    used = writer.constants.select({name for node in nodes for name in node.reads()})
+    inputs = [writer.tensor_names[value] for value in graph.inputs[:count]]
+    constants = assign_unique_names(nodes, used, [*inputs, *outputs])
+    return ModelContent(
         model.name,
         [
             Port(name, v.spec.dtype, x.shape)
             for name, x, v in zip(inputs, prepared.inputs, graph.inputs, strict=False)
         ],
         [
-            _port(write, name, value)
+            _port(writer, name, value)
             for name, value in zip(outputs, graph.outputs, strict=True)
         ],
         nodes,
@@ -195,16 +201,16 @@ def _written(
     )
 
 
-def _name_outputs(write: Writer, values: Any, names: list[str]) -> None:
+def _name_outputs(writer: Writer, values: Any, names: list[str]) -> None:
     """Name the results, by their node or by a copy."""
-    found = write.results(values)
-    renamed = dict(zip(found, names, strict=True))
-    for node in write.nodes:
+    tensors = writer.results(values)
+    renamed = dict(zip(tensors, names, strict=True))
+    for node in writer.nodes:
         node.rename(renamed)
 
 
-def _port(write: Writer, name: str, value: Any) -> Port:
-    shape = write.family.shape(value)
+def _port(writer: Writer, name: str, value: Any) -> Port:
+    shape = writer.family.shape(value)
     return Port(name, value.spec.dtype, [_extent(n) for n in shape])
 
 
@@ -219,7 +225,7 @@ def _extent(n: Any) -> int | str | None:
     return None
 
 
-def _metadata(model: Any, prepared: Prepared) -> dict[str, str]:
+def _metadata(model: Any, prepared: PreparedModel) -> dict[str, str]:
     """Return the metadata: versions and names."""
     return {
         "toolkit_version": VERSION,

@@ -17,7 +17,7 @@ _NO_FIT = object()  # represents an unknown dependence on sizes
 
 
 @record
-class Grown:
+class SizeDependent:
     """Constant that depends on free sizes.
 
     The value at index i of `axis` is `start + step * i`, repeated to `shape`. Each
@@ -38,7 +38,7 @@ class Grown:
     shape: tuple[Length, ...]
 
 
-class Misfit(Exception):
+class TraceMismatchError(Exception):
     """Error for traces that differ in more than extents."""
 
 
@@ -51,7 +51,7 @@ class Family:
         label: the model's label in messages.
 
     Raises:
-        Misfit: their structure differs.
+        TraceMismatchError: their structure differs.
     """
 
     def __init__(
@@ -64,44 +64,44 @@ class Family:
         self._values: dict[Value, tuple[Any, ...]] = {}
         self._nodes: dict[Node, tuple[Node, ...]] = {}
         self._constants: dict[Value, Any] = {}
-        self._pair(graphs)
+        self._match_graphs(graphs)
 
     # --- structure --------------------------------------------------------------------
 
-    def _pair(self, graphs: Sequence[Graph]) -> None:
-        self._tie_all([graph.inputs for graph in graphs])
+    def _match_graphs(self, graphs: Sequence[Graph]) -> None:
+        self._match_values([graph.inputs for graph in graphs])
         if len({len(graph.nodes) for graph in graphs}) > 1:
-            raise Misfit(where_is(_first_difference(graphs)))
+            raise TraceMismatchError(describe_node(_first_difference(graphs)))
         for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
             first = nodes[0]
             if any(n.op is not first.op or [*n.attrs] != [*first.attrs] for n in nodes):
-                raise Misfit(where_is(first))
-            self._tie_all([node.inputs for node in nodes], first)
+                raise TraceMismatchError(describe_node(first))
+            self._match_values([node.inputs for node in nodes], first)
             subgraphs = [node.subgraphs for node in nodes]
-            if len({len(found) for found in subgraphs}) > 1:
-                raise Misfit(where_is(first))
+            if len({len(graphs_of_node) for graphs_of_node in subgraphs}) > 1:
+                raise TraceMismatchError(describe_node(first))
             for bodies in zip(*subgraphs, strict=True):
-                self._pair(bodies)
-            self._tie_all([node.outputs for node in nodes], first)
+                self._match_graphs(bodies)
+            self._match_values([node.outputs for node in nodes], first)
             self._nodes[first] = nodes
-        self._tie_all([graph.outputs for graph in graphs])
+        self._match_values([graph.outputs for graph in graphs])
 
-    def _tie_all(
+    def _match_values(
         self, columns: Sequence[Sequence[Any]], node: Node | None = None
     ) -> None:
         if len({len(column) for column in columns}) > 1:
-            raise Misfit(where_is(node))
+            raise TraceMismatchError(describe_node(node))
         for values in zip(*columns, strict=True):
-            known = self._values.setdefault(values[0], values)
-            if known is values:
+            previous = self._values.setdefault(values[0], values)
+            if previous is values:
                 ranks = {v.spec.ndim for v in values}
                 kinds = {v.constant is None for v in values}
                 if len(ranks) > 1 or len(kinds) > 1:
-                    raise Misfit(where_is(node))
-            elif not all(map(_is_same, known, values)):
-                raise Misfit(where_is(node))
+                    raise TraceMismatchError(describe_node(node))
+            elif not all(map(_is_same_value, previous, values)):
+                raise TraceMismatchError(describe_node(node))
 
-    def twins(self, value: Value) -> tuple[Any, ...]:
+    def counterparts(self, value: Value) -> tuple[Any, ...]:
         """Return the corresponding value in each of the graphs."""
         return self._values[value]
 
@@ -109,91 +109,102 @@ class Family:
 
     def shape(self, value: Value) -> tuple[Length | None, ...]:
         """Return the extents; None for an unknown dependence on sizes."""
-        shapes = [twin.spec.shape for twin in self._values[value]]
-        found: tuple[Length | None, ...] = fit_all(shapes, self._samples)
-        return found
+        shapes = [counterpart.spec.shape for counterpart in self._values[value]]
+        shape: tuple[Length | None, ...] = fit_all(shapes, self._samples)
+        return shape
 
-    def attrs(self, node: Node, but: str = "") -> dict[str, Any]:
+    def attrs(self, node: Node, unchecked: str = "") -> dict[str, Any]:
         """Return the attributes, with an `Extent` for each size-dependent integer.
 
         Args:
             node: a node of the first graph.
-            but: the name of an attribute without restrictions.
+            unchecked: the name of an attribute without restrictions.
 
         Raises:
             UnsupportedError: an attribute has an unknown dependence on sizes.
         """
         nodes = self._nodes[node]
-        found = {}
+        attrs = {}
         for name in node.attrs:
             values = [n.attrs[name] for n in nodes]
-            found[name] = self._fitted(values)
-            if name != but and _lacks(found[name]):
-                raise self.not_affine(node, f"{name}={values[0]}, {values[1]}, ...")
-        return found
+            attrs[name] = self._fit_attribute(values)
+            if name != unchecked and _has_failed_fit(attrs[name]):
+                raise self.unsupported_dependence(
+                    node, f"{name}={values[0]}, {values[1]}, ..."
+                )
+        return attrs
 
-    def _fitted(self, values: Sequence[Any]) -> Any:
+    def _fit_attribute(self, values: Sequence[Any]) -> Any:
         first = values[0]
         if isinstance(first, Graph) or all(value == first for value in values):
             return first
         if isinstance(first, tuple) and len({len(value) for value in values}) == 1:
             columns = zip(*values, strict=True)
-            return tuple(self._fitted(column) for column in columns)
-        found = fit(values, self._samples) if type(first) is int else None
-        return _NO_FIT if found is None else found
+            return tuple(self._fit_attribute(column) for column in columns)
+        extent = fit(values, self._samples) if type(first) is int else None
+        return _NO_FIT if extent is None else extent
 
-    def same(self, node: Node, what: Callable[[Node], Any], name: str) -> Any:
+    def common_value(
+        self, node: Node, function: Callable[[Node], Any], name: str
+    ) -> Any:
         """Return a function's value for the node, which must be equal in each graph."""
-        values = self.each(node, what)
+        values = self.value_per_graph(node, function)
         if any(value != values[0] for value in values):
-            raise self.not_affine(node, f"{name} of {values[0]}, {values[1]}, ...")
+            raise self.unsupported_dependence(
+                node, f"{name} of {values[0]}, {values[1]}, ..."
+            )
         return values[0]
 
-    def each(self, node: Node, what: Callable[[Node], Any]) -> list[Any]:
+    def value_per_graph(self, node: Node, function: Callable[[Node], Any]) -> list[Any]:
         """Return a function's value for the node in each graph."""
-        return [what(twin) for twin in self._nodes[node]]
+        return [function(counterpart) for counterpart in self._nodes[node]]
 
-    def not_affine(self, node: Node | None, what: str) -> UnsupportedError:
+    def unsupported_dependence(
+        self, node: Node | None, description: str
+    ) -> UnsupportedError:
         """Return the error for a dependence on sizes that cannot be written."""
         return UnsupportedError(
-            f"{self.label}: {where_is(node)} depends on the free sizes "
-            f"{[*self._samples[0]]} by more than sums of multiples of them: {what}; "
+            f"{self.label}: {describe_node(node)} depends on the free sizes "
+            f"{[*self._samples[0]]} by more than sums of multiples of them: "
+            f"{description}; "
             "give an input_signature with fixed extents"
         )
 
     # --- constants --------------------------------------------------------------------
 
-    def constant(self, value: Value) -> Array | Grown:
+    def constant(self, value: Value) -> Array | SizeDependent:
         """Return the data of a constant, or its dependence on sizes."""
-        found = self.recipe(value)
-        if found is None:
-            raise self.unknown(value)
-        return found
+        data = self.constant_or_none(value)
+        if data is None:
+            raise self.unknown_dependence(value)
+        return data
 
-    def recipe(self, value: Value) -> Array | Grown | None:
+    def constant_or_none(self, value: Value) -> Array | SizeDependent | None:
         """Return the same, or None for an unknown dependence on sizes."""
         if value not in self._constants:
             arrays = self.arrays(value)
-            found = _common(arrays)
-            self._constants[value] = self.grown(arrays) if found is None else found
+            data = _common_array(arrays)
+            self._constants[value] = self.fit_arrays(arrays) if data is None else data
         return self._constants[value]
 
     def arrays(self, value: Value) -> list[Array]:
         """Return the data of a constant in each of the graphs."""
-        twins = self._values.get(value, (value,))
-        return [np.asarray(twin.constant) for twin in twins]
+        counterparts = self._values.get(value, (value,))
+        return [np.asarray(counterpart.constant) for counterpart in counterparts]
 
-    def unknown(self, value: Value) -> UnsupportedError:
+    def unknown_dependence(self, value: Value) -> UnsupportedError:
         """Return the error for an unknown dependence."""
-        found = [twin.spec.shape for twin in self._values[value]]
-        shapes = ", ".join(map(str, found))
-        return self.not_affine(self._reader(value), f"a constant of shapes {shapes}")
+        observed = [counterpart.spec.shape for counterpart in self._values[value]]
+        shapes = ", ".join(map(str, observed))
+        return self.unsupported_dependence(
+            self._find_reader(value), f"a constant of shapes {shapes}"
+        )
 
-    def _reader(self, value: Value) -> Any:
+    def _find_reader(self, value: Value) -> Any:
         nodes = (n for n in self.graph.walk() if value in set(n.inputs))
         return next(nodes, None)
 
-    def grown(self, arrays: Sequence[Array]) -> Grown | None:
+    def fit_arrays(self, arrays: Sequence[Array]) -> SizeDependent | None:
         """Return the dependence of arrays on their sizes, or None if unknown."""
         shape = fit_all([x.shape for x in arrays], self._samples)
         if None in shape:
@@ -203,8 +214,8 @@ class Family:
             slice(0, 1) if i in axes else slice(None) for i in range(len(shape))
         )
         starts = [x[corner] for x in arrays]
-        found = self._slopes(starts)
-        if found is None:
+        base_and_slopes = self._slopes(starts)
+        if base_and_slopes is None:
             return None
         step, axis = np.zeros_like(starts[0]), None
         if len(axes) == 1 and starts[0].dtype.kind in "iuf":
@@ -214,9 +225,9 @@ class Family:
             step = arrays[0][second] - starts[0]
             axis = axes[0] if step.any() else None
         for start, array in zip(starts, arrays, strict=True):
-            if not np.array_equal(_counted(start, step, axis, array.shape), array):
+            if not np.array_equal(_expand_steps(start, step, axis, array.shape), array):
                 return None
-        return Grown(found[0], found[1], step, axis, shape)
+        return SizeDependent(base_and_slopes[0], base_and_slopes[1], step, axis, shape)
 
     def _slopes(self, arrays: Sequence[Array]) -> tuple[Array, dict[str, Array]] | None:
         """Return a constant, and the coefficients of each size."""
@@ -231,23 +242,23 @@ class Family:
             slope = (exact[i] - exact[0]) / (self._samples[i][name] - base[name])
             if slope.any():
                 slopes[name] = slope
-        rest = exact[0] - sum(slope * base[name] for name, slope in slopes.items())
+        constant = exact[0] - sum(slope * base[name] for name, slope in slopes.items())
         for sizes, array in zip(self._samples, exact, strict=True):
-            found = rest + sum(k * sizes[name] for name, k in slopes.items())
-            if not np.array_equal(found, array):
+            predicted = constant + sum(k * sizes[name] for name, k in slopes.items())
+            if not np.array_equal(predicted, array):
                 return None
         dtype = first.dtype
-        return rest.astype(dtype), {n: k.astype(dtype) for n, k in slopes.items()}
+        return constant.astype(dtype), {n: k.astype(dtype) for n, k in slopes.items()}
 
 
-def _counted(start: Array, step: Array, axis: int | None, shape: Any) -> Array:
+def _expand_steps(start: Array, step: Array, axis: int | None, shape: Any) -> Array:
     if axis is not None:
-        places = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
-        start = start + step * places.astype(start.dtype)
+        positions = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
+        start = start + step * positions.astype(start.dtype)
     return np.broadcast_to(start, shape)
 
 
-def _common(arrays: Sequence[Any]) -> Array | None:
+def _common_array(arrays: Sequence[Any]) -> Array | None:
     """Return the array that equals all of these, or None."""
     first = arrays[0]
     if all(x is first for x in arrays):
@@ -260,7 +271,7 @@ def _common(arrays: Sequence[Any]) -> Array | None:
     return first if all(same) else None
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same_value(a: Any, b: Any) -> bool:
     """Return whether two values are identical, or constants with equal data."""
     if a is b:
         return True
@@ -269,14 +280,14 @@ def _is_same(a: Any, b: Any) -> bool:
     return np.asarray(a.constant).tobytes() == np.asarray(b.constant).tobytes()
 
 
-def _lacks(value: Any) -> bool:
+def _has_failed_fit(value: Any) -> bool:
     """Return whether a result includes a failed fit."""
     if isinstance(value, tuple):
-        return any(map(_lacks, value))
+        return any(map(_has_failed_fit, value))
     return value is _NO_FIT
 
 
-def where_is(node: Node | None) -> str:
+def describe_node(node: Node | None) -> str:
     """Return a node for messages: its layer and its operation."""
     if node is None:
         return "the model"

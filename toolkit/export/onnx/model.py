@@ -27,7 +27,7 @@ class Port:
 
 
 @record
-class Written:
+class ModelContent:
     """Content of an ONNX file.
 
     Attributes:
@@ -48,36 +48,38 @@ class Written:
     metadata: Mapping[str, str]
 
 
-def to_message(written: Written, version: str, places: Mapping[str, Any]) -> Any:
+def to_message(
+    content: ModelContent, version: str, locations: Mapping[str, Any]
+) -> Any:
     """Return a ModelProto.
 
     Args:
-        written: its content.
+        content: its content.
         version: the version of this package.
-        places: the (location, offset) of each external constant.
+        locations: the (location, offset) of each external constant.
     """
     from onnx import helper
 
     inputs, outputs = (
         [helper.make_tensor_value_info(p.name, _type(p.dtype), p.shape) for p in ports]
-        for ports in (written.inputs, written.outputs)
+        for ports in (content.inputs, content.outputs)
     )
     graph = helper.make_graph(
-        [_node(node) for node in written.nodes],
-        written.name,
+        [_node(node) for node in content.nodes],
+        content.name,
         inputs,
         outputs,
-        [_tensor(n, x, places.get(n)) for n, x in written.constants.items()],
+        [_tensor(n, x, locations.get(n)) for n, x in content.constants.items()],
     )
     model = helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", written.opset)],
-        ir_version=IR_VERSIONS[written.opset],
+        opset_imports=[helper.make_opsetid("", content.opset)],
+        ir_version=IR_VERSIONS[content.opset],
         producer_name="toolkit",
         producer_version=version,
-        doc_string=f"The model {written.name!r}, exported for inference.",
+        doc_string=f"The model {content.name!r}, exported for inference.",
     )
-    helper.set_model_props(model, dict(written.metadata))
+    helper.set_model_props(model, dict(content.metadata))
     return model
 
 
@@ -119,11 +121,11 @@ def _body(name: str, body: Body) -> Any:
     )
 
 
-def _tensor(name: str, array: Any, place: tuple[str, int] | None) -> Any:
+def _tensor(name: str, array: Any, location_and_offset: tuple[str, int] | None) -> Any:
     """Return a constant, with its data or an external location."""
     from onnx import TensorProto, numpy_helper
 
-    if place is None:
+    if location_and_offset is None:
         return numpy_helper.from_array(array, name)
     tensor = TensorProto(
         name=name,
@@ -131,7 +133,7 @@ def _tensor(name: str, array: Any, place: tuple[str, int] | None) -> Any:
         dims=array.shape,
         data_location=TensorProto.EXTERNAL,
     )
-    location, offset = place
+    location, offset = location_and_offset
     entries = {"location": location, "offset": offset, "length": array.nbytes}
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=str(value))

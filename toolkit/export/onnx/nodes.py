@@ -16,7 +16,7 @@ class Operation:
     """Node of an ONNX graph.
 
     Attributes:
-        name: the name of the node, or its prefix (`numbered`).
+        name: the name of the node, or its prefix (`assign_unique_names`).
         operator: the name of the operator.
         inputs: the names of tensors; "" for an omitted one.
         outputs: the same.
@@ -35,7 +35,7 @@ class Operation:
         self.outputs = [names.get(x, x) for x in self.outputs]
         for key, value in self.attrs.items():
             if isinstance(value, Body):
-                self.attrs[key] = value.renamed(names)
+                self.attrs[key] = value.with_names(names)
 
     def reads(self) -> Iterable[str]:
         """Return the names of all tensors that it reads, also in nested bodies."""
@@ -59,7 +59,7 @@ class Body:
     outputs: Sequence[tuple[str, str, int]]
     nodes: list[Operation]
 
-    def renamed(self, names: Mapping[str, str]) -> Body:
+    def with_names(self, names: Mapping[str, str]) -> Body:
         """Return the body with renamed tensors; its nodes change in place."""
         for node in self.nodes:
             node.rename(names)
@@ -82,12 +82,12 @@ class Names:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    def __call__(self, wanted: str) -> str:
-        """Return `wanted`, with a number appended if it is in use."""
-        name = wanted
+    def __call__(self, base: str) -> str:
+        """Return `base`, with a number appended if it is in use."""
+        name = base
         while name in self._counts:
-            self._counts[wanted] += 1
-            name = f"{wanted}_{self._counts[wanted]}"
+            self._counts[base] += 1
+            name = f"{base}_{self._counts[base]}"
         self._counts[name] = 0
         return name
 
@@ -101,7 +101,7 @@ class Constants:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
-        self._known: dict[Any, str] = {}
+        self._names_by_key: dict[Any, str] = {}
 
     def add(self, array: Array, name: str = "") -> str:
         """Return the name of a constant with this data."""
@@ -109,87 +109,90 @@ class Constants:
         key: Any = (array.dtype.str, array.shape, array.tobytes())
         if array.nbytes > 256:
             key = (id(array), name)  # the array stays alive, so its id is unique
-        if key not in self._known:
-            self._known[key] = self._names(name or "constant")
-            self._arrays[self._known[key]] = array
-        return self._known[key]
+        if key not in self._names_by_key:
+            self._names_by_key[key] = self._names(name or "constant")
+            self._arrays[self._names_by_key[key]] = array
+        return self._names_by_key[key]
 
-    def later(self, make: Callable[[], Array], name: str) -> str:
+    def add_lazy(self, compute: Callable[[], Array], name: str) -> str:
         """Return the name of a constant that is computed on demand."""
         name = self._names(name)
-        self._arrays[name] = make
+        self._arrays[name] = compute
         return name
 
-    def shared(self, key: Any, make: Callable[[], Array], name: str) -> str:
+    def add_shared(self, key: Any, compute: Callable[[], Array], name: str) -> str:
         """Return the same, with one computation for all equal keys."""
-        if key not in self._known:
-            self._known[key] = self.later(make, name)
-        return self._known[key]
+        if key not in self._names_by_key:
+            self._names_by_key[key] = self.add_lazy(compute, name)
+        return self._names_by_key[key]
 
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
     def array(self, name: str) -> Array:
         """Return the data of a constant."""
-        found = self._arrays[name]
-        if callable(found):
-            found = self._arrays[name] = found()
-        return found
+        array = self._arrays[name]
+        if callable(array):
+            array = self._arrays[name] = array()
+        return array
 
-    def used(self, names: set[str]) -> dict[str, Array]:
+    def select(self, names: set[str]) -> dict[str, Array]:
         """Return the constants with these names."""
         return {name: self.array(name) for name in self._arrays if name in names}
 
 
-def pruned(nodes: Sequence[Operation], wanted: Iterable[str]) -> list[Operation]:
-    """Return the nodes that the wanted tensors depend on, also in nested bodies."""
-    needed = set(wanted)
-    kept = []
+def prune_nodes(nodes: Sequence[Operation], results: Iterable[str]) -> list[Operation]:
+    """Return the nodes that the results depend on, also in nested bodies."""
+    needed = set(results)
+    needed_nodes = []
     for node in reversed(nodes):
         if needed.isdisjoint(node.outputs):
             continue
         for name, value in node.attrs.items():
             if isinstance(value, Body):
-                inner = pruned(value.nodes, [x for x, _, _ in value.outputs])
+                inner = prune_nodes(value.nodes, [x for x, _, _ in value.outputs])
                 node.attrs[name] = Body(value.inputs, value.outputs, inner)
         node.outputs = [
-            x if x in needed else _left_out(node, i) for i, x in enumerate(node.outputs)
+            x if x in needed else _omit_unread_result(node, i)
+            for i, x in enumerate(node.outputs)
         ]
         needed.update(node.reads())
-        kept.append(node)
-    return kept[::-1]
+        needed_nodes.append(node)
+    return needed_nodes[::-1]
 
 
-def numbered(
-    nodes: Sequence[Operation], constants: Mapping[str, Array], keep: Iterable[str]
+def assign_unique_names(
+    nodes: Sequence[Operation],
+    constants: Mapping[str, Array],
+    fixed_names: Iterable[str],
 ) -> dict[str, Array]:
     """Give each node and its results unique names.
 
     Args:
         nodes: the nodes, which change in place.
         constants: arrays by name.
-        keep: names that do not change: inputs and outputs.
+        fixed_names: names that do not change: inputs and outputs.
 
     Returns:
         The constants by their new names.
     """
     names, tensors = Names(), Names()
-    renamed = {tensors(name): name for name in keep}
-    found = {}
+    new_names = {tensors(name): name for name in fixed_names}
+    renamed_constants = {}
     for name, array in constants.items():
         head, _, number = name.rpartition("_")
         stem = head if head and number.isdecimal() else name
-        renamed[name] = tensors(stem if "/" not in name else name)
-        found[renamed[name]] = array
+        new_names[name] = tensors(stem if "/" not in name else name)
+        renamed_constants[new_names[name]] = array
     for node in _all_nodes(nodes):
         node.name = names(node.name)
         for i, output in enumerate(node.outputs):
             if output:
-                wanted = f"{node.name}:{i}" if i else node.name
-                renamed.setdefault(output, tensors(wanted))
+                output_name = f"{node.name}:{i}" if i else node.name
+                new_names.setdefault(output, tensors(output_name))
     for node in nodes:
-        node.rename(renamed)
-    return found
+        node.rename(new_names)
+    return renamed_constants
 
 
 def _all_nodes(nodes: Sequence[Operation]) -> Iterator[Operation]:
@@ -204,6 +207,6 @@ def _all_nodes(nodes: Sequence[Operation]) -> Iterator[Operation]:
 _OPTIONAL_RESULTS = {"MaxPool": 1, "LSTM": 0, "GRU": 0, "RNN": 0}
 
 
-def _left_out(node: Operation, i: int) -> str:
+def _omit_unread_result(node: Operation, i: int) -> str:
     first = _OPTIONAL_RESULTS.get(node.operator)
     return node.outputs[i] if first is None or i < first else ""

@@ -10,7 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from toolkit.errors import ArgumentError
-from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx, need_onnx
+from toolkit.export.onnx.exporter import (
+    DEFAULT_OPSET,
+    export as export_onnx,
+    require_onnx,
+)
 from toolkit.files.staging import replace_files
 
 
@@ -41,7 +45,7 @@ def export(
             f"{label}: expected a path that ends in '.xml' for OpenVINO; received "
             f"{path!r}"
         )
-    need_onnx(label)
+    require_onnx(label)
     if find_spec("openvino") is None:
         raise ImportError(
             f"{label}: this format needs the package openvino; pip install openvino"

@@ -20,14 +20,19 @@ from toolkit.export.inference import (
     Signature,
     trace_inference,
 )
-from toolkit.export.onnx.family import Family, Grown, Misfit, where_is
-from toolkit.export.onnx.sizes import samples_of
-from toolkit.export.onnx.table import has_row
+from toolkit.export.onnx.family import (
+    Family,
+    SizeDependent,
+    TraceMismatchError,
+    describe_node,
+)
+from toolkit.export.onnx.sizes import sample_sizes
+from toolkit.export.onnx.table import has_rule
 from toolkit.export.onnx.windows import check_windows
 from toolkit.ir import Graph, Kind, Node, Value
 
 _PASSES = (prune, simplify, fold, share, tidy_scans, simplify, prune)
-RANDOM = (
+RANDOM_REASON = (
     "a call draws random numbers; allow_random=True writes generators of ONNX, which "
     "draw others"
 )
@@ -36,15 +41,15 @@ _NARROW = {"float16": "float32", "bfloat16": "float32"}
 
 
 @record
-class Prepared:
+class PreparedModel:
     """Model as one graph whose extents can depend on free sizes.
 
     Attributes:
         family: the graph; its inputs are the inputs of the model, then those of
-            `grown`.
+            `size_constants`.
         inputs: the inputs of the model.
         names: the names of the outputs.
-        grown: size-dependent constants; None if unused.
+        size_constants: size-dependent constants; None if unused.
         samples: the data of each of these at each size.
         variables: the paths of Variables, by their constants.
     """
@@ -52,12 +57,14 @@ class Prepared:
     family: Family
     inputs: Sequence[ModelTensor]
     names: Sequence[str]
-    grown: Mapping[Value, Grown | None]
+    size_constants: Mapping[Value, SizeDependent | None]
     samples: Mapping[Value, Sequence[Any]]
     variables: Mapping[Value, str]
 
 
-def prepare(model: Any, signature: Signature, allow_random: bool = False) -> Prepared:
+def prepare_model(
+    model: Any, signature: Signature, allow_random: bool = False
+) -> PreparedModel:
     """Trace a model at several sizes.
 
     Raises:
@@ -66,52 +73,54 @@ def prepare(model: Any, signature: Signature, allow_random: bool = False) -> Pre
     """
     label = f"{model.name}.export"
     problem: Exception | None = None
-    for spread in range(3 if signature.free else 1):
-        samples = samples_of(signature.free, spread)
+    for size_class in range(3 if signature.free_extents else 1):
+        samples = sample_sizes(signature.free_extents, size_class)
         try:
             traces = [trace_inference(model, signature, sizes) for sizes in samples]
-            return _joined(label, signature, traces, samples, allow_random)
+            return _merge_traces(label, signature, traces, samples, allow_random)
         except TraceError as error:
             raise UnsupportedError(f"{label}: {error}") from error
         except ShapeError as error:  # for example, too small for a window
             problem = problem or error
-        except Misfit as error:
+        except TraceMismatchError as error:
             problem = UnsupportedError(
                 f"{label}: {error} computes something else for other sizes of "
-                f"{signature.free}; give an input_signature with fixed extents"
+                f"{signature.free_extents}; give an input_signature with fixed extents"
             )
     raise problem  # type: ignore[misc]
 
 
-def _joined(
+def _merge_traces(
     label: str,
     signature: Signature,
     traces: Sequence[InferenceGraph],
     samples: Sequence[Mapping[str, int]],
     allow_random: bool,
-) -> Prepared:
+) -> PreparedModel:
     _check_state(label, traces[0], allow_random)
     constants = [Tensor(v.numpy()) for v in traces[0].variables]
-    graphs = [_frozen(trace, constants) for trace in traces]
-    if any(x.spec.dtype in _NARROW for x in _values(graphs[0])):
+    graphs = [_freeze_variables(trace, constants) for trace in traces]
+    if any(x.spec.dtype in _NARROW for x in _unique_values(graphs[0])):
         widen = _Widening()
         graphs = [widen.graph(graph) for graph in graphs]
         constants = [widen.constant(x) for x in constants]
     for node in graphs[0].walk():
         if node.op.kind is Kind.RANDOM and not allow_random:
-            raise UnsupportedError(f"{label}: {where_is(node)}: {RANDOM}")
-    graphs, grown, arrays = _grown_apart(Family(graphs, samples, label))
+            raise UnsupportedError(f"{label}: {describe_node(node)}: {RANDOM_REASON}")
+    graphs, size_constants, arrays = _lift_size_constants(
+        Family(graphs, samples, label)
+    )
     target = Target(backend())
     with no_trace():
-        graphs = [_small(graph, target) for graph in graphs]
+        graphs = [_simplify_graph(graph, target) for graph in graphs]
     family = Family(graphs, samples, label)
     check_windows(family)
     paths = [v.path for v in traces[0].variables]
-    return Prepared(
+    return PreparedModel(
         family,
         signature.inputs,
         traces[0].names,
-        grown,
+        size_constants,
         arrays,
         dict(zip(constants, paths, strict=True)),
     )
@@ -119,12 +128,12 @@ def _joined(
 
 def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
     """Raise an error for Variables that a call updates: a file has no state."""
-    for variable in trace.written:
+    for variable in trace.updated_variables:
         is_random = variable.dtype == "uint32"
         if is_random and allow_random:
             continue
         reason = (
-            RANDOM
+            RANDOM_REASON
             if is_random
             else "a call changes it, and ONNX files hold no state; build the model "
             "with stateful=False, and hand states over as inputs and outputs"
@@ -137,20 +146,20 @@ def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
 
 def _layer_of(trace: InferenceGraph, variable: Any) -> str:
     """Return the path of the layer that computes the new value of a Variable."""
-    count = len(trace.graph.outputs) - len(trace.written)
-    number = [v is variable for v in trace.written].index(True)
+    count = len(trace.graph.outputs) - len(trace.updated_variables)
+    number = [v is variable for v in trace.updated_variables].index(True)
     value = trace.graph.outputs[count + number]
     return "/".join(value.origin) or variable.path
 
 
-def _frozen(trace: InferenceGraph, constants: Sequence[Tensor]) -> Graph:
+def _freeze_variables(trace: InferenceGraph, constants: Sequence[Tensor]) -> Graph:
     """Return the graph with constants for Variables, without updates."""
     graph = trace.graph
     count = len(graph.inputs) - len(constants)
     substitute = Substitution()
     for old, new in zip(graph.inputs[count:], constants, strict=True):
         substitute.replace(old, new)
-    outputs = graph.outputs[: len(graph.outputs) - len(trace.written)]
+    outputs = graph.outputs[: len(graph.outputs) - len(trace.updated_variables)]
     nodes = tuple(map(substitute.node, graph.nodes))
     return Graph(graph.inputs[:count], nodes, tuple(map(substitute, outputs))).pruned()
 
@@ -158,9 +167,9 @@ def _frozen(trace: InferenceGraph, constants: Sequence[Tensor]) -> Graph:
 # --- constants that depend on sizes ---------------------------------------------------
 
 
-def _grown_apart(
+def _lift_size_constants(
     family: Family,
-) -> tuple[list[Graph], dict[Value, Grown | None], dict[Value, Sequence[Any]]]:
+) -> tuple[list[Graph], dict[Value, SizeDependent | None], dict[Value, Sequence[Any]]]:
     """Return the graphs with an input for each size-dependent constant.
 
     These inputs prevent constant folding, so that their dependence stays known. The
@@ -170,38 +179,42 @@ def _grown_apart(
         The graphs; the dependence of each such input on sizes, None for keys; and its
         data at each size.
     """
-    found: dict[Value, Grown | None] = {}
+    dependences: dict[Value, SizeDependent | None] = {}
     arrays: dict[Value, Sequence[Any]] = {}
-    extra: list[tuple[Value, ...]] = []
+    new_inputs: list[tuple[Value, ...]] = []
     substitutes = [Substitution() for _ in family.graphs]
-    drawn = [n for n in family.graph.walk() if n.op.kind is Kind.RANDOM]
-    keys = {x for node in drawn for x in node.inputs}
-    for value in _values(family.graph):
+    random_nodes = [n for n in family.graph.walk() if n.op.kind is Kind.RANDOM]
+    keys = {x for node in random_nodes for x in node.inputs}
+    for value in _unique_values(family.graph):
         if value.constant is None or (len(family.graphs) == 1 and value not in keys):
             continue
-        recipe = family.recipe(value)
-        if not isinstance(recipe, Grown) and value not in keys:
+        dependence = family.constant_or_none(value)
+        if not isinstance(dependence, SizeDependent) and value not in keys:
             continue
-        twins = family.twins(value)
-        stand_ins = tuple(Value(twin.spec) for twin in twins)
-        for substitute, old, new in zip(substitutes, twins, stand_ins, strict=True):
+        counterparts = family.counterparts(value)
+        placeholders = tuple(Value(counterpart.spec) for counterpart in counterparts)
+        for substitute, old, new in zip(
+            substitutes, counterparts, placeholders, strict=True
+        ):
             substitute.replace(old, new)
-        found[stand_ins[0]] = recipe if isinstance(recipe, Grown) else None
-        arrays[stand_ins[0]] = family.arrays(value)
-        extra.append(stand_ins)
+        dependences[placeholders[0]] = (
+            dependence if isinstance(dependence, SizeDependent) else None
+        )
+        arrays[placeholders[0]] = family.arrays(value)
+        new_inputs.append(placeholders)
     graphs = []
     pairs = zip(family.graphs, substitutes, strict=True)
     for i, (graph, substitute) in enumerate(pairs):
         outer = substitute_in(graph, substitute)
-        inputs = (*outer.inputs, *(stand_ins[i] for stand_ins in extra))
+        inputs = (*outer.inputs, *(placeholders[i] for placeholders in new_inputs))
         graphs.append(Graph(inputs, outer.nodes, outer.outputs, outer.names))
-    return graphs, found, arrays
+    return graphs, dependences, arrays
 
 
 def substitute_in(graph: Graph, substitute: Callable[[Value], Value]) -> Graph:
     """Return the graph, and its nested graphs, with substituted values."""
 
-    def read(node: Node) -> Node:
+    def substitute_node(node: Node) -> Node:
         attrs = {
             name: substitute_in(value, substitute)
             if isinstance(value, Graph)
@@ -211,35 +224,35 @@ def substitute_in(graph: Graph, substitute: Callable[[Value], Value]) -> Graph:
         inputs = [substitute(x) for x in node.inputs]
         return Node(node.op, inputs, attrs, node.outputs, node.device)
 
-    nodes = tuple(map(read, graph.nodes))
+    nodes = tuple(map(substitute_node, graph.nodes))
     outputs = tuple(map(substitute, graph.outputs))
     return Graph(graph.inputs, nodes, outputs, graph.names)
 
 
-def _values(graph: Graph) -> list[Any]:
+def _unique_values(graph: Graph) -> list[Any]:
     """Return all unique values that a graph and its nested graphs read."""
-    found: dict[Value, None] = dict.fromkeys(graph.outputs)
+    values: dict[Value, None] = dict.fromkeys(graph.outputs)
     for node in graph.walk():
-        found.update(dict.fromkeys(node.inputs))
-        found.update(dict.fromkeys(node.outputs))
-        for part in node.subgraphs:
-            found.update(dict.fromkeys((*part.inputs, *part.outputs)))
-    return [*found]
+        values.update(dict.fromkeys(node.inputs))
+        values.update(dict.fromkeys(node.outputs))
+        for subgraph in node.subgraphs:
+            values.update(dict.fromkeys((*subgraph.inputs, *subgraph.outputs)))
+    return [*values]
 
 
 # --- small graphs ---------------------------------------------------------------------
 
 
-def _small(graph: Graph, target: Target) -> Graph:
+def _simplify_graph(graph: Graph, target: Target) -> Graph:
     """Return the graph after the relevant passes, nested graphs first."""
     nodes = []
     for node in graph.nodes:
         attrs = {
-            name: _small(value, target) if isinstance(value, Graph) else value
+            name: _simplify_graph(value, target) if isinstance(value, Graph) else value
             for name, value in node.attrs.items()
         }
         nodes.append(Node(node.op, node.inputs, attrs, node.outputs, node.device))
-    graph = expand(graph.replace(nodes), lambda node: not has_row(node.op.name))
+    graph = expand(graph.replace(nodes), lambda node: not has_rule(node.op.name))
     for step in _PASSES:
         graph = step(graph, target)
     return graph
@@ -269,12 +282,14 @@ class _Widening:
         with Trace("export") as trace:
             values: dict[Value, Any] = {}
             for x in graph.inputs:
-                values[x] = trace.placeholder(x.spec.with_dtype(_wide(x.spec.dtype)))
+                values[x] = trace.placeholder(
+                    x.spec.with_dtype(_wide_dtype(x.spec.dtype))
+                )
             for node in graph.nodes:
                 inputs = [values.get(x, self.constant(x)) for x in node.inputs]
                 outputs = bind(node.op, *inputs, **self._attrs(node.attrs))
-                several = outputs if isinstance(outputs, tuple) else (outputs,)
-                for old, new in zip(node.outputs, several, strict=True):
+                results = outputs if isinstance(outputs, tuple) else (outputs,)
+                for old, new in zip(node.outputs, results, strict=True):
                     new._origin = old.origin
                     values[old] = new
         outputs = tuple(values.get(x, self.constant(x)) for x in graph.outputs)
@@ -282,14 +297,14 @@ class _Widening:
         return Graph(first, tuple(trace.nodes), outputs)
 
     def _attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        found = {}
+        widened = {}
         for name, value in attrs.items():
             is_dtype = name == "dtype" and value in _NARROW
-            found[name] = _NARROW[value] if is_dtype else value
+            widened[name] = _NARROW[value] if is_dtype else value
             if isinstance(value, Graph):
-                found[name] = self.graph(value)
-        return found
+                widened[name] = self.graph(value)
+        return widened
 
 
-def _wide(dtype: str) -> str:
+def _wide_dtype(dtype: str) -> str:
     return _NARROW.get(dtype, dtype)

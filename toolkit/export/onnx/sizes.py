@@ -24,7 +24,7 @@ class Extent:
     def __init__(self, terms: Mapping[Product, int]) -> None:
         self.terms: dict[Product, int] = {p: k for p, k in terms.items() if k}
 
-    def at(self, sizes: Sizes) -> int:
+    def evaluate(self, sizes: Sizes) -> int:
         """Return its value for these sizes."""
         return sum(
             factor * math.prod(sizes[name] for name in product)
@@ -34,7 +34,7 @@ class Extent:
     def __add__(self, number: int) -> Extent:
         return Extent({**self.terms, (): self.terms.get((), 0) + number})
 
-    def without(self, other: Extent) -> int | None:
+    def constant_difference(self, other: Extent) -> int | None:
         """Return the difference to another extent, or None if it is not constant."""
         products = {*self.terms, *other.terms} - {()}
         if any(self.terms.get(p) != other.terms.get(p) for p in products):
@@ -54,38 +54,38 @@ class Extent:
 Length: TypeAlias = int | Extent
 
 
-def samples_of(names: Sequence[str], spread: int = 0) -> list[dict[str, int]]:
+def sample_sizes(names: Sequence[str], size_class: int = 0) -> list[dict[str, int]]:
     """Return sizes to trace at: base sizes, then one varied at a time, then all.
 
     A fit to all but the last must also match the last.
 
     Args:
         names: the names of the free sizes.
-        spread: 0 for small sizes, 1 for larger ones, 2 for image sizes.
+        size_class: 0 for small sizes, 1 for larger ones, 2 for image sizes.
     """
     if not names:
         return [{}]
-    first, second, third = ((7, 12, 18), (37, 42, 53), (96, 161, 225))[spread]
+    first, second, third = ((7, 12, 18), (37, 42, 53), (96, 161, 225))[size_class]
     base = {name: first + 13 * i for i, name in enumerate(names)}
-    others = {name: second + 13 * i for i, name in enumerate(names)}
+    varied = {name: second + 13 * i for i, name in enumerate(names)}
     last = {name: third + 13 * i for i, name in enumerate(names)}
-    return [base, *({**base, name: others[name]} for name in names), last]
+    return [base, *({**base, name: varied[name]} for name in names), last]
 
 
 def fit(values: Sequence[int], samples: Sequence[Sizes]) -> Length | None:
     """Return a function of the sizes with these values, or None without a fit."""
     if all(value == values[0] for value in values):
         return values[0]
-    for guess in (_sum, _product):
-        found = guess(values, samples)
-        if found is not None:
+    for fit_function in (_fit_sum, _fit_product):
+        extent = fit_function(values, samples)
+        if extent is not None:
             pairs = zip(values, samples, strict=True)
-            if all(found.at(sizes) == value for value, sizes in pairs):
-                return found
+            if all(extent.evaluate(sizes) == value for value, sizes in pairs):
+                return extent
     return None
 
 
-def _sum(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
+def _fit_sum(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
     """Fit a constant and a multiple of each size."""
     terms: dict[Product, int] = {}
     for i, name in enumerate(samples[0], start=1):
@@ -93,11 +93,11 @@ def _sum(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
         if slope.denominator != 1:
             return None
         terms[name,] = int(slope)
-    rest = values[0] - Extent(terms).at(samples[0])
-    return Extent({**terms, (): rest})
+    constant = values[0] - Extent(terms).evaluate(samples[0])
+    return Extent({**terms, (): constant})
 
 
-def _product(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
+def _fit_product(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
     """Fit a multiple of the product of some sizes."""
     base = samples[0]
     names = tuple(

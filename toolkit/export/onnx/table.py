@@ -1,6 +1,6 @@
 """Table of ONNX translation rules, or reasons why a primitive is unsupported.
 
-A rule is a function `row(write, node)` that returns the name of each result. Rules of
+A rule is a function `rule(writer, node)` that returns the name of each result. Rules of
 elementwise primitives also receive the names of their inputs, in the layout that the
 writer selects. A primitive without rule or reason is decomposed as a composite.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-Row: TypeAlias = Callable[..., Any]
-_F = TypeVar("_F", bound=Row)
+Rule: TypeAlias = Callable[..., Any]
+_F = TypeVar("_F", bound=Rule)
 
-ROWS: dict[str, Row] = {}
-# Rules of elementwise primitives: `row(write, node, *names)`.
-ELEMENTWISE: dict[str, Row] = {}
+RULES: dict[str, Rule] = {}
+# Rules of elementwise primitives: `rule(writer, node, *names)`.
+ELEMENTWISE: dict[str, Rule] = {}
 
 _LINEAR_ALGEBRA = "ONNX has no operator for this decomposition"
 _GRADIENT = "it is the gradient of another operation, which no inference computes"
@@ -23,7 +23,7 @@ _COMPLEX = "ONNX has no arithmetic of complex numbers"
 _DISTRIBUTED = "it exchanges data with other processes"
 
 # Name -> the reason why it is unsupported.
-REFUSED: dict[str, str] = {
+UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("cholesky", "eig", "eigh", "lu", "qr", "svd"), _LINEAR_ALGEBRA),
     **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator that solves systems"),
     **dict.fromkeys(("as_complex", "as_real"), _COMPLEX),
@@ -33,38 +33,38 @@ REFUSED: dict[str, str] = {
 }
 
 
-def row(*names: str) -> Callable[[_F], _F]:
+def rule(*names: str) -> Callable[[_F], _F]:
     """Register a function as the rule of primitives."""
 
-    def enter(function: _F) -> _F:
+    def register(function: _F) -> _F:
         for name in names:
-            ROWS[name] = function
+            RULES[name] = function
         return function
 
-    return enter
+    return register
 
 
 def elementwise(*names: str) -> Callable[[_F], _F]:
     """Register a function as the rule of elementwise primitives."""
 
-    def enter(function: _F) -> _F:
+    def register(function: _F) -> _F:
         for name in names:
             ELEMENTWISE[name] = function
         return function
 
-    return enter
+    return register
 
 
-def direct(operators: Mapping[str, str]) -> None:
+def register_operators(operators: Mapping[str, str]) -> None:
     """Register elementwise primitives with one ONNX operator each."""
     for name, operator in operators.items():
-        ELEMENTWISE[name] = _one(operator)
+        ELEMENTWISE[name] = _single_operator(operator)
 
 
-def _one(operator: str) -> Row:
-    return lambda write, node, *names: write.node(operator, names)
+def _single_operator(operator: str) -> Rule:
+    return lambda writer, node, *names: writer.node(operator, names)
 
 
-def has_row(name: str) -> bool:
+def has_rule(name: str) -> bool:
     """Return whether a primitive has a rule."""
-    return name in ROWS or name in ELEMENTWISE
+    return name in RULES or name in ELEMENTWISE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.export.onnx.family import Family, Misfit, where_is
+from toolkit.export.onnx.family import Family, TraceMismatchError, describe_node
 from toolkit.ir import Node
 from toolkit.ops.conv import padding_pairs
 
@@ -19,36 +19,42 @@ def padding(family: Family, node: Node) -> Any:
     Raises:
         UnsupportedError: the padding has an unsupported dependence on free extents.
     """
-    given = family.each(node, lambda twin: twin.attrs["padding"])
+    paddings = family.value_per_graph(
+        node, lambda counterpart: counterpart.attrs["padding"]
+    )
     is_free = any(_free_axes(family, node)) and "spatial" not in node.attrs
-    if all(pairs == given[0] for pairs in given) and not _is_unsure(family, node):
-        return given[0]  # some runtimes reject "same" with dilations
-    if not is_free or given != family.each(node, _same):
-        return family.same(node, lambda twin: twin.attrs["padding"], "padding")
+    if all(pairs == paddings[0] for pairs in paddings) and not _is_ambiguous(
+        family, node
+    ):
+        return paddings[0]  # some runtimes reject "same" with dilations
+    if not is_free or paddings != family.value_per_graph(node, _same_padding):
+        return family.common_value(
+            node, lambda counterpart: counterpart.attrs["padding"], "padding"
+        )
     strides, reaches = node.attrs["strides"], _reaches(node)
-    gaps = any(k < stride for k, stride in zip(reaches, strides, strict=True))
-    if node.op.name not in _POOLS or not gaps:
+    has_gaps = any(k < stride for k, stride in zip(reaches, strides, strict=True))
+    if node.op.name not in _POOLS or not has_gaps:
         return None
     # For "same", ONNX Runtime computes a negative padding for such pools, and fails.
-    pairs = zip(_free_axes(family, node), reaches, strides, given[0], strict=True)
-    found = tuple(_at_all_sizes(*axis) for axis in pairs)
-    if None in found:
-        raise family.not_affine(
+    pairs = zip(_free_axes(family, node), reaches, strides, paddings[0], strict=True)
+    pads = tuple(_size_independent_padding(*axis) for axis in pairs)
+    if None in pads:
+        raise family.unsupported_dependence(
             node,
             f'padding "same" of windows of {reaches} with larger strides, {strides}',
         )
-    return found
+    return pads
 
 
 def check_windows(family: Family) -> None:
     """Raise an error if the padding at other sizes is ambiguous.
 
     Raises:
-        Misfit: padding "same" adds no padding at any of the sizes.
+        TraceMismatchError: padding "same" adds no padding at any of the sizes.
     """
     for node in family.graph.walk():
-        if node.op.name in _WINDOWED and _is_unsure(family, node):
-            raise Misfit(where_is(node))
+        if node.op.name in _WINDOWED and _is_ambiguous(family, node):
+            raise TraceMismatchError(describe_node(node))
 
 
 def as_attributes(pads: Any) -> dict[str, Any]:
@@ -64,16 +70,20 @@ def _free_axes(family: Family, node: Node) -> list[bool]:
     return [not isinstance(n, int) for n in shape]
 
 
-def _is_unsure(family: Family, node: Node) -> bool:
+def _is_ambiguous(family: Family, node: Node) -> bool:
     """Return whether "same" and "valid" agree on no padding, possibly by chance."""
     if "spatial" in node.attrs:
         return False
     pairs = zip(_free_axes(family, node), _reaches(node), strict=True)
     if not any(is_free and reach > 1 for is_free, reach in pairs):
         return False
-    both = (lambda twin: twin.attrs["padding"]), _same
-    each = [pads for what in both for pads in family.each(node, what)]
-    return not any(n for pads in each for pair in pads for n in pair)
+    functions = (lambda counterpart: counterpart.attrs["padding"]), _same_padding
+    paddings = [
+        pads
+        for function in functions
+        for pads in family.value_per_graph(node, function)
+    ]
+    return not any(n for pads in paddings for pair in pads for n in pair)
 
 
 def _window(node: Node) -> Sequence[int]:
@@ -89,7 +99,7 @@ def _reaches(node: Node) -> list[int]:
     return [(k - 1) * step + 1 for k, step in zip(window, dilation, strict=True)]
 
 
-def _same(node: Node) -> Any:
+def _same_padding(node: Node) -> Any:
     """Return the padding of "same"."""
     window, extents = _window(node), node.inputs[0].spec.shape[1:-1]
     dilation = node.attrs.get("dilation", (1,) * len(window))
@@ -97,7 +107,7 @@ def _same(node: Node) -> Any:
     return padding_pairs(node.op.name, "same", extents, *sizes)
 
 
-def _at_all_sizes(is_free: bool, reach: int, stride: int, pair: Any) -> Any:
+def _size_independent_padding(is_free: bool, reach: int, stride: int, pair: Any) -> Any:
     """Return the padding of an axis that is valid at all sizes, or None."""
     if stride == 1 or not is_free:
         return pair

@@ -15,11 +15,11 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import UnsupportedError
-from toolkit.export.onnx.family import Family, Grown, where_is
+from toolkit.export.onnx.family import Family, SizeDependent, describe_node
 from toolkit.export.onnx.nodes import Body, Constants, Names, Operation
-from toolkit.export.onnx.patterns import match
+from toolkit.export.onnx.patterns import write_pattern
 from toolkit.export.onnx.sizes import Extent, Length
-from toolkit.export.onnx.table import ELEMENTWISE, REFUSED, ROWS
+from toolkit.export.onnx.table import ELEMENTWISE, RULES, UNSUPPORTED
 from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.ir import Graph, Node, Value
 
@@ -38,14 +38,14 @@ class Writer:
     Attributes:
         family, opset: the arguments.
         nodes: the nodes written so far.
-        last: the name of each value in its original layout.
-        first: the name of each value with its channels moved to axis 1.
+        tensor_names: the name of each value in its original layout.
+        nchw_names: the name of each value with its channels moved to axis 1.
         scaled: values that are another value times and plus constants (`convolution`).
         normalized: values that are another value normalized (`patterns`).
         limited: values that are another value clipped to an interval (`patterns`).
         origin: the path of the layer of the current nodes.
-        uses: the number of uses of each value.
-        pooled: the inputs of max pooling.
+        use_counts: the number of uses of each value.
+        max_pool_inputs: the inputs of max pooling.
         producers: the producer of each value.
         samples: the data of size-dependent constants at each size.
         labels: names for constants, such as paths of Variables.
@@ -59,13 +59,13 @@ class Writer:
     ) -> None:
         self.family, self.opset = family, opset
         self.nodes: list[Operation] = []
-        self.last: dict[Value, str] = {}
-        self.first: dict[Value, str] = {}
+        self.tensor_names: dict[Value, str] = {}
+        self.nchw_names: dict[Value, str] = {}
         self.scaled: dict[Value, Any] = {}
         self.normalized: dict[Value, Any] = {}
         self.limited: dict[Value, Any] = {}
-        self.uses: Counter[Value] = Counter()
-        self.pooled: set[Value] = set()
+        self.use_counts: Counter[Value] = Counter()
+        self.max_pool_inputs: set[Value] = set()
         self.producers: dict[Value, Node] = {}
         self.names: Names = Names() if outer is None else outer.names
         self.constants: Constants = (
@@ -83,9 +83,9 @@ class Writer:
 
     def node(self, operator: str, inputs: Sequence[str], **attrs: Any) -> str:
         """Write a node with one result; return its name."""
-        return self.several(operator, inputs, 1, **attrs)[0]
+        return self.node_with_outputs(operator, inputs, 1, **attrs)[0]
 
-    def several(
+    def node_with_outputs(
         self, operator: str, inputs: Sequence[str], count: int, **attrs: Any
     ) -> list[str]:
         """Write a node with several results; return their names."""
@@ -98,51 +98,53 @@ class Writer:
 
     def graph(self, graph: Graph) -> None:
         """Write the nodes of a graph whose inputs have names."""
-        self.uses.update(x for node in graph.nodes for x in node.inputs)
-        self.uses.update(graph.outputs)
+        self.use_counts.update(x for node in graph.nodes for x in node.inputs)
+        self.use_counts.update(graph.outputs)
         pools = (node for node in graph.nodes if node.op.name == "max_pool")
-        self.pooled.update(x for node in pools for x in node.inputs)
+        self.max_pool_inputs.update(x for node in pools for x in node.inputs)
         for node in graph.nodes:
             self.origin = node.origin or self.origin
             self._write(node)
             self.producers.update((value, node) for value in node.outputs)
 
     def _write(self, node: Node) -> None:
-        found = match(self, node)
-        if found is None:
-            found = self._by_row(node)
-        names = (found,) if isinstance(found, str) else found
+        result = write_pattern(self, node)
+        if result is None:
+            result = self._apply_rule(node)
+        names = (result,) if isinstance(result, str) else result
         for value, name in zip(node.outputs, names or (), strict=False):
             if name:
-                self.last[value] = name
+                self.tensor_names[value] = name
 
-    def _by_row(self, node: Node) -> Any:
+    def _apply_rule(self, node: Node) -> Any:
         name = node.op.name
         if name in ELEMENTWISE:
             return self._elementwise(node)
-        if name in ROWS:
-            return ROWS[name](self, node)
-        raise self.refused(node, REFUSED.get(name, "it has no form in ONNX"))
+        if name in RULES:
+            return RULES[name](self, node)
+        raise self.unsupported_node(
+            node, UNSUPPORTED.get(name, "it has no form in ONNX")
+        )
 
-    def refused(self, node: Node, reason: str) -> UnsupportedError:
+    def unsupported_node(self, node: Node, reason: str) -> UnsupportedError:
         """Return the error for a node that cannot be written."""
-        return UnsupportedError(f"{self.family.label}: {where_is(node)}: {reason}")
+        return UnsupportedError(f"{self.family.label}: {describe_node(node)}: {reason}")
 
     def body(self, graph: Graph, inputs: dict[Value, str]) -> Writer:
         """Return a writer for a subgraph of a node, with these input names."""
         inner = Writer(self.family, self.opset, self)
-        inner.last.update(inputs)
+        inner.tensor_names.update(inputs)
         inner.graph(graph)
         return inner
 
     def results(self, values: Sequence[Value]) -> list[str]:
         """Return unique names of a graph's results, each computed by a node in it."""
         names = [self(value) for value in values]
-        left = {output for node in self.nodes for output in node.outputs}
+        unused_outputs = {output for node in self.nodes for output in node.outputs}
         for i, name in enumerate(names):
-            if name not in left:
+            if name not in unused_outputs:
                 names[i] = self.node("Identity", [name])
-            left.discard(name)
+            unused_outputs.discard(name)
         return names
 
     def result_of(self, inner: Writer, value: Value) -> str:
@@ -155,35 +157,37 @@ class Writer:
 
     def __call__(self, value: Any) -> str:
         """Return the name of a value in its original layout."""
-        if value not in self.last:
-            if value in self.first:
-                self.last[value] = self.to_last(self.first[value], value)
+        if value not in self.tensor_names:
+            if value in self.nchw_names:
+                self.tensor_names[value] = self.to_original_layout(
+                    self.nchw_names[value], value
+                )
             elif value.constant is not None:
-                self.last[value] = self.constant_of(value)
+                self.tensor_names[value] = self.constant_of(value)
             else:
-                raise self.family.unknown(value)
-        return self.last[value]
+                raise self.family.unknown_dependence(value)
+        return self.tensor_names[value]
 
     def channels_first(self, value: Any) -> str:
         """Return the name of a value with its channels moved to axis 1."""
-        if value not in self.first:
+        if value not in self.nchw_names:
             rank = value.spec.ndim
-            if value.constant is not None and not self.is_grown(value):
+            if value.constant is not None and not self.depends_on_sizes(value):
                 array = np.moveaxis(np.asarray(value.constant), -1, 1)
-                self.first[value] = self.constants.add(np.ascontiguousarray(array))
+                self.nchw_names[value] = self.constants.add(np.ascontiguousarray(array))
             elif rank < 3:
-                self.first[value] = self(value)
+                self.nchw_names[value] = self(value)
             else:
                 order = [0, rank - 1, *range(1, rank - 1)]
-                self.first[value] = self._moved(self(value), value, order)
-        return self.first[value]
+                self.nchw_names[value] = self._change_layout(self(value), value, order)
+        return self.nchw_names[value]
 
-    def to_last(self, name: str, value: Any) -> str:
+    def to_original_layout(self, name: str, value: Any) -> str:
         """Convert a channels-first tensor to the original layout; return its name."""
         rank = value.spec.ndim
-        return self._moved(name, value, [0, *range(2, rank), 1])
+        return self._change_layout(name, value, [0, *range(2, rank), 1])
 
-    def _moved(self, name: str, value: Any, order: list[int]) -> str:
+    def _change_layout(self, name: str, value: Any, order: list[int]) -> str:
         shape = self.family.shape(value)
         to_first = order[1] == value.spec.ndim - 1
         if all(n == 1 for n in shape[1:-1]) or shape[-1] == 1:
@@ -192,20 +196,20 @@ class Writer:
                 return self.reshaped(name, moved)
         return self.node("Transpose", [name], perm=order)
 
-    def only_first(self, value: Value) -> bool:
+    def is_only_nchw(self, value: Value) -> bool:
         """Return whether a value exists only channels first."""
-        return value in self.first and value not in self.last
+        return value in self.nchw_names and value not in self.tensor_names
 
-    def is_grown(self, value: Any) -> bool:
+    def depends_on_sizes(self, value: Any) -> bool:
         """Return whether a constant depends on free sizes."""
-        return isinstance(self.family.constant(value), Grown)
+        return isinstance(self.family.constant(value), SizeDependent)
 
     def array(self, value: Any) -> Any:
         """Return the data of a constant that is equal for all sizes, or None."""
         if value.constant is None:
             return None
-        found = self.family.recipe(value)
-        return None if isinstance(found, Grown) else found
+        data = self.family.constant_or_none(value)
+        return None if isinstance(data, SizeDependent) else data
 
     def number(self, value: Any) -> float | None:
         """Return the value of a scalar constant, or None."""
@@ -214,9 +218,9 @@ class Writer:
             None if array is None or array.size != 1 else float(array.reshape(())[()])
         )
 
-    def is_alone(self, value: Value) -> bool:
+    def has_one_use(self, value: Value) -> bool:
         """Return whether exactly one node reads a value."""
-        return self.uses[value] == 1
+        return self.use_counts[value] == 1
 
     # --- constants and sizes ----------------------------------------------------------
 
@@ -226,10 +230,10 @@ class Writer:
 
     def constant_of(self, value: Any) -> str:
         """Return the name of a constant's data."""
-        found = self.family.constant(value)
-        if isinstance(found, Grown):
-            return self.grown(found)
-        return self.constants.add(found, self.labels.get(value, ""))
+        data = self.family.constant(value)
+        if isinstance(data, SizeDependent):
+            return self.write_size_dependent(data)
+        return self.constants.add(data, self.labels.get(value, ""))
 
     def scalar(self, number: Any, dtype: str) -> str:
         """Return the name of a scalar constant."""
@@ -239,23 +243,25 @@ class Writer:
         """Return the name of an int64[n] constant."""
         return self.constants.add(np.array(numbers, np.int64))
 
-    def grown(self, recipe: Grown) -> str:
-        """Return the name of a size-dependent value from its recipe."""
-        name = self.constants.add(recipe.start)
-        dtype = dtypes.NAMES[recipe.start.dtype]
-        for size, slope in recipe.slopes.items():
+    def write_size_dependent(self, constant: SizeDependent) -> str:
+        """Return the name of a size-dependent value from its description."""
+        name = self.constants.add(constant.start)
+        dtype = dtypes.NAMES[constant.start.dtype]
+        for size, slope in constant.slopes.items():
             factor = self.cast(self.size(Extent({(size,): 1})), dtype)
             term = self.node("Mul", [factor, self.constants.add(slope)])
             name = self.node("Add", [name, term])
-        if recipe.axis is not None:
-            limit = self.node("Squeeze", [self.size(recipe.shape[recipe.axis])])
+        if constant.axis is not None:
+            limit = self.node("Squeeze", [self.size(constant.shape[constant.axis])])
             zero, one = self.scalar(0, "int64"), self.scalar(1, "int64")
-            places = self.node("Range", [zero, limit, one])
-            behind = len(recipe.shape) - recipe.axis - 1
-            places = self.reshaped(self.cast(places, dtype), (-1, *[1] * behind))
-            steps = self.node("Mul", [places, self.constants.add(recipe.step)])
+            positions = self.node("Range", [zero, limit, one])
+            trailing = len(constant.shape) - constant.axis - 1
+            positions = self.reshaped(
+                self.cast(positions, dtype), (-1, *[1] * trailing)
+            )
+            steps = self.node("Mul", [positions, self.constants.add(constant.step)])
             name = self.node("Add", [name, steps])
-        return self.node("Expand", [name, self.lengths(recipe.shape)])
+        return self.node("Expand", [name, self.lengths(constant.shape)])
 
     def size(self, length: Length) -> str:
         """Return the name of an int64[1] with an extent."""
@@ -265,11 +271,11 @@ class Writer:
         if length not in root._sizes:
             nodes, root.nodes = root.nodes, root._prelude
             origin, root.origin = root.origin, ""
-            root._sizes[length] = root._sum(length)
+            root._sizes[length] = root._write_sum(length)
             root.nodes, root.origin = nodes, origin
         return root._sizes[length]
 
-    def _sum(self, length: Extent) -> str:
+    def _write_sum(self, length: Extent) -> str:
         total = ""
         for product, factor in length.terms.items():
             names = [self._sizes[name] for name in product]
@@ -281,7 +287,7 @@ class Writer:
             total = self.node("Add", [total, term]) if total else term
         return total or self.ints([0])
 
-    def name_size(self, size: str, source: str, axis: int) -> None:
+    def define_size(self, size: str, source: str, axis: int) -> None:
         """Record the input axis that defines a free size."""
         nodes, self.nodes = self.nodes, self._prelude
         self._sizes[size] = self.node("Shape", [source], start=axis, end=axis + 1)
@@ -297,23 +303,23 @@ class Writer:
         """Return the name of an int64[n] with these extents or named sizes."""
         if all(isinstance(n, int) for n in shape):
             return self.ints([n for n in shape if isinstance(n, int)])
-        parts: list[str] = []
-        run: list[int] = []
+        pieces: list[str] = []
+        integers: list[int] = []
         for n in shape:
             if isinstance(n, int):
-                run.append(n)
+                integers.append(n)
                 continue
-            parts += [self.ints(run)] if run else []
-            parts.append(n if isinstance(n, str) else self.size(n))  # type: ignore
-            run = []
-        parts += [self.ints(run)] if run else []
-        return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
+            pieces += [self.ints(integers)] if integers else []
+            pieces.append(n if isinstance(n, str) else self.size(n))  # type: ignore
+            integers = []
+        pieces += [self.ints(integers)] if integers else []
+        return self.node("Concat", pieces, axis=0) if len(pieces) > 1 else pieces[0]
 
     def known_shape(self, value: Value, node: Node) -> tuple[Length, ...]:
         """Return the shape of a value; all extents must be known."""
         shape = self.family.shape(value)
         if any(n is None for n in shape):
-            raise self.family.not_affine(node, f"shape {value.spec.shape}")
+            raise self.family.unsupported_dependence(node, f"shape {value.spec.shape}")
         return shape  # type: ignore[return-value]
 
     def reshaped(self, name: str, shape: Sequence[Length | None]) -> str:
@@ -347,13 +353,13 @@ class Writer:
 
     def pool(self, operator: str, node: Node, out: Value, **attrs: Any) -> None:
         """Pool the input of a pooling node, channels first."""
-        given = self.family.attrs(node, but="padding")
+        pool_attrs = self.family.attrs(node, unchecked="padding")
         name = self.channels_first(node.inputs[0])
-        self.first[out] = self.node(
+        self.nchw_names[out] = self.node(
             operator,
             [name],
-            kernel_shape=list(given["window"]),
-            strides=list(given["strides"]),
+            kernel_shape=list(pool_attrs["window"]),
+            strides=list(pool_attrs["strides"]),
             **as_attributes(padding(self.family, node)),
             **attrs,
         )
@@ -363,13 +369,15 @@ class Writer:
     def _elementwise(self, node: Node) -> Any:
         """Write an elementwise node, channels first if an input exists only so."""
         rank = node.outputs[0].spec.ndim
-        if rank in IMAGE_RANKS and any(map(self.only_first, node.inputs)):
-            names = [self._aligned(x, rank, node) for x in node.inputs]
-            self.first[node.outputs[0]] = ELEMENTWISE[node.op.name](self, node, *names)
+        if rank in IMAGE_RANKS and any(map(self.is_only_nchw, node.inputs)):
+            names = [self._align_operand(x, rank, node) for x in node.inputs]
+            self.nchw_names[node.outputs[0]] = ELEMENTWISE[node.op.name](
+                self, node, *names
+            )
             return ()
         return ELEMENTWISE[node.op.name](self, node, *map(self, node.inputs))
 
-    def _aligned(self, x: Any, rank: int, node: Node) -> str:
+    def _align_operand(self, x: Any, rank: int, node: Node) -> str:
         """Reshape an operand for broadcasting with channels-first tensors."""
         shape = x.spec.shape
         array = self.array(x)
@@ -377,13 +385,13 @@ class Writer:
             return self.constants.add(array.reshape(()))
         if len(shape) == rank:
             return self.channels_first(x)
-        missing = (1,) * (rank - len(shape))
+        leading = (1,) * (rank - len(shape))
         if array is not None:
-            array = np.moveaxis(array.reshape((*missing, *shape)), -1, 1)
+            array = np.moveaxis(array.reshape((*leading, *shape)), -1, 1)
             return self.constants.add(np.ascontiguousarray(array))
         if not shape:
             return self(x)
-        wide = (*missing, *self.known_shape(x, node))
+        wide = (*leading, *self.known_shape(x, node))
         name = self.reshaped(self(x), wide)
         return self.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
 

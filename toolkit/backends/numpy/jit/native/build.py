@@ -12,7 +12,7 @@ from pathlib import Path
 from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.library import (
     ABI,
-    MOST_EMBEDDED,
+    MAX_EMBEDDED_BYTES,
     Library,
     LibrarySource,
     Status,
@@ -52,9 +52,10 @@ def library(source: LibrarySource) -> Library:
 
 def _check(source: LibrarySource) -> None:
     nbytes = sum(weight.array.nbytes for weight in source.weights)
-    if source.embed and nbytes > MOST_EMBEDDED:
+    if source.embed and nbytes > MAX_EMBEDDED_BYTES:
         raise UnsupportedError(
-            f"{source.prefix}: expected up to {MOST_EMBEDDED} bytes of weights in an "
+            f"{source.prefix}: expected up to {MAX_EMBEDDED_BYTES} bytes of weights in "
+            "an "
             f"object; received {nbytes}: let them be in a file of their own"
         )
     states = {i for i, weight in enumerate(source.weights) if weight.is_state}

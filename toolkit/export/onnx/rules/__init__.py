@@ -1,6 +1,6 @@
 """Translation rules of all primitives, registered by import."""
 
-from toolkit.export.onnx.rows import (
+from toolkit.export.onnx.rules import (
     composites as composites,
     contract as contract,
     control as control,

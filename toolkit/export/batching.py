@@ -14,50 +14,54 @@ from toolkit.ir import Graph
 EXTENTS = (16, 128, 1)
 
 
-def may_be_batched(
-    signature: Signature, rows: int, traced: Callable[[dict[str, int]], Graph]
+def can_be_batched(
+    signature: Signature, rows: int, trace_graph: Callable[[dict[str, int]], Graph]
 ) -> bool:
     """Return whether a batch can mix rows of several requests and zero padding.
 
     Args:
         signature: the signature of the model.
         rows: the batch size; 1 is replaced by 2.
-        traced: a function that returns the graph for a number for each free extent.
+        trace_graph: a function that returns the graph for numbers as free extents.
 
     Returns:
         False if unknown, for example for layers that are Python code.
     """
-    for extent in EXTENTS if len(signature.free) > 1 else EXTENTS[:1]:
-        sizes = dict.fromkeys(signature.free, extent)
-        most = max(rows, 2)
-        numbers = (most, most + 1, 1) if BATCH in signature.free else (most,)
+    for extent in EXTENTS if len(signature.free_extents) > 1 else EXTENTS[:1]:
+        sizes = dict.fromkeys(signature.free_extents, extent)
+        batch_size = max(rows, 2)
+        batch_sizes = (
+            (batch_size, batch_size + 1, 1)
+            if BATCH in signature.free_extents
+            else (batch_size,)
+        )
         try:
-            graphs = {n: traced(sizes | {BATCH: n}) for n in numbers}
+            graphs = {n: trace_graph(sizes | {BATCH: n}) for n in batch_sizes}
         except Exception:  # layers can raise any error
             continue
-        return computes_rows(signature, graphs)
+        return has_independent_rows(signature, graphs)
     return False
 
 
-def computes_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
+def has_independent_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
     """Return whether a model computes rows independently, for any batch size.
 
     Args:
         signature: the signature of the model.
         graphs: the graphs of its outputs, by batch size.
     """
-    most, is_free = max(graphs), BATCH in signature.free
+    largest, is_free = max(graphs), BATCH in signature.free_extents
     batches = [
         i
         for i, x in enumerate(signature.inputs)
         if (BATCH in x.shape if is_free else x.shape)
     ]
     return rows_are_independent(
-        graphs[most], most, batches
+        graphs[largest], largest, batches
     ) and graphs_equal_up_to_batch(graphs)
 
 
-def without_writes(found: InferenceGraph) -> Graph:
+def graph_of_outputs(inference: InferenceGraph) -> Graph:
     """Return the graph of the outputs only."""
-    graph = found.graph
-    return replace(graph, outputs=graph.outputs[: len(found.names)]).pruned()
+    graph = inference.graph
+    return replace(graph, outputs=graph.outputs[: len(inference.names)]).pruned()
