@@ -6,6 +6,9 @@ because models need only some of them.
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from toolkit.data.stage_registry import set_importer
 from toolkit.definitions.namespaces import on_first_use
 
 __all__ = [
@@ -39,3 +42,5 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = on_first_use(__name__, {"toolkit.data.pipeline": __all__})
+
+set_importer(lambda: import_module("toolkit.data.pipeline"))

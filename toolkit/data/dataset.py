@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +24,7 @@ from toolkit.data.options import Options
 from toolkit.data.profiling import PassProfile
 from toolkit.data.rows import Rows
 from toolkit.data.specs import examples, first_elements, spec_of_examples
+from toolkit.data.stage_registry import import_stages
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, PassContext, Run, Stream
 from toolkit.data.structure import map_leaves
@@ -42,6 +43,7 @@ _COUNTS = {
 }
 
 Stage = TypeVar("Stage", bound="type[Dataset]")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Dataset(Methods):
@@ -67,7 +69,7 @@ class Dataset(Methods):
     _is_passthrough = False  # whether its elements are unchanged elements of the parent
 
     def __init__(self, *parents: Dataset) -> None:
-        import_module("toolkit.data.pipeline")  # adds all methods to the class
+        import_stages()
         self._parents = parents
         self._passes = 0
         self._profile: PassProfile | None = None
@@ -157,16 +159,6 @@ class Dataset(Methods):
         """
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._with_prefetch(always=True), (epoch,), rows)
-
-    def _local_shard(self, rows: RowSelector, makes_all: bool = False) -> Dataset:
-        """Return a data set of the selected rows of each batch."""
-        return import_module("toolkit.data.local_shard").LocalShard(
-            self, rows, makes_all
-        )
-
-    def _first_row(self) -> Any:
-        """Return the first row of a batch, computed separately, and its functions."""
-        return import_module("toolkit.data.local_shard").FirstRow(self)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that later passes depend on, as a JSON-serializable dict."""
@@ -297,26 +289,28 @@ def _stage_method(stage: Stage) -> Callable[..., Dataset]:
 
 def transformation(name: str) -> Callable[[Stage], Stage]:
     """Add a stage to Data set as a method; its first argument is the data set."""
-
-    def add(stage: Stage) -> Stage:
-        method = _stage_method(stage)
-        method.__name__ = stage._name = name
-        method.__qualname__ = f"Dataset.{name}"
-        setattr(Dataset, name, method)
-        return stage
-
-    return add
+    return partial(_add_stage, name, lambda method: method)
 
 
 def source(name: str) -> Callable[[Stage], Stage]:
     """Add a stage to Data set as a static method."""
+    return partial(_add_stage, name, staticmethod)
 
-    def add(stage: Stage) -> Stage:
-        method = _stage_method(stage)
-        method.__name__ = stage._name = name
-        method.__qualname__ = f"Dataset.{name}"
-        setattr(Dataset, name, staticmethod(method))
-        return stage
+
+def _add_stage(name: str, kind: Callable[[Any], Any], stage: Stage) -> Stage:
+    method = _stage_method(stage)
+    method.__name__ = stage._name = name
+    method.__qualname__ = f"Dataset.{name}"
+    setattr(Dataset, name, kind(method))
+    return stage
+
+
+def internal_method(name: str) -> Callable[[Method], Method]:
+    """Add a function or class to Data set as a method for other packages."""
+
+    def add(method: Method) -> Method:
+        setattr(Dataset, name, lambda *args, **options: method(*args, **options))
+        return method
 
     return add
 

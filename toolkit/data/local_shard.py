@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.data.batch_shards import BatchShard, RowSelector
 from toolkit.data.batching import Batch
-from toolkit.data.dataset import Dataset, last_batch_stage
+from toolkit.data.dataset import Dataset, internal_method, last_batch_stage
 from toolkit.data.elementwise import Map
 from toolkit.data.errors import unpack_tuple
 from toolkit.data.profiling import PassProfile
@@ -17,6 +17,7 @@ from toolkit.data.streams import PassContext, Run, Stream
 from toolkit.data.structure import leaves, map_leaves
 
 
+@internal_method("_local_shard")
 class LocalShard(Dataset):
     """Some rows of each batch; other rows are not computed if possible.
 
@@ -61,6 +62,7 @@ class LocalShard(Dataset):
         return _LocalShardStream(self, context, context.open(self.global_batches))
 
 
+@internal_method("_first_row")
 class FirstRow:
     """The first row of the batches, for data sets that compute rows separately.
 
