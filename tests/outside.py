@@ -6,11 +6,13 @@ import math
 from math import prod
 
 from toolkit.backends import registry
-from toolkit.backends.cupy.cuda.launch import GENERATORS, Buffer
+from toolkit.backends.cupy.cuda.generators import GENERATORS
+from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import LOWERINGS, Call, Lowered, partition
+from toolkit.backends.numpy.jit.lowering import LOWERINGS
 from toolkit.backends.numpy.jit.math.exponential import exp
 from toolkit.core.convert import to_float
 from toolkit.core.tensor import bind

@@ -15,7 +15,7 @@ from tests.backends.cuda.test_generated import check as check_cuda
 from tests.helpers import check_grads
 from toolkit import layers
 from toolkit.backends import get_backend
-from toolkit.backends.cupy.cuda.launch import GENERATORS
+from toolkit.backends.cupy.cuda.generators import GENERATORS
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable
 from toolkit.backends.numpy.jit.lowering import LOWERINGS
 from toolkit.compiler.fusion.recompute import is_expensive

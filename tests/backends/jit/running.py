@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.calls import Lowered
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
-from toolkit.backends.numpy.jit.lowering import Lowered
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize

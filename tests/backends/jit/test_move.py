@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 import toolkit.ops  # noqa: F401 - it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered, vectors_of
 from toolkit.backends.numpy.jit.kernels import move
-from toolkit.backends.numpy.jit.lowering import lower
+from toolkit.backends.numpy.jit.lowering import lower, lowering
 from toolkit.backends.registry import get_backend
 
 REFERENCE = get_backend("reference").kernels
@@ -24,7 +24,7 @@ COLUMNS = st.sampled_from([1, 7, 40])
 
 def run(name, inputs, expected, attrs, chunk=2):
     actual = np.empty_like(expected)
-    lowered = getattr(move, f"lower_{name}")(
+    lowered = lowering(name)(
         SimpleNamespace(attrs=attrs),
         [operand_of(a) for a in inputs],
         [operand_of(actual)],
@@ -64,7 +64,7 @@ def test_copies_of_views(extents, columns, dtype, data):
     x = numbers((*extents, columns), dtype)
     order = data.draw(st.permutations(range(x.ndim)))
     view = x.transpose(order)
-    run("copy", [view], view.reshape(-1), {})
+    run("reshape", [view], view.reshape(-1), {})
 
 
 @given(
@@ -129,7 +129,7 @@ def test_rows_of_a_few_elements(shape, columns, lanes, dtype, repeated):
     else:
         view = np.moveaxis(numbers((*shape[:-1], columns, shape[-1]), dtype), -1, -2)
     with vectors_of(lanes):
-        run("copy", [view], view.reshape(-1), {}, chunk=0)
+        run("reshape", [view], view.reshape(-1), {}, chunk=0)
 
 
 @given(
@@ -143,7 +143,7 @@ def test_axes_change_places(shape, lanes, dtype, data):
     x = numbers(shape, dtype)
     view = x.transpose(data.draw(st.permutations(range(x.ndim))))
     with vectors_of(lanes):
-        run("copy", [view], view.reshape(-1), {})
+        run("reshape", [view], view.reshape(-1), {})
 
 
 # Primitives whose code wants whole arrays: attributes for arrays of shape (4, 5, 6).

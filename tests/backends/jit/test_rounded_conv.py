@@ -24,9 +24,9 @@ from tests.backends.jit.running import run_lowered
 from tests.emulated_processor import WAYS, without_rounding
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
+from toolkit.backends.numpy.jit.calls import prepared
 from toolkit.backends.numpy.jit.kernels import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.conv import rounded as convolutions
-from toolkit.backends.numpy.jit.lowering import prepared
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.backends.target import rules
 

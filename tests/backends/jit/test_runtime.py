@@ -19,10 +19,10 @@ pytest.importorskip("llvmlite")
 import toolkit
 from toolkit.backends.base import Share
 from toolkit.backends.numpy.jit import runtime
+from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.llvm import binding_for_all
-from toolkit.backends.numpy.jit.lowering import ERROR, Call, Lowered
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
 

@@ -10,8 +10,8 @@ pytest.importorskip("llvmlite")
 import toolkit
 from toolkit import ops
 from toolkit.backends.base import Operand, Share, contiguous
+from toolkit.backends.numpy.jit.calls import Call, partition
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.lowering import Call, partition
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.sections import (
     Branches,

@@ -23,7 +23,8 @@ from toolkit.backends.base import (
 )
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
-from toolkit.backends.cupy.cuda.launch import Scratch, find_generator
+from toolkit.backends.cupy.cuda.generators import find_generator
+from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.lowering import (

@@ -10,7 +10,8 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy import attention, convolutions, norms, products, windows
 from toolkit.backends.cupy.cublaslt import Gemm
-from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
+from toolkit.backends.cupy.cuda.generators import generate
+from toolkit.backends.cupy.cuda.launch import scratch_bytes
 from toolkit.backends.cupy.epilogues import match_chain
 from toolkit.backends.cupy.steps import Lowered, Product
 from toolkit.definitions.records import record

@@ -12,11 +12,11 @@ from typing import Any
 
 from toolkit.backends.base import LoopOperand, Operand, align_up, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
+from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
     Launch,
     Scratch,
-    generate,
     rebase_launch,
     scratch_bytes,
 )

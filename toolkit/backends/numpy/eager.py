@@ -9,22 +9,22 @@ these kernels from the second call on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
+from toolkit.backends.base import Kernel, Operand, Share, contiguous
 from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.backends.target import rules
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
-    from toolkit.backends.numpy.jit.lowering import Lowered
+    from toolkit.backends.numpy.jit.calls import Lowered
     from toolkit.backends.numpy.jit.runner import Runner
+    from toolkit.backends.numpy.kernels import NumPyBackend
 
 # The kinds of primitives with generated code, and the element counts from which it
 # runs. NumPy is fast for primitives that cost few additions.
@@ -50,7 +50,7 @@ _free_scratch: list[Any] = []
 _MAX_FREE_BYTES = 1 << 26
 
 
-def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kernel:
+def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) -> Kernel:
     """Return a kernel that runs large calls with generated code if it is faster.
 
     Args:
@@ -157,7 +157,9 @@ class EagerPrograms:
         kernel: the kernel for calls without generated code.
     """
 
-    def __init__(self, backend: Backend, primitive: Primitive, kernel: Kernel) -> None:
+    def __init__(
+        self, backend: NumPyBackend, primitive: Primitive, kernel: Kernel
+    ) -> None:
         self._backend, self._primitive, self._kernel = backend, primitive, kernel
         self._programs: dict[Hashable, _EagerProgram] = {}
         self._unsupported: set[Hashable] = set()  # keys without a program
@@ -219,7 +221,10 @@ class EagerPrograms:
 
 
 def _build_program(
-    backend: Backend, primitive: Primitive, inputs: list[Operand], attrs: dict[str, Any]
+    backend: NumPyBackend,
+    primitive: Primitive,
+    inputs: list[Operand],
+    attrs: dict[str, Any],
 ) -> _EagerProgram | None:
     """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]
@@ -237,7 +242,7 @@ def _build_program(
 
 
 def _lower_node(
-    backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
+    backend: NumPyBackend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
     lowered: Lowered | None = None
     if node.op.graph is None:
@@ -245,8 +250,7 @@ def _lower_node(
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
     if all(map(backend.can_fuse, body.nodes)):
-        jit = import_module("toolkit.backends.numpy.jit.lowering")
-        lowered = jit.lowering("fused")(body, inputs, outputs)
+        lowered = backend.generator.lower_fused(body, inputs, outputs)
     if lowered is None and node.op.graph is None:
         lowered = backend.lower(node, inputs, outputs)
     return lowered
@@ -257,7 +261,7 @@ class _EagerProgram:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: NumPyBackend,
         lowered: Lowered,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],

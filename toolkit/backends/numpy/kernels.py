@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +20,9 @@ from toolkit.backends.target import BackendPasses
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
 from toolkit.ir import Primitive, Spec
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.generator import Generator
 
 
 class NumPyBackend(Backend):
@@ -60,18 +62,18 @@ class NumPyBackend(Backend):
 
     def can_fuse(self, node: Any) -> bool:
         """Return whether the generator supports the operation and its dtypes."""
-        return self.jit is not None and self.jit.is_fusable(node)
+        return self.can_generate and self.generator.is_fusable(node)
 
     def can_compute(self, node: Any) -> bool:
         """Return whether a kernel exists or the generator supports the whole node."""
         if super().can_compute(node):
             return True
-        return bool(self.lowering.takes_whole(node)) and self.can_generate
+        return self.can_generate and self.generator.takes_whole(node)
 
     @property
     def anchors(self) -> Collection[str]:
         """The products and convolutions that support an epilogue."""
-        return self.lowering.ANCHORS if self.can_generate else ()
+        return self.generator.anchors if self.can_generate else ()
 
     @property
     def can_specialize(self) -> bool:  # type: ignore[override]
@@ -79,31 +81,11 @@ class NumPyBackend(Backend):
         return self.can_generate
 
     @property
-    def can_generate(self) -> bool:
-        """Whether llvmlite is installed."""
-        return self.jit is not None
-
-    @property
     def passes(self) -> BackendPasses:  # type: ignore[override]
         """The graph passes for generated code."""
         if not self.can_generate:
             return BackendPasses()
-        precision = import_module("toolkit.backends.numpy.precision")
-        fourier = import_module("toolkit.backends.numpy.fourier")
-        narrow_rows = import_module("toolkit.backends.numpy.narrow_rows")
-        pointwise = import_module("toolkit.backends.numpy.pointwise")
-        reductions = import_module("toolkit.backends.numpy.reductions")
-        narrow_storage = import_module("toolkit.backends.numpy.narrow_storage")
-        return BackendPasses(
-            after_expansion=(precision.widen,),
-            before_fusion=(
-                fourier.rewrite_transforms,
-                pointwise.pointwise_gradients_as_products,
-                reductions.separate_reductions,
-                narrow_rows.join_narrow_rows,
-            ),
-            after_scheduling=(narrow_storage.store_narrow,),
-        )
+        return self.generator.passes
 
     def lower(
         self,
@@ -113,16 +95,17 @@ class NumPyBackend(Backend):
         is_aligned: bool = True,
     ) -> Any:
         """Return generated calls for a node; None if the kernels of NumPy run it."""
-        return self.jit and self.lowering.lower(node, inputs, outputs)
+        if not self.can_generate:
+            return None
+        return self.generator.lower(node, inputs, outputs)
 
     def specialize(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """Return the calls without the calls that depend on frozen inputs only."""
-        return self.lowering.prepared(lowered, frozen, result)
+        return self.generator.prepare(lowered, frozen, result)
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """Return one program of machine code for consecutive lowered nodes."""
-        program = import_module("toolkit.backends.numpy.jit.program")
-        return program.NativeProgram(lowered, shares, barrier)
+        return self.generator.assemble(lowered, shares, barrier)
 
     def lower_loop(
         self,
@@ -134,7 +117,7 @@ class NumPyBackend(Backend):
         changing: Collection[tuple[str, int]] = (),
     ) -> Any:
         """Return one call that runs a program for a number of iterations."""
-        return self._loops.lower_scan(body, arena, moves, turns, begun, changing)
+        return self.generator.lower_scan(body, arena, moves, turns, begun, changing)
 
     def processors(
         self, name: str | None = None, threads: bool = True
@@ -142,17 +125,13 @@ class NumPyBackend(Backend):
         """Return the target processors of machine code; see `Backend.processors`."""
         if not self.can_generate:
             return super().processors(name, threads)
-        processor = import_module("toolkit.backends.numpy.jit.processor")
-        processors: Sequence[Any] = processor.find(name, threads)
-        return processors
+        return self.generator.find_processors(name, threads)
 
     def build_library(self, source: LibrarySource) -> Library:
         """Return one object file of machine code; see `Backend.library`."""
         if not self.can_generate:
             return super().build_library(source)
-        build = import_module("toolkit.backends.numpy.jit.native.build")
-        library: Library = build.library(source)
-        return library
+        return self.generator.build_library(source)
 
     def lower_branch(
         self,
@@ -161,7 +140,7 @@ class NumPyBackend(Backend):
         outputs: Sequence[Operand],
     ) -> Any:
         """Return two calls, of which one runs its program."""
-        return self._loops.lower_choice(branches, inputs, outputs)
+        return self.generator.lower_choice(branches, inputs, outputs)
 
     def lower_while(
         self,
@@ -173,44 +152,39 @@ class NumPyBackend(Backend):
         begun: Collection[int] = (),
     ) -> Any:
         """Return calls for the first condition, the loop, and its results."""
-        return self._loops.lower_while(condition, body, inputs, outputs, limit, begun)
+        return self.generator.lower_while(
+            condition, body, inputs, outputs, limit, begun
+        )
 
     @property
     def can_jump(self) -> bool:  # type: ignore[override]
         """Whether llvmlite is installed."""
         return self.can_generate
 
-    @property
-    def _loops(self) -> Any:
-        return import_module("toolkit.backends.numpy.jit.loop")
-
-    @cached_property
-    def lowering(self) -> Any:
-        """The module that lowers nodes."""
-        return import_module("toolkit.backends.numpy.jit.lowering")
-
     @cached_property
     def _has_llvmlite(self) -> bool:
         return find_spec("llvmlite") is not None
 
     @cached_property
-    def jit(self) -> Any:
-        """The kernel generator; None, after one warning, without llvmlite."""
+    def can_generate(self) -> bool:
+        """Whether llvmlite is installed; without it, there is one warning."""
         if not self._has_llvmlite:
             warn(
                 "llvmlite is not installed: compiled functions run on NumPy's kernels, "
                 "several times slower (pip install llvmlite)"
             )
-            return None
-        return import_module("toolkit.backends.numpy.jit.fused.elementwise")
+        return self._has_llvmlite
+
+    @cached_property
+    def generator(self) -> type[Generator]:
+        """The code generator."""
+        from toolkit.backends.numpy.generator import Generator
+
+        return Generator
 
     def peak_rates(self) -> tuple[float, float] | None:
         """Return measured peak operations and bytes per second; None without a JIT."""
-        if self.jit is None:
-            return None
-        roofline = import_module("toolkit.backends.numpy.jit.roofline")
-        peaks: tuple[float, float] = roofline.peaks()
-        return peaks
+        return self.generator.peak_rates() if self.can_generate else None
 
     def set_thread_count(self, count: int) -> None:
         """Set the thread count of the BLAS; generated programs read the setting."""
@@ -227,8 +201,4 @@ class NumPyBackend(Backend):
 
     def cache_folder(self) -> Path | None:
         """Return the cache folder of generated code."""
-        if not self.can_generate:
-            return None
-        engine = import_module("toolkit.backends.numpy.jit.engine")
-        folder: Path | None = engine.cache_folder()
-        return folder
+        return self.generator.cache_folder() if self.can_generate else None

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from toolkit.backends.loops.iteration_space import iteration_space_of
-from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS, can_round_factors
+from toolkit.backends.numpy.jit.lowering import ANCHORS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.products import PRODUCTS, can_round_factors
 from toolkit.backends.target import Target, rules
 from toolkit.ir import Graph, Kind, Node, Value, cast_node, fused_node, fused_p
 

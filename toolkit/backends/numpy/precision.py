@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.numpy.jit.lowering import PRODUCTS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
+from toolkit.backends.numpy.jit.products import PRODUCTS
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up as aligned_bytes
+from toolkit.backends.base import Operand, align_up as aligned_bytes, contiguous
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
+from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
     Launch,
-    Operand,
     Scratch,
-    contiguous,
-    generate,
     rebase_launch,
     scratch_bytes,
 )

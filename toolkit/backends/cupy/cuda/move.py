@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.fused import generate_single
-from toolkit.backends.cupy.cuda.launch import (
-    Buffer,
-    Launch,
-    Operand,
-    contiguous,
-    make_kernel,
-)
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
 from toolkit.backends.cupy.cuda.threads import (

@@ -13,7 +13,8 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
 from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, offset_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
+from toolkit.backends.base import Operand
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars

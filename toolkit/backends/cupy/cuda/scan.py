@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.body import kernel_text
-from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, make_kernel
+from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split

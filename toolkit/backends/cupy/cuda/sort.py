@@ -12,13 +12,12 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up as aligned_bytes
+from toolkit.backends.base import Operand, align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
     Launch,
-    Operand,
     Scalar,
     Scratch,
     make_kernel,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Launch,
-    Operand,
     Problem,
     Scalar,
     make_kernel,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from toolkit.backends.numpy.jit.calls import ERROR, Reference
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.loop import Loop
-from toolkit.backends.numpy.jit.lowering import ERROR, Reference
 from toolkit.backends.numpy.jit.sections import Branches, Section
 from toolkit.definitions.records import record
 

@@ -14,14 +14,9 @@ from typing import Any
 
 from toolkit.backends.base import ALIGNMENT, LoopOperand, Operand, align_up
 from toolkit.backends.locations import LoopBody
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Reference,
-    redirect_operands,
-)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 from toolkit.ir import Spec

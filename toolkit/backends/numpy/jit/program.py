@@ -13,9 +13,9 @@ from typing import Any
 
 from toolkit.backends.base import Moment, Share
 from toolkit.backends.locations import Reference
+from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.image import Resolve
-from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.runner import Runner
 from toolkit.backends.numpy.jit.sections import (
     Branches,

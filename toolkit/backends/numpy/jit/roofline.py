@@ -11,9 +11,9 @@ from time import perf_counter
 
 from toolkit import settings
 from toolkit.backends.base import Share
+from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
 

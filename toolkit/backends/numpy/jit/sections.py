@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from toolkit.backends.base import Share
-from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
+from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
 # Approximate speed of one core, for the decision whether to use several threads.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up, contiguous
@@ -11,37 +13,46 @@ from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
     can_share_loop,
+    index_problem,
     is_reduction,
     is_reshape_like,
 )
-from toolkit.backends.loops.nest import contiguous_row_loops
+from toolkit.backends.loops.nest import collapse_loops, contiguous_row_loops
 from toolkit.backends.loops.phases import Phases, step_cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, SizedNest
 from toolkit.backends.loops.planner import NestPlanner
 from toolkit.backends.loops.rule_digests import scalar_operations_of
 from toolkit.backends.loops.structure import structure_of
-from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.fused.nest import emit_plan
-from toolkit.backends.numpy.jit.fused.partials import emit_combination
-from toolkit.backends.numpy.jit.lowering import (
+from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED
+from toolkit.backends.numpy.jit.calls import (
     ERROR,
     Call,
     Lowered,
+    Lowering,
     Reference,
-    index_problem,
-    lower_with_copies,
     partition,
+    redirect_operands,
+)
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.fused.nest import emit_plan
+from toolkit.backends.numpy.jit.fused.partials import emit_combination
+from toolkit.backends.numpy.jit.kernels.interleave import (
+    MAX_ROW,
+    RowSegment,
+    interleave_call,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.target import rules
-from toolkit.ir import Graph, Node
+from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
 )
+# The fewest rows of a group for which vectorized interleaving pays.
+_MIN_GROUP_ROWS = 64
 # Elements of one task if no leading extent divides the work.
 GRAIN = 32768
 # Work with less memory traffic than this number of bytes is one task.
@@ -249,3 +260,90 @@ class _FusedLowering:
         cost = sum(cost_of(s.op) for s in self.plan.steps if s.role == FULL)
         cost += sum(1 for s in self.plan.steps if s.reduces == FULL)
         return cost * self.planned.space.size
+
+
+# --- copies -------------------------------------------------------------------------
+
+
+def lower_copy(
+    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower a copy of a view to a contiguous array."""
+    source = inputs[0]
+    short_copy = _copy_short_rows(source)
+    if short_copy:
+        return Lowered((short_copy,))
+    if source.spec.dtype not in MEMORY_TYPES:
+        moved_dtype = MOVED[dtypes.itemsize(source.spec.dtype)]
+        source = Operand(source.spec.with_dtype(moved_dtype), source.strides)
+    spec = source.spec
+    x, y = Value(spec), Value(spec)
+    copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
+    return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
+
+
+def _copy_short_rows(x: Operand) -> Call | None:
+    """Return a copy of strided rows of a few elements, if columns are contiguous.
+
+    This covers channels that move after pixels, and repeated elements.
+    """
+    itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
+    if not x.spec.size or not columns or not 1 < columns[0] <= MAX_ROW:
+        return None
+    loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], x.spec.ndim - 1)
+    *steps, last, column_stride = 0, *strides
+    count = loops.extents[loops.rows - 1] if loops.rows else 0
+    if loops.rows not in (1, 2) or last != itemsize or count < _MIN_GROUP_ROWS:
+        return None
+    reference: Reference = ("in", 0)
+    segments = [
+        RowSegment(reference, 1, k * column_stride, steps[-1])
+        for k in range(columns[0])
+    ]
+    rows = prod(loops.extents[: loops.rows])
+    return interleave_call(MOVED[itemsize], segments, rows, count, {("out", 0)})
+
+
+def lower_with_copies(
+    copies: Mapping[int, Operand],
+    lower_node: Lowering,
+    argument: Any,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+) -> Lowered | None:
+    """Return the calls of a node after copies of some inputs.
+
+    Args:
+        copies: the operands that the node reads instead, by input number.
+        lower_node, argument, inputs, outputs: the lowering and its arguments.
+    """
+    read = [copies.get(i, x) for i, x in enumerate(inputs)]
+    lowered = lower_node(argument, read, outputs)
+    if lowered is None:
+        return None
+    calls: list[Any] = []
+    references: dict[Reference, Reference] = {}
+    work = lowered.work
+    for i, copy in copies.items():
+        reference = references["in", i] = "work", align_up(work)
+        replacements = {("in", 0): ("in", i), ("out", 0): reference}
+        size = align_up(copy.spec.nbytes)
+        copying = (
+            replace(call, prepares=size) for call in _copy_calls(inputs[i], copy)
+        )
+        calls += [redirect_operands(call, replacements) for call in copying]
+        work = reference[1] + size
+    calls += [redirect_operands(call, references) for call in lowered.calls]
+    return Lowered(calls, work)
+
+
+def _copy_calls(source: Operand, copy: Operand) -> Sequence[Call]:
+    """Return the calls that copy an operand in row-major order."""
+    if source.spec.dtype == copy.spec.dtype:
+        lowered = lower_copy(None, [source], [copy])
+    else:
+        cast = cast_node(Value(source.spec), Value(copy.spec))
+        body = Graph(cast.inputs, (cast,), cast.outputs)
+        lowered = lower_fused(body, [source], [copy])
+    assert lowered is not None and not lowered.work
+    return lowered.calls

@@ -12,24 +12,18 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import UPDATES
+from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
+from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gather import (
     emit_gather_elements,
     emit_take_along_axis,
     valid_index,
-)
-from toolkit.backends.numpy.jit.lowering import (
-    ERROR,
-    TASKS,
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    index_problem,
-    partition,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars

@@ -7,9 +7,9 @@ from itertools import accumulate
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value, literal
+from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 

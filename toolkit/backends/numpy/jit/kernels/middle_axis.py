@@ -10,19 +10,14 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
 from toolkit.backends.loops.nest import collapse_loops, stride_class
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
 
 # Vectors of columns per iteration: several chains hide the latency of an addition.

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
 from toolkit.backends.loops.nest import collapse_loops
-from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.builder import MOVED, Number, Pointer
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES, lower_fused
+from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.interleave import (
     MAX_ROW,
@@ -20,59 +23,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     RowSegment,
     interleave_call,
 )
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    contiguous,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
-
-# The fewest rows of a group for which vectorized interleaving pays.
-_MIN_GROUP_ROWS = 64
-
-
-def lower_copy(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
-) -> Lowered | None:
-    """Lower a copy of a view to a contiguous array."""
-    source = inputs[0]
-    short_copy = _copy_short_rows(source)
-    if short_copy:
-        return Lowered((short_copy,))
-    if source.spec.dtype not in MEMORY_TYPES:
-        moved_dtype = MOVED[dtypes.itemsize(source.spec.dtype)]
-        source = Operand(source.spec.with_dtype(moved_dtype), source.strides)
-    spec = source.spec
-    x, y = GraphValue(spec), GraphValue(spec)
-    copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
-    return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
-
-
-def _copy_short_rows(x: Operand) -> Call | None:
-    """Return a copy of strided rows of a few elements, if columns are contiguous.
-
-    This covers channels that move after pixels, and repeated elements.
-    """
-    itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
-    if not x.spec.size or not columns or not 1 < columns[0] <= MAX_ROW:
-        return None
-    loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], x.spec.ndim - 1)
-    *steps, last, column_stride = 0, *strides
-    count = loops.extents[loops.rows - 1] if loops.rows else 0
-    if loops.rows not in (1, 2) or last != itemsize or count < _MIN_GROUP_ROWS:
-        return None
-    reference: Reference = ("in", 0)
-    segments = [
-        RowSegment(reference, 1, k * column_stride, steps[-1])
-        for k in range(columns[0])
-    ]
-    rows = prod(loops.extents[: loops.rows])
-    return interleave_call(MOVED[itemsize], segments, rows, count, {("out", 0)})
 
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:

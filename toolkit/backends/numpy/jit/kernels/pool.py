@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import (
     Builder,
     Index,
@@ -23,15 +24,9 @@ from toolkit.backends.numpy.jit.builder import (
     Range,
     Value,
 )
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64", "int32", "int64")

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from toolkit.backends.base import Operand
 from toolkit.backends.loops.plan import identity
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 

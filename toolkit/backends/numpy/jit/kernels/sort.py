@@ -10,18 +10,12 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up
+from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 

@@ -12,6 +12,7 @@ import numpy as np
 from toolkit.backends.base import ALIGNMENT, Share
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.locations import Reference
+from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.image import (
     Address,
@@ -21,7 +22,6 @@ from toolkit.backends.numpy.jit.image import (
     Resolve,
 )
 from toolkit.backends.numpy.jit.loop import Loop
-from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.native.layout import (
     ERROR_WORD,
     HEADER_WORDS,

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single_query
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
@@ -17,7 +18,6 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Extra,
     Numbers,
 )
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
 # Keys of a block: their logits stay in the L1 cache.

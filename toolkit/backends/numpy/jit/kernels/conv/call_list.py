@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from toolkit.backends.base import Operand, align_up, contiguous
-from toolkit.backends.numpy.jit.kernels.move import lower_copy
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Reference,
-    redirect_operands,
-)
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
+from toolkit.backends.numpy.jit.fused.elementwise import lower_copy
 
 
 class CallList:

@@ -8,6 +8,9 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
@@ -40,14 +43,6 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
     winograd_plan,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, STRIDED, TERMS
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
-)
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.target import rules
 from toolkit.ir import Graph

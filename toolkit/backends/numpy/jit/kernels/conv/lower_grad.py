@@ -7,6 +7,9 @@ from itertools import product
 from math import prod
 
 from toolkit import dtypes
+from toolkit.backends.base import Operand
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
@@ -39,13 +42,6 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
 from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     OUTPUTS,
     POINTS,
-)
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Operand,
-    partition,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.definitions.records import record

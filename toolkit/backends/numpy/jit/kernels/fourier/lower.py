@@ -10,6 +10,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import Number, Pointer
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
@@ -28,7 +29,6 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import (
     Stages,
     plane_bytes,
 )
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 
 # Bytes of the buffers of all tasks.

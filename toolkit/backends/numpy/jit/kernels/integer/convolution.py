@@ -7,6 +7,14 @@ from dataclasses import replace
 from math import prod
 
 from toolkit.backends.base import Operand, align_up
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import (
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
@@ -37,14 +45,6 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
     emit_integer_product,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Reference,
-    operands_of,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 

@@ -7,6 +7,14 @@ from dataclasses import replace
 from math import prod
 
 from toolkit.backends.base import Operand, align_up
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import (
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -39,14 +47,6 @@ from toolkit.backends.numpy.jit.kernels.integer.tiles import (
     emit_integer_tiles,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Reference,
-    operands_of,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.ir import Graph
 

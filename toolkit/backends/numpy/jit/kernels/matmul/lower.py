@@ -8,6 +8,15 @@ from math import prod
 from typing import NamedTuple
 
 from toolkit.backends.base import Operand, align_up
+from toolkit.backends.loops.iteration_space import index_problem
+from toolkit.backends.numpy.jit.calls import (
+    ERROR,
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combine_call
@@ -41,17 +50,8 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
-from toolkit.backends.numpy.jit.lowering import (
-    ERROR,
-    Call,
-    Lowered,
-    Reference,
-    can_round_factors,
-    index_problem,
-    operands_of,
-    partition,
-)
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.products import can_round_factors
 from toolkit.ir import Graph
 
 # Terms of one panel in a row of a packing call: a multiple of any number of lanes.

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up
+from toolkit.backends.base import Operand, align_up
+from toolkit.backends.loops.iteration_space import index_problem
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import (
+    ERROR,
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
@@ -20,16 +29,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import choose
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
-from toolkit.backends.numpy.jit.lowering import (
-    ERROR,
-    TASKS,
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    index_problem,
-    operands_of,
-)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
 from toolkit.ir import Graph

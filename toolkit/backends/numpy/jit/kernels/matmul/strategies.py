@@ -13,6 +13,8 @@ from itertools import product
 from typing import NamedTuple
 
 from toolkit import dtypes
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import partition
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
@@ -21,7 +23,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import (
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
-from toolkit.backends.numpy.jit.lowering import TASKS, partition
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+from toolkit.backends.base import Operand
+from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
 from toolkit.backends.numpy.jit.kernels.conv import geometry
@@ -33,13 +35,6 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
 from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
     unfolded,
-)
-from toolkit.backends.numpy.jit.lowering import (
-    Call,
-    Lowered,
-    Operand,
-    Reference,
-    partition,
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Node, Spec

@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toolkit.backends.base import align_up
+from toolkit.backends.loops.planner import TASKS
+from toolkit.backends.numpy.jit.calls import (
+    Call,
+    Lowered,
+    Reference,
+    operands_of,
+    partition,
+)
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -36,14 +44,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.rounded.split_k import (
     OperandFormat,
     SplitKNumbers,
     emit_split_k_product,
-)
-from toolkit.backends.numpy.jit.lowering import (
-    TASKS,
-    Call,
-    Lowered,
-    Reference,
-    operands_of,
-    partition,
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
