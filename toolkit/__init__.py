@@ -68,11 +68,13 @@ _NAMES = {
     "SymbolicScope": "toolkit.layers.call",
     "Tensor": "toolkit.core.tensor",
     "Variable": "toolkit.core.variable",
+    "__version__": "toolkit.settings",
     "device": "toolkit.core.tensor",
     "load_native": "toolkit.export.native.loading",
     "name_scope": "toolkit.core.naming",
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
+    "version": "toolkit.settings",
 }
 # Modules that complete a class of another module: with operators, with initializers.
 _COMPLETED_BY = {
@@ -81,12 +83,7 @@ _COMPLETED_BY = {
     "toolkit.core.variable": ("toolkit.ops", "toolkit.initializers"),
 }
 
-__all__ = ["__version__", "version", *_MODULES, *_NAMES]
-
-
-def version() -> str:
-    """Return the version of the package."""
-    return import_module("toolkit.settings").VERSION
+__all__ = [*_MODULES, *_NAMES]
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
@@ -94,8 +91,6 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         for module in _COMPLETED_BY.get(_NAMES[name], ()):
             import_module(module)
         value = getattr(import_module(_NAMES[name]), name)
-    elif name == "__version__":
-        value = version()
     elif name in _MODULES:
         value = import_module(f"toolkit.{name}")
     else:

@@ -15,6 +15,7 @@ import sys
 import time
 from types import TracebackType
 
+from toolkit.errors import ToolkitError
 from toolkit.machine import available_cores
 from toolkit.processes import enter_user_code
 
@@ -63,7 +64,6 @@ def main(arguments: list[str]) -> int:
         del sys.path[0]  # the current folder, where `python -m` searches
     # After the limit, because libraries read it when NumPy loads them.
     from toolkit.comm import jobs
-    from toolkit.errors import ToolkitError
 
     jobs.script[:] = arguments
     try:

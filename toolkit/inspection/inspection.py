@@ -20,6 +20,7 @@ from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
 from toolkit.errors import unknown_choice
+from toolkit.inspection import drawing
 from toolkit.inspection.scaling import (
     Scaling,
     measured_stages,
@@ -206,8 +207,6 @@ class Inspection:
             >>> plan.plot().title
             'Arena of <lambda>: 64 B, at most 64 B live at once'
         """
-        from toolkit.inspection import drawing
-
         if what == "arena":
             picture = drawing.draw_arena(self)
         elif what == "graph":

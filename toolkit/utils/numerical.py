@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, OutOfRangeError
+from toolkit.ops.symbolic import KerasTensor
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
@@ -32,7 +34,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
         array([[1., 0., 0.],
                [0., 0., 1.]])
     """
-    if _is_tensor(x):
+    if isinstance(x, (Tensor, KerasTensor)):
         return _one_hot(x, num_classes)
     labels = _whole_numbers(np.asarray(x))
     if labels.ndim > 1 and labels.shape[-1] == 1:
@@ -51,19 +53,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return np.eye(num_classes)[labels]
 
 
-def _is_tensor(x: Any) -> bool:
-    """Return whether x is a tensor or a symbol; it does not import the core."""
-    modules = map(sys.modules.get, ("toolkit.core.tensor", "toolkit.ops.symbolic"))
-    names = ("Tensor", "KerasTensor")
-    return any(
-        module is not None and isinstance(x, getattr(module, name))
-        for module, name in zip(modules, names, strict=True)
-    )
-
-
 def _one_hot(x: Any, num_classes: int | None) -> Any:
-    from toolkit import ops
-
     if num_classes is None:
         raise ArgumentError("to_categorical: num_classes is needed for a tensor")
     if len(x.shape) > 1 and x.shape[-1] == 1:
@@ -99,9 +89,7 @@ def normalize(x: Any, axis: int = -1, order: float = 2) -> Any:
         array([[0.6, 0.8],
                [0. , 0. ]])
     """
-    if _is_tensor(x):
-        from toolkit import ops
-
+    if isinstance(x, (Tensor, KerasTensor)):
         norm = ops.norm(x, order, axis, keepdims=True)
         return ops.divide(x, ops.where(ops.equal(norm, 0), 1, norm))
     array = np.atleast_1d(np.asarray(x))
