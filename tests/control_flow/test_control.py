@@ -48,12 +48,14 @@ def test_cond(x):
     assert (float(y), float(g)) == ((4.0, 4.0) if x > 0 else (-10.0, 5.0))
 
 
-@pytest.mark.parametrize("kind", [bool, np.bool_, np.array, ops.convert_to_tensor])
+@pytest.mark.parametrize("convert", [bool, np.bool_, np.array, ops.convert_to_tensor])
 @pytest.mark.parametrize("pred", [True, False])
-def test_cond_of_a_known_predicate_runs_one_branch(pred, kind):
-    ran = []
-    found = ops.cond(kind(pred), lambda: ran.append(1) or 1, lambda: ran.append(0) or 0)
-    assert (found, ran) == (int(pred), [int(pred)])
+def test_cond_of_a_known_predicate_runs_one_branch(pred, convert):
+    branches = []
+    result = ops.cond(
+        convert(pred), lambda: branches.append(1) or 1, lambda: branches.append(0) or 0
+    )
+    assert (result, branches) == (int(pred), [int(pred)])
 
 
 def test_cond_branches_must_agree():
@@ -80,12 +82,12 @@ def test_cond_assigns_variables():
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
 def test_switch(index):
     branches = [lambda x: x + 1.0, lambda x: x * 10.0, lambda x: -x]
-    found = eager_and_traced(
+    result = eager_and_traced(
         lambda i, x: ops.switch(i, branches, x),
         ops.convert_to_tensor(index),
         number(2.0),
     )
-    assert float(found) == [3.0, 20.0, -2.0][min(max(index, 0), 2)]
+    assert float(result) == [3.0, 20.0, -2.0][min(max(index, 0), 2)]
 
 
 def test_while_loop():
@@ -205,14 +207,14 @@ def test_gradients_of_weights_with_transposed_operands(change):
             y = loss(w)
         return tape.gradient(y, w)
 
-    found = eager_and_traced(gradient, w)
-    turned = [np.swapaxes(change(x).numpy(), 0, 1) for x in xs]
-    expected = sum(a.T @ np.cos(a @ w.numpy()) for a in turned)
-    assert_close(found, expected)
+    actual = eager_and_traced(gradient, w)
+    transposed = [np.swapaxes(change(x).numpy(), 0, 1) for x in xs]
+    expected = sum(a.T @ np.cos(a @ w.numpy()) for a in transposed)
+    assert_close(actual, expected)
 
 
-@pytest.mark.parametrize("turned", [(0, 2, 1), (0, 1, 2), (2, 1, 0)])
-def test_gradients_of_stacks_of_matrices_that_multiply(turned):
+@pytest.mark.parametrize("axes", [(0, 2, 1), (0, 1, 2), (2, 1, 0)])
+def test_gradients_of_stacks_of_matrices_that_multiply(axes):
     generator = np.random.default_rng(0)
     w, xs, scale = (
         generator.standard_normal(n) for n in ((3, 3, 3), (5, 3, 3), (3, 3, 3))
@@ -220,7 +222,7 @@ def test_gradients_of_stacks_of_matrices_that_multiply(turned):
 
     def loss(w, xs):
         def step(total, x):
-            y = ops.transpose(ops.matmul(w, x), turned)
+            y = ops.transpose(ops.matmul(w, x), axes)
             return total + ops.sum(ops.sin(y) * scale), None
 
         return ops.scan(step, number(0.0), xs)[0]
@@ -231,10 +233,10 @@ def test_gradients_of_stacks_of_matrices_that_multiply(turned):
             y = loss(w, xs)
         return tape.gradient(y, w)
 
-    found = eager_and_traced(gradient, number(w), number(xs))
-    back = np.transpose(scale, np.argsort(turned))
-    expected = sum(np.cos(w @ x) * back @ x.T for x in xs)
-    assert_close(found, expected)
+    actual = eager_and_traced(gradient, number(w), number(xs))
+    cotangent = np.transpose(scale, np.argsort(axes))
+    expected = sum(np.cos(w @ x) * cotangent @ x.T for x in xs)
+    assert_close(actual, expected)
 
 
 def test_scan_over_numbers_is_refused():
@@ -250,11 +252,11 @@ def test_scan_second_order():
         final, ys = ops.scan(step, x * 1.0, number([1.0, 2.0, 3.0]))
         return final + ops.sum(ys)
 
-    first = value_and_gradient(function)
-    second = value_and_gradient(lambda x: first(x)[1])
+    derivative = value_and_gradient(function)
+    second = value_and_gradient(lambda x: derivative(x)[1])
     y, g = eager_and_traced(second, number(0.7))
     eps = 1e-6
-    slopes = [float(first(number(0.7 + d))[1]) for d in (eps, -eps)]
+    slopes = [float(derivative(number(0.7 + d))[1]) for d in (eps, -eps)]
     np.testing.assert_allclose(float(g), (slopes[0] - slopes[1]) / (2 * eps), rtol=1e-6)
 
 
@@ -310,18 +312,18 @@ def test_weights_of_a_scan_are_packed_in_each_run():
 
     @toolkit.function
     def step(xs):
-        def turn(h, x):
+        def scan_step(h, x):
             return ops.tanh(ops.matmul(h, w) + x), None
 
-        y, _ = ops.scan(turn, xs[0], xs)
+        y, _ = ops.scan(scan_step, xs[0], xs)
         w.assign(w * -0.5)
         return y
 
     inputs = ops.convert_to_tensor(xs)
     for _ in range(3):
-        known, expected = np.asarray(w), xs[0]
+        weight, expected = np.asarray(w), xs[0]
         for x in xs:
-            expected = np.tanh(expected @ known + x)
+            expected = np.tanh(expected @ weight + x)
         np.testing.assert_allclose(step(inputs), expected, rtol=0, atol=1e-4)
 
 
@@ -342,8 +344,10 @@ def test_map_and_vectorized_map():
     assert eager_and_traced(
         lambda x: ops.map(lambda row: ops.sum(row), x), xs
     ).tolist() == [3, 7]
-    found = eager_and_traced(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
-    assert found.tolist() == [[2, 4], [6, 8]]
+    result = eager_and_traced(
+        lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs
+    )
+    assert result.tolist() == [[2, 4], [6, 8]]
 
 
 def test_gradients_of_loops_keep_no_variable_alive():
@@ -359,9 +363,9 @@ def test_gradients_of_loops_keep_no_variable_alive():
         gradient(ops.ones((2, 2)))
         return weakref.ref(v)
 
-    gone = train()
+    reference = train()
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -420,16 +424,16 @@ def test_gradients_of_tensors_that_bodies_close_over():
     ]
 
 
-def test_a_branch_that_is_not_taken_may_be_wrong():
+def test_unselected_branches_may_fail():
     values, index = ops.ones((2,)), ops.convert_to_tensor(5)
 
     @toolkit.function
-    def pick(x):
+    def select(x):
         return ops.cond(x > 0, lambda: x, lambda: ops.take(values, index))
 
-    assert float(pick(ops.convert_to_tensor(1.0))) == 1.0
+    assert float(select(ops.convert_to_tensor(1.0))) == 1.0
     with pytest.raises(IndexError):
-        pick(ops.convert_to_tensor(-1.0))
+        select(ops.convert_to_tensor(-1.0))
 
 
 @pytest.mark.parametrize("limit", [0, 3, 100])
@@ -450,7 +454,7 @@ def test_bound_of_a_loop_may_be_computed_in_the_trace(limit):
 
 
 def test_bound_of_an_eager_loop_may_be_a_tensor():
-    found = ops.while_loop(
+    result = ops.while_loop(
         lambda i: i < 5, lambda i: i + 1, 0, maximum_iterations=ops.convert_to_tensor(3)
     )
-    assert int(found) == 3
+    assert int(result) == 3

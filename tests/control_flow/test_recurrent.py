@@ -39,8 +39,8 @@ def nodes_of(layer, **arguments):
 
 def results(layer, **arguments):
     """Return the result of a compiled call."""
-    run = toolkit.function(lambda x: toolkit.tree.flatten(layer(x, **arguments)))
-    return [y.numpy() for y in run(ops.convert_to_tensor(X))]
+    function = toolkit.function(lambda x: toolkit.tree.flatten(layer(x, **arguments)))
+    return [y.numpy() for y in function(ops.convert_to_tensor(X))]
 
 
 @pytest.mark.parametrize("mask", [None, MASK])
@@ -50,10 +50,10 @@ def test_bits_match_the_scan(name, mask, monkeypatch):
     layer = make()
     arguments = {} if mask is None else {"mask": ops.convert_to_tensor(mask)}
     assert nodes_of(layer, **arguments) == [expected]
-    found = results(layer, **arguments)
+    actual = results(layer, **arguments)
     monkeypatch.setattr(rnn, "find_standard_cell", lambda *args, **kwargs: None)
     assert nodes_of(layer, **arguments) == ["scan"]
-    for a, b in zip(found, results(layer, **arguments), strict=True):
+    for a, b in zip(actual, results(layer, **arguments), strict=True):
         assert a.tobytes() == b.tobytes()
 
 
@@ -83,10 +83,10 @@ def test_gradients_through_a_function(name, monkeypatch):
             loss = ops.sum(ops.square(function(x)))
         return [g.numpy() for g in tape.gradient(loss, [x, *layer.trainable_weights])]
 
-    found = gradient()
+    actual = gradient()
     monkeypatch.setattr(rnn, "find_standard_cell", lambda *args, **kwargs: None)
     function = toolkit.function(lambda x: toolkit.tree.flatten(layer(x))[0])
-    for a, b in zip(found, gradient(), strict=True):
+    for a, b in zip(actual, gradient(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

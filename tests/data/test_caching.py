@@ -12,14 +12,16 @@ from toolkit.errors import ArgumentError, DatasetError, UnsupportedError
 
 def filtered(count=5):
     """Return elements without random access, and the list of those produced so far."""
-    made = []
-    return Dataset.range(count).filter(lambda x: made.append(int(x)) or True), made
+    produced = []
+    return Dataset.range(count).filter(
+        lambda x: produced.append(int(x)) or True
+    ), produced
 
 
 WHERE = ["memory", "file", "snapshot"]
 
 
-def keep(dataset, where, tmp_path):
+def with_cache(dataset, where, tmp_path):
     if where == "snapshot":
         return dataset.snapshot(tmp_path / "snapshots")
     return dataset.cache(tmp_path / "cache" if where == "file" else "")
@@ -29,15 +31,15 @@ def ints(elements):
     return [int(x) for x in elements]
 
 
-def taken(iterator, count):
+def take(iterator, count):
     return [int(next(iterator)) for _ in range(count)]
 
 
-def again(dataset, iterator):
+def resume(dataset, iterator):
     """Return an iterator that continues at the position of another one."""
-    found = iter(dataset)
-    found.set_state(json.loads(json.dumps(iterator.get_state())))
-    return found
+    resumed = iter(dataset)
+    resumed.set_state(json.loads(json.dumps(iterator.get_state())))
+    return resumed
 
 
 # --- one pass -------------------------------------------------------------------------
@@ -45,46 +47,46 @@ def again(dataset, iterator):
 
 @pytest.mark.parametrize("where", WHERE)
 def test_elements_are_produced_once(tmp_path, where):
-    dataset, made = filtered()
-    cached = keep(dataset, where, tmp_path)
+    dataset, produced = filtered()
+    cached = with_cache(dataset, where, tmp_path)
     for _ in range(3):
         assert ints(cached) == [0, 1, 2, 3, 4]
-    assert made == [0, 1, 2, 3, 4]
+    assert produced == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_repetitions_in_one_pass_are_produced_once(tmp_path, where):
-    dataset, made = filtered(3)
-    cached = keep(dataset, where, tmp_path).repeat(3)
+    dataset, produced = filtered(3)
+    cached = with_cache(dataset, where, tmp_path).repeat(3)
     assert ints(cached) == [0, 1, 2] * 3
-    assert made == [0, 1, 2]
+    assert produced == [0, 1, 2]
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_incomplete_pass_fills_no_cache(tmp_path, where):
-    dataset, made = filtered()
-    cached = keep(dataset, where, tmp_path)
-    half = iter(cached)
-    assert taken(half, 2) == [0, 1]
-    half.close()
-    del made[:]
+    dataset, produced = filtered()
+    cached = with_cache(dataset, where, tmp_path)
+    iterator = iter(cached)
+    assert take(iterator, 2) == [0, 1]
+    iterator.close()
+    del produced[:]
     assert ints(cached) == [0, 1, 2, 3, 4]
-    assert made == [0, 1, 2, 3, 4]
-    assert ints(cached) == made and cached.cardinality() == 5
+    assert produced == [0, 1, 2, 3, 4]
+    assert ints(cached) == produced and cached.cardinality() == 5
 
 
 @pytest.mark.parametrize("path", ["", "cache"])
 def test_indexed_elements_are_produced_on_demand(tmp_path, path):
-    made = []
-    dataset = Dataset.range(5).map(lambda x: made.append(int(x)) or x * x)
+    produced = []
+    dataset = Dataset.range(5).map(lambda x: produced.append(int(x)) or x * x)
     cached = dataset.cache(tmp_path / path if path else "")
-    first = cached.take(2)
-    assert ints(first) == ints(first) == [0, 1]
+    prefix = cached.take(2)
+    assert ints(prefix) == ints(prefix) == [0, 1]
     if not path:  # one by one; a file is written by complete passes
-        assert made == [0, 1]
+        assert produced == [0, 1]
     assert ints(cached) == ints(cached) == [0, 1, 4, 9, 16]
     if not path:
-        assert made == [0, 1, 2, 3, 4]
+        assert produced == [0, 1, 2, 3, 4]
 
 
 def test_arrays_in_memory_are_not_cached():
@@ -97,9 +99,9 @@ def test_arrays_in_memory_are_not_cached():
 
 def test_first_order_is_cached():
     shuffled = Dataset.range(20).shuffle(20, seed=3).filter(lambda x: True).cache()
-    first = ints(shuffled)
-    assert ints(shuffled) == first != list(range(20))
-    assert sorted(first) == list(range(20))
+    first_pass = ints(shuffled)
+    assert ints(shuffled) == first_pass != list(range(20))
+    assert sorted(first_pass) == list(range(20))
     mapped = Dataset.range(20).shuffle(20, seed=3).map(lambda x: x).cache()
     assert ints(mapped) == ints(mapped)
 
@@ -108,20 +110,24 @@ def test_first_order_is_cached():
 def test_order_of_an_incomplete_first_pass_is_kept(stage):
     shuffled = Dataset.range(20).shuffle(20, seed=3)
     expected = ints(shuffled)
-    again = Dataset.range(20).shuffle(20, seed=3)
-    again = again.map(lambda x: x) if stage == "map" else again.filter(lambda x: True)
-    cached = again.cache()
-    half = iter(cached)
-    assert taken(half, 2) == expected[:2]
-    half.close()
+    same_order = Dataset.range(20).shuffle(20, seed=3)
+    same_order = (
+        same_order.map(lambda x: x)
+        if stage == "map"
+        else same_order.filter(lambda x: True)
+    )
+    cached = same_order.cache()
+    iterator = iter(cached)
+    assert take(iterator, 2) == expected[:2]
+    iterator.close()
     assert ints(cached) == expected
 
 
 def test_a_file_is_opened_once(tmp_path, monkeypatch):
-    opened, real = [], caching.StoredRows
+    opened_paths, real = [], caching.StoredRows
 
     def counted(path):
-        opened.append(path)
+        opened_paths.append(path)
         return real(path)
 
     monkeypatch.setattr(caching, "StoredRows", counted)
@@ -129,31 +135,31 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
     cached = dataset.cache(tmp_path / "cache")
     for _ in range(3):
         assert ints(cached) == [0, 1, 2, 3, 4]
-    assert len(opened) == 1
+    assert len(opened_paths) == 1
 
 
 def test_cache_file_serves_later_programs(tmp_path):
-    dataset, made = filtered()
+    dataset, produced = filtered()
     path = tmp_path / "cache"
     assert ints(dataset.cache(path)) == [0, 1, 2, 3, 4]
-    other = dataset.cache(path)
-    assert other.cardinality() < 0  # not opened yet
-    assert ints(other) == [0, 1, 2, 3, 4]
-    assert other.cardinality() == 5
-    assert len(made) == 5
+    later_program = dataset.cache(path)
+    assert later_program.cardinality() < 0  # not opened yet
+    assert ints(later_program) == [0, 1, 2, 3, 4]
+    assert later_program.cardinality() == 5
+    assert len(produced) == 5
     assert len(list(tmp_path.iterdir())) == 1
     with pytest.raises(DatasetError, match="expected elements of.*delete it to begin"):
         ints(Dataset.range(5).filter(lambda x: x > 2).cache(path))
 
 
 def test_shuffled_reads_use_cached_elements():
-    made = []
-    cached = Dataset.range(6).map(lambda x: made.append(int(x)) or 2 * x).cache()
+    produced = []
+    cached = Dataset.range(6).map(lambda x: produced.append(int(x)) or 2 * x).cache()
     batches = cached.shuffle(6, seed=1).batch(3)
     for _ in range(2):
-        found = np.concatenate([np.asarray(b) for b in batches])
-        assert sorted(found.tolist()) == [0, 2, 4, 6, 8, 10]
-    assert sorted(made) == [0, 1, 2, 3, 4, 5]
+        actual = np.concatenate([np.asarray(b) for b in batches])
+        assert sorted(actual.tolist()) == [0, 2, 4, 6, 8, 10]
+    assert sorted(produced) == [0, 1, 2, 3, 4, 5]
 
 
 # --- positions ------------------------------------------------------------------------
@@ -163,77 +169,77 @@ def test_shuffled_reads_use_cached_elements():
 @pytest.mark.parametrize("count", [0, 1, 3, 5])
 def test_pass_resumes_at_its_position(tmp_path, where, count):
     dataset, _ = filtered()
-    cached = keep(dataset, where, tmp_path)
+    cached = with_cache(dataset, where, tmp_path)
     iterator = iter(cached)
     expected = [0, 1, 2, 3, 4]
-    assert taken(iterator, count) == expected[:count]
-    later = again(cached, iterator)
-    assert ints(again(cached, later)) == expected[count:]
-    assert ints(later) == expected[count:]
+    assert take(iterator, count) == expected[:count]
+    resumed = resume(cached, iterator)
+    assert ints(resume(cached, resumed)) == expected[count:]
+    assert ints(resumed) == expected[count:]
     assert ints(iterator) == expected[count:]
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_position_stays_valid_when_the_cache_is_full(tmp_path, where):
-    dataset, made = filtered()
-    cached = keep(dataset, where, tmp_path)
+    dataset, produced = filtered()
+    cached = with_cache(dataset, where, tmp_path)
     iterator = iter(cached)
-    assert taken(iterator, 2) == [0, 1]
-    beside = again(cached, iterator)
-    assert taken(beside, 1) == [2]
-    later = iter(cached)
-    later.set_state(beside.get_state())
+    assert take(iterator, 2) == [0, 1]
+    resumed = resume(cached, iterator)
+    assert take(resumed, 1) == [2]
+    second_pass = iter(cached)
+    second_pass.set_state(resumed.get_state())
     assert ints(iterator) == [2, 3, 4]  # now it is full
-    del made[:]
-    assert ints(again(cached, beside)) == [3, 4]
-    assert ints(later) == [3, 4]
-    assert made == []
+    del produced[:]
+    assert ints(resume(cached, resumed)) == [3, 4]
+    assert ints(second_pass) == [3, 4]
+    assert produced == []
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_position_in_the_cache_needs_no_parent(tmp_path, where):
-    dataset, made = filtered(3)
-    cached = keep(dataset, where, tmp_path).repeat(3)
+    dataset, produced = filtered(3)
+    cached = with_cache(dataset, where, tmp_path).repeat(3)
     iterator = iter(cached)
-    assert taken(iterator, 5) == [0, 1, 2, 0, 1]
-    first = again(cached, iterator)
-    assert taken(first, 2) == [2, 0]
-    assert ints(again(cached, first)) == [1, 2]
-    assert ints(first) == [1, 2]
-    assert made == [0, 1, 2]
+    assert take(iterator, 5) == [0, 1, 2, 0, 1]
+    resumed = resume(cached, iterator)
+    assert take(resumed, 2) == [2, 0]
+    assert ints(resume(cached, resumed)) == [1, 2]
+    assert ints(resumed) == [1, 2]
+    assert produced == [0, 1, 2]
 
 
 def test_resume_produces_no_earlier_element():
-    dataset, made = filtered()
+    dataset, produced = filtered()
     cached = dataset.cache()
     iterator = iter(cached)
-    taken(iterator, 3)
-    del made[:]
-    assert ints(again(cached, iterator)) == [3, 4] == made
+    take(iterator, 3)
+    del produced[:]
+    assert ints(resume(cached, iterator)) == [3, 4] == produced
 
 
 def test_pass_from_the_first_element_is_cached():
-    dataset, made = filtered()
+    dataset, produced = filtered()
     cached = dataset.cache()
-    assert ints(again(cached, iter(cached))) == ints(cached) == [0, 1, 2, 3, 4]
-    assert made == [0, 1, 2, 3, 4]
+    assert ints(resume(cached, iter(cached))) == ints(cached) == [0, 1, 2, 3, 4]
+    assert produced == [0, 1, 2, 3, 4]
 
 
 def test_a_position_in_a_later_repetition_fills_an_empty_cache():
-    first, second = (filtered()[0].cache().repeat(2) for _ in range(2))
-    iterator = iter(first)
-    taken(iterator, 7)
-    later = iter(second)
-    later.set_state(iterator.get_state())
-    assert ints(later) == [2, 3, 4]
+    full, empty = (filtered()[0].cache().repeat(2) for _ in range(2))
+    iterator = iter(full)
+    take(iterator, 7)
+    resumed = iter(empty)
+    resumed.set_state(iterator.get_state())
+    assert ints(resumed) == [2, 3, 4]
 
 
 def test_restored_position_does_not_change_the_stages():
     dataset = Dataset.range(9).shuffle(9).filter(lambda x: True)
     before = dataset.fingerprint()
     iterator = iter(dataset)
-    taken(iterator, 2)
-    again(dataset, iterator)
+    take(iterator, 2)
+    resume(dataset, iterator)
     assert dataset.fingerprint() == before
 
 
@@ -242,11 +248,11 @@ def test_a_position_of_a_full_cache_fills_an_empty_one():
     full, empty = dataset.cache(), dataset.cache()
     ints(full)
     iterator = iter(full)
-    assert taken(iterator, 2) == [0, 1]
+    assert take(iterator, 2) == [0, 1]
     state = iterator.get_state()
-    later = iter(empty)
-    later.set_state(state)
-    assert ints(later) == [2, 3, 4]
+    resumed = iter(empty)
+    resumed.set_state(state)
+    assert ints(resumed) == [2, 3, 4]
     assert empty.cardinality() == 5
 
 
@@ -266,36 +272,36 @@ def test_cache_describes_itself(tmp_path):
 
 @pytest.mark.parametrize("count, total", [(3, 3), (0, None), (None, None)])
 def test_bar_shows_the_cached_amount(tmp_path, monkeypatch, count, total):
-    bars = []
+    progress_bars = []
 
-    class Bar:
+    class ProgressBar:
         def __init__(self, label):
-            self.label, self.stages, self.life = label, [], []
-            bars.append(self)
+            self.label, self.stages, self.events = label, [], []
+            progress_bars.append(self)
 
         def begin(self):
-            self.life.append("begin")
+            self.events.append("begin")
 
         def end(self):
-            self.life.append("end")
+            self.events.append("end")
 
-    monkeypatch.setattr(caching, "Work", Bar)
+    monkeypatch.setattr(caching, "Work", ProgressBar)
     dataset = Dataset.range(3).filter(lambda x: True)
     dataset = dataset if count is None else Dataset.range(count).map(lambda x: x)
     iterator = iter(dataset.cache(tmp_path / "cache"))
-    wanted = 0 if count == 0 else 2
-    taken(iterator, wanted)
-    if wanted:
-        (stage,) = bars[0].stages
-        assert bars[0].life == ["begin"] and stage.count == 2
+    expected = 0 if count == 0 else 2
+    take(iterator, expected)
+    if expected:
+        (stage,) = progress_bars[0].stages
+        assert progress_bars[0].events == ["begin"] and stage.count == 2
     ints(iterator)
-    (bar,) = bars
-    (stage,) = bar.stages
-    assert bar.label == f"caching in {tmp_path / 'cache'}"
+    (progress,) = progress_bars
+    (stage,) = progress.stages
+    assert progress.label == f"caching in {tmp_path / 'cache'}"
     assert (stage.count, stage.total) == (3 if count != 0 else 0, total or count)
-    assert bar.life == ["begin", "end"]
+    assert progress.events == ["begin", "end"]
     iterator.close()
-    assert bar.life == ["begin", "end"]
+    assert progress.events == ["begin", "end"]
 
 
 @pytest.mark.parametrize("count, total", [(3, 3), (0, None), (None, None)])
@@ -304,8 +310,8 @@ def test_bar_shows_the_saved_amount(tmp_path, monkeypatch, count, total):
 
     def stage(name, total=None):
         shown.append(total)
-        made = real(name, total)
-        return made
+        created = real(name, total)
+        return created
 
     monkeypatch.setattr(caching, "stage", stage)
     dataset = Dataset.range(3).filter(lambda x: True)
@@ -324,20 +330,20 @@ def test_load_returns_the_saved_elements(tmp_path):
     assert ints(loaded) == ints(loaded) == [0, 1, 2, 3, 4]
     assert loaded.element_spec.dtype == Dataset.range(1).element_spec.dtype
     spec = TensorSpec((), "int32")
-    given = Dataset.load(tmp_path / "new" / "folder", element_spec=spec)
-    assert given.element_spec is spec
+    with_spec = Dataset.load(tmp_path / "new" / "folder", element_spec=spec)
+    assert with_spec.element_spec is spec
     with pytest.raises(ArgumentError, match="'SNAPPY'"):
         Dataset.load(tmp_path / "new" / "folder", compression="SNAPPY")
 
 
 def test_failed_save_leaves_no_file(tmp_path):
-    def odd(x):
+    def fail_at_odd(x):
         if x == 2:
             raise OSError("no")
         return x
 
     with pytest.raises(OSError, match="no"):
-        Dataset.range(4).map(odd).save(tmp_path / "saved")
+        Dataset.range(4).map(fail_at_odd).save(tmp_path / "saved")
     assert not [p for p in (tmp_path / "saved").glob("*") if p.is_file()]
 
 

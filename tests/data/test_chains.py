@@ -23,31 +23,31 @@ def divisible(x):
     return x % 3 == 0
 
 
-def shuffled(items, size, seed):
+def shuffle_list(items, size, seed):
     """Return the order of a shuffle buffer of this size in the first pass."""
     key, buffer, out = key_of(seed, (0,)), items[:size], []
     draws = Draws(key, max(1, len(buffer)))
-    for place, item in enumerate(items[size:]):
-        out.append(buffer[draws[place]])
-        buffer[draws[place]] = item
+    for index, item in enumerate(items[size:]):
+        out.append(buffer[draws[index]])
+        buffer[draws[index]] = item
     return out + [
         buffer[i] for i in generator(key, LAST_CHUNK).permutation(len(buffer))
     ]
 
 
-def interleaved(lists, cycle, block):
-    waiting, active, out = list(lists), [], []
+def interleave_lists(lists, cycle, block):
+    waiting, active, outputs = list(lists), [], []
     while waiting or active:
         while waiting and len(active) < cycle:
             active.append(waiting.pop(0))
-        now = active.pop(0)
-        out += now[:block]
-        if len(now) >= block:  # the next iteration detects an empty one
-            active.append(now[block:])
-    return out
+        current = active.pop(0)
+        outputs += current[:block]
+        if len(current) >= block:  # the next iteration detects an empty one
+            active.append(current[block:])
+    return outputs
 
 
-def grouped(items, size):
+def group_list(items, size):
     """Return the full groups of odd and even elements, then the remainder."""
     groups, out = {}, []
     for item in items:
@@ -85,8 +85,11 @@ STAGES = {  # name: (the stage, its model on a list)
         lambda x: [plus(v) for v in x],
     ),
     "filter": (lambda d: d.filter(divisible), lambda x: [v for v in x if v % 3 == 0]),
-    "shuffle": (lambda d: d.shuffle(4, seed=5), lambda x: shuffled(x, 4, 5)),
-    "shuffle all": (lambda d: d.shuffle(200, seed=6), lambda x: shuffled(x, 200, 6)),
+    "shuffle": (lambda d: d.shuffle(4, seed=5), lambda x: shuffle_list(x, 4, 5)),
+    "shuffle all": (
+        lambda d: d.shuffle(200, seed=6),
+        lambda x: shuffle_list(x, 200, 6),
+    ),
     "take": (lambda d: d.take(11), lambda x: x[:11]),
     "skip": (lambda d: d.skip(2), lambda x: x[2:]),
     "shard": (lambda d: d.shard(3, 1), lambda x: x[1::3]),
@@ -110,11 +113,11 @@ STAGES = {  # name: (the stage, its model on a list)
     ),
     "interleave": (
         lambda d: d.interleave(limited, cycle_length=3, block_length=2),
-        lambda x: interleaved([list(range(v % 5)) for v in x], 3, 2),
+        lambda x: interleave_lists([list(range(v % 5)) for v in x], 3, 2),
     ),
     "parallel interleave": (
         lambda d: d.interleave(limited, cycle_length=3, num_parallel_calls=2),
-        lambda x: interleaved([list(range(v % 5)) for v in x], 3, 1),
+        lambda x: interleave_lists([list(range(v % 5)) for v in x], 3, 1),
     ),
     "flat_map": (
         lambda d: d.flat_map(limited),
@@ -146,13 +149,13 @@ STAGES = {  # name: (the stage, its model on a list)
         lambda d: d.interleave(
             limited, cycle_length=2, block_length=3, num_parallel_calls=AUTOTUNE
         ),
-        lambda x: interleaved([list(range(v % 5)) for v in x], 2, 3),
+        lambda x: interleave_lists([list(range(v % 5)) for v in x], 2, 3),
     ),
     "group_by_window": (
         lambda d: d.group_by_window(
             lambda v: v % 2, lambda key, group: group.map(plus), window_size=3
         ),
-        lambda x: [plus(v) for v in grouped(x, 3)],
+        lambda x: [plus(v) for v in group_list(x, 3)],
     ),
     "choose": (
         lambda d: Dataset.choose_from_datasets(
@@ -196,18 +199,20 @@ def test_chain_equals_its_model(names, count):
 @settings(max_examples=120, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(0, 40))
 @example(["shuffle", "batch", "concatenate", "flat_map"], 0, 0)
-def test_chain_is_resumed_at_any_element(names, count, place):
+def test_chain_is_resumed_at_any_element(names, count, position):
     dataset, model = build(names, count)
-    first = iter(dataset)
-    taken = [int(x) for x, _ in zip(first, range(place), strict=False)][:place]
-    if len(taken) < place:
-        place = len(taken)
+    original = iter(dataset)
+    elements = [int(x) for x, _ in zip(original, range(position), strict=False)][
+        :position
+    ]
+    if len(elements) < position:
+        position = len(elements)
     iterator = iter(build(names, count)[0])
-    again = iter(build(names, count)[0])
-    taken = [int(next(iterator)) for _ in range(place)]
-    again.set_state(json.loads(json.dumps(iterator.get_state())))
-    assert taken + values(again) == model
-    assert taken + values(iterator) == model
+    resumed = iter(build(names, count)[0])
+    elements = [int(next(iterator)) for _ in range(position)]
+    resumed.set_state(json.loads(json.dumps(iterator.get_state())))
+    assert elements + values(resumed) == model
+    assert elements + values(iterator) == model
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -219,9 +224,9 @@ def test_stage_between_streams(name):
 
 def test_every_pass_has_its_order_and_seeds_repeat_them():
     make = lambda: Dataset.range(50).shuffle(50, seed=1)  # noqa: E731
-    one, two = make(), make()
-    passes = [values(one) for _ in range(3)]
-    assert passes == [values(two) for _ in range(3)]
+    first, second = make(), make()
+    passes = [values(first) for _ in range(3)]
+    assert passes == [values(second) for _ in range(3)]
     assert len({tuple(p) for p in passes}) == 3
     same = Dataset.range(50).shuffle(50, seed=1, reshuffle_each_iteration=False)
     assert values(same) == values(same)
@@ -240,8 +245,8 @@ def test_large_permutations_are_permutations_and_even():
     order = next(iter(dataset.batch(100_000)))
     assert np.array_equal(np.sort(order), np.arange(100_000))
     assert abs(np.corrcoef(order, np.arange(100_000))[0, 1]) < 0.02
-    firsts = [next(iter(dataset)) for _ in range(300)]
-    assert 30_000 < np.mean(firsts) < 70_000
+    first_elements = [next(iter(dataset)) for _ in range(300)]
+    assert 30_000 < np.mean(first_elements) < 70_000
 
 
 def test_position_in_arrays_is_small():
@@ -253,9 +258,9 @@ def test_position_in_arrays_is_small():
     state = json.dumps(iterator.get_state())
     assert len(state) < 4096
     expected = next(iterator)[1]
-    again = iter(dataset.prefetch(2))
-    again.set_state(json.loads(state))
-    assert np.array_equal(next(again)[1], expected)
+    resumed = iter(dataset.prefetch(2))
+    resumed.set_state(json.loads(state))
+    assert np.array_equal(next(resumed)[1], expected)
 
 
 def test_position_of_other_stages_is_refused():
@@ -268,47 +273,49 @@ def test_position_includes_its_pass():
     dataset = Dataset.range(20).shuffle(20, seed=1)
     list(dataset)
     iterator = iter(dataset)
-    taken = [int(next(iterator)) for _ in range(5)]
-    fresh = Dataset.range(20).shuffle(20, seed=1)
-    again = iter(fresh)
-    again.set_state(iterator.get_state())
-    assert taken + values(again) == taken + values(iterator)
-    assert values(fresh) == values(dataset)  # the later passes are equal, too
+    elements = [int(next(iterator)) for _ in range(5)]
+    restored = Dataset.range(20).shuffle(20, seed=1)
+    resumed = iter(restored)
+    resumed.set_state(iterator.get_state())
+    assert elements + values(resumed) == elements + values(iterator)
+    assert values(restored) == values(dataset)  # the later passes are equal, too
 
 
 # --- cached elements ------------------------------------------------------------------
 
 
-def cached(count=12, path="", seen=None):
+def cached(count=12, path="", visited=None):
     """Return shuffled numbers that are cached in this order, and shuffled again."""
     numbers = Dataset.range(count).shuffle(count, seed=3).filter(lambda x: x != 5)
-    noted = numbers.map(lambda x: x if seen is None else seen.append(x) or x)
-    return noted.cache(path).shuffle(4, seed=8)
+    recorded = numbers.map(lambda x: x if visited is None else visited.append(x) or x)
+    return recorded.cache(path).shuffle(4, seed=8)
 
 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
-def test_position_in_a_cache_from_before_it_was_full_and_after(
+def test_position_is_valid_before_and_after_the_cache_is_full(
     tmp_path, stored, repeated
 ):
     def make(name):
         dataset = cached(path=tmp_path / name if stored else "")
         return dataset.repeat(3) if repeated else dataset
 
-    whole = make("whole")
-    passes = [values(whole) for _ in range(1 if repeated else 3)]
+    full = make("whole")
+    passes = [values(full) for _ in range(1 if repeated else 3)]
     for number, expected in enumerate(passes):
-        for place in (0, 1, 10, 11, 12, 25, 33):
-            one = make(f"{number}-{place}")
+        for position in (0, 1, 10, 11, 12, 25, 33):
+            partial = make(f"{number}-{position}")
             for _ in range(number):
-                list(one)  # the cache is full, or not
-            iterator = iter(one)
-            taken = [int(next(iterator)) for _ in range(min(place, len(expected)))]
+                list(partial)  # the cache is full, or not
+            iterator = iter(partial)
+            elements = [
+                int(next(iterator)) for _ in range(min(position, len(expected)))
+            ]
             state = json.loads(json.dumps(iterator.get_state()))
-            for other in (make(f"again-{number}-{place}"), one, whole):
-                again = iter(other)
-                again.set_state(state)
-                assert taken + values(again) == expected
+            for cache in (make(f"again-{number}-{position}"), partial, full):
+                resumed = iter(cache)
+                resumed.set_state(state)
+                assert elements + values(resumed) == expected
 
 
 def test_cache_keeps_the_order_of_its_first_pass():
@@ -322,26 +329,26 @@ def test_cache_keeps_the_order_of_its_first_pass():
 
 
 def test_data_sets_of_weight_zero_do_not_block():
-    parts = [Dataset.range(3), Dataset.range(10, 12)]
-    make = lambda **more: Dataset.sample_from_datasets(parts, [1, 0], 7, **more)  # noqa: E731
+    datasets = [Dataset.range(3), Dataset.range(10, 12)]
+    make = lambda **kw: Dataset.sample_from_datasets(datasets, [1, 0], 7, **kw)  # noqa: E731
     assert values(make()) == values(make(stop_on_empty_dataset=True)) == [0, 1, 2]
     with pytest.raises(ValueError, match="a weight above 0"):
-        Dataset.sample_from_datasets(parts, [0, 0])
+        Dataset.sample_from_datasets(datasets, [0, 0])
 
 
 def test_cached_elements_are_produced_once_after_a_resume():
-    seen = []
-    iterator = iter(cached(seen=seen))
+    visited = []
+    iterator = iter(cached(visited=visited))
     for _ in range(3):
         next(iterator)
-    again = cached(seen=seen)
-    resumed = iter(again)
+    resumed_dataset = cached(visited=visited)
+    resumed = iter(resumed_dataset)
     resumed.set_state(iterator.get_state())
     list(resumed)
-    list(again)
-    del seen[:]
-    list(again)
-    assert seen == []
+    list(resumed_dataset)
+    del visited[:]
+    list(resumed_dataset)
+    assert visited == []
 
 
 # --- any number of threads, processes and shards --------------------------------------
@@ -349,11 +356,11 @@ def test_cached_elements_are_produced_once_after_a_resume():
 
 @settings(max_examples=40, deadline=None)
 @given(chains, st.integers(0, 30), st.sampled_from([1, 2, 5, AUTOTUNE]), st.booleans())
-def test_order_is_the_same_for_any_number_of_threads(names, count, workers, ahead):
+def test_order_is_the_same_for_any_number_of_threads(names, count, workers, prefetched):
     def build_with(calls):
         dataset = build(names, count)[0].map(plus, num_parallel_calls=calls)
         dataset = dataset.interleave(limited, cycle_length=3, num_parallel_calls=calls)
-        return dataset.shuffle(7, seed=2).prefetch(3 if ahead else 0)
+        return dataset.shuffle(7, seed=2).prefetch(3 if prefetched else 0)
 
     assert values(build_with(workers)) == values(build_with(None))
 
@@ -363,68 +370,72 @@ def test_order_is_the_same_for_any_number_of_threads(names, count, workers, ahea
 def test_shards_cover_the_data_set(names, count, shards):
     dataset, model = build(names, count)
     dataset = dataset.shuffle(9, seed=4)
-    parts = [
+    shard_elements = [
         values(build(names, count)[0].shuffle(9, seed=4).shard(shards, i))
         for i in range(shards)
     ]
-    together = [part.pop(0) for i in range(len(model)) for part in [parts[i % shards]]]
-    assert together == values(dataset)
-    assert sorted(together) == sorted(model)
+    merged = [
+        elements.pop(0)
+        for i in range(len(model))
+        for elements in [shard_elements[i % shards]]
+    ]
+    assert merged == values(dataset)
+    assert sorted(merged) == sorted(model)
 
 
-def check_processes(names, count, place):
+def check_processes(names, count, position):
     def make():
         dataset, model = build(names, count)
-        sent = dataset.map(np.negative, num_parallel_calls=2, workers="process")
-        return sent, [-v for v in model]
+        mapped = dataset.map(np.negative, num_parallel_calls=2, workers="process")
+        return mapped, [-v for v in model]
 
     dataset, model = make()
     iterator = iter(dataset)
-    taken = [int(next(iterator)) for _ in range(min(place, len(model)))]
-    again = iter(make()[0])
-    again.set_state(json.loads(json.dumps(iterator.get_state())))
-    assert taken + values(again) == model
-    assert taken + values(iterator) == model
+    elements = [int(next(iterator)) for _ in range(min(position, len(model)))]
+    resumed = iter(make()[0])
+    resumed.set_state(json.loads(json.dumps(iterator.get_state())))
+    assert elements + values(resumed) == model
+    assert elements + values(iterator) == model
 
 
 @settings(max_examples=3, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(0, 20))
-def test_processes_keep_order_and_position(names, count, place):
-    check_processes(names, count, place)
+def test_processes_keep_order_and_position(names, count, position):
+    check_processes(names, count, position)
 
 
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(0, 20))
-def test_processes_keep_order_and_position_in_many_chains(names, count, place):
-    check_processes(names, count, place)
+def test_processes_keep_order_and_position_in_many_chains(names, count, position):
+    check_processes(names, count, position)
 
 
 @pytest.mark.parametrize("slow", [0, 1, 4])
 @pytest.mark.parametrize("kind", ["map", "batch", "interleave"])
 def test_free_order_does_not_wait_for_slow_elements(kind, slow):
-    others_came = threading.Event()
+    fast_elements_arrived = threading.Event()
 
     def wait(x):
         time.sleep(0.05)  # starts a thread at once, even on a busy machine
         if x == slow:
-            assert others_came.wait(20)
+            assert fast_elements_arrived.wait(20)
         return x
 
-    free = {"num_parallel_calls": 2, "deterministic": False}
+    options = {"num_parallel_calls": 2, "deterministic": False}
     dataset = {
-        "map": lambda: Dataset.range(6).map(wait, **free),
-        "batch": lambda: Dataset.range(6).map(wait).batch(1, **free).unbatch(),
+        "map": lambda: Dataset.range(6).map(wait, **options),
+        "batch": lambda: Dataset.range(6).map(wait).batch(1, **options).unbatch(),
         "interleave": lambda: Dataset.range(6).interleave(
-            lambda x: Dataset.range(x, x + 1).map(wait), cycle_length=2, **free
+            lambda x: Dataset.range(x, x + 1).map(wait), cycle_length=2, **options
         ),
     }[kind]()
-    found = []
+    elements = []
     for x in dataset:
-        found.append(int(x))
-        if len(found) == 5:
-            others_came.set()
-    assert found[-1] == slow and sorted(found) == list(range(6))
+        elements.append(int(x))
+        if len(elements) == 5:
+            fast_elements_arrived.set()
+    assert elements[-1] == slow and sorted(elements) == list(range(6))
 
 
 @settings(max_examples=40, deadline=None)

@@ -89,29 +89,29 @@ PARALLEL = {  # name: 24 elements, some produced by threads or processes
 }
 
 
-def stop_early(dataset, taken):
-    for count, _ in enumerate(dataset, 1):
-        if count == taken:
+def stop_early(dataset, count):
+    for number, _ in enumerate(dataset, 1):
+        if number == count:
             break
 
 
-def close(dataset, taken):
+def close(dataset, count):
     with iter(dataset) as iterator:
-        for _ in range(taken):
+        for _ in range(count):
             next(iterator)
 
 
-def go_back(dataset, taken):
+def restore_position(dataset, count):
     iterator = iter(dataset)
     state = json.loads(json.dumps(iterator.get_state()))
-    for _ in range(taken):
+    for _ in range(count):
         next(iterator)
     iterator.set_state(state)
     next(iterator)
     iterator.close()
 
 
-LEAVING = {"break": stop_early, "close": close, "set_state": go_back}
+ENDINGS = {"break": stop_early, "close": close, "set_state": restore_position}
 
 
 def caching_stages(path):
@@ -122,17 +122,17 @@ def caching_stages(path):
     }
 
 
-@pytest.mark.parametrize("keeping", ("in memory", "in a file", "in a snapshot"))
-@pytest.mark.parametrize("leaving", LEAVING)
+@pytest.mark.parametrize("storage", ("in memory", "in a file", "in a snapshot"))
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("name", PARALLEL)
 @pytest.mark.one_in(3)
-def test_closed_pass_leaves_no_complete_cache(name, leaving, keeping, tmp_path):
-    if leaving == "set_state" and "as ready" in name:
+def test_closed_pass_leaves_no_complete_cache(name, ending, storage, tmp_path):
+    if ending == "set_state" and "as ready" in name:
         pytest.skip("has no positions")
-    for taken in (1, 2, 5):
-        path = tmp_path / str(taken)
-        dataset = caching_stages(path)[keeping](PARALLEL[name]())
-        LEAVING[leaving](dataset, taken)
+    for count in (1, 2, 5):
+        path = tmp_path / str(count)
+        dataset = caching_stages(path)[storage](PARALLEL[name]())
+        ENDINGS[ending](dataset, count)
         time.sleep(0.01)  # wait for running work
         for _ in range(2):
             assert sorted(int(x) for x in dataset) == list(range(COUNT))
@@ -154,9 +154,9 @@ def test_position_after_closing_is_unchanged(name):
     head = [int(next(iterator)) for _ in range(3)]
     iterator.close()
     time.sleep(0.01)
-    again = iter(PARALLEL[name]())
-    again.set_state(json.loads(json.dumps(iterator.get_state())))
-    assert sorted(head + [int(x) for x in again]) == list(range(COUNT))
+    resumed = iter(PARALLEL[name]())
+    resumed.set_state(json.loads(json.dumps(iterator.get_state())))
+    assert sorted(head + [int(x) for x in resumed]) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("name", PARALLEL)
@@ -164,10 +164,10 @@ def test_closed_streams_do_not_look_exhausted(name):
     dataset = PARALLEL[name]().prefetch(2)
     run = Run(PassProfile(), dataset.options())
     elements = iter(PassContext(run, (0,)).open(dataset))
-    taken = [next(elements)]
+    first = [next(elements)]
     run.close()
     try:
-        taken.extend(elements)
+        first.extend(elements)
     except ClosedError:
         return
-    assert len(taken) == COUNT  # closed after all elements were produced
+    assert len(first) == COUNT  # closed after all elements were produced

@@ -17,28 +17,28 @@ def rows(path, data, *arguments, **options):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("header", [False, True])
-@pytest.mark.parametrize("closed", [False, True])
-def test_rows_end_with_any_line_end(tmp_path, end, header, closed):
+@pytest.mark.parametrize("ends_with_newline", [False, True])
+def test_rows_end_with_any_line_end(tmp_path, end, header, ends_with_newline):
     lines = [*(["a,b"] if header else []), "1,x", '2,"y,z"', "3,"]
-    data = end.join(lines) + (end if closed else "")
-    found = rows(tmp_path / "x.csv", data.encode(), [0, ""], header=header)
-    assert found == [(1, "x"), (2, "y,z"), (3, "")]
+    data = end.join(lines) + (end if ends_with_newline else "")
+    values = rows(tmp_path / "x.csv", data.encode(), [0, ""], header=header)
+    assert values == [(1, "x"), (2, "y,z"), (3, "")]
 
 
 def test_a_line_end_within_quotes_belongs_to_the_field(tmp_path):
     data = b'a,b\r1,"x\ry"\r2,"x\r\ny"\r'
-    found = rows(tmp_path / "x.csv", data, [0, ""], header=True)
-    assert found == [(1, "x\ry"), (2, "x\r\ny")]
+    values = rows(tmp_path / "x.csv", data, [0, ""], header=True)
+    assert values == [(1, "x\ry"), (2, "x\r\ny")]
 
 
 def test_a_pass_over_rows_that_end_with_cr_is_resumed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\r" + b"".join(b"%d\r" % i for i in range(9)))
     dataset = CsvDataset(str(path), [0], header=True)
-    first = iter(dataset)
-    assert [int(next(first)[0]) for _ in range(4)] == [0, 1, 2, 3]
+    iterator = iter(dataset)
+    assert [int(next(iterator)[0]) for _ in range(4)] == [0, 1, 2, 3]
     second = iter(dataset)
-    second.set_state(first.get_state())
+    second.set_state(iterator.get_state())
     assert [int(x) for (x,) in second] == [4, 5, 6, 7, 8]
 
 
@@ -64,15 +64,15 @@ def test_texts_that_are_not_numbers(tmp_path, text, dtype):
     ],
 )
 def test_texts_that_are_numbers(tmp_path, text, dtype, value):
-    ((found,),) = rows(tmp_path / "x.csv", f"{text}\n".encode(), [dtype])
-    np.testing.assert_equal(float(found), float(value))
+    ((number,),) = rows(tmp_path / "x.csv", f"{text}\n".encode(), [dtype])
+    np.testing.assert_equal(float(number), float(value))
 
 
 def test_columns_of_booleans(tmp_path):
-    found = rows(
+    values = rows(
         tmp_path / "x.csv", b"True\n0\n\nfalse\n1\n".replace(b"\n\n", b"\n"), [True]
     )
-    assert [bool(x) for (x,) in found] == [True, False, False, True]
+    assert [bool(x) for (x,) in values] == [True, False, False, True]
     with pytest.raises(toolkit.errors.ToolkitError, match="true, false"):
         rows(tmp_path / "x.csv", b"maybe\n", [False])
 

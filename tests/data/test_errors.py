@@ -23,11 +23,11 @@ def failing_at(number):
 )
 def test_map_names_stage_element_and_function(arguments):
     dataset = Dataset.range(20_000).map(failing_at(12_345), **arguments)
-    seen = 0
+    count = 0
     with pytest.raises(UnusualError, match="boom") as error:
         for _ in dataset:
-            seen += 1
-    assert seen == 12_345
+            count += 1
+    assert count == 12_345
     (note,) = error.value.__notes__
     assert "map" in note
     assert "element 12,345" in note
@@ -72,8 +72,8 @@ def test_ignored_errors_are_logged():
     for arguments in ({}, {"num_parallel_calls": 3}):
         log = []
         dataset = Dataset.range(6).map(lambda x: 6 // (int(x) - 2), **arguments)
-        rest = list(dataset.ignore_errors(log=log.append))
-        assert rest == [-3, -6, 6, 3, 2]
+        remaining = list(dataset.ignore_errors(log=log.append))
+        assert remaining == [-3, -6, 6, 3, 2]
         assert len(log) == 1
         assert "ZeroDivisionError" in log[0]
     with pytest.warns(UserWarning, match="ignore_errors"):

@@ -55,22 +55,24 @@ def eventually(condition, seconds=10.0):
 def children():
     """Return the running processes that this process has started."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
-        own = file.read().split()
+        pids = file.read().split()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
-            own += (task / "children").read_text().split()
-    return {int(pid) for pid in own if is_running(pid)}
+            pids += (task / "children").read_text().split()
+    return {int(pid) for pid in pids if is_running(pid)}
 
 
 def resources():
     """Return the threads, files, processes and shared memory of this process."""
     shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    ours = {name for name in shared if "toolkit" in name}  # not only ours
+    toolkit_names = {
+        name for name in shared if "toolkit" in name
+    }  # of other processes, too
     return (
         {t.name for t in threading.enumerate() if t.name.startswith("data-")},
         len(os.listdir("/proc/self/fd")),
         children(),
-        ours,
+        toolkit_names,
     )
 
 
@@ -84,10 +86,10 @@ def resources_at_rest():
 # --- killed workers -------------------------------------------------------------------
 
 
-def kill_at_random(kills, seed):
+def kill_at_random(num_kills, seed):
     """Read all of a data set while its workers are killed at random moments."""
-    rng, done = random.Random(seed), threading.Event()
-    count, killed, given = 100 + 60 * kills, 0, []
+    rng, finished = random.Random(seed), threading.Event()
+    count, killed, received = 100 + 60 * num_kills, 0, []
     dataset = Dataset.range(count).map(
         slow_square, num_parallel_calls=2, workers="process"
     )
@@ -96,22 +98,22 @@ def kill_at_random(kills, seed):
 
     def kill():
         nonlocal killed
-        seen = -1
-        while killed < kills and not done.wait(rng.expovariate(50)):
-            if len(given) > seen:  # the next attempt reads another element
-                seen = len(given)
+        previous = -1
+        while killed < num_kills and not finished.wait(rng.expovariate(50)):
+            if len(received) > previous:  # the next attempt reads another element
+                previous = len(received)
                 rng.choice(stream._workers).process.kill()
                 killed += 1
 
-    given.append(int(next(iterator)))
-    watchdog = threading.Timer(120, iterator.close)  # a hang becomes a wrong result
+    received.append(int(next(iterator)))
+    timer = threading.Timer(120, iterator.close)  # a hang becomes a wrong result
     killer = threading.Thread(target=kill)
-    watchdog.start(), killer.start()
+    timer.start(), killer.start()
     try:
-        given.extend(map(int, iterator))
+        received.extend(map(int, iterator))
     finally:
-        done.set(), killer.join(), watchdog.cancel()
-    assert given == [x * x for x in range(count)]
+        finished.set(), killer.join(), timer.cancel()
+    assert received == [x * x for x in range(count)]
     return killed
 
 
@@ -140,10 +142,10 @@ def test_element_that_always_kills_is_named_soon(tmp_path):
 def test_killed_idle_worker_is_replaced():
     dataset = Dataset.range(9).map(np.square, num_parallel_calls=2, workers="process")
     iterator = iter(dataset)
-    given = [int(next(iterator))]
+    received = [int(next(iterator))]
     for worker in iterator._stream.parents[0]._workers:
         os.kill(worker.process.pid, signal.SIGKILL)
-    assert given + [int(x) for x in iterator] == [x * x for x in range(9)]
+    assert received + [int(x) for x in iterator] == [x * x for x in range(9)]
 
 
 # --- the end of a pass ----------------------------------------------------------------
@@ -168,17 +170,17 @@ CHAINS = {
 }
 
 
-def end_of(iterator, how):
+def end_iterator(iterator, ending):
     """End a pass in one of the possible ways."""
-    if how == "closed":
+    if ending == "closed":
         iterator.close()
-    elif how == "exhausted":
+    elif ending == "exhausted":
         for _ in zip(iterator, range(120), strict=False):
             pass
         iterator.close()
-    elif how == "in a cycle":
-        iterator.itself = iterator
-    elif how == "by an exception":
+    elif ending == "in a cycle":
+        iterator.cycle = iterator
+    elif ending == "by an exception":
         with suppress(ZeroDivisionError):
             for _ in iterator:
                 raise ZeroDivisionError
@@ -188,26 +190,32 @@ def end_of(iterator, how):
 @pytest.mark.one_in(3)
 def test_pass_leaks_nothing(name):
     before = resources_at_rest()
-    for taken in (0, 1, 2, 7):
-        for how in ("dropped", "closed", "in a cycle", "by an exception", "exhausted"):
+    for count in (0, 1, 2, 7):
+        for ending in (
+            "dropped",
+            "closed",
+            "in a cycle",
+            "by an exception",
+            "exhausted",
+        ):
             iterator = iter(CHAINS[name](Dataset.range(60)))
-            for _ in range(taken):
+            for _ in range(count):
                 next(iterator)
-            end_of(iterator, how)
+            end_iterator(iterator, ending)
             del iterator
     gc.collect()
     assert eventually(lambda: resources() == before), (resources(), before)
 
 
-@pytest.mark.parametrize("taken", [0, 1, 5])
+@pytest.mark.parametrize("count", [0, 1, 5])
 @pytest.mark.one_in(3)
-def test_processes_leak_nothing(taken):
+def test_processes_leak_nothing(count):
     before = resources_at_rest()
-    for how in ("dropped", "closed", "in a cycle"):
+    for ending in ("dropped", "closed", "in a cycle"):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
-        for _ in range(taken):
+        for _ in range(count):
             next(iterator)
-        end_of(iterator, how)
+        end_iterator(iterator, ending)
         del iterator
         gc.collect()
     assert eventually(lambda: resources() == before), (resources(), before)
@@ -226,13 +234,18 @@ def test_error_ends_threads_at_once():
 
 def test_threads_may_share_an_iterator():
     iterator = iter(Dataset.range(600).map(slow, num_parallel_calls=3))
-    taken = [[] for _ in range(4)]
-    takers = [threading.Thread(target=mine.extend, args=(iterator,)) for mine in taken]
-    for taker in takers:
-        taker.start()
-    for taker in takers:
-        taker.join()
-    assert sorted(int(x) for mine in taken for x in mine) == list(range(600))
+    elements_by_thread = [[] for _ in range(4)]
+    threads = [
+        threading.Thread(target=elements.extend, args=(iterator,))
+        for elements in elements_by_thread
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(int(x) for elements in elements_by_thread for x in elements) == list(
+        range(600)
+    )
 
 
 def test_inner_passes_are_released():
@@ -246,9 +259,9 @@ def test_inner_passes_are_released():
 @pytest.mark.slow
 def test_many_iterators_with_processes_leak_nothing():
     before = resources_at_rest()
-    for taken in range(40):
+    for count in range(40):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
-        for _ in range(taken):
+        for _ in range(count):
             next(iterator)
     del iterator
     gc.collect()
@@ -429,16 +442,16 @@ def test_error_in_a_parallel_map_names_its_element(tmp_path, arguments):
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"{i if i != 12_345 else 'x'}\n" for i in range(12_400)))
     dataset = TextLineDataset(path).map(int, **arguments)
-    seen = 0
+    count = 0
     with pytest.raises(ValueError, match="invalid literal") as error:
         for x in dataset:
-            assert x == seen
-            seen += 1
-    assert seen == 12_345
-    places = [note for note in error.value.__notes__ if note.startswith("data set")]
-    assert len(places) == 1
+            assert x == count
+            count += 1
+    assert count == 12_345
+    notes = [note for note in error.value.__notes__ if note.startswith("data set")]
+    assert len(notes) == 1
     for words in ("stage map", "element 12,345", "lines.txt, record 12,345", "in int"):
-        assert words in places[0]
+        assert words in notes[0]
 
 
 class UnpicklableError(Exception):

@@ -29,19 +29,19 @@ from toolkit.errors import DatasetError
 
 
 def test_lines(tmp_path):
-    one, two = tmp_path / "one.txt", tmp_path / "two.txt.gz"
-    one.write_bytes(b"a\r\nb\n\nlast")
-    with gzip.open(two, "wb") as file:
+    first, second = tmp_path / "one.txt", tmp_path / "two.txt.gz"
+    first.write_bytes(b"a\r\nb\n\nlast")
+    with gzip.open(second, "wb") as file:
         file.write(b"x\ny\n")
-    assert list(TextLineDataset(one)) == ["a", "b", "", "last"]
-    assert list(TextLineDataset([str(one)] * 2, encoding=None)) == [
+    assert list(TextLineDataset(first)) == ["a", "b", "", "last"]
+    assert list(TextLineDataset([str(first)] * 2, encoding=None)) == [
         *(b"a", b"b", b"", b"last") * 2
     ]
-    assert list(TextLineDataset(two, "GZIP")) == ["x", "y"]
-    by_turns = TextLineDataset([one, one], num_parallel_reads=2)
-    assert list(by_turns) == ["a", "a", "b", "b", "", "", "last", "last"]
-    assert list(TextLineDataset(Dataset.from_items([str(one)]))) == list(
-        TextLineDataset(one)
+    assert list(TextLineDataset(second, "GZIP")) == ["x", "y"]
+    interleaved = TextLineDataset([first, first], num_parallel_reads=2)
+    assert list(interleaved) == ["a", "a", "b", "b", "", "", "last", "last"]
+    assert list(TextLineDataset(Dataset.from_items([str(first)]))) == list(
+        TextLineDataset(first)
     )
 
 
@@ -50,13 +50,13 @@ def test_position_in_files(tmp_path):
     for i, path in enumerate(paths):
         path.write_text("".join(f"{i}-{j}\n" for j in range(4)))
     for arguments in ({}, {"num_parallel_reads": 2}):
-        everything = list(TextLineDataset(paths, **arguments))
-        for place in range(13):
+        expected = list(TextLineDataset(paths, **arguments))
+        for position in range(13):
             iterator = iter(TextLineDataset(paths, **arguments))
-            taken = [next(iterator) for _ in range(place)]
-            again = iter(TextLineDataset(paths, **arguments))
-            again.set_state(iterator.get_state())
-            assert taken + list(again) == everything
+            elements = [next(iterator) for _ in range(position)]
+            resumed = iter(TextLineDataset(paths, **arguments))
+            resumed.set_state(iterator.get_state())
+            assert elements + list(resumed) == expected
 
 
 def test_csv(tmp_path):
@@ -70,9 +70,9 @@ def test_csv(tmp_path):
     ]
     assert rows[0][0].dtype == "int32"
     assert rows[0][2].dtype == "float32"
-    chosen = CsvDataset(path, ["float32"], header=True, select_cols=[2])
+    selected = CsvDataset(path, ["float32"], header=True, select_cols=[2])
     with pytest.raises(RuntimeError, match="byte 22, record 1.*must not be empty"):
-        list(chosen)
+        list(selected)
     path.write_text("1,2.5\n")
     for defaults in ([0, 0.0], [[0], [0.0]]):
         assert [x.dtype for x in next(iter(CsvDataset(path, defaults)))] == [
@@ -108,13 +108,13 @@ def test_corrupt_records_are_named(tmp_path):
         writer.write(b"first")
         writer.write(b"second")
     data = path.read_bytes()
-    for damaged, words in (
+    for content, words in (
         (data[:-7], "byte 21, record 1: the file is cut off"),
         (data[:25], "cut off inside of a record's length"),
         (data[:-6] + b"X" + data[-5:], "byte 21, record 1: the checksum of the record"),
         (b"\1" + data[1:], "byte 0, record 0: the checksum of the record's length"),
     ):
-        path.write_bytes(damaged)
+        path.write_bytes(content)
         with pytest.raises(RuntimeError, match=words) as error:
             list(TFRecordDataset(path))
         assert "file.tfrecord" in str(error.value)
@@ -143,11 +143,11 @@ def test_examples():
         "s": VarLenFeature(bytes),
         "missing": FixedLenFeature((1,), "int64", default_value=9),
     }
-    found = parse_single_example(message, features)
-    assert found["n"].tolist() == [1, -2]
-    assert found["x"] == np.float32(0.5)
-    assert found["s"].tolist() == [b"a", b"b\0"]
-    assert found["missing"].tolist() == [9]
+    parsed = parse_single_example(message, features)
+    assert parsed["n"].tolist() == [1, -2]
+    assert parsed["x"] == np.float32(0.5)
+    assert parsed["s"].tolist() == [b"a", b"b\0"]
+    assert parsed["missing"].tolist() == [9]
     batch = parse_example([message, message], features)
     assert batch["n"].shape == (2, 2)
     assert batch["s"].to_list() == [[b"a", b"b\0"]] * 2
@@ -168,8 +168,8 @@ def test_example_of_unpacked_values():
     floats = bytes([1 << 3 | 5]) + struct.pack("<f", 1.5)
     entry = field(1, b"x") + field(2, field(2, floats))
     message = field(1, field(1, entry))
-    found = parse_single_example(message, {"x": VarLenFeature("float32")})
-    assert found["x"].tolist() == [1.5]
+    parsed = parse_single_example(message, {"x": VarLenFeature("float32")})
+    assert parsed["x"].tolist() == [1.5]
 
 
 def test_arrays_in_files(tmp_path):
@@ -214,9 +214,9 @@ def test_stored_elements(tmp_path):
     elements.save(tmp_path / "saved")
     loaded = Dataset.load(tmp_path / "saved")
     assert len(loaded) == 3
-    for one, two in zip(elements, loaded, strict=True):
-        assert np.array_equal(one["a"], two["a"])
-        assert one["b"] == two["b"]
+    for saved, read in zip(elements, loaded, strict=True):
+        assert np.array_equal(saved["a"], read["a"])
+        assert saved["b"] == read["b"]
     path = tmp_path / "saved" / "elements.data"
     data = bytearray(path.read_bytes())
     data[200] ^= 0xFF
@@ -229,17 +229,17 @@ def test_stored_elements(tmp_path):
 
 
 def test_cache_in_a_file(tmp_path):
-    made = []
-    dataset = Dataset.range(4).map(lambda x: made.append(x) or x * x)
+    produced = []
+    dataset = Dataset.range(4).map(lambda x: produced.append(x) or x * x)
     path = tmp_path / "cache.data"
     cached = dataset.cache(path)
-    half = iter(cached)
-    next(half)
-    half.close()
+    iterator = iter(cached)
+    next(iterator)
+    iterator.close()
     assert not list(tmp_path.iterdir())  # no file of an incomplete pass remains
-    del made[:]
+    del produced[:]
     assert [list(map(int, cached)) for _ in range(2)] == [[0, 1, 4, 9]] * 2
-    assert len(made) == 4
+    assert len(produced) == 4
     assert list(dataset.cache(path).batch(4).as_numpy_iterator())[0].tolist() == [
         *(0, 1, 4, 9)
     ]
@@ -325,19 +325,19 @@ def test_truncated_file_is_named_with_the_offset(tmp_path, name):
     write, read, words = CUT[name]
     path = tmp_path / name
     write(path)
-    whole = len(list(read(path)))
+    count = len(list(read(path)))
     data = path.read_bytes()
     path.write_bytes(data[:-3])
     with pytest.raises(RuntimeError, match=f"(?s){name}.*{words}"):
         list(read(path))
-    for kept in (0, 1, len(data) // 3, len(data) // 2):  # anywhere: never silently
-        path.write_bytes(data[:kept])
+    for size in (0, 1, len(data) // 3, len(data) // 2):  # anywhere: never silently
+        path.write_bytes(data[:size])
         try:
-            found = len(list(read(path)))
+            read_count = len(list(read(path)))
         except RuntimeError as error:
             assert name in str(error)
         else:
-            assert found < whole
+            assert read_count < count
 
 
 def test_corrupt_chunk_of_an_array_is_named(tmp_path):
@@ -397,11 +397,11 @@ DIFFERENT = {
 def test_fingerprints_distinguish_pipelines():
     numbers = {name: dataset.fingerprint() for name, dataset in DIFFERENT.items()}
     assert len(set(numbers.values())) == len(numbers)
-    again = Dataset.range(5).map(scaled(2)).filter(bool)
-    assert list(again)  # its progress does not count
-    assert again.fingerprint() == numbers["plain"]
-    unseeded = [Dataset.range(5).shuffle(5).fingerprint() for _ in range(2)]
-    assert unseeded[0] == unseeded[1]
+    equal = Dataset.range(5).map(scaled(2)).filter(bool)
+    assert list(equal)  # its progress does not count
+    assert equal.fingerprint() == numbers["plain"]
+    random_orders = [Dataset.range(5).shuffle(5).fingerprint() for _ in range(2)]
+    assert random_orders[0] == random_orders[1]
 
 
 def test_fingerprint_is_the_same_in_another_process():
@@ -410,7 +410,7 @@ def test_fingerprint_is_the_same_in_another_process():
         "d = Dataset.range(5).map(lambda x: x * 2 if x in {'a', 'b'} else 0).batch(2)\n"
         "print(d.fingerprint())"
     )
-    found = {
+    fingerprints = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -419,7 +419,7 @@ def test_fingerprint_is_the_same_in_another_process():
         ).stdout
         for _ in range(2)
     }
-    assert len(found) == 1
+    assert len(fingerprints) == 1
 
 
 def test_snapshots_of_other_arguments_are_other_files(tmp_path):
@@ -444,8 +444,8 @@ def test_packed_elements(tmp_path):
     ]
     assert sizes[0] < sizes[1] / 50
     loaded = list(Dataset.load(tmp_path / "packed", compression="GZIP"))
-    for given, read in zip(zeros, loaded, strict=True):
-        assert np.array_equal(given, read)
+    for saved, read in zip(zeros, loaded, strict=True):
+        assert np.array_equal(saved, read)
     for make in (
         lambda: zeros.save(tmp_path / "x", shard_func=len),
         lambda: Dataset.load(tmp_path / "plain", wait=True),
@@ -502,16 +502,16 @@ data.save(sys.argv[1]) if sys.argv[2] == "save" else list(data.cache(sys.argv[1]
 """
 
 
-@pytest.mark.parametrize("how", ["save", "cache"])
-def test_killed_save_keeps_the_old_file(tmp_path, how):
+@pytest.mark.parametrize("moment", ["save", "cache"])
+def test_killed_save_keeps_the_old_file(tmp_path, moment):
     path = tmp_path / "made"
-    if how == "save":
+    if moment == "save":
         Dataset.range(5).save(path)
-    command = [sys.executable, "-c", KILLED, str(path), how]
+    command = [sys.executable, "-c", KILLED, str(path), moment]
     assert subprocess.run(command).returncode == 9
-    folder = path if how == "save" else tmp_path
+    folder = path if moment == "save" else tmp_path
     assert [name for name in os.listdir(folder) if name.endswith(".tmp")]
-    if how == "save":
+    if moment == "save":
         assert len(list(Dataset.load(path))) == 5
         Dataset.range(4).save(path)
         assert os.listdir(path) == ["elements.data"]
@@ -523,5 +523,5 @@ def test_killed_save_keeps_the_old_file(tmp_path, how):
 def test_hidden_files_are_listed(tmp_path):
     for name in (".b", "a"):
         (tmp_path / name).touch()
-    found = Dataset.list_files(f"{tmp_path}/*", shuffle=False)
-    assert list(found) == [f"{tmp_path}/.b", f"{tmp_path}/a"]
+    paths = Dataset.list_files(f"{tmp_path}/*", shuffle=False)
+    assert list(paths) == [f"{tmp_path}/.b", f"{tmp_path}/a"]

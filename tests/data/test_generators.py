@@ -78,9 +78,9 @@ def assert_same(actual, expected):
     assert type(actual) is type(expected)
     if isinstance(expected, dict):
         assert [*actual] == [*expected]
-    for ours, theirs in zip(leaves(actual), leaves(expected), strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_array_equal(ours, theirs)
+    for first, second in zip(leaves(actual), leaves(expected), strict=True):
+        assert (first.dtype, first.shape) == (second.dtype, second.shape)
+        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -90,12 +90,12 @@ def test_batches_match_single_elements(name):
         lambda: map(make, range(8)), output_signature=signature
     )
     ones = list(dataset)
-    for drops in (False, True):
-        batches = list(dataset.batch(3, drop_remainder=drops))
+    for drop_remainder in (False, True):
+        batches = list(dataset.batch(3, drop_remainder=drop_remainder))
         expected = [stack_elements(ones[at : at + 3]) for at in (0, 3, 6)]
-        assert len(batches) == 3 - drops
-        for ours, theirs in zip(batches, expected, strict=False):
-            assert_same(ours, theirs)
+        assert len(batches) == 3 - drop_remainder
+        for batch, expected_batch in zip(batches, expected, strict=False):
+            assert_same(batch, expected_batch)
 
 
 def failing(at):
@@ -150,7 +150,7 @@ MISFITS = {
 }
 
 
-def taken(dataset):
+def elements_or_error(dataset):
     """Return the elements before an error, and the error."""
     elements = []
     try:
@@ -166,7 +166,7 @@ def test_errors_name_the_element_in_batches_too(name):
     dataset = Dataset.from_generator(
         lambda: map(make, range(8)), output_signature=signature
     )
-    ones, expected = taken(dataset)
+    ones, expected = elements_or_error(dataset)
     notes = [f"data set: stage from_generator, element {number}"]
     assert (len(ones), expected.__notes__) == (number, notes)
     for stage in (
@@ -175,7 +175,7 @@ def test_errors_name_the_element_in_batches_too(name):
         dataset.ragged_batch(3),
         dataset.batch(3).prefetch(2),
     ):
-        batches, error = taken(stage)
+        batches, error = elements_or_error(stage)
         assert (type(error), str(error)) == (type(expected), str(expected))
         assert error.__notes__ == notes
         assert type(error.__cause__) is type(expected.__cause__)
@@ -212,20 +212,20 @@ def test_non_iterables_are_refused():
 
 
 def test_batch_reads_only_its_elements():
-    taken = []
+    produced = []
 
     def elements():
         for i in range(8):
-            taken.append(i)
+            produced.append(i)
             yield i
-        taken.append("end")
+        produced.append("end")
 
     batches = iter(Dataset.from_generator(elements, output_signature=INT).batch(3))
-    assert taken == []
+    assert produced == []
     assert [next(batches).tolist() for _ in range(2)] == [[0, 1, 2], [3, 4, 5]]
-    assert taken == [0, 1, 2, 3, 4, 5]
+    assert produced == [0, 1, 2, 3, 4, 5]
     assert [x.tolist() for x in batches] == [[6, 7]]
-    assert taken.count("end") == 1
+    assert produced.count("end") == 1
 
 
 ROW = TensorSpec((2,), "float32")
@@ -266,8 +266,8 @@ def test_element_is_converted_before_the_next(name):
 
     dataset = Dataset.from_generator(elements, output_signature=signature)
     for stage in (dataset.batch(2), dataset.padded_batch(2), dataset.shuffle(1)):
-        first = [np.ravel(leaves(x)[0]) for x in stage]
-        assert np.unique(np.concatenate(first)).tolist() == [1, 2, 3, 4]
+        values = [np.ravel(leaves(x)[0]) for x in stage]
+        assert np.unique(np.concatenate(values)).tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("signature", [IMAGE, None])
@@ -286,12 +286,12 @@ def test_a_position_between_batches(signature):
     dataset = Dataset.from_generator(lambda: range(8), output_signature=signature)
     for stage in (dataset.batch(3), dataset.batch(3).prefetch(2)):
         iterator = iter(stage)
-        first = next(iterator).tolist()
+        first_batch = next(iterator).tolist()
         state = iterator.get_state()
-        left = [x.tolist() for x in iterator]
+        remaining = [x.tolist() for x in iterator]
         iterator.set_state(state)
-        assert [x.tolist() for x in iterator] == left == [[3, 4, 5], [6, 7]]
-        assert first == [0, 1, 2]
+        assert [x.tolist() for x in iterator] == remaining == [[3, 4, 5], [6, 7]]
+        assert first_batch == [0, 1, 2]
 
 
 def test_a_generator_is_closed_with_its_pass():
@@ -313,20 +313,22 @@ def test_a_generator_is_closed_with_its_pass():
 def test_statistics_count_elements():
     dataset = Dataset.from_generator(lambda: range(8), output_signature=INT).batch(3)
     list(dataset)
-    counts = {stage.name: stage.elements for stage in dataset._profile.stages}
-    assert counts == {"from_generator": 8, "batch": 3}
+    elements_by_stage = {
+        stage.name: stage.elements for stage in dataset._profile.stages
+    }
+    assert elements_by_stage == {"from_generator": 8, "batch": 3}
 
 
 def test_numbers_match_numpy():
     for dtype in ("int8", "uint16", "float16", "float32", "bfloat16", "bool", "int64"):
         spec = TensorSpec((), dtype)
         values = [0, 1, True, 2.5, 100]
-        one = Dataset.from_generator(lambda v=values: v, output_signature=spec)
-        made = list(one)
+        dataset = Dataset.from_generator(lambda v=values: v, output_signature=spec)
+        elements = list(dataset)
         expected = list(np.array(values, spec.dtype))
-        assert made == expected
-        assert [type(x) for x in made] == [type(x) for x in expected]
-    assert type(made[0]) is np.int64
+        assert elements == expected
+        assert [type(x) for x in elements] == [type(x) for x in expected]
+    assert type(elements[0]) is np.int64
     arrays = Dataset.from_generator(lambda: [np.array(3)], output_signature=INT)
     assert [type(x) for x in arrays] == [np.int64]
     assert TensorSpec((), "bfloat16").dtype == ml_dtypes.bfloat16

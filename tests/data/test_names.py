@@ -83,37 +83,38 @@ def test_names_of_stages_are_shown():
 
     dataset = Dataset.range(3, name="numbers").map(fail, name="decode")
     assert repr(dataset) == "<Dataset range 'numbers' > map 'decode'>"
-    for made in (dataset.filter(bool), dataset.prefetch(1)):
+    for stage in (dataset.filter(bool), dataset.prefetch(1)):
         with pytest.raises(ValueError, match="no") as error:
-            list(made)
+            list(stage)
         assert "decode" in error.value.__notes__[0]
-    good = Dataset.range(3).map(abs, name="decode").filter(bool, name="some")
-    list(good)
-    assert "filter 'some'" in str(good.stats())
+    named = Dataset.range(3).map(abs, name="decode").filter(bool, name="some")
+    list(named)
+    assert "filter 'some'" in str(named.stats())
     with pytest.raises(ZeroDivisionError) as error:
         Dataset.range(3).reduce(0, lambda a, b: 1 // 0, name="sum")
     assert "reduce 'sum', element 0" in error.value.__notes__[0]
 
 
 @pytest.mark.parametrize("calls", [1, 3, AUTOTUNE])
-@pytest.mark.parametrize("drops", [False, True])
-def test_parallel_batches_match(calls, drops):
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_parallel_batches_match(calls, drop_remainder):
     for make in (
         lambda: Dataset.range(23).map(lambda x: (x, {"y": x + 1})),
         lambda: Dataset.range(23).filter(lambda x: x != 5),
         lambda: Dataset.range(23).shuffle(7, seed=1),
     ):
-        plain, parallel = (
-            list(make().batch(4, drops, num_parallel_calls=n)) for n in (None, calls)
+        sequential, parallel = (
+            list(make().batch(4, drop_remainder, num_parallel_calls=n))
+            for n in (None, calls)
         )
-        assert str(plain) == str(parallel)
-        free = make().batch(4, drops, calls, deterministic=False)
-        assert sorted(map(str, free)) == sorted(map(str, plain))
-        iterator = iter(make().batch(4, drops, calls))
-        taken = [next(iterator) for _ in range(2)]
-        again = iter(make().batch(4, drops, calls))
-        again.set_state(iterator.get_state())
-        assert str(taken + list(again)) == str(plain)
+        assert str(sequential) == str(parallel)
+        unordered = make().batch(4, drop_remainder, calls, deterministic=False)
+        assert sorted(map(str, unordered)) == sorted(map(str, sequential))
+        iterator = iter(make().batch(4, drop_remainder, calls))
+        batches = [next(iterator) for _ in range(2)]
+        resumed = iter(make().batch(4, drop_remainder, calls))
+        resumed.set_state(iterator.get_state())
+        assert str(batches + list(resumed)) == str(sequential)
 
 
 def test_error_in_a_parallel_batch_names_its_element():
@@ -121,9 +122,9 @@ def test_error_in_a_parallel_batch_names_its_element():
     with pytest.raises(ZeroDivisionError) as error:
         list(dataset.batch(4, num_parallel_calls=2))
     assert "map, element 17" in error.value.__notes__[0]
-    uneven = Dataset.range(30).filter(bool).map(lambda x: np.zeros(x))
+    unequal_lengths = Dataset.range(30).filter(bool).map(lambda x: np.zeros(x))
     with pytest.raises(ValueError, match="padded_batch") as error:
-        list(uneven.batch(4, num_parallel_calls=2))
+        list(unequal_lengths.batch(4, num_parallel_calls=2))
     assert "batch, element 0" in error.value.__notes__[0]
 
 
@@ -143,15 +144,20 @@ def test_options_are_set_as_in_tensorflow():
     options.deterministic = True  # later: the data set has a private copy
     assert dataset.options() == same
     assert (same.threads, same.cpu_budget, same.ram_budget) == (3, 2, 1 << 20)
-    merged = Options(threads=5).merge(Options(deterministic=False))
-    assert (merged.threads, merged.deterministic) == (5, False)
-    later = dataset.with_options(Options(threads=7)).options()
-    assert (later.threads, later.deterministic) == (7, False)
-    other = Options(autotune=AutotuneOptions(False), threading=ThreadingOptions(2))
-    assert (other.autotune.enabled, other.threads) == (False, 2)
-    other.experimental_deterministic = True
-    other.experimental_threading.private_threadpool_size = 4
-    assert (other.deterministic, other.threads) == (True, 4)
+    merged_options = Options(threads=5).merge(Options(deterministic=False))
+    assert (merged_options.threads, merged_options.deterministic) == (5, False)
+    changed = dataset.with_options(Options(threads=7)).options()
+    assert (changed.threads, changed.deterministic) == (7, False)
+    tensorflow_options = Options(
+        autotune=AutotuneOptions(False), threading=ThreadingOptions(2)
+    )
+    assert (tensorflow_options.autotune.enabled, tensorflow_options.threads) == (
+        False,
+        2,
+    )
+    tensorflow_options.experimental_deterministic = True
+    tensorflow_options.experimental_threading.private_threadpool_size = 4
+    assert (tensorflow_options.deterministic, tensorflow_options.threads) == (True, 4)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +205,8 @@ def test_options_limit_the_threads():
     options.threading = ThreadingOptions(40)
     options.autotune.initial_parallelism = 5
     options.autotune.min_parallelism = 2
-    knob = Knob.of(AUTOTUNE, options)
-    assert (knob.value, knob.low, knob.high) == (5, 2, 40)
+    parameter = Knob.of(AUTOTUNE, options)
+    assert (parameter.value, parameter.low, parameter.high) == (5, 2, 40)
     with pytest.raises(ValueError, match="synchronous=True"):
         Dataset.range(3).map(abs, num_parallel_calls=2, synchronous=True)
 
@@ -212,9 +218,9 @@ def test_counter_and_its_position():
     dataset = Dataset.counter(10, -3, "int32")
     iterator = iter(dataset)
     assert [int(iterator.get_next()) for _ in range(3)] == [10, 7, 4]
-    again = iter(Dataset.counter(10, -3, "int32"))
-    again.set_state(iterator.get_state())
-    assert next(again) == 1 and next(again).dtype == "int32"
+    resumed = iter(Dataset.counter(10, -3, "int32"))
+    resumed.set_state(iterator.get_state())
+    assert next(resumed) == 1 and next(resumed).dtype == "int32"
     assert dataset.cardinality() == -1
     assert dataset.element_spec == TensorSpec((), "int32")
 
@@ -226,11 +232,11 @@ def test_single_element():
             Dataset.range(count).get_single_element()
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_resampled_distribution(known):
+@pytest.mark.parametrize("is_known", [True, False])
+def test_resampled_distribution(is_known):
     def make():
         kinds = Dataset.range(20_000).map(lambda x: x % 10)
-        initial = [0.1, 0.9] if known else None
+        initial = [0.1, 0.9] if is_known else None
         return kinds.rejection_resample(lambda x: int(x > 0), [0.5, 0.5], initial, 3)
 
     dataset = make()
@@ -239,11 +245,11 @@ def test_resampled_distribution(known):
     assert len(kinds) > 3_600
     assert all(kind == (x > 0) for kind, x in dataset)
     iterator = iter(make())
-    taken = [int(next(iterator)[1]) for _ in range(900)]
-    again = iter(make())
-    again.set_state(iterator.get_state())
-    rest = [int(x) for _, x in again]
-    assert taken + rest == [int(x) for _, x in make()]
+    elements = [int(next(iterator)[1]) for _ in range(900)]
+    resumed = iter(make())
+    resumed.set_state(iterator.get_state())
+    remaining = [int(x) for _, x in resumed]
+    assert elements + remaining == [int(x) for _, x in make()]
     with pytest.raises(ValueError, match="from 0 to 1; received 2") as error:
         list(Dataset.range(3).rejection_resample(int, [0.5, 0.5], seed=1))
     assert "element 2" in error.value.__notes__[0]
@@ -259,10 +265,10 @@ def test_dtype_of_row_splits():
 
 
 def test_samples_repeat_in_each_pass_by_default():
-    parts = [Dataset.range(50), Dataset.range(100, 150)]
-    for given, is_same in ((None, True), (False, True), (True, False)):
+    datasets = [Dataset.range(50), Dataset.range(100, 150)]
+    for rerandomize, is_same in ((None, True), (False, True), (True, False)):
         dataset = Dataset.sample_from_datasets(
-            parts, seed=1, rerandomize_each_iteration=given
+            datasets, seed=1, rerandomize_each_iteration=rerandomize
         )
         assert ([*map(int, dataset)] == [*map(int, dataset)]) == is_same
 
@@ -282,8 +288,8 @@ def test_padded_batches_of_scalars_and_nests():
     assert batch.x.tolist() == [[1, 0, 0], [2, 2, 0], [3, 3, 3]]
     assert batch.y["label"].tolist() == [1, 2, 3]
     shapes = Pair([4], {"label": []})
-    wide = rows.padded_batch(3, shapes, padding_values=-1).get_single_element()
-    assert wide.x.shape == (3, 4) and wide.x[0, 1] == -1
+    padded = rows.padded_batch(3, shapes, padding_values=-1).get_single_element()
+    assert padded.x.shape == (3, 4) and padded.x[0, 1] == -1
     words = Dataset.from_tensor_slices(["a", "bb"]).padded_batch(2)
     assert words.get_single_element().tolist() == ["a", "bb"]
     with pytest.raises(ValueError, match=r"rank 0 .*received \(3,\)"):
@@ -339,9 +345,9 @@ def test_named_tuples_are_one_argument():
 
 @pytest.mark.parametrize("stage", ["filter", "take_while"])
 def test_predicates_must_return_a_boolean(stage):
-    chosen = getattr(Dataset.range(3), stage)(lambda x: None)
+    dataset = getattr(Dataset.range(3), stage)(lambda x: None)
     with pytest.raises(TypeError, match="expected a boolean; received None"):
-        list(chosen)
+        list(dataset)
 
 
 def test_text_is_no_number():
@@ -362,20 +368,20 @@ def test_ragged_values_are_sources():
     rows = Dataset.from_tensor_slices((ragged, [7, 8, 9]))
     assert rows.element_spec == (TensorSpec((None,), "int64"), TensorSpec((), "int64"))
     assert [(x.tolist(), int(y)) for x, y in rows.shuffle(3, seed=1)] != []
-    again = rows.ragged_batch(3).get_single_element()[0]
-    assert again.to_list() == ragged.to_list() == [[0], [1, 2], [3, 4, 5]]
-    whole = Dataset.from_tensors(ragged)
-    assert whole.element_spec == TensorSpec((3, None), "int64")
-    assert [row.tolist() for row in whole.unbatch()] == ragged.to_list()
+    batch = rows.ragged_batch(3).get_single_element()[0]
+    assert batch.to_list() == ragged.to_list() == [[0], [1, 2], [3, 4, 5]]
+    dataset = Dataset.from_tensors(ragged)
+    assert dataset.element_spec == TensorSpec((3, None), "int64")
+    assert [row.tolist() for row in dataset.unbatch()] == ragged.to_list()
 
 
 def test_counted_elements():
-    made = Dataset.from_generator(lambda: range(5))
-    assert [int(x) for x in made.assert_cardinality(5)] == [0, 1, 2, 3, 4]
-    assert len(made.assert_cardinality(5).batch(2)) == 3
+    counted = Dataset.from_generator(lambda: range(5))
+    assert [int(x) for x in counted.assert_cardinality(5)] == [0, 1, 2, 3, 4]
+    assert len(counted.assert_cardinality(5).batch(2)) == 3
     for count, words in ((4, "expected 4; there are more"), (6, "there are 5")):
         with pytest.raises(RuntimeError, match=words):
-            list(made.assert_cardinality(count))
+            list(counted.assert_cardinality(count))
 
 
 @pytest.mark.parametrize(
@@ -409,15 +415,17 @@ def test_mismatched_elements_of_a_stage_are_refused(make, words):
     ],
 )
 def test_error_in_a_function_of_any_stage_names_its_element(make):
-    def of(x):
+    def function_of(x):
         if x == 7:
             raise KeyError("no")
         return Dataset.range(1) if stage in ("interleave", "flat_map") else 0 * x + 0
 
-    dataset = make(Dataset.range(9).filter(lambda x: x != 2), of)
+    dataset = make(Dataset.range(9).filter(lambda x: x != 2), function_of)
     stage = dataset._name
     if stage == "filter" or stage == "take_while":
-        dataset = make(Dataset.range(9).filter(lambda x: x != 2), lambda x: of(x) == 0)
+        dataset = make(
+            Dataset.range(9).filter(lambda x: x != 2), lambda x: function_of(x) == 0
+        )
     with pytest.raises(KeyError) as error:
         list(dataset)
     (note,) = error.value.__notes__

@@ -24,12 +24,12 @@ def test_stored_batches_do_not_change(signature, stage):
     dataset = stage(Dataset.from_generator(rows, output_signature=signature))
     expected = [np.stack(list(dataset.skip(at).take(128))) for at in (0, 128, 256)]
     batches = list(dataset.batch(SHAPE[0]))
-    for batch, known in zip(batches, expected, strict=False):
-        np.testing.assert_array_equal(batch, known)
+    for batch, expected_batch in zip(batches, expected, strict=False):
+        np.testing.assert_array_equal(batch, expected_batch)
     assert len({*map(address, batches)}) == 8
 
 
 def test_pass_allocates_two_batches():
     dataset = Dataset.from_generator(rows, output_signature=ROWS)
-    found = {address(batch) for batch in dataset.batch(SHAPE[0])}
-    assert len(found) == 2
+    addresses = {address(batch) for batch in dataset.batch(SHAPE[0])}
+    assert len(addresses) == 2

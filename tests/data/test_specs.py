@@ -15,73 +15,73 @@ def tens(count):
     return Dataset.from_tensor_slices(np.zeros((count, 3), "float32"))
 
 
-def of(*shape, dtype="float32"):
+def spec_of(*shape, dtype="float32"):
     return TensorSpec(shape, dtype)
 
 
 CASES = {  # name: (data set, its element_spec)
-    "batch": (tens(5).batch(2), of(None, 3)),
-    "whole batches": (tens(5).batch(2, drop_remainder=True), of(2, 3)),
-    "rebatch": (tens(7).batch(4).rebatch(3), of(None, 3)),
+    "batch": (tens(5).batch(2), spec_of(None, 3)),
+    "whole batches": (tens(5).batch(2, drop_remainder=True), spec_of(2, 3)),
+    "rebatch": (tens(7).batch(4).rebatch(3), spec_of(None, 3)),
     "rebatch by turns": (
         tens(7).batch(4).rebatch([3, 1], drop_remainder=True),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "rebatch of whole ones": (
         tens(7).batch(4).rebatch(3, drop_remainder=True),
-        of(3, 3),
+        spec_of(3, 3),
     ),
-    "padded": (rows(1, 2, 3, 1).padded_batch(2), of(None, None)),
+    "padded": (rows(1, 2, 3, 1).padded_batch(2), spec_of(None, None)),
     "padded to a shape": (
         rows(1, 2, 3, 1).padded_batch(2, [4], drop_remainder=True),
-        of(2, 4),
+        spec_of(2, 4),
     ),
     "padded in part": (
         Dataset.zip(rows(1, 2, 3), tens(3)).padded_batch(2, ([None], [5])),
-        (of(None, None), of(None, 5)),
+        (spec_of(None, None), spec_of(None, 5)),
     ),
-    "ragged": (rows(2, 2, 3, 1).ragged_batch(2), of(None, None)),
-    "items of other lengths": (rows(1, 2, 3), of(None)),
+    "ragged": (rows(2, 2, 3, 1).ragged_batch(2), spec_of(None, None)),
+    "items of other lengths": (rows(1, 2, 3), spec_of(None)),
     "map of other lengths": (
         Dataset.range(4).map(lambda n: np.zeros(n, "float32")),
-        of(None),
+        spec_of(None),
     ),
-    "map of batches": (tens(5).batch(3).map(lambda x: x * 2), of(None, 3)),
+    "map of batches": (tens(5).batch(3).map(lambda x: x * 2), spec_of(None, 3)),
     "maps of batches": (
         tens(5).batch(3).map(lambda x: x.T).map(lambda x: {"x": x[:2]}),
-        {"x": of(2, None)},
+        {"x": spec_of(2, None)},
     ),
-    "map to one number": (tens(5).batch(3).map(lambda x: x.sum()), of()),
-    "map that is flat": (tens(5).batch(3).map(np.ravel), of(None)),
+    "map to one number": (tens(5).batch(3).map(lambda x: x.sum()), spec_of()),
+    "map that is flat": (tens(5).batch(3).map(np.ravel), spec_of(None)),
     "map that is particular": (
         tens(6).batch(3).map(lambda x: x.reshape(3, 3)),
-        of(None, None),
+        spec_of(None, None),
     ),
     "parallel map": (
         tens(5).batch(3).map(lambda x: x * 2, num_parallel_calls=2),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "windows": (
         tens(7).window(3).flat_map(lambda window: window.batch(3)),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "whole windows": (
         tens(7).window(3).flat_map(lambda w: w.batch(3, drop_remainder=True)),
-        of(3, 3),
+        spec_of(3, 3),
     ),
     "windows of rows of other lengths": (
         tens(7).batch(2).window(2).flat_map(lambda w: w.batch(1)),
-        of(None, None, 3),
+        spec_of(None, None, 3),
     ),
     "windows of pairs": (
         Dataset.zip(tens(5), Dataset.range(5))
         .window(2)
         .flat_map(lambda a, b: Dataset.zip(a.batch(2), b.batch(2))),
-        (of(None, 3), of(None, dtype="int64")),
+        (spec_of(None, 3), spec_of(None, dtype="int64")),
     ),
     "groups": (
         tens(7).group_by_window(lambda x: 0, lambda _, g: g.batch(3), window_size=3),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "groups of lists": (
         tens(7).group_by_window(
@@ -89,70 +89,70 @@ CASES = {  # name: (data set, its element_spec)
             lambda _, g: Dataset.from_tensors(np.stack(list(g))),
             window_size=3,
         ),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "buckets": (
         rows(1, 2, 5, 6).bucket_by_sequence_length(len, [3], [2, 2]),
-        of(None, None),
+        spec_of(None, None),
     ),
     "buckets of whole batches": (
         rows(1, 2, 5, 6).bucket_by_sequence_length(
             len, [3], [2, 2], drop_remainder=True
         ),
-        of(2, None),
+        spec_of(2, None),
     ),
     "flat_map": (
         rows(1, 2, 3).flat_map(Dataset.from_tensors),
-        of(None),
+        spec_of(None),
     ),
     "flat_map of what is empty at first": (
         Dataset.range(4).flat_map(lambda n: rows(*range(n))),
-        of(None),
+        spec_of(None),
     ),
     "interleave": (
         tens(5).batch(3).interleave(Dataset.from_tensors, 2, num_parallel_calls=2),
-        of(None, 3),
+        spec_of(None, 3),
     ),
-    "concatenate": (tens(4).batch(2).concatenate(rows(3).batch(1)), of(None, 3)),
+    "concatenate": (tens(4).batch(2).concatenate(rows(3).batch(1)), spec_of(None, 3)),
     "concatenate of other extents": (
         rows(2).map(np.negative).concatenate(rows(3)),
-        of(None),
+        spec_of(None),
     ),
-    "concatenate with nothing": (rows().concatenate(rows(3)), of(3)),
+    "concatenate with nothing": (rows().concatenate(rows(3)), spec_of(3)),
     "choose": (
         Dataset.choose_from_datasets([rows(2), rows(3)], Dataset.range(2)),
-        of(None),
+        spec_of(None),
     ),
-    "sample": (Dataset.sample_from_datasets([rows(2), rows(3)], seed=1), of(None)),
+    "sample": (Dataset.sample_from_datasets([rows(2), rows(3)], seed=1), spec_of(None)),
     "scan": (
         rows(1, 2, 3).scan(np.zeros(2), lambda s, x: (s, np.concatenate([s, x]))),
-        of(None, dtype="float64"),
+        spec_of(None, dtype="float64"),
     ),
     "scan that grows": (
         Dataset.range(3).scan(
             np.zeros(1), lambda s, x: (np.append(s, x), np.append(s, x))
         ),
-        of(None, dtype="float64"),
+        spec_of(None, dtype="float64"),
     ),
     "resampled": (
         tens(9).batch(2).rejection_resample(lambda x: 0, [1.0], seed=1),
-        (of(dtype="int64"), of(None, 3)),
+        (spec_of(dtype="int64"), spec_of(None, 3)),
     ),
     "without errors": (
         tens(5).batch(3).map(lambda x: x[: 6 // len(x)]).ignore_errors(log=str),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "unbatched": (
         tens(5).batch(3).batch(2, drop_remainder=True).unbatch(),
-        of(None, 3),
+        spec_of(None, 3),
     ),
     "generator": (
         Dataset.from_generator(lambda: iter([np.zeros(2, "float32")])),
-        of(None),
+        spec_of(None),
     ),
     "threads": (
         rows(1, 2, 3).with_options(Options(threads=1)).prefetch(1).cache(),
-        of(None),
+        spec_of(None),
     ),
 }
 RAISES = (
@@ -183,30 +183,30 @@ def test_element_spec_does_not_count_as_a_pass():
     def make():
         return Dataset.range(12).shuffle(12, seed=4).filter(lambda x: x > 2).batch(4)
 
-    one, other = make(), make().map(lambda x: x)
+    dataset, mapped = make(), make().map(lambda x: x)
     for _ in range(3):
-        assert other.element_spec == of(None, dtype="int64")
-        assert [x.tolist() for x in one] == [x.tolist() for x in other]
-    half = iter(other)
-    taken = next(half).tolist()
-    assert other.element_spec == of(None, dtype="int64")
-    assert [taken, *(x.tolist() for x in half)] == [x.tolist() for x in one]
+        assert mapped.element_spec == spec_of(None, dtype="int64")
+        assert [x.tolist() for x in dataset] == [x.tolist() for x in mapped]
+    iterator = iter(mapped)
+    first = next(iterator).tolist()
+    assert mapped.element_spec == spec_of(None, dtype="int64")
+    assert [first, *(x.tolist() for x in iterator)] == [x.tolist() for x in dataset]
 
 
 def test_element_spec_reads_the_first_pass():
     def make(seed):
-        chosen = Dataset.range(8).shuffle(8, seed=seed).take(1)
-        return chosen.filter(lambda x: x > 3).map(lambda x: np.zeros(3))
+        selected = Dataset.range(8).shuffle(8, seed=seed).take(1)
+        return selected.filter(lambda x: x > 3).map(lambda x: np.zeros(3))
 
-    full = next(make(seed) for seed in range(99) if list(make(seed)))
+    nonempty = next(make(seed) for seed in range(99) if list(make(seed)))
     for _ in range(12):
-        assert full.element_spec == of(3, dtype="float64")
-        list(full)  # it is empty in some of these passes
-    late = next(make(seed) for seed in range(99) if not list(make(seed)))
-    while not list(late):
+        assert nonempty.element_spec == spec_of(3, dtype="float64")
+        list(nonempty)  # it is empty in some of these passes
+    empty = next(make(seed) for seed in range(99) if not list(make(seed)))
+    while not list(empty):
         pass
-    late._passes -= 1  # the next pass has an element
-    assert late.element_spec == of(3, dtype="float64")
+    empty._passes -= 1  # the next pass has an element
+    assert empty.element_spec == spec_of(3, dtype="float64")
 
 
 def test_element_spec_keeps_statistics():
@@ -231,12 +231,12 @@ def test_empty_data_set_has_no_spec():
         _ = rows().map(lambda x: x).element_spec
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_a_stream_without_rows_is_batched_by_several_workers(ordered):
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_stream_without_rows_is_batched_by_several_workers(deterministic):
     stream = Dataset.range(5).filter(lambda x: x >= 0)
-    batches = stream.batch(2, num_parallel_calls=2, deterministic=ordered)
-    found = sorted(batch.tolist() for batch in batches)
-    assert found == [[0, 1], [2, 3], [4]]
+    batches = stream.batch(2, num_parallel_calls=2, deterministic=deterministic)
+    elements = sorted(batch.tolist() for batch in batches)
+    assert elements == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("workers", [0, -3, 1.5])

@@ -36,12 +36,12 @@ def as_values(kind, values):
 def test_examples_of_tensorflow_are_read(name, compression):
     dataset = TFRecordDataset(FIXTURES / f"{name}.tfrecord", compression)
     for data, expected in zip(dataset, EXAMPLES, strict=True):
-        found = read_example(data)
-        assert found.keys() == expected.keys()
-        for feature, (kind, values) in expected.items():
-            assert found[feature].tolist() == as_values(kind, values)
+        example = read_example(data)
+        assert example.keys() == expected.keys()
+        for feature_name, (kind, values) in expected.items():
+            assert example[feature_name].tolist() == as_values(kind, values)
             if kind != "bytes":
-                assert found[feature].dtype == DTYPES[kind]
+                assert example[feature_name].dtype == DTYPES[kind]
 
 
 def test_examples_of_tensorflow_are_parsed():
@@ -51,33 +51,35 @@ def test_examples_of_tensorflow_are_parsed():
         "x": FixedLenFeature((), "float32", default_value=-1.0),
         "image": FixedLenFeature((), "string", default_value=b""),
     }
-    first, *rest = list(records)
+    record, *remaining = list(records)
     with pytest.raises(ValueError, match="'x'.*3 values"):
-        parse_single_example(first, features)
-    batch = parse_example(rest, features)
+        parse_single_example(record, features)
+    batch = parse_example(remaining, features)
     assert batch["n"].to_list() == [[], [7], []]
     assert batch["x"].tolist() == [1.5, -1.0, -1.0]
     assert batch["image"].tolist() == [b"", b"ab\0" * 60, b""]
 
 
 def test_records_of_tensorflow_have_its_checksums(tmp_path):
-    found = list(TFRecordDataset(FIXTURES / "records.tfrecord"))
-    assert [len(record) for record in found] == [0, 1, 511, 512, 700]
-    assert all(record == bytes(i % 251 for i in range(len(record))) for record in found)
+    records = list(TFRecordDataset(FIXTURES / "records.tfrecord"))
+    assert [len(record) for record in records] == [0, 1, 511, 512, 700]
+    assert all(
+        record == bytes(i % 251 for i in range(len(record))) for record in records
+    )
     path = tmp_path / "again.tfrecord"
     with TFRecordWriter(path) as writer:
-        for record in found:
+        for record in records:
             writer.write(record)
     assert path.read_bytes() == (FIXTURES / "records.tfrecord").read_bytes()
-    packed = tmp_path / "again.gz"
-    with TFRecordWriter(packed, "GZIP") as writer:
-        for record in found:
+    compressed = tmp_path / "again.gz"
+    with TFRecordWriter(compressed, "GZIP") as writer:
+        for record in records:
             writer.write(record)
-    assert gzip.decompress(packed.read_bytes()) == path.read_bytes()
+    assert gzip.decompress(compressed.read_bytes()) == path.read_bytes()
 
 
 def test_examples_keep_the_kinds_of_empty_arrays():
-    given = {
+    arrays = {
         "n": np.zeros(0, np.int64),
         "x": np.zeros(0, np.float32),
         "s": np.zeros(0, object),
@@ -85,7 +87,7 @@ def test_examples_keep_the_kinds_of_empty_arrays():
         "t": ("a", b"b"),
         "none": [],
     }
-    found = read_example(make_example(given))
-    kinds = {name: values.dtype.kind for name, values in found.items()}
+    example = read_example(make_example(arrays))
+    kinds = {name: values.dtype.kind for name, values in example.items()}
     assert kinds == {"n": "i", "x": "f", "s": "O", "b": "i", "t": "O"}
-    assert found["t"].tolist() == [b"a", b"b"]
+    assert example["t"].tolist() == [b"a", b"b"]

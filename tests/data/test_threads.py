@@ -22,69 +22,73 @@ def slow(x):
 
 
 def test_calls_run_at_the_same_time_and_in_order():
-    running, most = 0, 0
+    running, maximum = 0, 0
     lock = threading.Lock()
 
-    def count(x):
-        nonlocal running, most
+    def identity(x):
+        nonlocal running, maximum
         with lock:
             running += 1
-            most = max(most, running)
+            maximum = max(maximum, running)
         time.sleep(0.005)
         with lock:
             running -= 1
         return x
 
-    dataset = Dataset.range(50).map(count, num_parallel_calls=8)
+    dataset = Dataset.range(50).map(identity, num_parallel_calls=8)
     assert [int(x) for x in dataset] == list(range(50))
-    assert 1 < most <= 8
+    assert 1 < maximum <= 8
 
 
 def test_unordered_elements_are_complete():
-    def uneven(x):
+    def sleep_unevenly(x):
         time.sleep(0.02 if x % 10 == 0 else 0)
         return x
 
-    dataset = Dataset.range(60).map(uneven, num_parallel_calls=4, deterministic=False)
-    given = [int(x) for x in dataset]
-    assert given != sorted(given)
-    assert sorted(given) == list(range(60))
+    dataset = Dataset.range(60).map(
+        sleep_unevenly, num_parallel_calls=4, deterministic=False
+    )
+    elements = [int(x) for x in dataset]
+    assert elements != sorted(elements)
+    assert sorted(elements) == list(range(60))
     with pytest.raises(NotImplementedError, match="deterministic=False"):
         iter(dataset).get_state()
     options = Options(deterministic=False)
     by_options = (
-        Dataset.range(60).with_options(options).map(uneven, num_parallel_calls=4)
+        Dataset.range(60)
+        .with_options(options)
+        .map(sleep_unevenly, num_parallel_calls=4)
     )
     assert sorted(int(x) for x in by_options) == list(range(60))
 
 
 def test_interleave_reads_ahead():
-    def opened(n):
+    def open_range(n):
         return Dataset.range(3).map(slow)
 
-    dataset = Dataset.range(8).interleave(opened, num_parallel_calls=AUTOTUNE)
-    one_by_one = Dataset.range(8).interleave(opened)
-    assert [int(x) for x in dataset] == [int(x) for x in one_by_one]
+    dataset = Dataset.range(8).interleave(open_range, num_parallel_calls=AUTOTUNE)
+    sequential = Dataset.range(8).interleave(open_range)
+    assert [int(x) for x in dataset] == [int(x) for x in sequential]
 
 
-def test_prefetch_works_while_the_consumer_does():
-    made = []
-    dataset = Dataset.range(6).map(lambda x: made.append(slow(x)) or x).prefetch(3)
+def test_prefetch_overlaps_with_the_consumer():
+    produced = []
+    dataset = Dataset.range(6).map(lambda x: produced.append(slow(x)) or x).prefetch(3)
     iterator = iter(dataset)
     assert [int(next(iterator)) for _ in range(2)] == [0, 1]  # two slow stages
     deadline = time.monotonic() + 5
-    while len(made) < 5 and time.monotonic() < deadline:
+    while len(produced) < 5 and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert len(made) >= 5
+    assert len(produced) >= 5
     assert [int(x) for x in iterator] == [2, 3, 4, 5]
 
 
 def test_verdict_counts_the_first_elements_too():
-    def begin(x):
+    def slow_start(x):
         time.sleep(0.05 if x == 0 else 0)
         return x
 
-    dataset = Dataset.range(40).map(begin).prefetch(2)
+    dataset = Dataset.range(40).map(slow_start).prefetch(2)
     list(dataset)
     stats = dataset.stats()
     assert stats.rows[-1]["waited"] >= 0.05
@@ -132,12 +136,14 @@ def test_closing_ends_a_pass():
 
 
 def test_slow_consumer_limits_the_threads():
-    made = []
-    dataset = Dataset.range(1000).map(lambda x: made.append(x), num_parallel_calls=2)
+    produced = []
+    dataset = Dataset.range(1000).map(
+        lambda x: produced.append(x), num_parallel_calls=2
+    )
     iterator = iter(dataset.prefetch(2))
     next(iterator)
     time.sleep(0.1)
-    assert len(made) < 50
+    assert len(produced) < 50
 
 
 # Functions of NumPy can be imported, so these process tests need no cloudpickle.
@@ -149,8 +155,8 @@ def test_processes_keep_order():
 
 
 def test_large_arrays_use_shared_memory():
-    wide = functools.partial(np.full, (300, 400))
-    dataset = Dataset.range(6).map(wide, num_parallel_calls=2, workers="process")
+    make_array = functools.partial(np.full, (300, 400))
+    dataset = Dataset.range(6).map(make_array, num_parallel_calls=2, workers="process")
     for i, array in enumerate(dataset):
         assert array.shape == (300, 400)
         assert (array == i).all()
@@ -159,9 +165,9 @@ def test_large_arrays_use_shared_memory():
 
 def test_error_in_a_process_keeps_its_type():
     pairs = Dataset.range(10).map(lambda x: (int(x), int(x) - 7))
-    shares = pairs.map(operator.floordiv, num_parallel_calls=2, workers="process")
+    quotients = pairs.map(operator.floordiv, num_parallel_calls=2, workers="process")
     with pytest.raises(ZeroDivisionError) as error:
-        list(shares)
+        list(quotients)
     notes = "\n".join(error.value.__notes__)
     assert "element 7" in notes
     assert "worker.py" in notes  # the traceback of the process
@@ -180,10 +186,10 @@ def test_position_among_processes():
         np.square, num_parallel_calls=2, workers="process"
     )
     iterator = iter(make())
-    taken = [int(next(iterator)) for _ in range(7)]
-    again = iter(make())
-    again.set_state(iterator.get_state())
-    assert taken + [int(x) for x in again] == [x * x for x in range(30)]
+    elements = [int(next(iterator)) for _ in range(7)]
+    resumed = iter(make())
+    resumed.set_state(iterator.get_state())
+    assert elements + [int(x) for x in resumed] == [x * x for x in range(30)]
 
 
 def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
@@ -194,22 +200,22 @@ def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
         int, num_parallel_calls=2, workers="process"
     )
     iterator = iter(make())
-    taken = [next(iterator) for _ in range(2500)]
+    elements = [next(iterator) for _ in range(2500)]
     # The position of a worker arrives when the system lets the worker run.
-    since = 3000
-    while since > 99:
-        taken.append(next(iterator))
+    start = 3000
+    while start > 99:
+        elements.append(next(iterator))
         state = json.loads(json.dumps(iterator.get_state()))
-        ((_, _, record), _), since, given = state["position"][0]
-    assert len(taken) < 2900 and record == given - since
-    again = iter(make())
-    again.set_state(state)
-    assert taken + list(again) == list(range(3000))
+        ((_, _, record), _), start, produced = state["position"][0]
+    assert len(elements) < 2900 and record == produced - start
+    resumed = iter(make())
+    resumed.set_state(state)
+    assert elements + list(resumed) == list(range(3000))
     path.write_text(path.read_text().replace("2900", "x"))
-    again = iter(make())
-    again.set_state(state)
+    resumed = iter(make())
+    resumed.set_state(state)
     with pytest.raises(ValueError, match="x") as error:
-        list(again)
+        list(resumed)
     assert "element 2,900, from " in error.value.__notes__[-1]
     assert "numbers.txt, record 2,900" in error.value.__notes__[-1]
 
@@ -237,17 +243,17 @@ def test_functions_and_results_use_cloudpickle():
             super().__init__(reason)
             self.point = point
 
-    def moved(point):
+    def move(point):
         if point.x == 4:
             raise Bad(Point(point.x, point.y), "four")
         return Point(point.x + 1, point.y)
 
     points = Dataset.range(4).map(lambda x: Point(int(x), 0))
-    made = list(points.map(moved, num_parallel_calls=2, workers="process"))
-    assert made == [Point(x + 1, 0) for x in range(4)]
-    assert all(type(point) is Point for point in made)
-    more = Dataset.range(6).map(lambda x: Point(int(x), 1))
+    points_moved = list(points.map(move, num_parallel_calls=2, workers="process"))
+    assert points_moved == [Point(x + 1, 0) for x in range(4)]
+    assert all(type(point) is Point for point in points_moved)
+    other_points = Dataset.range(6).map(lambda x: Point(int(x), 1))
     with pytest.raises(Bad, match="four") as error:
-        list(more.map(moved, num_parallel_calls=2, workers="process"))
+        list(other_points.map(move, num_parallel_calls=2, workers="process"))
     assert error.value.point == Point(4, 1)
     assert "element 4" in "".join(error.value.__notes__)

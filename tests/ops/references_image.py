@@ -23,13 +23,13 @@ def kernel(method, x):
 def weights(n, count, method, antialias, scale=None, shift=0.0):
     """Return (count, n): the weight of each old pixel in each new pixel."""
     scale = count / n if scale is None else scale
-    wide = max(1 / scale, 1) if antialias else 1
+    width = max(1 / scale, 1) if antialias else 1
     rows = np.zeros((count, n))
     for i in range(count):
-        place = (i + 0.5 - shift) / scale - 0.5
-        if -0.5 <= place <= n - 0.5:
-            row = [kernel(method, (j - place) / wide) for j in range(n)]
-            rows[i] = np.array(row) / np.sum(row)
+        center = (i + 0.5 - shift) / scale - 0.5
+        if -0.5 <= center <= n - 0.5:
+            weights_of_pixel = [kernel(method, (j - center) / width) for j in range(n)]
+            rows[i] = np.array(weights_of_pixel) / np.sum(weights_of_pixel)
     return rows
 
 
@@ -38,8 +38,8 @@ def resize(x, size, method="bilinear", antialias=False):
     for axis, count in zip((1, 2), size, strict=True):
         n = x.shape[axis]
         if method == "nearest":
-            places = np.floor((np.arange(count) + 0.5) * n / count).astype(int)
-            x = np.take(x, places, axis)
+            indices = np.floor((np.arange(count) + 0.5) * n / count).astype(int)
+            x = np.take(x, indices, axis)
         else:
             rows = weights(n, count, method, antialias)
             x = np.moveaxis(np.tensordot(rows, x, (1, axis)), 0, axis)
@@ -53,22 +53,22 @@ def index(i, n, mode):
     if mode == "constant":
         return None
     pads = {"nearest": "edge", "wrap": "wrap", "mirror": "reflect"}
-    far = 10 * n
-    padded = np.pad(np.arange(n), far, mode=pads.get(mode, "symmetric"))
-    return int(padded[i + far])
+    border = 10 * n
+    padded = np.pad(np.arange(n), border, mode=pads.get(mode, "symmetric"))
+    return int(padded[i + border])
 
 
-def pixel(x, place, order, mode="constant", value=0.0):
+def pixel(x, position, order, mode="constant", value=0.0):
     """Return x at coordinates, one per leading axis that is sampled."""
-    ndim = len(place)
+    ndim = len(position)
     if order == 0:
-        place = [np.sign(p) * np.floor(abs(p) + 0.5) for p in place]
+        position = [np.sign(p) * np.floor(abs(p) + 0.5) for p in position]
     total = 0.0
     for corner in np.ndindex((2,) * ndim):
-        low = [int(np.floor(p)) for p in place]
-        shares = [p - a for p, a in zip(place, low, strict=True)]
+        low = [int(np.floor(p)) for p in position]
+        fractions = [p - a for p, a in zip(position, low, strict=True)]
         weight = np.prod(
-            [s if c else 1 - s for s, c in zip(shares, corner, strict=True)]
+            [s if c else 1 - s for s, c in zip(fractions, corner, strict=True)]
         )
         at = [
             index(a + c, n, mode)
@@ -78,13 +78,13 @@ def pixel(x, place, order, mode="constant", value=0.0):
     return total
 
 
-def map_coordinates(x, places, order, mode="constant", value=0.0):
-    flat = places.reshape(len(places), -1).T
-    found = [pixel(x, place, order, mode, value) for place in flat]
-    return np.array(found).reshape(places.shape[1:])
+def map_coordinates(x, coordinates, order, mode="constant", value=0.0):
+    flat = coordinates.reshape(len(coordinates), -1).T
+    values = [pixel(x, position, order, mode, value) for position in flat]
+    return np.array(values).reshape(coordinates.shape[1:])
 
 
-def projected(x, t, order=1, mode="constant", value=0.0):
+def apply_projection(x, t, order=1, mode="constant", value=0.0):
     """Transform one image by a transform of 8 numbers."""
     y = np.empty_like(x)
     for row, column in np.ndindex(x.shape[:2]):
@@ -97,15 +97,15 @@ def projected(x, t, order=1, mode="constant", value=0.0):
 
 def homography(start, end):
     """Return the transform that maps each point of `end` to the point of `start`."""
-    rows, wanted = [], []
+    rows, targets = [], []
     for (to_x, to_y), (x, y) in zip(start, end, strict=True):
         rows.append([x, y, 1, 0, 0, 0, -to_x * x, -to_x * y])
         rows.append([0, 0, 0, x, y, 1, -to_y * x, -to_y * y])
-        wanted += [to_x, to_y]
-    return np.linalg.solve(np.array(rows), np.array(wanted))
+        targets += [to_x, to_y]
+    return np.linalg.solve(np.array(rows), np.array(targets))
 
 
-def gray(x):
+def to_gray(x):
     return np.sum(x * _rows, axis=-1, keepdims=True)
 
 
@@ -115,28 +115,33 @@ def bell(size, sigma):
     return y / y.sum()
 
 
-def correlate(x, k, same=True):
+def correlate(x, k, is_same=True):
     """Correlate each channel of a batch with one kernel."""
     height, width = k.shape
-    if same:
-        low, left = (height - 1) // 2, (width - 1) // 2
-        pads = ((0, 0), (low, height - 1 - low), (left, width - 1 - left), (0, 0))
+    if is_same:
+        low_pad, right_pad = (height - 1) // 2, (width - 1) // 2
+        pads = (
+            (0, 0),
+            (low_pad, height - 1 - low_pad),
+            (right_pad, width - 1 - right_pad),
+            (0, 0),
+        )
         x = np.pad(x, pads)
     h, w = x.shape[1] - height + 1, x.shape[2] - width + 1
-    parts = (k[i, j] * x[:, i : i + h, j : j + w] for i, j in np.ndindex(height, width))
-    return sum(parts)
+    terms = (k[i, j] * x[:, i : i + h, j : j + w] for i, j in np.ndindex(height, width))
+    return sum(terms)
 
 
 def sobel(x):
-    down = np.array([[-1, -2, -1], [0, 0, 0], [1, 2, 1]])
-    return np.stack([correlate(x, down), correlate(x, down.T)], axis=-1)
+    vertical = np.array([[-1, -2, -1], [0, 0, 0], [1, 2, 1]])
+    return np.stack([correlate(x, vertical), correlate(x, vertical.T)], axis=-1)
 
 
-def ssim(a, b, size=11, sigma=1.5, peak=1.0):
+def ssim(a, b, size=11, sigma=1.5, maximum=1.0):
     k = np.outer(bell(size, sigma), bell(size, sigma))
-    c1, c2 = (0.01 * peak) ** 2, (0.03 * peak) ** 2
+    c1, c2 = (0.01 * maximum) ** 2, (0.03 * maximum) ** 2
     m1, m2, s1, s2, s12 = (
-        correlate(t, k, same=False) for t in (a, b, a * a, b * b, a * b)
+        correlate(t, k, is_same=False) for t in (a, b, a * a, b * b, a * b)
     )
     v1, v2, v12 = s1 - m1 * m1, s2 - m2 * m2, s12 - m1 * m2
     y = (2 * m1 * m2 + c1) * (2 * v12 + c2)
@@ -150,10 +155,10 @@ def patches(x, size, strides, dilation=1):
         for n, k, s in zip(x.shape[1:-1], size, strides, strict=True)
     ]
     y = np.empty((len(x), *counts, int(np.prod(size)) * x.shape[-1]))
-    for place in np.ndindex(*counts):
+    for position in np.ndindex(*counts):
         box = tuple(
             slice(p * s, p * s + (k - 1) * dilation + 1, dilation)
-            for p, s, k in zip(place, strides, size, strict=True)
+            for p, s, k in zip(position, strides, size, strict=True)
         )
-        y[(slice(None), *place)] = x[(slice(None), *box)].reshape(len(x), -1)
+        y[(slice(None), *position)] = x[(slice(None), *box)].reshape(len(x), -1)
     return y

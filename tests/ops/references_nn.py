@@ -16,22 +16,23 @@ def same_pads(n, k, stride):
     return total // 2, total - total // 2
 
 
-def windows(x, size, strides, padding, dilation=1, fill=0.0):
+def windows(x, size, strides, padding, dilation=1, fill_value=0.0):
     """Yield (output position, its window as (batch, *size, channels))."""
     ndim = x.ndim - 2
     strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
-    reach = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
+    window_sizes = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
     pads = [(0, 0)] * ndim
     if padding == "same":
         pads = [
-            same_pads(*axis) for axis in zip(x.shape[1:-1], reach, strides, strict=True)
+            same_pads(*axis)
+            for axis in zip(x.shape[1:-1], window_sizes, strides, strict=True)
         ]
-    x = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
-    axes = zip(x.shape[1:-1], reach, strides, strict=True)
+    x = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill_value)
+    axes = zip(x.shape[1:-1], window_sizes, strides, strict=True)
     counts = [(n - k) // stride + 1 for n, k, stride in axes]
     for position in itertools.product(*map(range, counts)):
         starts = [i * stride for i, stride in zip(position, strides, strict=True)]
-        spans = zip(starts, reach, dilation, strict=True)
+        spans = zip(starts, window_sizes, dilation, strict=True)
         yield (
             position,
             x[(slice(None), *(slice(i, i + k, d) for i, k, d in spans))],
@@ -39,33 +40,35 @@ def windows(x, size, strides, padding, dilation=1, fill=0.0):
         )
 
 
-def assembled(found):
+def assemble_outputs(outputs):
     """Return an array (batch, *counts, channels) from (position, value, counts)."""
-    found = list(found)
-    (_, value, counts) = found[0]
+    outputs = list(outputs)
+    (_, value, counts) = outputs[0]
     y = np.empty((value.shape[0], *counts, value.shape[1]))
-    for position, value, _ in found:
+    for position, value, _ in outputs:
         y[(slice(None), *position)] = value
     return y
 
 
 def conv(x, w, strides=1, padding="valid", dilation=1):
     """Convolve x (batch, *spatial, channels); w (*size, channels / groups, filters)."""
-    *size, taken, filters = w.shape
-    groups = x.shape[-1] // taken
-    share = filters // groups
+    *size, inputs_per_group, filters = w.shape
+    groups = x.shape[-1] // inputs_per_group
+    filters_per_group = filters // groups
 
-    def product(seen):
-        parts = []
+    def product(window):
+        groups_of_outputs = []
         for g in range(groups):
-            part = seen[..., g * taken : (g + 1) * taken]
-            weights = w[..., g * share : (g + 1) * share]
+            channels = window[..., g * inputs_per_group : (g + 1) * inputs_per_group]
+            weights = w[..., g * filters_per_group : (g + 1) * filters_per_group]
             axes = range(1, x.ndim), range(x.ndim - 1)
-            parts.append(np.tensordot(part, weights, axes))
-        return np.concatenate(parts, -1)
+            groups_of_outputs.append(np.tensordot(channels, weights, axes))
+        return np.concatenate(groups_of_outputs, -1)
 
     regions = windows(x, size, strides, padding, dilation)
-    return assembled((p, product(seen), counts) for p, seen, counts in regions)
+    return assemble_outputs(
+        (p, product(window), counts) for p, window, counts in regions
+    )
 
 
 def depthwise_conv(x, w, strides=1, padding="valid", dilation=1):
@@ -78,17 +81,21 @@ def conv_transpose(x, w, strides=1, padding="valid", dilation=1, output_padding=
     """Add w times each element of x to the output; w (*size, filters, channels)."""
     ndim = x.ndim - 2
     strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
-    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[:-2], dilation, strict=True)]
+    window_sizes = [
+        (k - 1) * d + 1 for k, d in zip(w.shape[:-2], dilation, strict=True)
+    ]
     extents = x.shape[1:-1]
-    whole = [(n - 1) * s + k for n, s, k in zip(extents, strides, reach, strict=True)]
-    y = np.zeros((len(x), *whole, w.shape[-2]))
+    sizes = [
+        (n - 1) * s + k for n, s, k in zip(extents, strides, window_sizes, strict=True)
+    ]
+    y = np.zeros((len(x), *sizes, w.shape[-2]))
     for position in itertools.product(*map(range, extents)):
         for tap in itertools.product(*map(range, w.shape[:-2])):
             axes = zip(position, strides, tap, dilation, strict=True)
             target = tuple(i * s + k * d for i, s, k, d in axes)
             y[(slice(None), *target)] += x[(slice(None), *position)] @ w[tap].T
     for axis, (n, s, k) in enumerate(
-        zip(extents, strides, reach, strict=True), start=1
+        zip(extents, strides, window_sizes, strict=True), start=1
     ):
         low, size = 0, (n - 1) * s + max(k, s)
         if output_padding is not None:
@@ -106,8 +113,10 @@ def pool(function, x, size, strides=None, padding="valid"):
     size = per_axis(size, x.ndim - 2)
     strides = size if strides is None else strides
     axes = tuple(range(1, x.ndim - 1))
-    regions = windows(x, size, strides, padding, fill=np.nan)
-    return assembled((p, function(seen, axes), counts) for p, seen, counts in regions)
+    regions = windows(x, size, strides, padding, fill_value=np.nan)
+    return assemble_outputs(
+        (p, function(window, axes), counts) for p, window, counts in regions
+    )
 
 
 def adaptive(function, x, sizes):
@@ -116,16 +125,16 @@ def adaptive(function, x, sizes):
     y = np.empty((len(x), *sizes, x.shape[-1]))
     for position in itertools.product(*map(range, sizes)):
         axes = list(zip(position, x.shape[1:-1], sizes, strict=True))
-        spans = [slice(i * n // m, math.ceil((i + 1) * n / m)) for i, n, m in axes]
-        seen = x[(slice(None), *spans)]
-        y[(slice(None), *position)] = function(seen, tuple(range(1, ndim + 1)))
+        slices = [slice(i * n // m, math.ceil((i + 1) * n / m)) for i, n, m in axes]
+        window = x[(slice(None), *slices)]
+        y[(slice(None), *position)] = function(window, tuple(range(1, ndim + 1)))
     return y
 
 
 def channels_first(function):
     """Return a function of images for images with their channels first."""
-    return lambda x, *others: np.moveaxis(
-        function(np.moveaxis(x, 1, -1), *others), -1, 1
+    return lambda x, *operands: np.moveaxis(
+        function(np.moveaxis(x, 1, -1), *operands), -1, 1
     )
 
 
@@ -138,9 +147,9 @@ def sparsemax(x):
     """Find each row's threshold by bisection: the sum decreases in the threshold."""
     low, high = x.min(-1, keepdims=True) - 1, x.max(-1, keepdims=True)
     for _ in range(100):
-        middle = (low + high) / 2
-        above = np.maximum(x - middle, 0).sum(-1, keepdims=True) > 1
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
+        threshold = (low + high) / 2
+        is_low = np.maximum(x - threshold, 0).sum(-1, keepdims=True) > 1
+        low, high = np.where(is_low, threshold, low), np.where(is_low, high, threshold)
     return np.maximum(x - low, 0)
 
 
@@ -166,8 +175,8 @@ def layer_norm(x, gamma=1, beta=0, axis=-1, epsilon=1e-7):
 
 def attention(q, k, v, bias=0.0, mask=None, scale=None, cap=None):
     """Loop over the heads; q (batch, targets, heads, features)."""
-    share = q.shape[2] // k.shape[2]
-    k, v = np.repeat(k, share, axis=2), np.repeat(v, share, axis=2)
+    heads_per_key = q.shape[2] // k.shape[2]
+    k, v = np.repeat(k, heads_per_key, axis=2), np.repeat(v, heads_per_key, axis=2)
     scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
     logits = np.einsum("btnh,bsnh->bnts", q, k) * scale
     logits = logits if cap is None else cap * np.tanh(logits / cap)

@@ -13,9 +13,9 @@ def product(name, a, b, *args, **options):
     )
 
 
-def of_widened(name, *arguments):
-    wide = (x if isinstance(x, str) else x.astype(np.int32) for x in arguments)
-    return getattr(np, name)(*wide)
+def compute_widened(name, *arguments):
+    widened = (x if isinstance(x, str) else x.astype(np.int32) for x in arguments)
+    return getattr(np, name)(*widened)
 
 
 def einsum(subscripts, *shapes, **options):
@@ -43,7 +43,7 @@ SAMPLES = [
         sample(
             *(name, *subscripts),
             *(integers(-128, 128, shape).astype(np.int8) for shape in shapes),
-            numpy=partial(of_widened, name),
+            numpy=partial(compute_widened, name),
             dtype="int32",
         )
         for name, *subscripts, shapes in (

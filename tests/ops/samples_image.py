@@ -14,7 +14,7 @@ def row(name, *inputs, **options):
     return sample(f"image.{name}", *inputs, tolerance=20, **options)
 
 
-def first(reference):
+def channels_first(reference):
     """Return a reference for channels-first batches."""
 
     def call(x, *arguments, **attrs):
@@ -24,10 +24,10 @@ def first(reference):
     return call
 
 
-def each(function):
+def per_image(function):
     """Return a reference for one image, applied to each image of a batch."""
-    return lambda x, *others: np.stack(
-        [function(image, *(o[i] for o in others)) for i, image in enumerate(x)]
+    return lambda x, *operands: np.stack(
+        [function(image, *(o[i] for o in operands)) for i, image in enumerate(x)]
     )
 
 
@@ -36,16 +36,16 @@ def colors(convert):
 
 
 _batch = uniform(0, 1, (2, 5, 7, 2))
-_long = uniform(0, 1, (1, 250, 1, 1))
+_wide = uniform(0, 1, (1, 250, 1, 1))
 _rgb = uniform(0.1, 0.9, (2, 3, 4, 3))
 
 COLORS = [
-    row("rgb_to_grayscale", _rgb, numpy=ref.gray),
-    row("rgb_to_grayscale", _rgb[0], numpy=ref.gray),
+    row("rgb_to_grayscale", _rgb, numpy=ref.to_gray),
+    row("rgb_to_grayscale", _rgb[0], numpy=ref.to_gray),
     row(
         "rgb_to_grayscale",
         _rgb.transpose(0, 3, 1, 2).copy(),
-        numpy=first(ref.gray),
+        numpy=channels_first(ref.to_gray),
         data_format="channels_first",
     ),
     row("rgb_to_grayscale", _rgb[..., :1].copy(), numpy=lambda x: x),
@@ -55,7 +55,7 @@ COLORS = [
 ]
 
 
-def resized(size, method, antialias=False, images=_batch):
+def resize_row(size, method, antialias=False, images=_batch):
     return row(
         "resize",
         images,
@@ -74,28 +74,28 @@ def translated(x, shape, scale, shift, axes, method):
 
 
 RESIZING = [
-    resized((3, 11), "nearest"),
-    resized((3, 11), "bilinear"),
-    resized((3, 5), "bilinear", antialias=True),
-    resized((9, 4), "bicubic"),
-    resized((2, 4), "bicubic", antialias=True),
-    resized((9, 4), "lanczos3"),
-    resized((3, 9), "lanczos5", antialias=True),
+    resize_row((3, 11), "nearest"),
+    resize_row((3, 11), "bilinear"),
+    resize_row((3, 5), "bilinear", antialias=True),
+    resize_row((9, 4), "bicubic"),
+    resize_row((2, 4), "bicubic", antialias=True),
+    resize_row((9, 4), "lanczos3"),
+    resize_row((3, 9), "lanczos5", antialias=True),
     # The number of pixels instead of each pixel.
-    *(resized((10, 21), method) for method in ("bilinear", "bicubic", "lanczos5")),
-    resized((15, 7), "bilinear", antialias=True),
+    *(resize_row((10, 21), method) for method in ("bilinear", "bicubic", "lanczos5")),
+    resize_row((15, 7), "bilinear", antialias=True),
     # Images so long that few pixels are summed.
-    resized((67, 1), "bilinear", images=_long),
-    resized((300, 1), "bilinear", True, images=_long),
-    resized((190, 1), "bicubic", images=_long),
-    resized((333, 1), "lanczos3", images=_long),
-    resized((200, 1), "lanczos3", True, images=_long),
+    resize_row((67, 1), "bilinear", images=_wide),
+    resize_row((300, 1), "bilinear", True, images=_wide),
+    resize_row((190, 1), "bicubic", images=_wide),
+    resize_row((333, 1), "lanczos3", images=_wide),
+    resize_row((200, 1), "lanczos3", True, images=_wide),
     row("resize", _batch[0], (4, 6), numpy=lambda x, s: ref.resize(x[None], s)[0]),
     row(
         "resize",
         _batch.transpose(0, 3, 1, 2).copy(),
         (4, 6),
-        numpy=first(ref.resize),
+        numpy=channels_first(ref.resize),
         data_format="channels_first",
     ),
     row(
@@ -137,23 +137,23 @@ RESIZING = [
     ],
 ]
 
-_places = uniform(-6, 12, (3, 2, 5))
+_coordinates = uniform(-6, 12, (3, 2, 5))
 _cube = uniform(0, 1, (3, 4, 5))
-_moves = np.array(
+_projections = np.array(
     [
         [1.113, 0.217, -1.331, -0.309, 0.923, 0.741, 0.0, 0.0],
         [0.817, -0.123, 2.257, 0.411, 1.219, -1.627, 0.01, -0.02],
     ]
 )
-_corners = np.array([[0.0, 0.0], [0.0, 4.0], [6.0, 0.0], [6.0, 4.0]])
-_moved = _corners + uniform(-0.8, 0.8, (4, 2))
+_source_points = np.array([[0.0, 0.0], [0.0, 4.0], [6.0, 0.0], [6.0, 4.0]])
+_target_points = _source_points + uniform(-0.8, 0.8, (4, 2))
 
 WARPING = [
     *[
         row(
             "map_coordinates",
             _cube,
-            _places,
+            _coordinates,
             order,
             numpy=lambda x, p, o, m=mode: ref.map_coordinates(x, p, o, m, 0.5),
             fill_mode=mode,
@@ -166,23 +166,23 @@ WARPING = [
     row(
         "affine_transform",
         _batch,
-        _moves,
-        numpy=each(ref.projected),
+        _projections,
+        numpy=per_image(ref.apply_projection),
         half=False,
     ),
     row(
         "affine_transform",
         _batch,
-        _moves[0],
-        numpy=lambda x, t: each(ref.projected)(x, [t] * 2),
+        _projections[0],
+        numpy=lambda x, t: per_image(ref.apply_projection)(x, [t] * 2),
         half=False,
     ),
     row(
         "affine_transform",
         _batch[0].transpose(2, 0, 1).copy(),
-        _moves[1],
+        _projections[1],
         numpy=lambda x, t: np.moveaxis(
-            ref.projected(np.moveaxis(x, 0, -1), t, 0, "reflect"), -1, 0
+            ref.apply_projection(np.moveaxis(x, 0, -1), t, 0, "reflect"), -1, 0
         ),
         interpolation="nearest",
         fill_mode="reflect",
@@ -192,18 +192,20 @@ WARPING = [
     row(
         "perspective_transform",
         _batch[0],
-        _corners,
-        _moved,
-        numpy=lambda x, a, b: ref.projected(x, ref.homography(a, b), value=0.5),
+        _source_points,
+        _target_points,
+        numpy=lambda x, a, b: ref.apply_projection(x, ref.homography(a, b), value=0.5),
         fill_value=0.5,
         half=False,
     ),
     row(
         "perspective_transform",
         _batch,
-        np.stack([_corners, _moved]),
-        np.stack([_moved, _corners]),
-        numpy=each(lambda x, a, b: ref.projected(x, ref.homography(a, b), 0)),
+        np.stack([_source_points, _target_points]),
+        np.stack([_target_points, _source_points]),
+        numpy=per_image(
+            lambda x, a, b: ref.apply_projection(x, ref.homography(a, b), 0)
+        ),
         interpolation="nearest",
         half=False,
     ),
@@ -211,8 +213,8 @@ WARPING = [
 
 
 def blur(x, size=(3, 3), sigma=(1.0, 1.0)):
-    right, down = map(ref.bell, size, sigma)
-    return ref.correlate(x, np.outer(down, right))
+    horizontal, vertical = map(ref.bell, size, sigma)
+    return ref.correlate(x, np.outer(vertical, horizontal))
 
 
 _other = uniform(0, 1, (2, 5, 7, 2))
@@ -321,15 +323,15 @@ def shuffled(x, r):
     """Take pixel (i, j) of each block from channels (i * r + j) * less + ..."""
     batch, h, w, channels = x.shape
     y = np.empty((batch, h * r, w * r, channels // r**2))
-    less = channels // r**2
+    depth = channels // r**2
     for i, j in np.ndindex(r, r):
-        part = slice((i * r + j) * less, (i * r + j + 1) * less)
-        y[:, i::r, j::r] = x[..., part]
+        block = slice((i * r + j) * depth, (i * r + j + 1) * depth)
+        y[:, i::r, j::r] = x[..., block]
     return y
 
 
 _planes = uniform(-1, 1, (2, 3, 4, 5))
-_deep = uniform(-1, 1, (2, 2, 3, 8))
+_many_channels = uniform(-1, 1, (2, 2, 3, 8))
 _first = uniform(-1, 1, (1, 8, 2, 3))
 
 
@@ -373,15 +375,15 @@ BLOCKS = [
         stride=2,
         tolerance=4,
     ),
-    sample("depth_to_space", _deep, 2, numpy=shuffled),
+    sample("depth_to_space", _many_channels, 2, numpy=shuffled),
     sample(
         "depth_to_space", _first, 2, numpy=planes_first, data_format="channels_first"
     ),
     sample(
         "space_to_depth",
-        shuffled(_deep, 2),
+        shuffled(_many_channels, 2),
         2,
-        numpy=lambda x, r: _deep.astype(x.dtype),
+        numpy=lambda x, r: _many_channels.astype(x.dtype),
         order=0,
     ),
     sample(

@@ -78,8 +78,8 @@ _segments = np.array([0, 2, 0, -1, 1, 9], np.int32)
 def segments(name, ufunc, start):
     def reference(x, ids, n):
         y = np.full((n, *x.shape[1:]), start, x.dtype)
-        inside = (ids >= 0) & (ids < n)
-        ufunc.at(y, ids[inside], x[inside])
+        is_valid = (ids >= 0) & (ids < n)
+        ufunc.at(y, ids[is_valid], x[is_valid])
         return y
 
     return [

@@ -182,7 +182,7 @@ NORMS = [
 # --- Fourier transforms ---------------------------------------------------------------
 
 
-def parts(z):
+def real_and_imaginary(z):
     return z.real, z.imag
 
 
@@ -190,10 +190,10 @@ def transform(name, *shape):
     """Return a row of a transform of a complex tensor."""
     x = (uniform(-1, 1, shape), uniform(-1, 1, shape))
     reference = getattr(np.fft, name)
-    return row(name, x, numpy=lambda x: parts(reference(x[0] + 1j * x[1])))
+    return row(name, x, numpy=lambda x: real_and_imaginary(reference(x[0] + 1j * x[1])))
 
 
-def pieces(x, window, stride, fft_length, center):
+def short_time_spectra(x, window, stride, fft_length, center):
     """Return the spectra of consecutive frames of x."""
     if center:
         x = np.pad(x, fft_length // 2, mode="reflect")
@@ -201,11 +201,11 @@ def pieces(x, window, stride, fft_length, center):
     window = np.pad(window, (low, fft_length - len(window) - low))
     starts = range(0, len(x) - fft_length + 1, stride)
     frames = [x[i : i + fft_length] * window for i in starts]
-    return parts(np.fft.rfft(np.stack(frames)))
+    return real_and_imaginary(np.fft.rfft(np.stack(frames)))
 
 
-def hann(n, share=0.5):
-    return share - (1 - share) * np.cos(2 * np.pi * np.arange(n) / n)
+def hann(n, offset=0.5):
+    return offset - (1 - offset) * np.cos(2 * np.pi * np.arange(n) / n)
 
 
 _signal = uniform(-1, 1, 21)
@@ -216,7 +216,7 @@ FOURIER = [
         row(
             "rfft",
             uniform(-1, 1, shape),
-            numpy=lambda x, n=n: parts(np.fft.rfft(x, n)),
+            numpy=lambda x, n=n: real_and_imaginary(np.fft.rfft(x, n)),
             fft_length=n,
         )
         for shape, n in (((8,), None), ((2, 5), None), ((2, 5), 4), ((2, 5), 9))
@@ -237,7 +237,9 @@ FOURIER = [
             length,
             stride,
             fft_length,
-            numpy=lambda x, n, s, f, w=weights, c=center: pieces(x, w, s, f, c),
+            numpy=lambda x, n, s, f, w=weights, c=center: short_time_spectra(
+                x, w, s, f, c
+            ),
             window=window,
             center=center,
         )
@@ -251,7 +253,7 @@ FOURIER = [
     *[
         row(
             "istft",
-            pieces(_signal, weights, stride, fft_length, center),
+            short_time_spectra(_signal, weights, stride, fft_length, center),
             len(weights),
             stride,
             fft_length,

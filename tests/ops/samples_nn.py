@@ -14,9 +14,9 @@ from toolkit import ops
 
 def conv_sample(name, x, w, first=False, **attrs):
     """Return a row of a convolution; with `first`, of channels-first images."""
-    words = {"dilation_rate": "dilation"}
+    renamed = {"dilation_rate": "dilation"}
     reference = functools.partial(
-        getattr(ref, name), **{words.get(k, k): v for k, v in attrs.items()}
+        getattr(ref, name), **{renamed.get(k, k): v for k, v in attrs.items()}
     )
     if first:
         reference = ref.channels_first(reference)
@@ -139,7 +139,7 @@ def tanh_gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def shrunk(x):
+def shrink(x):
     return np.sign(x) * np.maximum(np.abs(x) - 0.5, 0)
 
 
@@ -171,7 +171,7 @@ REFERENCES = {
     "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "hard_tanh": lambda x: np.clip(x, -1, 1),
     "hard_shrink": lambda x: np.where(np.abs(x) > 0.5, x, 0),
-    "soft_shrink": shrunk,
+    "soft_shrink": shrink,
 }
 
 ACTIVATIONS = [

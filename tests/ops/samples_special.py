@@ -264,10 +264,10 @@ def _transforms():
     for type in (1, 2, 3, 4):
         x = uniform(-1, 1, (2, 6))
         yield sample("dct", x, type=type, numpy=partial(_dct, type=type), tolerance=10)
-    back = {1: 1, 2: 3, 3: 2, 4: 4}
+    inverse_types = {1: 1, 2: 3, 3: 2, 4: 4}
     for type in (1, 2, 3, 4):
         x = uniform(-1, 1, (2, 6))
-        inverse = partial(_dct, type=back[type])
+        inverse = partial(_dct, type=inverse_types[type])
         yield sample("idct", x, type=type, numpy=inverse, tolerance=10)
 
 

@@ -32,24 +32,24 @@ def booleans(shape=(3, 4)):
     return _rng.uniform(size=shape) < 0.5
 
 
-def shown(x):
+def format_value(x):
     """Return text that is equal in every process: functions by their names."""
     return getattr(x, "__name__", None) or str(x)
 
 
 @dataclass
 class Sample:
-    """One call of a public op, and what NumPy makes of the same arguments.
+    """One call of a public op, and the reference for the same arguments.
 
-    name: of the op in `toolkit.ops`, or in a namespace of it, such as "image.resize".
-    inputs: positional arguments: nests of arrays; float arrays are float64 here, and
-        the tests cast them.
+    name: the name of the op in `toolkit.ops` or in a namespace: "image.resize".
+    inputs: the positional arguments: structures of arrays. The float arrays are
+        float64, and the tests cast them.
     attrs: keyword arguments.
     numpy: the reference; by default NumPy's function of the same name, given the same
         arguments.
-    dtype: of the result, where that is not: floats as the inputs, int32, bool.
-    tolerance: how many times the usual error is allowed.
-    order: up to which derivative the gradients are checked; 0: not at all.
+    dtype: the dtype of the result; None: the dtype of float inputs, int32 or bool.
+    tolerance: the factor of the usual tolerance.
+    order: the highest derivative that is checked, or 0.
     traced: whether the op can be traced.
     half: whether the result makes sense in half precision.
     """
@@ -74,10 +74,10 @@ class Sample:
         shapes = ",".join(
             "x".join(map(str, x.shape)) or "0d"
             if isinstance(x, np.ndarray)
-            else shown(x)
+            else format_value(x)
             for x in tree.flatten(self.inputs)
         )
-        attrs = ",".join(f"{k}={shown(v)}" for k, v in self.attrs.items())
+        attrs = ",".join(f"{k}={format_value(v)}" for k, v in self.attrs.items())
         return "-".join(filter(None, (self.name, shapes, attrs, self.label)))[:90]
 
     @property

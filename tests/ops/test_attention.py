@@ -9,10 +9,10 @@ import toolkit
 from toolkit import ops
 
 
-def assert_close(found, expected, tolerance=1e-12):
+def assert_close(actual, expected, tolerance=1e-12):
     expected = np.asarray(expected)
     bound = tolerance * max(1.0, abs(expected).max())
-    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=bound)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=bound)
 
 
 def arrays():
@@ -45,23 +45,23 @@ def masked():
 )
 def test_gradients_of_both_orders(options, compiled):
     rng, inputs = arrays()
-    directions = [rng.standard_normal(x.shape) for x in inputs]
+    tangents = [rng.standard_normal(x.shape) for x in inputs]
 
     def second(inputs):
         with toolkit.GradientTape() as tape:
             tape.watch(inputs)
-            pairs = zip(gradients(inputs, **options), directions, strict=True)
+            pairs = zip(gradients(inputs, **options), tangents, strict=True)
             slope = sum(ops.sum(g * d) for g, d in pairs)
         return slope, *tape.gradient(slope, inputs)
 
-    slope, *found = (toolkit.function(second) if compiled else second)(inputs)
+    slope, *results = (toolkit.function(second) if compiled else second)(inputs)
     step = 1e-5
-    pairs = list(zip(inputs, directions, strict=True))
+    pairs = list(zip(inputs, tangents, strict=True))
     after, before = ([x + sign * step * d for x, d in pairs] for sign in (1, -1))
     change = float(loss(*after, **options)) - float(loss(*before, **options))
     assert_close(slope, change / (2 * step), 1e-6)
     ends = [gradients(ends, **options) for ends in (after, before)]
-    for x, high, low in zip(found, *ends, strict=True):
+    for x, high, low in zip(results, *ends, strict=True):
         assert_close(x, (high.numpy() - low.numpy()) / (2 * step), 1e-6)
 
 
@@ -92,10 +92,10 @@ def test_single_source_depends_only_on_its_value(heads, compiled):
     inputs = [
         ops.convert_to_tensor(rng.standard_normal(s).astype("f4")) for s in shapes
     ]
-    found = (toolkit.function(gradients) if compiled else gradients)(inputs)
-    for x, place in zip(found, (0, 1, None, 3), strict=True):
+    results = (toolkit.function(gradients) if compiled else gradients)(inputs)
+    for x, index in zip(results, (0, 1, None, 3), strict=True):
         assert x.dtype == "float32"
-        assert place is None or not x.numpy().any()
+        assert index is None or not x.numpy().any()
     y = ops.dot_product_attention(*inputs[:3], bias=inputs[3])
     weights = 2 * y.numpy().reshape(3, 4, heads, 2 // heads, 8)
-    assert_close(found[2], weights.sum((1, 3))[:, None], 1e-6)
+    assert_close(results[2], weights.sum((1, 3))[:, None], 1e-6)

@@ -34,15 +34,15 @@ def variants(row):
     leaves = tree.flatten(row.inputs)
     for is_changed in (is_float, is_integer):
         for dtype in COMPUTED if any(map(is_changed, leaves)) else ():
-            made = []
+            operands = []
             for x in leaves:
-                usual = "float32" if is_float(x) else getattr(x, "dtype", None)
-                name = dtype if is_changed(x) else str(usual)
-                made.append(cast(x, name) if is_array(x) else x)
-            yield tree.pack_sequence_as(row.inputs, made)
+                default_dtype = "float32" if is_float(x) else getattr(x, "dtype", None)
+                name = dtype if is_changed(x) else str(default_dtype)
+                operands.append(cast(x, name) if is_array(x) else x)
+            yield tree.pack_sequence_as(row.inputs, operands)
 
 
-def taken(row):
+def accepted_variants(row):
     """Return the variants that the op accepts, and their results."""
     for inputs in variants(row):
         try:
@@ -51,31 +51,31 @@ def taken(row):
             continue
 
 
-def compiled(row, several):
+def run_compiled(row, variants):
     """Return the results of one program for several inputs of the row."""
-    leaves = tree.flatten(several)
-    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+    leaves = tree.flatten(variants)
+    indices = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
     @toolkit.function
-    def call(*xs):
+    def function(*xs):
         arguments = list(leaves)
-        for i, x in zip(places, xs, strict=True):
+        for i, x in zip(indices, xs, strict=True):
             arguments[i] = x
-        inputs = tree.pack_sequence_as(several, arguments)
-        return [row.call(*each) for each in inputs]
+        inputs = tree.pack_sequence_as(variants, arguments)
+        return [row.call(*variant) for variant in inputs]
 
-    return [tree.flatten(y) for y in call(*(leaves[i] for i in places))]
+    return [tree.flatten(y) for y in function(*(leaves[i] for i in indices))]
 
 
 def check(row):
-    pairs = list(taken(row))
+    pairs = list(accepted_variants(row))
     if not pairs:
         pytest.skip("has no arrays among its inputs")
-    outputs = compiled(row, [inputs for inputs, _ in pairs])
-    for (inputs, eager), made in zip(pairs, outputs, strict=True):
+    outputs = run_compiled(row, [inputs for inputs, _ in pairs])
+    for (inputs, eager), actual in zip(pairs, outputs, strict=True):
         names = [x.dtype for x in tree.flatten(inputs) if isinstance(x, Tensor)]
-        assert len(made) == len(eager), names
-        for y, expected in zip(made, eager, strict=True):
+        assert len(actual) == len(eager), names
+        for y, expected in zip(actual, eager, strict=True):
             if isinstance(y, Tensor):
                 assert (y.shape, y.dtype) == (expected.shape, expected.dtype), names
                 assert_close(*scaled(to_numpy(y), to_numpy(expected)), factor=4)
@@ -92,8 +92,8 @@ def scaled(y, expected):
     return (y, expected) if largest < 1e15 else (y / largest, expected / largest)
 
 
-FIRST = {row.name: row for row in reversed(SAMPLES) if row.traced}
-ROWS = sorted(FIRST.values(), key=str)
+FIRST_SAMPLES = {row.name: row for row in reversed(SAMPLES) if row.traced}
+ROWS = sorted(FIRST_SAMPLES.values(), key=str)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -112,15 +112,15 @@ VIEWS = [
 
 def test_views_of_every_dtype_as_every_other():
     x = ops.reshape(ops.arange(1, 33), (2, 16))
-    given = [ops.cast(x, old) for old, _ in VIEWS]
+    arrays = [ops.cast(x, old) for old, _ in VIEWS]
 
     @toolkit.function
-    def views(*given):
-        pairs = zip(given, VIEWS, strict=True)
+    def views(*arrays):
+        pairs = zip(arrays, VIEWS, strict=True)
         moved = ((ops.concatenate([x, x]), new) for x, (_, new) in pairs)
         return [ops.view(x[2:], new) for x, new in moved]
 
-    for x, (old, new), y in zip(given, VIEWS, views(*given), strict=True):
+    for x, (old, new), y in zip(arrays, VIEWS, views(*arrays), strict=True):
         expected = x.numpy().view(dtypes.numpy_dtype(new))
         assert y.dtype == new and y.shape == expected.shape, (old, new)
         assert y.numpy().tobytes() == expected.tobytes(), (old, new)
@@ -144,5 +144,5 @@ def test_views_inside_a_loop():
         return ops.while_loop(lambda n, x: n < 3, bits, (0, x))[1]
 
     x = ops.convert_to_tensor([1.0, -2.0], "bfloat16")
-    found, expected = toolkit.function(count)(x), count(x)
-    assert found.numpy().tobytes() == expected.numpy().tobytes()
+    actual, expected = toolkit.function(count)(x), count(x)
+    assert actual.numpy().tobytes() == expected.numpy().tobytes()

@@ -31,19 +31,21 @@ def test_functions(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_operators(dtype):
     z, x = Z.astype(dtype), Z.real.astype("float32")
-    for left, right in ((z, z), (z, x), (x, z), (z, 2), (z, 1.5), (z, 2j)):
-        a = ops.convert_to_tensor(left)
+    for first, second in ((z, z), (z, x), (x, z), (z, 2), (z, 1.5), (z, 2j)):
+        a = ops.convert_to_tensor(first)
         for y, expected in (
-            (a + right, left + right),
-            (a * right, left * right),
-            (a / right, left / right),
-            (a == right, left == right),
+            (a + second, first + second),
+            (a * second, first * second),
+            (a / second, first / second),
+            (a == second, first == second),
         ):
             np.testing.assert_allclose(y, expected, rtol=DTYPES[dtype] * 10)
     product = toolkit.function(ops.matmul)(z, z.T)
     np.testing.assert_allclose(product, z @ z.T, rtol=DTYPES[dtype] * 10)
-    many = np.tile(z, (200, 1))
-    np.testing.assert_array_equal(ops.where(x[0] > 0, many, 0), many * (x[0] > 0))
+    repeated = np.tile(z, (200, 1))
+    np.testing.assert_array_equal(
+        ops.where(x[0] > 0, repeated, 0), repeated * (x[0] > 0)
+    )
 
 
 def test_parts():
@@ -106,12 +108,12 @@ def test_eigenvalues_may_be_complex(dtype, compiled):
     rng = np.random.default_rng(3)
     x = ops.convert_to_tensor(rng.standard_normal((2, 5, 5)), dtype)
     w, v = (toolkit.function(ops.eig) if compiled else ops.eig)(x)
-    is_wide = dtype == "float64"
-    assert w.dtype == v.dtype == ("complex128" if is_wide else "complex64")
+    is_double = dtype == "float64"
+    assert w.dtype == v.dtype == ("complex128" if is_double else "complex64")
     assert w.shape == (2, 5) and np.abs(w.numpy().imag).max() > 0.1
-    made = v.numpy() * w.numpy()[:, None] @ np.linalg.inv(v.numpy())
-    limit = 1e-12 if is_wide else 1e-4
-    np.testing.assert_allclose(made, x.numpy().astype("f8"), limit, limit)
+    product = v.numpy() * w.numpy()[:, None] @ np.linalg.inv(v.numpy())
+    limit = 1e-12 if is_double else 1e-4
+    np.testing.assert_allclose(product, x.numpy().astype("f8"), limit, limit)
     np.testing.assert_allclose(np.linalg.norm(v.numpy(), axis=1), 1, 1e-5)
 
 

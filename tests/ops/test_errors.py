@@ -183,11 +183,11 @@ def test_wrong_dtypes(name, arguments):
 @pytest.mark.parametrize("traced", [False, True])
 def test_indices_out_of_range(name, arguments, value, limit, traced):
     function = getattr(ops, name)
-    first, *rest = arguments
-    call = toolkit.function(lambda x: function(x, *rest)) if traced else function
+    operand, *remaining = arguments
+    call = toolkit.function(lambda x: function(x, *remaining)) if traced else function
     if traced and name == "bincount":
         pytest.skip("the extent of the result is not known")
-    arguments = (ops.convert_to_tensor(first),) if traced else arguments
+    arguments = (ops.convert_to_tensor(operand),) if traced else arguments
     with pytest.raises(IndexError, match=f"{value}.*{limit}"):
         call(*arguments)
 

@@ -15,8 +15,10 @@ def gradient(f, *inputs):
     variables = [Variable(np.asarray(x, np.float32)) for x in inputs]
     with GradientTape() as tape:
         y = f(*variables)
-    found = tape.gradient(y, variables)
-    return [g.numpy() for g in found] if len(found) > 1 else found[0].numpy()
+    gradients = tape.gradient(y, variables)
+    return (
+        [g.numpy() for g in gradients] if len(gradients) > 1 else gradients[0].numpy()
+    )
 
 
 # --- activations ----------------------------------------------------------------------
@@ -274,11 +276,11 @@ def test_attention_in_half_precision():
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 1, 3, 2, 4))
     exact = ops.dot_product_attention(q, k, v, is_causal=True)
-    half = ops.dot_product_attention(
+    result = ops.dot_product_attention(
         *(x.astype(np.float16) for x in (q, k, v)), is_causal=True
     )
-    assert half.dtype == "float16"
-    assert_close(half, exact.numpy())
+    assert result.dtype == "float16"
+    assert_close(result, exact.numpy())
 
 
 def test_invalid_attention_arguments():
@@ -373,10 +375,10 @@ def test_batch_normalization_equals_its_formula(wrap):
     x, w = rng.normal(3, 2, (2, 5, 3, 4)), rng.normal(size=(5, 3, 4))
     arrays = [x[0], *rng.normal(size=(2, 4))]
 
-    def whole(x, scale, offset):
+    def fused(x, scale, offset):
         return normalize_batch(x, scale, offset, 1e-3)
 
-    def parts(x, scale, offset):
+    def composed(x, scale, offset):
         mean, variance = ops.moments(x, (0, 1))
         y = ops.batch_normalization(x, mean, variance, -1, offset, scale)
         return y, mean, variance
@@ -389,9 +391,9 @@ def test_batch_normalization_equals_its_formula(wrap):
                 tape.watch(tensors)
                 outputs = f(*tensors)
                 loss = ops.sum(w * ops.tanh(outputs[0]))
-            first = tape.gradient(loss, tensors)
-            total = sum(ops.sum(ops.sin(g)) for g in first)
-        return (*outputs, *first, *outer.gradient(total, tensors))
+            gradients = tape.gradient(loss, tensors)
+            total = sum(ops.sum(ops.sin(g)) for g in gradients)
+        return (*outputs, *gradients, *outer.gradient(total, tensors))
 
-    for a, e in zip(derived(wrap(whole)), derived(wrap(parts)), strict=True):
+    for a, e in zip(derived(wrap(fused)), derived(wrap(composed)), strict=True):
         np.testing.assert_allclose(a, e, rtol=1e-9, atol=1e-12)

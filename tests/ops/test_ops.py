@@ -70,8 +70,10 @@ def contents(tensors):
 
 def expected_dtypes(row, outputs, dtype):
     """Return the expected dtype of each output."""
-    given = row.dtype if isinstance(row.dtype, tuple) else (row.dtype,) * len(outputs)
-    for name, output in zip(given, outputs, strict=True):
+    expected = (
+        row.dtype if isinstance(row.dtype, tuple) else (row.dtype,) * len(outputs)
+    )
+    for name, output in zip(expected, outputs, strict=True):
         kind = np.asarray(output).dtype.kind
         if name not in (None, "float"):
             yield name
@@ -86,23 +88,23 @@ def check_values(row, dtype, make=ops.convert_to_tensor):
     inputs = cast(row.inputs, dtype)
     tensors = to_tensors(inputs, make)
     before = contents(tensors)
-    found = tree.flatten(row.call(*tensors))
+    results = tree.flatten(row.call(*tensors))
     assert contents(tensors) == before, "an input was changed"
 
-    wide = tree.map_structure(
+    widened = tree.map_structure(
         lambda x: x.astype(np.float64) if getattr(x, "dtype", "") == dtype else x,
         inputs,
     )
-    expected = row.expected(wide)
+    expected = row.expected(widened)
     if row.dtype == "python":
-        assert tuple(found) == tuple(tree.flatten(expected))
+        assert tuple(results) == tuple(tree.flatten(expected))
         return
     expected = (
         [expected] if isinstance(expected, np.ndarray) else tree.flatten(expected)
     )
-    assert len(found) == len(expected)
+    assert len(results) == len(expected)
     names = expected_dtypes(row, expected, dtype)
-    for y, reference, name in zip(found, expected, names, strict=True):
+    for y, reference, name in zip(results, expected, names, strict=True):
         assert dtypes.standardize(y.dtype) == name
         assert_close(y, reference, factor=row.tolerance)
 
@@ -123,11 +125,11 @@ def test_values_of_strided_inputs(row):
     check_values(row, "float64", strided)
 
 
-HALF = [row for row in SAMPLES if row.half and row.has_floats]
+WITH_HALF_PRECISION = [row for row in SAMPLES if row.half and row.has_floats]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("row", HALF, ids=ids(HALF))
+@pytest.mark.parametrize("row", WITH_HALF_PRECISION, ids=ids(WITH_HALF_PRECISION))
 def test_values_in_half_precision(row, dtype):
     check_values(row, dtype)
 
@@ -145,17 +147,17 @@ DIFFERENTIABLE = [row for row in SAMPLES if is_differentiable(row)]
 
 def check_row_grads(row, order):
     leaves = tree.flatten(row.inputs)
-    places = [i for i, x in enumerate(leaves) if is_float(x)]
+    indices = [i for i, x in enumerate(leaves) if is_float(x)]
 
     def f(*xs):
         arguments = [
             ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x for x in leaves
         ]
-        for i, x in zip(places, xs, strict=True):
+        for i, x in zip(indices, xs, strict=True):
             arguments[i] = x
         return row.call(*tree.pack_sequence_as(row.inputs, arguments))
 
-    check_grads(f, [leaves[i] for i in places], order)
+    check_grads(f, [leaves[i] for i in indices], order)
 
 
 @pytest.mark.parametrize("row", DIFFERENTIABLE, ids=ids(DIFFERENTIABLE))
@@ -163,11 +165,11 @@ def test_gradients(row):
     check_row_grads(row, 1)
 
 
-TWICE = [row for row in DIFFERENTIABLE if row.order > 1]
+TWICE_DIFFERENTIABLE = [row for row in DIFFERENTIABLE if row.order > 1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", TWICE, ids=ids(TWICE))
+@pytest.mark.parametrize("row", TWICE_DIFFERENTIABLE, ids=ids(TWICE_DIFFERENTIABLE))
 def test_second_derivatives(row):
     check_row_grads(row, 2)
 
@@ -178,16 +180,16 @@ TRACED = [row for row in SAMPLES if row.traced]
 def traced_call(row, tensors):
     """Return the row's call as a traced function, and its tensors."""
     leaves = tree.flatten(tensors)
-    places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+    indices = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
     @toolkit.function
-    def call(*xs):
+    def function(*xs):
         arguments = list(leaves)
-        for i, x in zip(places, xs, strict=True):
+        for i, x in zip(indices, xs, strict=True):
             arguments[i] = x
         return row.call(*tree.pack_sequence_as(tensors, arguments))
 
-    return call, [leaves[i] for i in places]
+    return function, [leaves[i] for i in indices]
 
 
 @pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
@@ -195,16 +197,16 @@ def test_traced_equals_eager(row):
     inputs = cast(row.inputs, "float32")
     tensors = to_tensors(inputs)
     call, arguments = traced_call(row, tensors)
-    found = tree.flatten(call(*arguments))
+    results = tree.flatten(call(*arguments))
     expected = tree.flatten(row.call(*tensors))
-    assert len(found) == len(expected)
-    for y, eager in zip(found, expected, strict=True):
+    assert len(results) == len(expected)
+    for y, eager in zip(results, expected, strict=True):
         assert (y.shape, y.dtype) == (eager.shape, eager.dtype)
         assert_close(y, eager)
 
     # The same program, with inputs whose elements are not contiguous.
-    again = call(*traced_call(row, to_tensors(inputs, strided))[1])
-    for y, eager in zip(tree.flatten(again), expected, strict=True):
+    second_call = call(*traced_call(row, to_tensors(inputs, strided))[1])
+    for y, eager in zip(tree.flatten(second_call), expected, strict=True):
         assert_close(y, eager)
 
 
@@ -216,10 +218,12 @@ def test_symbols_infer_shape_and_dtype(row):
     symbols = tree.map_structure(
         lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x, tensors
     )
-    found = tree.flatten(row.call(*symbols))
+    results = tree.flatten(row.call(*symbols))
     expected = tree.flatten(row.call(*tensors))
-    assert all(isinstance(y, KerasTensor) for y in found)
-    assert [(y.shape, y.dtype) for y in found] == [(y.shape, y.dtype) for y in expected]
+    assert all(isinstance(y, KerasTensor) for y in results)
+    assert [(y.shape, y.dtype) for y in results] == [
+        (y.shape, y.dtype) for y in expected
+    ]
 
 
 @pytest.fixture
@@ -242,10 +246,10 @@ class Recorder:
     """A tape that records which primitives are applied."""
 
     def __init__(self):
-        self.seen = set()
+        self.names = set()
 
     def record(self, op, inputs, attrs, outputs):
-        self.seen.add(op.name)
+        self.names.add(op.name)
 
     def __enter__(self):
         state.tapes = (*state.tapes, self)
@@ -275,39 +279,48 @@ def test_every_primitive_is_called():
         for row in SAMPLES:
             row.call(*to_tensors(cast(row.inputs, "float32")))
         for row in DIFFERENTIABLE:
-            if PRIMITIVES.keys() - recorder.seen:
+            if PRIMITIVES.keys() - recorder.names:
                 check_row_grads(row, min(row.order, 2))
     control = {name for name, p in PRIMITIVES.items() if p.kind is Kind.CONTROL}
-    elsewhere = {"random_uniform", "as_complex", "as_real", "eig"}  # in test_complex
-    elsewhere |= {"batch_norm", "batch_norm_grad", "batch_statistics"}  # test_nn
-    elsewhere |= {"matmul_int4"}  # backends/jit/test_int4
-    elsewhere |= {"conv_integer", "quantize"}  # layers/test_static_int8
-    elsewhere |= {"reread"}  # test_assigned
-    elsewhere |= {"first_maximum", "first_minimum"}  # compat/test_values
-    elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
-    elsewhere |= {"batch_norm_of", "batch_norm_grad_of", "attention_grad_of"}  # cupy
-    assert PRIMITIVES.keys() - recorder.seen - control - elsewhere == set()
+    tested_elsewhere = {
+        "random_uniform",
+        "as_complex",
+        "as_real",
+        "eig",
+    }  # in test_complex
+    tested_elsewhere |= {"batch_norm", "batch_norm_grad", "batch_statistics"}  # test_nn
+    tested_elsewhere |= {"matmul_int4"}  # backends/jit/test_int4
+    tested_elsewhere |= {"conv_integer", "quantize"}  # layers/test_static_int8
+    tested_elsewhere |= {"reread"}  # test_assigned
+    tested_elsewhere |= {"first_maximum", "first_minimum"}  # compat/test_values
+    tested_elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
+    tested_elsewhere |= {
+        "batch_norm_of",
+        "batch_norm_grad_of",
+        "attention_grad_of",
+    }  # cupy
+    assert PRIMITIVES.keys() - recorder.names - control - tested_elsewhere == set()
 
 
 def test_every_primitive_has_a_gradient_or_an_exception():
-    without = {
+    no_gradient = {
         name
         for name, p in PRIMITIVES.items()
         if p.vjp is None and p.body is None and p.kind is not Kind.CONTROL
     }
-    assert without == NON_DIFFERENTIABLE
+    assert no_gradient == NON_DIFFERENTIABLE
 
 
 def test_every_primitive_has_a_reference_kernel():
     reference = get_backend("reference")
-    missing = {
+    no_reference = {
         name
         for name, p in PRIMITIVES.items()
         if p.body is None
         and p.kind is not Kind.CONTROL
         and not reference.supports(name)
     }
-    assert missing == set()
+    assert no_reference == set()
 
 
 def test_every_kernel_has_a_primitive():

@@ -11,7 +11,7 @@ METHODS = ["nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"]
 SIZES = [(8, 5), (8, 11), (8, 16), (70, 31), (70, 97), (70, 3)]
 
 
-def seen_by(function, n):
+def dependence_of(function, n):
     """Return (outputs, n): whether an output depends on a pixel of a row."""
     rows = np.eye(n, dtype="float32").reshape(n, 1, n, 1)
     return np.abs(np.asarray(function(rows))[:, 0, :, 0].T) > 1e-12
@@ -26,16 +26,18 @@ def test_resize(n, count, method, antialias, traced, value):
     def resized(x):
         return ops.image.resize(x, (1, count), method, antialias)
 
-    run = toolkit.function(resized) if traced else resized
+    function = toolkit.function(resized) if traced else resized
     x = np.random.default_rng(0).normal(size=(1, 1, n, 1)).astype("float32")
-    place = n // 3
-    expected = seen_by(resized, n)[:, place]
-    clean = np.asarray(run(x))[0, 0, :, 0]
-    x[0, 0, place] = value
-    found = np.asarray(run(ops.convert_to_tensor(x)))[0, 0, :, 0]
-    np.testing.assert_array_equal(~np.isfinite(found), expected)
-    np.testing.assert_allclose(found[~expected], clean[~expected], rtol=1e-4, atol=1e-5)
-    assert (np.isnan(found[expected]) == np.isnan(value)).all()
+    index = n // 3
+    expected = dependence_of(resized, n)[:, index]
+    finite = np.asarray(function(x))[0, 0, :, 0]
+    x[0, 0, index] = value
+    actual = np.asarray(function(ops.convert_to_tensor(x)))[0, 0, :, 0]
+    np.testing.assert_array_equal(~np.isfinite(actual), expected)
+    np.testing.assert_allclose(
+        actual[~expected], finite[~expected], rtol=1e-4, atol=1e-5
+    )
+    assert (np.isnan(actual[expected]) == np.isnan(value)).all()
 
 
 def test_gradients_of_windows_without_nan():
@@ -61,12 +63,12 @@ def test_scale_and_translate():
 def test_coordinates_and_transforms(order, mode):
     x = np.ones((6, 6), "float32")
     x[2, 2] = np.nan
-    whole = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0), indexing="ij"))
-    y = ops.image.map_coordinates(x, whole, order, mode)
+    coordinates = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0), indexing="ij"))
+    y = ops.image.map_coordinates(x, coordinates, order, mode)
     np.testing.assert_array_equal(np.isnan(np.asarray(y)), np.isnan(x))
-    same = np.array([1, 0, 0, 0, 1, 0, 0, 0], "float32")
+    identity = np.array([1, 0, 0, 0, 1, 0, 0, 0], "float32")
     interpolation = ("nearest", "bilinear")[order]
-    y = ops.image.affine_transform(x[..., None], same, interpolation, mode)
+    y = ops.image.affine_transform(x[..., None], identity, interpolation, mode)
     np.testing.assert_array_equal(np.isnan(np.asarray(y))[..., 0], np.isnan(x))
 
 
@@ -91,8 +93,8 @@ def test_layers(layer):
 
 def test_gradients_at_integer_coordinates():
     x = np.arange(12.0, dtype="float32").reshape(3, 4) ** 2
-    places = toolkit.Variable([[1.0], [2.0]])
+    coordinates = toolkit.Variable([[1.0], [2.0]])
     with toolkit.GradientTape() as tape:
-        y = ops.sum(ops.image.map_coordinates(x, places, 1))
-    down, right = np.asarray(tape.gradient(y, places))[:, 0]
-    assert (down, right) == (x[2, 2] - x[1, 2], x[1, 3] - x[1, 2])
+        y = ops.sum(ops.image.map_coordinates(x, coordinates, 1))
+    vertical, horizontal = np.asarray(tape.gradient(y, coordinates))[:, 0]
+    assert (vertical, horizontal) == (x[2, 2] - x[1, 2], x[1, 3] - x[1, 2])

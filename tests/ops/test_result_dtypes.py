@@ -53,8 +53,8 @@ STRONG = "logaddexp logaddexp2 hypot arctan2 heaviside nextafter kron".split()
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_result_dtype_with_a_number(name, dtype):
     x, function = ops.ones((2,), dtype), getattr(ops, name)
-    wide = "float64" if dtype == "float64" else "float32"
-    assert function(x, 0.5).dtype == function(0.5, x).dtype == wide
+    result_dtype = "float64" if dtype == "float64" else "float32"
+    assert function(x, 0.5).dtype == function(0.5, x).dtype == result_dtype
     assert function(x, x).dtype == dtype
 
 
@@ -72,8 +72,8 @@ def test_clip_of_integers_by_floats(dtype):
     assert y.dtype == "float32" and y.tolist() == [0.0, 0.75, 0.75]
     assert ops.clip(x, 0, 2.5).dtype == "float32"
     assert ops.clip(x, None, np.float64(0.5)).tolist() == [0.0, 0.5, 0.5]
-    whole = ops.clip(x, 1, 2)
-    assert whole.dtype == ("int32" if dtype == "bool" else dtype)
+    integer_bounds = ops.clip(x, 1, 2)
+    assert integer_bounds.dtype == ("int32" if dtype == "bool" else dtype)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

@@ -38,12 +38,12 @@ def test_slope_of_i0_is_i1(dtype, compiled):
         points = [x for x in points if x <= 13]
     x = ops.convert_to_tensor([*points, *(-x for x in points), 0.0], dtype)
     rounded = x.numpy().astype("f8")[: len(points)]
-    found = (toolkit.function(slope) if compiled else slope)(x).numpy().astype("f8")
+    actual = (toolkit.function(slope) if compiled else slope)(x).numpy().astype("f8")
     expected = np.array([bessel(1, x) for x in rounded])
     tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype, 1e-2)
-    np.testing.assert_allclose(found[: len(points)], expected, tolerance)
-    np.testing.assert_allclose(found[len(points) : -1], -expected, tolerance)
-    assert found[-1] == 0
+    np.testing.assert_allclose(actual[: len(points)], expected, tolerance)
+    np.testing.assert_allclose(actual[len(points) : -1], -expected, tolerance)
+    assert actual[-1] == 0
 
 
 def test_second_derivative_of_i0():
@@ -51,21 +51,21 @@ def test_second_derivative_of_i0():
     with toolkit.GradientTape() as tape:
         tape.watch(x)
         y = slope(x)
-    rest = [bessel(0, v) - bessel(1, v) / v for v in x.tolist()[1:]]
-    expected = [0.5, *rest]
+    remaining = [bessel(0, v) - bessel(1, v) / v for v in x.tolist()[1:]]
+    expected = [0.5, *remaining]
     np.testing.assert_allclose(tape.gradient(y, x).numpy(), expected, 1e-4)
 
 
-GENTLE = (
+BOUNDED_SLOPES = (
     "erf erfc exp2 tanh sigmoid softplus silu elu selu celu log_sigmoid softsign "
     "arcsinh arctan sinc cbrt log1p sparse_plus hard_tanh tanh_shrink"
 ).split()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("name", GENTLE)
+@pytest.mark.parametrize("name", BOUNDED_SLOPES)
 def test_gradients_far_from_zero_are_finite(name, dtype):
-    far = [
+    magnitudes = [
         0.5,
         7.0,
         15.0,
@@ -74,11 +74,11 @@ def test_gradients_far_from_zero_are_finite(name, dtype):
         6e4,
         *([1e10, 1e18] if dtype == "float32" else []),
     ]
-    sides = [1] if name == "log1p" else [1, -1]
+    signs = [1] if name == "log1p" else [1, -1]
     if name == "exp2":
-        far, sides = [15.0, 90.0, 1e3, 6e4], [-1]
-    for side in sides:
-        x = ops.convert_to_tensor(side * np.array(far), dtype)
+        magnitudes, signs = [15.0, 90.0, 1e3, 6e4], [-1]
+    for sign in signs:
+        x = ops.convert_to_tensor(sign * np.array(magnitudes), dtype)
         with toolkit.GradientTape() as tape:
             tape.watch(x)
             y = getattr(ops, name)(x)

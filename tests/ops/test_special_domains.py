@@ -10,23 +10,29 @@ RNG = np.random.default_rng(3)
 INF, NAN = np.inf, np.nan
 
 
-def spread(low, high, count=400):
+def sample_log_range(low, high, count=400):
     """Return numbers whose logarithms are uniform."""
     return 10 ** RNG.uniform(low, high, count)
 
 
-POSITIVE = np.concatenate([spread(-300, 300), spread(-4, 3), RNG.uniform(0, 30, 400)])
-SHAPES = spread(-3, 4), spread(-3, 4)
-PROBABILITIES = np.concatenate([spread(-300, 0), RNG.uniform(0, 1, 400)])
-WAVES = np.concatenate([spread(-300, 3), RNG.uniform(0, 60, 400)])
+POSITIVE = np.concatenate(
+    [sample_log_range(-300, 300), sample_log_range(-4, 3), RNG.uniform(0, 30, 400)]
+)
+SHAPES = sample_log_range(-3, 4), sample_log_range(-3, 4)
+PROBABILITIES = np.concatenate([sample_log_range(-300, 0), RNG.uniform(0, 1, 400)])
+WAVES = np.concatenate([sample_log_range(-300, 3), RNG.uniform(0, 60, 400)])
 SIGNED = np.concatenate([WAVES, -WAVES])
 # name -> SciPy's name, arguments, relative tolerance in float64.
 CASES = {
     "lgamma": ("gammaln", [POSITIVE], 1e-11),  # of SciPy, near 1
     "digamma": ("psi", [POSITIVE], 1e-14),
-    "zeta": ("zeta", [1 + spread(-3, 2), spread(-4, 4)], 1e-14),
-    "igamma": ("gammainc", [SHAPES[0], SHAPES[0] * spread(-0.2, 0.2)], 1e-9),
-    "igammac": ("gammaincc", [SHAPES[0], SHAPES[0] * spread(-0.2, 0.2)], 1e-9),
+    "zeta": ("zeta", [1 + sample_log_range(-3, 2), sample_log_range(-4, 4)], 1e-14),
+    "igamma": ("gammainc", [SHAPES[0], SHAPES[0] * sample_log_range(-0.2, 0.2)], 1e-9),
+    "igammac": (
+        "gammaincc",
+        [SHAPES[0], SHAPES[0] * sample_log_range(-0.2, 0.2)],
+        1e-9,
+    ),
     "betainc": ("betainc", [*SHAPES, RNG.beta(*SHAPES)], 1e-9),
     "erfcinv": ("erfcinv", [2 * PROBABILITIES], 1e-14),
     "ndtri": ("ndtri", [PROBABILITIES], 1e-14),
@@ -64,8 +70,10 @@ def test_values_are_accurate_everywhere(name, dtype):
     assert values.dtype == dtype
     is_normal = np.abs(expected) > np.finfo(dtype).tiny
     is_normal |= ~np.isfinite(expected) | (expected == 0)
-    slack = 3e-13 if name in ABSOLUTE else 1e-300
-    np.testing.assert_allclose(values[is_normal], expected[is_normal], tolerance, slack)
+    absolute_tolerance = 3e-13 if name in ABSOLUTE else 1e-300
+    np.testing.assert_allclose(
+        values[is_normal], expected[is_normal], tolerance, absolute_tolerance
+    )
 
 
 def test_fresnel_integrals_are_accurate_everywhere():
@@ -76,14 +84,16 @@ def test_fresnel_integrals_are_accurate_everywhere():
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 7, 20])
 def test_polygamma_is_accurate_everywhere(order):
-    x = np.concatenate([spread(-4, 4), -RNG.uniform(0.05, 0.95, 50)])
+    x = np.concatenate([sample_log_range(-4, 4), -RNG.uniform(0.05, 0.95, 50)])
     x = x if order in (0, 1) else x[x > 0]
     expected = special.polygamma(order, x[x > 0])
     values = ops.polygamma(float(order), x).numpy()
     np.testing.assert_allclose(values[x > 0], expected, 1e-12)
     if order == 1:  # the reflection of the trigamma function
-        left = x[x < 0]
-        reflected = (np.pi / np.sin(np.pi * left)) ** 2 - special.polygamma(1, 1 - left)
+        negative = x[x < 0]
+        reflected = (np.pi / np.sin(np.pi * negative)) ** 2 - special.polygamma(
+            1, 1 - negative
+        )
         np.testing.assert_allclose(values[x < 0], reflected, 1e-12)
 
 

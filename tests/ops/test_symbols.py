@@ -146,10 +146,10 @@ def test_reshape_may_determine_an_unknown_extent():
     assert ops.reshape(x, (24, 2)).shape == (24, 2)
     model = toolkit.Model(x, Routed()(x))
     assert model.output_shape == (None, 3, 2)
-    given = np.arange(48, dtype="float32").reshape(8, 3, 2)
-    assert_close(model.predict(given, batch_size=8, verbose=0), given * 2)
+    array = np.arange(48, dtype="float32").reshape(8, 3, 2)
+    assert_close(model.predict(array, batch_size=8, verbose=0), array * 2)
     with pytest.raises(ShapeError, match=r"reshape: cannot reshape \(4, 3, 2\)"):
-        model(given[:4])
+        model(array[:4])
 
 
 @pytest.mark.parametrize("shape", [(25, 2), (7, 7)])
@@ -175,8 +175,8 @@ def test_unknown_extent_is_not_assumed_to_be_the_required_one(call):
 
 
 def test_position_out_of_range_is_an_index_error_and_a_value_error():
-    for kind in (IndexError, ValueError):
-        with pytest.raises(kind, match=r"index 17 .* axis 1 .* \(None, 5, 16\)"):
+    for error in (IndexError, ValueError):
+        with pytest.raises(error, match=r"index 17 .* axis 1 .* \(None, 5, 16\)"):
             KerasTensor((None, 5, 16))[:, 17]
-        with pytest.raises(kind, match="index 4 is out of range for axis 0"):
+        with pytest.raises(error, match="index 4 is out of range for axis 0"):
             ops.ones((3,))[4]
