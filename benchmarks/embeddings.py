@@ -22,7 +22,7 @@ import numpy as np
 from harness import REST, print_case, save
 from pipeline_worker import resident
 
-from toolkit.bench.processes import Entry, Worker, serve, take_turns
+from toolkit.bench.processes import Worker, WorkerCommand, interleave_samples, serve
 
 UNITS, BATCH, BATCHES = 64, 1024, 32
 # Rows of new batches are not in a cache, as in an epoch.
@@ -158,13 +158,13 @@ def compare(optimizer, options):
             if not Path(python).exists():
                 print(f"{way} is left out: there is no {python}")
                 continue
-            entry = Entry((python, *sys.argv, "--worker", way))
+            entry = WorkerCommand((python, *sys.argv, "--worker", way))
             workers[way] = stack.enter_context(closing(Worker(entry)))
         rows = []
         for figure, show in (("step", print_case), ("memory", print_memory)):
             case = f"{optimizer} {figure}"
-            asks = {way: partial(worker.ask, case) for way, worker in workers.items()}
-            outcome = take_turns(asks, options.runs if figure == "step" else 1)
+            asks = {way: partial(worker.query, case) for way, worker in workers.items()}
+            outcome = interleave_samples(asks, options.runs if figure == "step" else 1)
             show(case, outcome)
             rows.append(outcome.row(case))
     return rows

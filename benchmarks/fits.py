@@ -26,7 +26,13 @@ from peers_worker import PEERS
 
 from toolkit.bench import report
 from toolkit.bench.measure import epoch_timer
-from toolkit.bench.processes import Entry, Worker, serve, take_turns, thread_environment
+from toolkit.bench.processes import (
+    Worker,
+    WorkerCommand,
+    interleave_samples,
+    serve,
+    thread_environment,
+)
 from toolkit.bench.workloads import Workload
 
 OURS = "toolkit"
@@ -113,7 +119,7 @@ class KerasTrainer:
 @cache
 def trainer(way, name, quick):
     """Return a network's trainer, its workload, and the list of its epoch losses."""
-    workload = WORKLOADS[name].shortened() if quick else WORKLOADS[name]
+    workload = WORKLOADS[name].shorten() if quick else WORKLOADS[name]
     if way in BY_HAND:
         by_hand = import_module("fits_torch").Trainer
         trainer_object = by_hand(name, workload, way == "torch.compile")
@@ -147,7 +153,7 @@ def entries(options):
     """Return the process command of each library, by name."""
     command = (sys.argv[0], *(["--quick"] if options.quick else []), "--worker")
     environment = thread_environment(options.threads)
-    yield OURS, Entry((sys.executable, *command, OURS), environment)
+    yield OURS, WorkerCommand((sys.executable, *command, OURS), environment)
     for name, peer in PEERS.items() if options.peers else ():
         python = Path(options.peers, peer.folder, "bin", "python")
         if "fit" not in peer.kinds:
@@ -157,7 +163,9 @@ def entries(options):
             continue
         yield (
             name,
-            Entry((str(python), *command, name), environment | peer.environment),
+            WorkerCommand(
+                (str(python), *command, name), environment | peer.environment
+            ),
         )
 
 
@@ -165,7 +173,7 @@ def check(name, workers):
     """Print the number of trained weights and the loss ratio of each library."""
     values = {}
     for figure in ("weights", "loss"):
-        answers = {way: worker.ask(f"{name} {figure}") for way, worker in workers}
+        answers = {way: worker.query(f"{name} {figure}") for way, worker in workers}
         values[figure] = {way: a["value"] for way, a in answers.items() if "value" in a}
     for way, weights in values["weights"].items():
         loss_ratio = values["loss"][way]
@@ -180,8 +188,8 @@ def compare(name, options):
             way: stack.enter_context(closing(Worker(entry)))
             for way, entry in entries(options)
         }
-        asks = {way: partial(w.ask, f"{name} step") for way, w in workers.items()}
-        outcome = take_turns(asks, 1 if options.quick else options.runs)
+        asks = {way: partial(w.query, f"{name} step") for way, w in workers.items()}
+        outcome = interleave_samples(asks, 1 if options.quick else options.runs)
         print_case(WORKLOADS[name].title, outcome)
         row = outcome.row(name) | check(name, workers.items())
     if ratio := report.ratio(row):

@@ -27,14 +27,14 @@ from typing import Any
 # At the end of the path: the peers' environments contain no toolkit.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from toolkit.bench.measure import Sample, repeated
+from toolkit.bench.measure import Sample, repeat_call
 from toolkit.bench.processes import (
-    ABOUT,
-    Entry,
+    ENVIRONMENT_REQUEST,
     Outcome,
     Worker,
+    WorkerCommand,
+    interleave_samples,
     serve,
-    take_turns,
     thread_environment,
 )
 from toolkit.bench.suite import describe_machine
@@ -64,7 +64,7 @@ class Candidate:
         if run is None:
             return None
         call, work = run if isinstance(run, tuple) else (run, 1)
-        sample = repeated(call, SAMPLE)
+        sample = repeat_call(call, SAMPLE)
 
         def rested() -> float:
             time.sleep(REST)
@@ -73,11 +73,11 @@ class Candidate:
 
         return rested
 
-    def entry(self, options: argparse.Namespace) -> Entry:
+    def entry(self, options: argparse.Namespace) -> WorkerCommand:
         """Return the command of its process."""
         python = self.peer and options.peer_python or sys.executable
         environment = thread_environment(options.threads) | self.environment
-        return Entry((python, sys.argv[0], "--worker", self.name), environment)
+        return WorkerCommand((python, sys.argv[0], "--worker", self.name), environment)
 
 
 def before_candidate(candidate: Candidate, checkout: str = "") -> Candidate:
@@ -119,8 +119,8 @@ def measure(
     """Run every case, alternating the workers; print a table and return its rows."""
     rows = []
     for case in cases:
-        asks = {name: partial(worker.ask, case) for name, worker in workers.items()}
-        outcome = take_turns(asks, runs)
+        asks = {name: partial(worker.query, case) for name, worker in workers.items()}
+        outcome = interleave_samples(asks, runs)
         print_case(case, outcome)
         rows.append(outcome.row(case))
     return rows
@@ -177,7 +177,9 @@ def main(
         }
         selected = [case for case in cases if options.only in case]
         rows = measure(workers, selected, options.runs)
-        about = {name: worker.ask(ABOUT) for name, worker in workers.items()}
+        about = {
+            name: worker.query(ENVIRONMENT_REQUEST) for name, worker in workers.items()
+        }
     peers = [candidate.name for candidate in candidates if candidate.peer]
     save(options.json, rows, candidates=about, peers=peers, threads=options.threads)
     return options

@@ -17,7 +17,7 @@ from statistics import mean
 from peers_worker import KERAS_BACKEND, PEERS, WORKERS
 
 from toolkit.bench import suite
-from toolkit.bench.report import OURS, spread
+from toolkit.bench.report import OURS, relative_spread
 from toolkit.bench.workloads import WORKLOADS
 
 WORKER = Path(__file__).resolve().parent / "peers_worker.py"
@@ -55,7 +55,7 @@ def table(record):
         if row["case"] not in WORKLOADS or KERAS_BACKEND not in row["median"]:
             continue
         cells = [
-            f"{row['median'][name]:.4g} ±{spread(row, name):.0%}"
+            f"{row['median'][name]:.4g} ±{relative_spread(row, name):.0%}"
             if name in row["median"]
             else ""
             for name in names

@@ -19,7 +19,7 @@ import numpy as np
 from harness import save
 
 import toolkit as tk
-from toolkit.bench.measure import repeated
+from toolkit.bench.measure import repeat_call
 from toolkit.bench.workloads import WORKLOADS
 
 FITS = {name.partition("/")[0]: w for name, w in WORKLOADS.items() if w.kind == "fit"}
@@ -31,7 +31,7 @@ def products():
     """Return a sampling function of two large products: toolkit's and NumPy's."""
     x = np.random.default_rng(0).random((2, SIDE, SIDE), dtype="float32")
     ours = partial(tk.function(tk.ops.matmul), *map(tk.ops.array, x))
-    return repeated(ours), repeated(partial(np.matmul, *x))
+    return repeat_call(ours), repeat_call(partial(np.matmul, *x))
 
 
 def measure(workload, runs):
@@ -64,7 +64,7 @@ def main():
         if options.only not in name:
             continue
         if options.quick:
-            samples, *limits = measure(workload.shortened(), 1)
+            samples, *limits = measure(workload.shorten(), 1)
         else:
             samples, *limits = measure(workload, options.runs)
         values = dict(zip(NAMES, (samples, *([t] for t in limits)), strict=True))

@@ -22,7 +22,7 @@ from statistics import fmean, variance
 from harness import save
 from outcomes_networks import NETWORKS
 
-from toolkit.bench.processes import Entry, Worker, serve, take_turns
+from toolkit.bench.processes import Worker, WorkerCommand, interleave_samples, serve
 
 FIGURES = ("first epoch", "last epoch", "evaluated")
 LIMIT = 4.0  # standard errors
@@ -67,8 +67,8 @@ def compare(network, workers, seeds):
     rows = []
     for figure in FIGURES:
         case = f"{network}:{figure}"
-        asks = {side: partial(worker.ask, case) for side, worker in workers.items()}
-        outcome = take_turns(asks, seeds)
+        asks = {side: partial(worker.query, case) for side, worker in workers.items()}
+        outcome = interleave_samples(asks, seeds)
         row = outcome.row(case)
         rows.append(row)
         problems = outcome.skipped | outcome.failed
@@ -102,7 +102,7 @@ def main():
     with ExitStack() as stack:
         workers = {}
         for side, python in pythons.items():
-            entry = Entry((python, sys.argv[0], "--worker", side))
+            entry = WorkerCommand((python, sys.argv[0], "--worker", side))
             workers[side] = stack.enter_context(closing(Worker(entry)))
         rows = [
             row

@@ -71,7 +71,7 @@ def main():
     record = suite.run(list(candidates(options)), options)
     if options.write:
         Path(options.write).write_text(render(record, options.note), "utf-8")
-    failures = suite.failures(record)
+    failures = suite.describe_failures(record)
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return int(bool(failures))

@@ -1,6 +1,6 @@
 """Handwritten forward pass of the small MLP for tf.function and jax.jit."""
 
-from toolkit.bench.measure import repeated
+from toolkit.bench.measure import repeat_call
 
 
 def parameters():
@@ -25,7 +25,7 @@ def with_tensorflow(workload):
         y = tf.nn.relu(tf.matmul(tf.reshape(x, (-1, 784)), w) + b)
         return tf.matmul(y, v) + c
 
-    return repeated(lambda: forward(x))
+    return repeat_call(lambda: forward(x))
 
 
 def with_jax(workload):
@@ -41,4 +41,4 @@ def with_jax(workload):
         w, b, v, c = weights
         return jnp.maximum(x.reshape(-1, 784) @ w + b, 0) @ v + c
 
-    return repeated(lambda: forward(weights, x).block_until_ready())
+    return repeat_call(lambda: forward(weights, x).block_until_ready())

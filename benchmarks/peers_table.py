@@ -93,7 +93,7 @@ def render(record, note=""):
     """Return the page, from the record of a whole run."""
     rows = {row["case"]: row for row in record["rows"]}
     threads = rows["speed_up"]
-    gain = report.speed_up(threads)
+    gain = report.speed_up_verdict(threads)
     return PAGE.format(
         machine=machine(record, note),
         workloads="\n".join(workload_lines(rows)),
@@ -141,7 +141,7 @@ def workload_lines(rows):
         remaining_texts = [
             f"{name} {figure(row, name, scaled[name])}" for name in uncolumned
         ]
-        verdict = report.verdict(row)
+        verdict = report.ratio_verdict(row)
         cells = [
             workload.title,
             kind.unit,
@@ -149,7 +149,7 @@ def workload_lines(rows):
             ", ".join(remaining_texts),
             *(quotient(report.ratio(row, family)) for family in ("", "Keras")),
             f"{workload.bar:.2f}",
-            "" if verdict is None else "met" if verdict.met else "missed",
+            "" if verdict is None else "met" if verdict.is_met else "missed",
         ]
         yield f"| {' | '.join(cells)} |"
 
@@ -158,12 +158,12 @@ def growth_lines(row):
     """Return the table of growth."""
     yield "| | ms a step | time / FLOPs | |"
     yield "|---|---:|---:|---|"
-    growth = report.growth(row)
+    growth = report.growth_verdicts(row)
     for name, seconds in row["median"].items():
         verdict = growth.get(name)
         judged = ("", "")
         if verdict:
-            judged = (f"{verdict.figure:.2f}", "met" if verdict.met else "missed")
+            judged = (f"{verdict.figure:.2f}", "met" if verdict.is_met else "missed")
         yield f"| {name} | {seconds * 1e3:.2f} | {' | '.join(judged)} |"
 
 
@@ -178,7 +178,7 @@ def figure(row, name, value):
     """Return a median and its spread; empty for None."""
     if value is None:
         return ""
-    return f"{number(value)} ±{report.spread(row, name):.0%}"
+    return f"{number(value)} ±{report.relative_spread(row, name):.0%}"
 
 
 def quotient(value):

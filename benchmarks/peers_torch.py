@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from toolkit.bench.measure import peak_memory, repeated
+from toolkit.bench.measure import peak_memory, repeat_call
 from toolkit.bench.networks import CONTEXT, HEADS, VOCABULARY, WIDTH, WORDS
 
 
@@ -272,7 +272,7 @@ def predict(recipe, workload, compiled):
             outputs.append(F.softmax(forward(inputs(batch)), dim=1))
         return torch.cat(outputs).numpy()
 
-    return repeated(call)
+    return repeat_call(call)
 
 
 def function(recipe, workload, compiled):
@@ -281,7 +281,7 @@ def function(recipe, workload, compiled):
     forward = torch.compile(model) if compiled else model
     x, _ = tensors(workload)
     torch.set_grad_enabled(False)
-    return repeated(lambda: forward(x))
+    return repeat_call(lambda: forward(x))
 
 
 # Eager `model(x)` is the same call for both kinds.

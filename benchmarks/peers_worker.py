@@ -108,7 +108,7 @@ WORKERS = PEERS | {KERAS_BACKEND: Peer(with_keras_on_toolkit, "toolkit", OF_KERA
 
 def prepare(name_of_peer: str, name: str) -> Callable[[], float]:
     """Return the sampling function of a workload."""
-    workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
+    workload = ALL[name].shorten() if QUICK in sys.argv else ALL[name]
     return WORKERS[name_of_peer].prepare(name, workload)
 
 

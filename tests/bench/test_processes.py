@@ -7,13 +7,13 @@ from contextlib import closing
 import pytest
 
 from toolkit.bench.processes import (
-    ABOUT,
     CACHES,
+    ENVIRONMENT_REQUEST,
     THREADS,
-    Entry,
     FreshWorker,
     Worker,
-    take_turns,
+    WorkerCommand,
+    interleave_samples,
     thread_environment,
 )
 
@@ -45,30 +45,30 @@ def add_benchmarks_to_path(monkeypatch):
 
 
 def entry(**environment):
-    return Entry((sys.executable, "-c", SCRIPT), environment)
+    return WorkerCommand((sys.executable, "-c", SCRIPT), environment)
 
 
 def test_worker_prepares_once_and_samples_each_time():
     with closing(Worker(entry(OFFSET="0.5"))) as worker:
-        assert [worker.ask("x") for _ in range(2)] == [{"value": 0.5}, {"value": 1.5}]
-        assert worker.ask("y") == {"value": 0.5}
-        assert worker.ask(ABOUT)["python"].startswith("3.")
-        assert "numpy" in worker.ask(ABOUT)["packages"]
+        assert [worker.query("x") for _ in range(2)] == [{"value": 0.5}, {"value": 1.5}]
+        assert worker.query("y") == {"value": 0.5}
+        assert worker.query(ENVIRONMENT_REQUEST)["python"].startswith("3.")
+        assert "numpy" in worker.query(ENVIRONMENT_REQUEST)["packages"]
 
 
 def test_failures_are_answers():
     with closing(Worker(entry())) as worker:
-        assert "no_such_package" in worker.ask("missing")["skipped"]
-        assert worker.ask("none") == {"skipped": "no answer to this case"}
-        assert worker.ask("wrong") == {"failed": "ValueError: seven"}
-        assert worker.ask("x") == {"value": 0.0}
+        assert "no_such_package" in worker.query("missing")["skipped"]
+        assert worker.query("none") == {"skipped": "no answer to this case"}
+        assert worker.query("wrong") == {"failed": "ValueError: seven"}
+        assert worker.query("x") == {"value": 0.0}
         for _ in range(2):
-            assert worker.ask("end") == {"failed": "its process ended: last words"}
+            assert worker.query("end") == {"failed": "its process ended: last words"}
 
 
 def test_fresh_worker_starts_a_new_process():
     with closing(FreshWorker(entry())) as worker:
-        assert [worker.ask("x") for _ in range(2)] == [{"value": 0.0}] * 2
+        assert [worker.query("x") for _ in range(2)] == [{"value": 0.0}] * 2
 
 
 # A process that returns the number of files in its caches and adds one.
@@ -89,9 +89,9 @@ serve(prepare)
 
 @pytest.mark.parametrize("cache, expected", [("cold", [0, 0]), ("warm", [1, 2])])
 def test_fresh_worker_has_a_cold_or_a_warm_cache(cache, expected):
-    worker = FreshWorker(Entry((sys.executable, "-c", CACHE_SCRIPT)), cache)
+    worker = FreshWorker(WorkerCommand((sys.executable, "-c", CACHE_SCRIPT)), cache)
     with closing(worker):
-        assert [worker.ask("x")["value"] for _ in range(2)] == expected
+        assert [worker.query("x")["value"] for _ in range(2)] == expected
 
 
 def test_rotation_skips_failed_workers():
@@ -106,7 +106,7 @@ def test_rotation_skips_failed_workers():
 
         return ask
 
-    outcome = take_turns(
+    outcome = interleave_samples(
         {
             "a": asked("a", [{"value": 1.0}, {"value": 9.0}, {"value": 2.0}]),
             "b": asked("b", [{"skipped": "why"}]),

@@ -10,7 +10,7 @@ import pytest
 
 import toolkit
 from toolkit.bench import measure, networks
-from toolkit.bench.measure import KINDS, repeated
+from toolkit.bench.measure import KINDS, repeat_call
 from toolkit.bench.workloads import ALL, STACKS, WORKLOADS, stack_flops
 
 PARAMETERS = {
@@ -39,7 +39,7 @@ def output_of(code):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_network_accepts_its_data(name):
     workload = next(w for n, w in WORKLOADS.items() if n.startswith(f"{name}/"))
-    workload = workload.shortened()
+    workload = workload.shorten()
     model = workload.build(toolkit)
     x, y = workload.make_data()
     assert len(x) == len(y) == workload.batch * workload.steps
@@ -65,8 +65,8 @@ def test_growth_doubles_one_thing():
 
 @pytest.mark.parametrize("name", ["tiny_mlp/fit", "mlp/call", "mlp/function"])
 def test_samples_are_seconds(name, monkeypatch):
-    monkeypatch.setattr(measure, "SAMPLE", 0.0)
-    workload = WORKLOADS[name].shortened()
+    monkeypatch.setattr(measure, "SAMPLE_SECONDS", 0.0)
+    workload = WORKLOADS[name].shorten()
     sample = KINDS[workload.kind].prepare(workload, "toolkit")
     assert 0 < sample() < 10
 
@@ -79,14 +79,14 @@ def test_a_loss_that_is_no_number_fails():
     workload = measure.Workload("", "fit", networks.tiny_mlp, broken, 4, 2)
     with pytest.warns(UserWarning, match="nan"):
         with pytest.raises(ArithmeticError, match="nan"):
-            measure.fit(workload, "toolkit")
+            measure.prepare_fit(workload, "toolkit")
 
 
 def test_repeated_calls_until_a_sample_is_long_enough():
     calls = []
-    sample = repeated(lambda: calls.append(1), least=1e-3)
+    sample = repeat_call(lambda: calls.append(1), minimum=1e-3)
     assert 0 < sample() < 1e-3
-    assert len(calls) > measure.WARM_UP + 2
+    assert len(calls) > measure.WARM_UP_CALLS + 2
 
 
 def test_peak_memory_includes_freed_arrays():

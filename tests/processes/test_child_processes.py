@@ -135,10 +135,10 @@ with _load_cores(1):
     pass
 """,
     "the workers of the benchmark": """
-from toolkit.bench.processes import ABOUT, Entry, Worker
+from toolkit.bench.processes import ENVIRONMENT_REQUEST, Worker, WorkerCommand
 from toolkit.bench.suite import OURS
-worker = Worker(Entry(OURS.command, OURS.environment))
-assert worker.ask(ABOUT)["packages"]["numpy"]
+worker = Worker(WorkerCommand(OURS.command, OURS.environment))
+assert worker.query(ENVIRONMENT_REQUEST)["packages"]["numpy"]
 worker.close()
 """,
     "the launcher of a job": """

@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the suite with toolkit only; return 1 if a case could not be measured."""
     record = suite.run([suite.OURS], options)
-    failures = suite.failures(record)
+    failures = suite.describe_failures(record)
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return int(bool(failures))

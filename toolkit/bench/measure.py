@@ -19,8 +19,8 @@ from toolkit.bench.workloads import Workload
 
 Sample = Callable[[], float]
 
-SAMPLE = 0.1  # minimum seconds of one sample of a short call
-WARM_UP = 5  # calls before the first sample, after the first call
+SAMPLE_SECONDS = 0.1  # minimum seconds of one sample of a short call
+WARM_UP_CALLS = 5  # calls before the first sample, after the first call
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Kind:
 
     prepare: a function (workload, name of keras) -> a function that takes a sample.
     unit, scale: the printed unit, and the factor from seconds or bytes.
-    fresh: whether every sample needs a new process.
+    needs_new_process: whether every sample needs a new process.
     cache: "cold" for an empty cache of compiled code each time, "warm" for a cache that
     an earlier process filled, "" for the user's cache.
     """
@@ -37,11 +37,11 @@ class Kind:
     prepare: Callable[[Workload, str], Sample]
     unit: str
     scale: float
-    fresh: bool = False
+    needs_new_process: bool = False
     cache: str = ""
 
 
-def fit(workload: Workload, keras: str) -> Sample:
+def prepare_fit(workload: Workload, keras: str) -> Sample:
     """Return the seconds of a step, from an epoch of `fit` after a warm-up epoch."""
     module = import_module(keras)
     model = workload.build(module)
@@ -76,52 +76,52 @@ def epoch_timer(keras: Any) -> Any:
     return EpochTimer()
 
 
-def predict(workload: Workload, keras: str) -> Sample:
+def prepare_predict(workload: Workload, keras: str) -> Sample:
     """Return the seconds of `predict`."""
     model = workload.build(import_module(keras))
     x, _ = workload.make_data()
-    return repeated(lambda: model.predict(x, batch_size=workload.batch, verbose=0))
+    return repeat_call(lambda: model.predict(x, batch_size=workload.batch, verbose=0))
 
 
-def call(workload: Workload, keras: str) -> Sample:
+def prepare_call(workload: Workload, keras: str) -> Sample:
     """Return the seconds of `model(x)`."""
     module = import_module(keras)
-    return _called(workload.build(module), module, workload)
+    return _repeat_model_call(workload.build(module), module, workload)
 
 
-def function(workload: Workload, keras: str) -> Sample:
+def prepare_function(workload: Workload, keras: str) -> Sample:
     """Return the seconds of a call of the model as a compiled function."""
     module = import_module(keras)
-    return _called(module.function(workload.build(module)), module, workload)
+    return _repeat_model_call(module.function(workload.build(module)), module, workload)
 
 
-def _called(model: Any, keras: Any, workload: Workload) -> Sample:
+def _repeat_model_call(model: Any, keras: Any, workload: Workload) -> Sample:
     x, _ = workload.make_data()
     x = keras.ops.convert_to_tensor(x)
     if hasattr(model(x), "block_until_ready"):
-        return repeated(lambda: model(x).block_until_ready())
-    return repeated(lambda: model(x))
+        return repeat_call(lambda: model(x).block_until_ready())
+    return repeat_call(lambda: model(x))
 
 
-def start(workload: Workload, keras: str) -> Sample:
+def prepare_start(workload: Workload, keras: str) -> Sample:
     """Return the seconds from the import to the first step; once per process."""
 
     def sample() -> float:
-        began = perf_counter()
+        start = perf_counter()
         module = import_module(keras)
         model = workload.build(module)
         model.train_on_batch(*workload.make_data())
-        return perf_counter() - began
+        return perf_counter() - start
 
     return sample
 
 
-def memory(workload: Workload, keras: str) -> Sample:
+def prepare_memory(workload: Workload, keras: str) -> Sample:
     """Return the peak memory of the process after two epochs of `fit`, in bytes."""
-    epoch = fit(workload, keras)
+    run_epoch = prepare_fit(workload, keras)
 
     def sample() -> float:
-        epoch()
+        run_epoch()
         return float(peak_memory())
 
     return sample
@@ -140,18 +140,18 @@ def peak_memory() -> int:
     return peak_of_process * (1 if sys.platform == "darwin" else 1024)
 
 
-def repeated(function: Callable[[], Any], least: float = SAMPLE) -> Sample:
-    """Return the seconds of a call, repeated so that a sample takes `least` seconds."""
+def repeat_call(function: Callable[[], Any], minimum: float = SAMPLE_SECONDS) -> Sample:
+    """Return the seconds of a call, repeated to fill `minimum` seconds per sample."""
     function()  # can compile
-    fastest, spent, count = math.inf, 0.0, 0
-    while count < WARM_UP or spent < 2 * least:
-        seconds = _timed(function, 1)
-        fastest, spent, count = min(fastest, seconds), spent + seconds, count + 1
-    calls = int(least / fastest) + 1
-    return lambda: _timed(function, calls) / calls
+    fastest, total, count = math.inf, 0.0, 0
+    while count < WARM_UP_CALLS or total < 2 * minimum:
+        seconds = _time_calls(function, 1)
+        fastest, total, count = min(fastest, seconds), total + seconds, count + 1
+    calls = int(minimum / fastest) + 1
+    return lambda: _time_calls(function, calls) / calls
 
 
-def _timed(function: Callable[[], Any], calls: int) -> float:
+def _time_calls(function: Callable[[], Any], calls: int) -> float:
     start = perf_counter()
     for _ in range(calls):
         function()
@@ -159,11 +159,11 @@ def _timed(function: Callable[[], Any], calls: int) -> float:
 
 
 KINDS = {
-    "fit": Kind(fit, "ms a step", 1e3),
-    "predict": Kind(predict, "ms", 1e3),
-    "call": Kind(call, "µs", 1e6),
-    "function": Kind(function, "µs", 1e6),
-    "start_cold": Kind(start, "s", 1.0, fresh=True, cache="cold"),
-    "start_warm": Kind(start, "s", 1.0, fresh=True, cache="warm"),
-    "memory": Kind(memory, "MB", 1e-6, fresh=True),
+    "fit": Kind(prepare_fit, "ms a step", 1e3),
+    "predict": Kind(prepare_predict, "ms", 1e3),
+    "call": Kind(prepare_call, "µs", 1e6),
+    "function": Kind(prepare_function, "µs", 1e6),
+    "start_cold": Kind(prepare_start, "s", 1.0, needs_new_process=True, cache="cold"),
+    "start_warm": Kind(prepare_start, "s", 1.0, needs_new_process=True, cache="warm"),
+    "memory": Kind(prepare_memory, "MB", 1e-6, needs_new_process=True),
 }

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 Answer = dict[str, Any]  # {"value": ...}, {"skipped": reason} or {"failed": reason}
 
-ABOUT = "about"  # request for the interpreter and its packages
+ENVIRONMENT_REQUEST = "about"  # request for the interpreter and its packages
 PACKAGES = (
     "toolkit keras tensorflow tensorflow_cpu torch jax numpy llvmlite mkl".split()
 )
@@ -35,17 +35,17 @@ def thread_environment(threads: int) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class WorkerCommand:
     """Command and additional environment of a process."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Asked(Protocol):
+class SampleWorker(Protocol):
     """Interface of a worker that answers requests until it is closed."""
 
-    def ask(self, question: str) -> Answer: ...
+    def query(self, request: str) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -53,7 +53,7 @@ class Asked(Protocol):
 class Worker:
     """Persistent process that answers each request with one line of JSON."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, worker_command: WorkerCommand) -> None:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         # As in an installed package, Python caches the bytecode of imported modules.
         inherited = {
@@ -62,27 +62,27 @@ class Worker:
             if name != "PYTHONDONTWRITEBYTECODE"
         }
         self._process = subprocess.Popen(
-            entry.command,
-            env={**inherited, **entry.environment},
+            worker_command.command,
+            env={**inherited, **worker_command.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
         )
 
-    def ask(self, question: str) -> Answer:
+    def query(self, request: str) -> Answer:
         """Return the answer of the process; if it has ended, its last output."""
         assert self._process.stdin and self._process.stdout
         try:
-            self._process.stdin.write(question + "\n")
+            self._process.stdin.write(request + "\n")
             self._process.stdin.flush()
             if answer := self._process.stdout.readline():
                 return json.loads(answer)
         except OSError:  # a broken pipe
             pass
-        return {"failed": f"its process ended: {self._last_words()}"}
+        return {"failed": f"its process ended: {self._last_error_line()}"}
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
@@ -106,35 +106,37 @@ class FreshWorker:
     cache: as in `toolkit.bench.measure.Kind`.
     """
 
-    def __init__(self, entry: Entry, cache: str = "") -> None:
-        self._entry = entry
+    def __init__(self, worker_command: WorkerCommand, cache: str = "") -> None:
+        self._worker_command = worker_command
         self._cache = cache
         self._folder = tempfile.TemporaryDirectory() if cache else None
-        self._asked = False
+        self._is_cache_filled = False
 
-    def ask(self, question: str) -> Answer:
+    def query(self, request: str) -> Answer:
         """Return the answer of a new process."""
-        if self._cache and not self._asked:
-            self._ask_once(question)
-        self._asked = True
-        return self._ask_once(question)
+        if self._cache and not self._is_cache_filled:
+            self._query_new_process(request)
+        self._is_cache_filled = True
+        return self._query_new_process(request)
 
-    def _ask_once(self, question: str) -> Answer:
+    def _query_new_process(self, request: str) -> Answer:
         if self._folder is None:
-            return self._ask_in(question, self._entry)
+            return self._query_worker(request, self._worker_command)
         if self._cache == "warm":
-            return self._ask_in(question, self._caching(self._folder.name))
+            return self._query_worker(request, self._with_cache(self._folder.name))
         with tempfile.TemporaryDirectory() as empty:
-            return self._ask_in(question, self._caching(empty))
+            return self._query_worker(request, self._with_cache(empty))
 
-    def _caching(self, folder: str) -> Entry:
+    def _with_cache(self, folder: str) -> WorkerCommand:
         caches = dict.fromkeys(CACHES, folder)
-        return Entry(self._entry.command, {**self._entry.environment, **caches})
+        return WorkerCommand(
+            self._worker_command.command, {**self._worker_command.environment, **caches}
+        )
 
-    def _ask_in(self, question: str, entry: Entry) -> Answer:
-        worker = Worker(entry)
+    def _query_worker(self, request: str, worker_command: WorkerCommand) -> Answer:
+        worker = Worker(worker_command)
         try:
-            return worker.ask(question)
+            return worker.query(request)
         finally:
             worker.close()
 
@@ -155,7 +157,7 @@ class Outcome:
     @property
     def medians(self) -> dict[str, float]:
         """Return the median of each worker with values."""
-        return {name: median(found) for name, found in self.values.items() if found}
+        return {name: median(values) for name, values in self.values.items() if values}
 
     def row(self, case: str) -> dict[str, Any]:
         """Return all data for JSON."""
@@ -168,19 +170,21 @@ class Outcome:
         }
 
 
-def take_turns(asks: Mapping[str, Callable[[], Answer]], rounds: int) -> Outcome:
+def interleave_samples(
+    queries: Mapping[str, Callable[[], Answer]], rounds: int
+) -> Outcome:
     """Request one sample from each worker per round, to share system noise.
 
     Each round starts with another worker. A worker that fails is skipped later.
     """
-    outcome = Outcome({name: [] for name in asks})
-    names = list(asks)
-    for turn in range(rounds):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+    outcome = Outcome({name: [] for name in queries})
+    names = list(queries)
+    for round_index in range(rounds):
+        start = round_index % len(names)
+        for name in names[start:] + names[:start]:
             if name in outcome.skipped or name in outcome.failed:
                 continue
-            answer = asks[name]()
+            answer = queries[name]()
             if "value" in answer:
                 outcome.values[name].append(answer["value"])
             elif "skipped" in answer:
@@ -200,16 +204,20 @@ def serve(prepare: Callable[[str], Callable[[], float] | None]) -> None:
     os.dup2(2, 1)
     samples: dict[str, Callable[[], float] | None] = {}
     for line in sys.stdin:
-        question = line.rstrip("\n")
-        answer = about() if question == ABOUT else _answer(question, samples, prepare)
+        request = line.rstrip("\n")
+        answer = (
+            describe_environment()
+            if request == ENVIRONMENT_REQUEST
+            else _answer(request, samples, prepare)
+        )
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _answer(question: str, samples: dict[str, Any], prepare: Any) -> Answer:
+def _answer(request: str, samples: dict[str, Any], prepare: Any) -> Answer:
     try:
-        if question not in samples:
-            samples[question] = prepare(question)
-        sample = samples[question]
+        if request not in samples:
+            samples[request] = prepare(request)
+        sample = samples[request]
         return {"value": sample()} if sample else {"skipped": "no answer to this case"}
     except ModuleNotFoundError as error:
         return {"skipped": f"not installed ({error})"}
@@ -218,7 +226,7 @@ def _answer(question: str, samples: dict[str, Any], prepare: Any) -> Answer:
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
-def about() -> Answer:
+def describe_environment() -> Answer:
     """Return the interpreter and the installed packages of this process."""
     packages = {}
     for name in PACKAGES:

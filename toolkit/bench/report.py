@@ -25,16 +25,17 @@ class Verdict:
     """Comparison of a figure with its target.
 
     figure: the compared figure.
-    met: whether the target is met.
+    is_met: whether the target is met.
     """
 
     figure: float
     bar: float
-    met: bool
+    is_met: bool
 
     def __str__(self) -> str:
         return (
-            f"{self.figure:.2f}, bar {self.bar:.2f}: {'met' if self.met else 'missed'}"
+            f"{self.figure:.2f}, bar {self.bar:.2f}: "
+            f"{'met' if self.is_met else 'missed'}"
         )
 
 
@@ -54,7 +55,7 @@ def ratio(row: Row, family: str = "") -> float | None:
     return medians[OURS] / medians[best] if best and OURS in medians else None
 
 
-def spread(row: Row, name: str) -> float:
+def relative_spread(row: Row, name: str) -> float:
     """Return half the interquartile range of the samples, divided by their median."""
     samples = row["samples"][name]
     if len(samples) < 2:
@@ -63,26 +64,26 @@ def spread(row: Row, name: str) -> float:
     return (high - low) / 2 / median(samples)
 
 
-def verdict(row: Row) -> Verdict | None:
+def ratio_verdict(row: Row) -> Verdict | None:
     """Return whether our ratio to the best peer meets the workload's target."""
-    found, bar = ratio(row), WORKLOADS[row["case"]].bar
-    if found is None or bar is None:
+    figure, bar = ratio(row), WORKLOADS[row["case"]].bar
+    if figure is None or bar is None:
         return None
-    return Verdict(found, bar, found <= bar)
+    return Verdict(figure, bar, figure <= bar)
 
 
-def growth(row: Row) -> dict[str, Verdict]:
+def growth_verdicts(row: Row) -> dict[str, Verdict]:
     """Return the growth of the time relative to its FLOPs when a size doubles."""
-    medians, found = row["median"], {}
+    medians, results = row["median"], {}
     for name, sizes in STACKS.items():
         if name != "base" and {"base", name} <= set(medians):
-            work = stack_flops(*sizes) / stack_flops(*STACKS["base"])
-            growth = medians[name] / medians["base"] / work
-            found[name] = Verdict(growth, GROWTH_BAR, growth <= GROWTH_BAR)
-    return found
+            flops_ratio = stack_flops(*sizes) / stack_flops(*STACKS["base"])
+            growth = medians[name] / medians["base"] / flops_ratio
+            results[name] = Verdict(growth, GROWTH_BAR, growth <= GROWTH_BAR)
+    return results
 
 
-def speed_up(row: Row) -> Verdict | None:
+def speed_up_verdict(row: Row) -> Verdict | None:
     """Return the speed-up of two threads over one."""
     medians = row["median"]
     if set(medians) != {"1", "2"}:
@@ -94,35 +95,43 @@ def speed_up(row: Row) -> Verdict | None:
 def verdicts(row: Row) -> dict[str, Verdict]:
     """Return the figures of a row that have a target -> their verdicts."""
     if row["case"] == "growth":
-        rows = growth(row).items()
-        return {f"{name}: time over FLOPs": found for name, found in rows}
+        rows = growth_verdicts(row).items()
+        return {f"{name}: time over FLOPs": verdict for name, verdict in rows}
     if row["case"] == "speed_up":
-        found, what = speed_up(row), "two threads over one"
+        verdict, label = speed_up_verdict(row), "two threads over one"
     else:
-        found, what = verdict(row), f"{OURS} / {best_peer(row)}"
-    return {what: found} if found else {}
+        verdict, label = ratio_verdict(row), f"{OURS} / {best_peer(row)}"
+    return {label: verdict} if verdict else {}
 
 
-def text(row: Row, judge: bool) -> str:
-    """Return the case and each median, and with `judge` the verdicts."""
+def format_row(row: Row, with_verdicts: bool) -> str:
+    """Return the case and each median, and the verdicts `with_verdicts`."""
     kind = KINDS[WORKLOADS[row["case"]].kind if row["case"] in WORKLOADS else "fit"]
     lines = [f"\n{row['case']}, {kind.unit}"]
     for name, value in row["median"].items():
-        least = min(row["samples"][name]) * kind.scale
-        lines.append(f"  {name:20}{value * kind.scale:12.3f}  (least {least:.3f})")
-    for word in ("skipped", "failed"):
-        lines += [f"  {name:20}{word}: {why}" for name, why in row[word].items()]
-    if judge:
-        lines += [f"  {what}: {found}" for what, found in verdicts(row).items()]
+        minimum = min(row["samples"][name]) * kind.scale
+        lines.append(f"  {name:20}{value * kind.scale:12.3f}  (least {minimum:.3f})")
+    for status in ("skipped", "failed"):
+        lines += [
+            f"  {name:20}{status}: {reason}" for name, reason in row[status].items()
+        ]
+    if with_verdicts:
+        lines += [f"  {label}: {verdict}" for label, verdict in verdicts(row).items()]
     return "\n".join(lines)
 
 
-def summary(record: Mapping[str, Any]) -> str:
+def format_summary(record: Mapping[str, Any]) -> str:
     """Return the number of met targets, and the missed ones."""
-    found = [
-        (row["case"], one) for row in record["rows"] for one in verdicts(row).values()
+    results = [
+        (row["case"], verdict)
+        for row in record["rows"]
+        for verdict in verdicts(row).values()
     ]
-    missed = [f"{case} {one.figure:.2f}" for case, one in found if not one.met]
-    return f"{len(found) - len(missed)} of {len(found)} bars met" + (
+    missed = [
+        f"{case} {verdict.figure:.2f}"
+        for case, verdict in results
+        if not verdict.is_met
+    ]
+    return f"{len(results) - len(missed)} of {len(results)} bars met" + (
         f"; missed: {', '.join(missed)}" if missed else ""
     )

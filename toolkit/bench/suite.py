@@ -16,13 +16,13 @@ import toolkit
 from toolkit.bench import report
 from toolkit.bench.measure import KINDS
 from toolkit.bench.processes import (
-    ABOUT,
-    Asked,
-    Entry,
+    ENVIRONMENT_REQUEST,
     FreshWorker,
     Outcome,
+    SampleWorker,
     Worker,
-    take_turns,
+    WorkerCommand,
+    interleave_samples,
     thread_environment,
 )
 from toolkit.bench.worker import QUICK
@@ -54,7 +54,7 @@ OURS = Candidate(
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Configuration:
     """Candidate with a workload and a number of threads."""
 
     candidate: Candidate
@@ -66,16 +66,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the suite."""
     parser.add_argument(
         "--only",
-        type=_part_of_a_case,
+        type=_parse_case_filter,
         default="",
         metavar="TEXT",
         help=f"cases with this in their name: {', '.join(CASES)}",
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=7, metavar="N", help="samples of each; 7"
+        "--rounds", type=_parse_count, default=7, metavar="N", help="samples of each; 7"
     )
     parser.add_argument(
-        "--threads", type=_positive, default=2, metavar="N", help="of each process; 2"
+        "--threads",
+        type=_parse_count,
+        default=2,
+        metavar="N",
+        help="of each process; 2",
     )
     parser.add_argument("--json", metavar="PATH", help="where to keep every sample")
     parser.add_argument(
@@ -83,7 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _part_of_a_case(text: str) -> str:
+def _parse_case_filter(text: str) -> str:
     if not any(text in case for case in CASES):
         raise argparse.ArgumentTypeError(
             f"expected a part of one of {', '.join(CASES)}; received {text!r}"
@@ -91,7 +95,7 @@ def _part_of_a_case(text: str) -> str:
     return text
 
 
-def _positive(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
     return int(text)
@@ -109,74 +113,87 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
         "machine": describe_machine(),
         "threads": options.threads,
         "rounds": 1 if options.quick else options.rounds,
-        "candidates": {c.name: _ask_about(c) for c in candidates},
+        "candidates": {c.name: _query_environment(c) for c in candidates},
         "rows": [],
     }
     for case in CASES:
         if options.only not in case:
             continue
-        row = measure(case, candidates, options)
-        print(report.text(row, judge=not options.quick), flush=True)
+        row = measure_case(case, candidates, options)
+        print(report.format_row(row, with_verdicts=not options.quick), flush=True)
         record["rows"].append(row)
         if options.json:  # after each row, so that an interrupted run keeps results
             Path(options.json).write_text(json.dumps(record, indent=1), "utf-8")
     if not options.quick:
-        print(f"\n{report.summary(record)}")
+        print(f"\n{report.format_summary(record)}")
     return record
 
 
-def failures(record: Mapping[str, Any]) -> list[str]:
+def describe_failures(record: Mapping[str, Any]) -> list[str]:
     """Return the cases that toolkit itself failed, one line for each."""
-    found = []
+    lines = []
     for row in record["rows"]:
-        ours = row["case"] in WORKLOADS
-        for name, why in (row["skipped"] | row["failed"]).items():
-            if not ours or name == OURS.name:
-                found.append(f"{row['case']}, {name}: {why}")
-    return found
+        has_peers = row["case"] in WORKLOADS
+        for name, reason in (row["skipped"] | row["failed"]).items():
+            if not has_peers or name == OURS.name:
+                lines.append(f"{row['case']}, {name}: {reason}")
+    return lines
 
 
-def measure(
+def measure_case(
     case: str, candidates: Sequence[Candidate], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return the row of a case."""
     if case == "growth":
-        entrants = {
-            name: Entrant(OURS, f"growth/{name}", options.threads) for name in STACKS
+        configurations = {
+            name: Configuration(OURS, f"growth/{name}", options.threads)
+            for name in STACKS
         }
     elif case == "speed_up":
-        entrants = {str(count): Entrant(OURS, SPEED_UP, count) for count in (1, 2)}
+        configurations = {
+            str(count): Configuration(OURS, SPEED_UP, count) for count in (1, 2)
+        }
     else:
-        entrants = {
-            candidate.name: Entrant(candidate, case, options.threads)
+        configurations = {
+            candidate.name: Configuration(candidate, case, options.threads)
             for candidate in candidates
             if WORKLOADS[case].kind in candidate.kinds
         }
-    return race(entrants, options).row(case)
+    return measure_interleaved(configurations, options).row(case)
 
 
-def race(entrants: Mapping[str, Entrant], options: argparse.Namespace) -> Outcome:
+def measure_interleaved(
+    configurations: Mapping[str, Configuration], options: argparse.Namespace
+) -> Outcome:
     """Start all entrants, take interleaved samples, and end them."""
     with ExitStack() as stack:
-        asks = {}
-        for name, entrant in entrants.items():
-            worker = stack.enter_context(closing(_start(entrant, options.quick)))
-            asks[name] = partial(worker.ask, entrant.workload)
-        return take_turns(asks, 1 if options.quick else options.rounds)
+        queries = {}
+        for name, configuration in configurations.items():
+            worker = stack.enter_context(
+                closing(_start_worker(configuration, options.quick))
+            )
+            queries[name] = partial(worker.query, configuration.workload)
+        return interleave_samples(queries, 1 if options.quick else options.rounds)
 
 
-def _start(entrant: Entrant, quick: bool) -> Asked:
-    candidate = entrant.candidate
+def _start_worker(configuration: Configuration, quick: bool) -> SampleWorker:
+    candidate = configuration.candidate
     command = [*candidate.command, *([QUICK] if quick else [])]
-    environment = thread_environment(entrant.threads) | candidate.environment
-    kind = KINDS[ALL[entrant.workload].kind]
-    entry = Entry(command, environment)
-    return FreshWorker(entry, kind.cache) if kind.fresh else Worker(entry)
+    environment = thread_environment(configuration.threads) | candidate.environment
+    kind = KINDS[ALL[configuration.workload].kind]
+    worker_command = WorkerCommand(command, environment)
+    return (
+        FreshWorker(worker_command, kind.cache)
+        if kind.needs_new_process
+        else Worker(worker_command)
+    )
 
 
-def _ask_about(candidate: Candidate) -> dict[str, Any]:
-    with closing(Worker(Entry(candidate.command, candidate.environment))) as worker:
-        return worker.ask(ABOUT)
+def _query_environment(candidate: Candidate) -> dict[str, Any]:
+    with closing(
+        Worker(WorkerCommand(candidate.command, candidate.environment))
+    ) as worker:
+        return worker.query(ENVIRONMENT_REQUEST)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -14,7 +14,7 @@ QUICK = "--quick"
 
 def prepare(name: str) -> Callable[[], float]:
     """Return the function that takes a sample of a workload."""
-    workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
+    workload = ALL[name].shorten() if QUICK in sys.argv else ALL[name]
     return KINDS[workload.kind].prepare(workload, "toolkit")
 
 

@@ -42,12 +42,12 @@ class Workload:
         """Return the inputs and targets of all steps."""
         return self.data(self.batch * self.steps)
 
-    def shortened(self) -> Workload:
+    def shorten(self) -> Workload:
         """Return a very short version, for a smoke test."""
         return replace(self, batch=min(self.batch, 4), steps=min(self.steps, 2))
 
 
-def _images(shape: tuple[int, ...], count: int, one_hot: bool = False) -> Data:
+def _random_images(shape: tuple[int, ...], count: int, one_hot: bool = False) -> Data:
     """Return random images and labels of ten classes."""
     import numpy as np
 
@@ -57,7 +57,7 @@ def _images(shape: tuple[int, ...], count: int, one_hot: bool = False) -> Data:
     return x, np.eye(10, dtype="float32")[labels] if one_hot else labels.astype("int32")
 
 
-def _numbers(count: int) -> Data:
+def _random_vectors(count: int) -> Data:
     """Return random vectors, each with an approximate function value."""
     import numpy as np
 
@@ -66,7 +66,7 @@ def _numbers(count: int) -> Data:
     return x, x.sum(axis=1, keepdims=True)
 
 
-def _texts(count: int) -> Data:
+def _random_texts(count: int) -> Data:
     """Return random texts, each with 0 or 1."""
     import numpy as np
 
@@ -75,7 +75,7 @@ def _texts(count: int) -> Data:
     return x, random.integers(0, 2, (count, 1)).astype("float32")
 
 
-def _tokens(count: int) -> Data:
+def _random_tokens(count: int) -> Data:
     """Return random tokens, each with the next token."""
     import numpy as np
 
@@ -84,10 +84,10 @@ def _tokens(count: int) -> Data:
     return text[:, :-1].copy(), text[:, 1:].copy()
 
 
-cifar: partial[Data] = partial(_images, (32, 32, 3), one_hot=True)
-small_images: partial[Data] = partial(_images, (32, 32, 3))
-vectors: partial[Data] = partial(_images, (784,))
-grey_images: partial[Data] = partial(_images, (28, 28))
+cifar: partial[Data] = partial(_random_images, (32, 32, 3), one_hot=True)
+small_images: partial[Data] = partial(_random_images, (32, 32, 3))
+mnist_vectors: partial[Data] = partial(_random_images, (784,))
+grey_images: partial[Data] = partial(_random_images, (28, 28))
 
 
 WORKLOADS = {
@@ -97,11 +97,11 @@ WORKLOADS = {
     ),
     "mnist_mlp/fit": Workload(
         "MNIST MLP 784-512-512-10 `fit`, Adam, batch 128",
-        "fit", networks.mnist_mlp, vectors, 128, 128, 0.70,
+        "fit", networks.mnist_mlp, mnist_vectors, 128, 128, 0.70,
     ),
     "tiny_mlp/fit": Workload(
         "tiny MLP 16-32-32-1 `fit`, batch 32",
-        "fit", networks.tiny_mlp, _numbers, 32, 512, 0.25,
+        "fit", networks.tiny_mlp, _random_vectors, 32, 512, 0.25,
     ),
     "mlp/call": Workload(
         "MLP forward call `[60, 28, 28]`, `model(x)` eagerly",
@@ -113,11 +113,11 @@ WORKLOADS = {
     ),
     "lstm/fit": Workload(
         "LSTM(128) text classifier `fit`, sequence 80, batch 64",
-        "fit", networks.lstm, _texts, 64, 12, 0.70,
+        "fit", networks.lstm, _random_texts, 64, 12, 0.70,
     ),
     "gpt/fit": Workload(
         "2-layer GPT `fit`, d=128, T=128, vocabulary 512, batch 32",
-        "fit", networks.gpt, _tokens, 32, 8, 0.70,
+        "fit", networks.gpt, _random_tokens, 32, 8, 0.70,
     ),
     "resnet/fit": Workload(
         "BatchNorm CNN with residual blocks `fit`, batch 128",
@@ -149,12 +149,12 @@ WORKLOADS = {
 BATCH, CHANNELS, DEPTH = 64, 32, 4
 
 
-def _stack(batch: int, width: int, depth: int) -> Workload:
+def _stack_workload(batch: int, width: int, depth: int) -> Workload:
     return Workload(
         f"{depth} convolutions of {width} channels `fit`, batch {batch}",
         "fit",
         partial(networks.conv_stack, width=width, depth=depth),
-        partial(_images, (16, 16, width)),
+        partial(_random_images, (16, 16, width)),
         batch,
         8,
     )
@@ -172,7 +172,7 @@ STACKS = {
     "depth x 2": (BATCH, CHANNELS, 2 * DEPTH),
 }
 GROWTH_BAR = 1.05  # limit of the time growth relative to FLOPs
-GROWTH = {f"growth/{name}": _stack(*sizes) for name, sizes in STACKS.items()}
+GROWTH = {f"growth/{name}": _stack_workload(*sizes) for name, sizes in STACKS.items()}
 SPEED_UP = "cifar_cnn/fit"  # the workload for one and two threads
 SPEED_UP_BAR = 1.8
 
