@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,6 +182,35 @@ SINGLE = [
 def test_one_query(options, lanes, dtype):
     with vectors_of(lanes):
         check(Case(1, dtype=dtype, **{"sources": 6} | options), chunk=1)
+
+
+_ONE_QUERY = """
+from types import SimpleNamespace
+
+from tests.backends.jit.running import operand_of
+from tests.backends.jit.test_attention import Case
+from toolkit.backends.numpy.jit.kernels.attention import lower_attention
+
+case = Case(1, extras=(("bias", (0, 2)), ("mask", (0, 3))))
+outputs = [operand_of(y) for y in case.expected()[0]]
+operands = [operand_of(x) for x in case.inputs]
+lowered = lower_attention(SimpleNamespace(attrs=case.attrs), operands, outputs)
+print(*[code.text() for call in lowered.calls for code in call.codes])
+"""
+
+
+def test_code_does_not_depend_on_hash_seeds():
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", _ONE_QUERY],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12345"
+    }
+    assert len(printed) == 1
 
 
 def test_one_query_that_may_see_nothing():

@@ -162,7 +162,7 @@ def _add_casts(
         if i or product is None:
             inputs = [rounded.get(x, x) for x in member.inputs]
             nodes.append(member.with_inputs(inputs))
-        for y in narrow_outputs.keys() & set(member.outputs):
+        for y in filter(narrow_outputs.__contains__, member.outputs):
             nodes.append(cast_node(y, narrow_outputs[y]))
             if y in read:
                 rounded[y] = Value(y.spec)

@@ -43,16 +43,15 @@ class _Query:
         self.w, self.b, self.plan = writer, writer.b, writer.plan
         self.target = target
         self.sources = writer.n["sources"]
-        per_key_head = {"key", "value"}
-        self.bases = {
-            name: writer.head_address(
-                name, batch, head // writer.n["group"] if name in per_key_head else head
-            )
-            for name in writer.pointers
-        }
-        for name in self.bases.keys() - per_key_head:
-            self.bases[name] = self.bases[name] + target * writer.strides[name].row
+        self.bases = {name: self._base(name, batch, head) for name in writer.pointers}
         self.logits = writer.scratch
+
+    def _base(self, name: str, batch: Number, head: Number) -> Pointer:
+        """Return the address of an operand's rows for this query."""
+        if name in ("key", "value"):
+            return self.w.head_address(name, batch, head // self.w.n["group"])
+        row = self.target * self.w.strides[name].row
+        return self.w.head_address(name, batch, head) + row
 
     def emit(self) -> None:
         """Compute logits, weights, and the weighted mean of the values."""
