@@ -30,7 +30,7 @@ def flat(result):
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, (list, tuple)):
-        return [leaf for part in result for leaf in flat(part)]
+        return [leaf for item in result for leaf in flat(item)]
     result = result.numpy() if hasattr(result, "numpy") else result
     array = np.asarray(result)
     return [array.astype("S") if array.dtype.kind in "OSU" else array]

@@ -38,13 +38,15 @@ def names(tf):
             feature_lists=train.FeatureLists(feature_list=lists),
         )
 
-    several = message(context, **lists, w=train.FeatureList(feature=[words, words]))
-    serialized = several.SerializeToString()
+    message_of_lists = message(
+        context, **lists, w=train.FeatureList(feature=[words, words])
+    )
+    serialized = message_of_lists.SerializeToString()
     other = message(context, a=train.FeatureList(feature=steps[:1])).SerializeToString()
     boxes = [[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 2, 1, 3], [0, 2.05, 1, 3.05]]
     boxes = np.array([*boxes, [0, 0, 2, 2]], "float32")
     scores = np.array([0.9, 0.75, 0.6, 0.95, 0.3], "float32")
-    both = np.stack([scores, scores[::-1]], -1)[None]
+    score_rows = np.stack([scores, scores[::-1]], -1)[None]
     y1 = tf.constant([[0], [3]], tf.int64)
     logits = 3 * np.sin(np.arange(24, dtype="float32")).reshape(4, 2, 3)
     signals = np.sin(np.arange(96, dtype="float32") ** 1.3).reshape(2, 48)
@@ -76,7 +78,7 @@ def names(tf):
         "D": lambda x, fill=None: tf.sparse.to_dense(x, fill),
         "boxes": boxes,
         "scores": scores,
-        "both": both,
+        "both": score_rows,
         "per_class": np.stack([boxes, boxes / 4], 1)[None],
         "overlaps": np.array(
             [[1, 0.9, 0, 0], [0.9, 1, 0.2, 0], [0, 0.2, 1, 0.7], [0, 0, 0.7, 1]],

@@ -15,9 +15,9 @@ def shown(x):
     if "Ragged" in type(x).__name__ and hasattr(x, "to_list"):
         return f"ragged {name_of(x.dtype)} {x.to_list()}"
     if type(x).__name__ == "SparseTensor":
-        places = np.asarray(x.indices).tolist()
+        indices = np.asarray(x.indices).tolist()
         values = _numbers(np.asarray(x.values))
-        return f"sparse {name_of(x.dtype)} {tuple(x.shape)} {places} {values}"
+        return f"sparse {name_of(x.dtype)} {tuple(x.shape)} {indices} {values}"
     if hasattr(x, "element_spec"):
         return f"data{shown(list(x))[4:]}"
     if type(x).__name__ == "TensorSpec":
@@ -55,8 +55,8 @@ def mistakes(group, names):
     """Return the calls of a group whose results differ from the line below them."""
     lines = group.split("\n")[1:-1]
     wrong = [
-        f"{call}: expected {wanted.strip()}; received {found}"
-        for call, wanted in zip(lines[::2], lines[1::2], strict=True)
-        if (found := result(call, names)) != wanted.strip()
+        f"{call}: expected {expected.strip()}; received {actual}"
+        for call, expected in zip(lines[::2], lines[1::2], strict=True)
+        if (actual := result(call, names)) != expected.strip()
     ]
     return "\n".join(wrong)

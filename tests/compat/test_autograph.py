@@ -111,14 +111,14 @@ def break_and_continue(x):
 
 
 def loop_else(x):
-    found = -1
+    answer = -1
     for i in range(6):
         if i > x + 2:
-            found = i
+            answer = i
             break
     else:
-        found = 100
-    return found
+        answer = 100
+    return answer
 
 
 def inner_break(x):
@@ -220,8 +220,8 @@ def inner_function(x):
 
 
 def comprehension(x):
-    parts = [y if y > 0 else -y for y in (x, x + 1)]
-    return parts[0] + parts[1]
+    branches = [y if y > 0 else -y for y in (x, x + 1)]
+    return branches[0] + branches[1]
 
 
 def augmented_items(x):
@@ -243,17 +243,17 @@ def tries(x):
 
 
 def items(x):
-    found = {}
+    mapping = {}
     if x < 0:
-        found["kind"] = 1.0
+        mapping["kind"] = 1.0
     elif x == 0:
-        found["kind"] = 2.0
+        mapping["kind"] = 2.0
     else:
-        found["kind"] = x * 3.0
+        mapping["kind"] = x * 3.0
     numbers = [x, [x]]
     if x > 1:
         numbers[1][-1] = x * 2
-    return found["kind"], numbers[0], numbers[1][0]
+    return mapping["kind"], numbers[0], numbers[1][0]
 
 
 class Box:
@@ -283,11 +283,11 @@ def items_of_loops(x):
 
 
 def a_new_object(x):
-    found = {"a": x}
+    mapping = {"a": x}
     if x > 0:
-        found = {"a": x + 1}
-        found["a"] = found["a"] * 2
-    return found["a"]
+        mapping = {"a": x + 1}
+        mapping["a"] = mapping["a"] * 2
+    return mapping["a"]
 
 
 PROGRAMS = [
@@ -305,9 +305,9 @@ def test_traced_program_matches_python(program):
     traced = tf.function(program)
     for number in (-7.0, -2.5, -1.0, 0.0, 0.5, 1.0, 1.5, 6.0):
         x = np.float32(number)
-        wanted = np.array(program(x), "float64")
-        found = np.array(tf.nest.map_structure(float, traced(tf.constant(x))))
-        assert np.allclose(found, wanted, 1e-6), (number, found, wanted)
+        expected = np.array(program(x), "float64")
+        actual = np.array(tf.nest.map_structure(float, traced(tf.constant(x))))
+        assert np.allclose(actual, expected, 1e-6), (number, actual, expected)
     assert traced.experimental_get_tracing_count() == 1
 
 
@@ -333,10 +333,10 @@ def test_ranges_may_be_negative(start, limit, delta):
             total = total * 10 + i
         return total
 
-    wanted = 0
+    expected = 0
     for i in range(start, limit, delta):
-        wanted = wanted * 10 + i
-    assert int(collect(tf.constant(limit))) == wanted
+        expected = expected * 10 + i
+    assert int(collect(tf.constant(limit))) == expected
 
 
 @pytest.mark.parametrize("rows", [5, 300])
@@ -353,12 +353,12 @@ def test_rows_of_a_tensor(rows):
         return total
 
     xs = np.random.default_rng(0).normal(0.3, 1, rows).astype("float32")
-    wanted = 0.0
+    expected = 0.0
     for x in xs:
-        wanted += max(x, 0)
-        if wanted > 40:
+        expected += max(x, 0)
+        if expected > 40:
             break
-    assert abs(float(positive_until_large(tf.constant(xs))) - wanted) < 1e-4
+    assert abs(float(positive_until_large(tf.constant(xs))) - expected) < 1e-4
 
 
 def test_gradients_flow_through_branches_and_loops():
@@ -454,11 +454,11 @@ def test_a_long_range_is_a_loop_and_a_short_one_is_unrolled():
     steps = []
 
     def total(n):
-        found = 0
+        count = 0
         for i in tf.range(n):
             steps.append(i)
-            found += i
-        return found
+            count += i
+        return count
 
     assert int(tf.function(lambda: total(1000))()) == 499500
     assert len(steps) < 5
@@ -485,11 +485,11 @@ def test_data_set_loops_run_eagerly():
 
     @tf.function
     def total(dataset):
-        found = tf.constant(0, tf.int64)
+        total_value = tf.constant(0, tf.int64)
         for x in dataset:
             if x > 1:
-                found += x
-        return found
+                total_value += x
+        return total_value
 
     with pytest.warns(UserWarning, match="loops over a data set"):
         assert int(total(dataset)) == 9
@@ -541,10 +541,10 @@ def none_or_tensor(x):
 
 
 def item_of_one_branch(x):
-    found = {}
+    mapping = {}
     if x > 0:
-        found["a"] = x
-    return found
+        mapping["a"] = x
+    return mapping
 
 
 def growing(x):
@@ -556,11 +556,11 @@ def growing(x):
 
 
 def list_in_loop(x):
-    parts = []
+    elements = []
     while x > 0:
-        parts = [*parts, x]
+        elements = [*elements, x]
         x -= 1
-    return parts
+    return elements
 
 
 @pytest.mark.parametrize(
@@ -583,10 +583,10 @@ def test_unsupported_control_flow_is_named(program, error, words):
 def test_item_set_in_a_loop_is_zero_without_iterations():
     @tf.function
     def last(n):
-        found = {}
+        mapping = {}
         for i in tf.range(n):
-            found["last"] = i + 1
-        return found["last"]
+            mapping["last"] = i + 1
+        return mapping["last"]
 
     assert [int(last(tf.constant(n))) for n in (0, 1, 4)] == [0, 1, 4]
 

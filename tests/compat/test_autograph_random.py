@@ -35,29 +35,29 @@ class Writer:
     def _filled(self, form):
         return form.format(*self.rng.choice(NAMES, form.count("{}")))
 
-    def block(self, depth, inside):
+    def block(self, depth, in_loop):
         """Write statements at a depth; `inside` is true in a loop."""
         for _ in range(self.rng.integers(1, 4)):
-            self.statement(depth, inside)
+            self.statement(depth, in_loop)
 
     def write(self, depth, text):
         self.lines.append("    " * depth + text)
 
-    def statement(self, depth, inside):
+    def statement(self, depth, in_loop):
         kinds = ["assign"] * 4
         if depth < 5:
             kinds += ["if", "if", "while", "for"]
         if depth > 1:
-            kinds += ["return"] + ["break", "continue"] * inside
+            kinds += ["return"] + ["break", "continue"] * in_loop
         kind = self.rng.choice(kinds)
         if kind == "assign":
             self.write(depth, f"{self.rng.choice(NAMES)} = {self.value()}")
         elif kind == "if":
             self.write(depth, f"if {self.test()}:")
-            self.block(depth + 1, inside)
+            self.block(depth + 1, in_loop)
             if self.rng.random() < 0.5:
                 self.write(depth, "else:")
-                self.block(depth + 1, inside)
+                self.block(depth + 1, in_loop)
         elif kind == "while":
             self.loops += 1
             number = f"n{self.loops}"
@@ -70,7 +70,7 @@ class Writer:
             self.block(depth + 1, True)
             if self.rng.random() < 0.3:
                 self.write(depth, "else:")
-                self.block(depth + 1, inside)
+                self.block(depth + 1, in_loop)
         elif kind == "return":
             self.write(depth, f"return {self.value()} + 0.0, b, c")
         else:
@@ -92,9 +92,9 @@ def check(seed):
     traced = tf.function(program, jit_compile=False)
     for number in (-1.3, 0.2, 0.95, 3.1):
         x = np.float32(number)
-        wanted = np.array([float(y) for y in program(x)])
-        found = np.array([float(y) for y in traced(tf.constant(x))])
-        assert np.allclose(found, wanted, 1e-5, 1e-5), (seed, number, text)
+        expected = np.array([float(y) for y in program(x)])
+        actual = np.array([float(y) for y in traced(tf.constant(x))])
+        assert np.allclose(actual, expected, 1e-5, 1e-5), (seed, number, text)
 
 
 @pytest.mark.parametrize("start", range(0, 40, 10))

@@ -133,21 +133,21 @@ print(json.dumps(facts))
 """
 
 
-def run(*parts):
+def run(*sources):
     """Return the output of a program in a separate process."""
-    command = [sys.executable, "-c", "".join(parts)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    command = [sys.executable, "-c", "".join(sources)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
 def test_core_attributes_are_unchanged():
     """Compare after the import, and after programs of both versions of TensorFlow."""
-    told = "print(json.dumps(differences()))"
-    assert json.loads(run(SNAPSHOT, TENSORFLOW, told)) == []
+    code = "print(json.dumps(differences()))"
+    assert json.loads(run(SNAPSHOT, TENSORFLOW, code)) == []
 
 
 def test_programs_are_unchanged_by_the_shim():
-    alone = json.loads(run("import json\n", PROGRAM))
-    beside = json.loads(run("import json\n", TENSORFLOW, PROGRAM))
-    assert beside == alone
+    without_shim = json.loads(run("import json\n", PROGRAM))
+    with_shim = json.loads(run("import json\n", TENSORFLOW, PROGRAM))
+    assert with_shim == without_shim

@@ -23,32 +23,36 @@ def expected():
 @pytest.mark.parametrize(("fixture", "group"), GROUPS)
 def test_results_match_tensorflow(fixture, group, expected):
     module = MODULES[fixture]
-    known, wrong = module.names(tf), []
+    namespace, wrong = module.names(tf), []
     for number, line in enumerate(module.CALLS[group].split("\n")[1:-1]):
-        found, start = calls.flat(eval(line, known)), f"{group}.{number}."
-        wanted = [v for k, v in expected[fixture].items() if k.startswith(start)]
-        if not all(map(is_close, found, wanted)) or len(found) != len(wanted):
-            wrong.append(f"{line}: expected {wanted}; received {found}"[:500])
+        actual, start = calls.flat(eval(line, namespace)), f"{group}.{number}."
+        expected_values = [
+            v for k, v in expected[fixture].items() if k.startswith(start)
+        ]
+        if not all(map(is_close, actual, expected_values)) or len(actual) != len(
+            expected_values
+        ):
+            wrong.append(f"{line}: expected {expected_values}; received {actual}"[:500])
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(("fixture", "group"), GROUPS)
 def test_results_are_tensorflow_tensors(fixture, group):
     module = MODULES[fixture]
-    known = module.names(tf)
+    namespace = module.names(tf)
     core = type(toolkit.ops.ones(()))
     plain = [
         line
         for line in module.CALLS[group].split("\n")[1:-1]
-        if any(type(x) is core for x in toolkit.tree.flatten(eval(line, known)))
+        if any(type(x) is core for x in toolkit.tree.flatten(eval(line, namespace)))
     ]
     assert not plain
 
 
-def is_close(found, wanted):
+def is_close(actual, expected):
     """Return whether dtype, shape and values are equal, values up to rounding."""
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False
-    if found.dtype.kind == "S":
-        return bool((found == wanted).all())
-    return np.allclose(found, wanted, rtol=2e-4, atol=2e-5, equal_nan=True)
+    if actual.dtype.kind == "S":
+        return bool((actual == expected).all())
+    return np.allclose(actual, expected, rtol=2e-4, atol=2e-5, equal_nan=True)

@@ -85,8 +85,8 @@ def test_attributes_that_are_set_later(tmp_path):
 def test_components_are_restored_by_other_objects(tmp_path):
     net, _, manager = trained(tmp_path)
     bias = tf.Variable(tf.zeros(3))
-    part = tf.train.Checkpoint(l1=tf.train.Checkpoint(bias=bias))
-    status = tf.train.Checkpoint(net=part).restore(manager.latest_checkpoint)
+    partial = tf.train.Checkpoint(l1=tf.train.Checkpoint(bias=bias))
+    status = tf.train.Checkpoint(net=partial).restore(manager.latest_checkpoint)
     np.testing.assert_array_equal(bias, net.l1.bias)
     assert status.expect_partial() is status
     status.assert_existing_objects_matched()
@@ -114,9 +114,9 @@ def test_iterators_continue(tmp_path):
     checkpoint = tf.train.Checkpoint(step=tf.Variable(0), iterator=numbers)
     next(numbers)
     path = checkpoint.save(tmp_path / "x")
-    rest = [x.numpy().tolist() for x in numbers]
+    remaining = [x.numpy().tolist() for x in numbers]
     checkpoint.restore(path)
-    assert [x.numpy().tolist() for x in numbers] == rest
+    assert [x.numpy().tolist() for x in numbers] == remaining
 
 
 def test_values_of_another_shape_are_refused(tmp_path):

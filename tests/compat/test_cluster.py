@@ -54,14 +54,16 @@ def start():
 def addresses(**jobs):
     """Return free ports of this machine."""
     with ExitStack() as stack:
-        found = {}
+        addresses_of_jobs = {}
         for job, count in jobs.items():
             probes = [
                 stack.enter_context(socket.create_server(("127.0.0.1", 0)))
                 for _ in range(count)
             ]
-            found[job] = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
-        return found
+            addresses_of_jobs[job] = [
+                f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes
+            ]
+        return addresses_of_jobs
 
 
 def session_on(server, **options):
@@ -98,9 +100,9 @@ def test_cluster_specs():
         ({"ps": ["a:1"], "worker": ["a:1"]}, "one address for each"),
     ],
 )
-def test_invalid_cluster_specs_are_refused(given, message):
+def test_invalid_cluster_specs_are_refused(spec, message):
     with pytest.raises(ArgumentError, match=message):
-        tf.train.ClusterSpec(given)
+        tf.train.ClusterSpec(spec)
 
 
 def test_servers_have_a_task():
@@ -216,14 +218,14 @@ def test_a_graph_on_one_task(start):
     with tf.Session() as session:
         expected = session.run(y, {x: fed})
     with session_on(server) as session:
-        found = session.run(
+        values = session.run(
             {"y": y, "op": y.op, "x": x, "shape": tf.shape(x)}, {x: fed}
         )
-        again = session.run("Softmax:0", {"x:0": fed[:1]})
-    np.testing.assert_array_equal(found["y"], expected)
-    np.testing.assert_array_equal(found["x"], fed)
-    assert found["op"] is None and found["shape"].tolist() == [2, 3]
-    np.testing.assert_allclose(again, expected[:1], rtol=1e-6)
+        fetched = session.run("Softmax:0", {"x:0": fed[:1]})
+    np.testing.assert_array_equal(values["y"], expected)
+    np.testing.assert_array_equal(values["x"], fed)
+    assert values["op"] is None and values["shape"].tolist() == [2, 3]
+    np.testing.assert_allclose(fetched, expected[:1], rtol=1e-6)
 
 
 def test_values_are_sent_between_tasks(start):
@@ -237,21 +239,21 @@ def test_values_are_sent_between_tasks(start):
         c = b + a
     d = c - x
     with session_on(servers["worker", 0]) as session:
-        found = session.run([a, b, c, d], {x: np.arange(4)})
+        values = session.run([a, b, c, d], {x: np.arange(4)})
     e = np.exp(np.arange(4, dtype="float32"))
     for value, expected in zip(
-        found, [e, 2 * e, 3 * e, 3 * e - np.arange(4)], strict=True
+        values, [e, 2 * e, 3 * e, 3 * e - np.arange(4)], strict=True
     ):
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
 def test_subgraphs_are_sent_once_to_their_task(start, monkeypatch):
     servers = start(worker=3)
-    told = []
+    registered = []
     original = service.Client._register
 
     def register(self, header, arrays):
-        told.append(self.service.task.number)
+        registered.append(self.service.task.number)
         return original(self, header, arrays)
 
     monkeypatch.setitem(service._HANDLERS, "register", register)
@@ -263,9 +265,9 @@ def test_subgraphs_are_sent_once_to_their_task(start, monkeypatch):
     with session_on(servers["worker", 0]) as session:
         for _ in range(3):
             assert session.run(y, {x: [1.0]}) == [2.0]
-        assert told == [1]
+        assert registered == [1]
         session.run(y, {x: [1.0, 2.0]})  # another shape is another program
-        assert told == [1, 1]
+        assert registered == [1, 1]
 
 
 def test_variables_stay_on_their_task_after_sessions(start):
@@ -278,18 +280,20 @@ def test_variables_stay_on_their_task_after_sessions(start):
             tf2.errors.FailedPreconditionError, match="/job:ps/task:1.* v"
         ):
             session.run(v)
-        asked = tf.report_uninitialized_variables()
-        assert session.run(asked).tolist() == [b"v", b"w"]
+        uninitialized = tf.report_uninitialized_variables()
+        assert session.run(uninitialized).tolist() == [b"v", b"w"]
         session.run([v.initializer, w.initializer])
-        assert session.run(asked).tolist() == []
+        assert session.run(uninitialized).tolist() == []
         assert session.run(tf.is_variable_initialized(v))
         assert session.run([v, v.assign_add(tf.stack([1.0, w]))])[1].tolist() == [2, 5]
     with session_on(servers["ps", 1]) as session:
         assert session.run(v).tolist() == [2, 5]
         v.load([7.0, 8.0], session)
         assert session.run(v * 2).tolist() == [14, 16]
-    known = {k: s.service.store.are_initialized(["v", "w"]) for k, s in servers.items()}
-    assert known == {
+    initialized = {
+        k: s.service.store.are_initialized(["v", "w"]) for k, s in servers.items()
+    }
+    assert initialized == {
         ("ps", 0): [False, False],
         ("ps", 1): [True, False],
         ("worker", 0): [False, True],
@@ -358,9 +362,9 @@ def test_training_matches_one_process(start):
                 ]
                 return losses, session.run(tf.global_variables())
 
-    expected, found = train(""), train(servers["worker", 0].target)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-    for a, b in zip(found[1], expected[1], strict=True):
+    expected, actual = train(""), train(servers["worker", 0].target)
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5)
+    for a, b in zip(actual[1], expected[1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
@@ -373,7 +377,7 @@ def random_graph(seed, names):
         return tf.device(r.choice(names))
 
     def any_of(*lists):
-        return r.choice([x for each in lists for x in each])
+        return r.choice([x for item in lists for x in item])
 
     variables, values, updates = [], [x], []
     for i in range(r.randint(1, 4)):
@@ -407,17 +411,17 @@ def random_graph(seed, names):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_graphs_match_one_process(start, seed):
     servers = start(ps=1, worker=2)
-    found = []
+    results = []
     for target in ("", servers["worker", 0].target):
         names = [str(task) if target else None for task in servers["ps", 0].cluster]
         with tf.Graph().as_default(), tf.Session(target) as session:
             x, runs = random_graph(seed, names)
             session.run(tf.global_variables_initializer())
             runs = [*runs, *runs, tf.global_variables()]
-            found.append(
+            results.append(
                 [session.run(run, {x: [0.1, i, 0.3]}) for i, run in enumerate(runs)]
             )
-    for run, expected in zip(found[1], found[0], strict=True):
+    for run, expected in zip(results[1], results[0], strict=True):
         for value, other in zip(run, expected, strict=True):
             assert (value is None) == (other is None)
             if value is not None:
@@ -426,8 +430,8 @@ def test_random_graphs_match_one_process(start, seed):
 
 def test_operations_without_a_task_run_locally(start):
     with session_on(start(worker=1)["worker", 0]) as session:
-        found = session.run([tf.no_op(), tf.constant(3.0), tf.zeros((2,))])
-    assert found[:2] == [None, 3.0] and found[2].tolist() == [0, 0]
+        values = session.run([tf.no_op(), tf.constant(3.0), tf.zeros((2,))])
+    assert values[:2] == [None, 3.0] and values[2].tolist() == [0, 0]
 
 
 def test_tasks_drop_unused_programs(start, monkeypatch):
@@ -447,12 +451,12 @@ def test_random_numbers_continue_between_runs(start):
     tf.set_random_seed(1)
     x = tf.random_uniform((3,))
 
-    def drawn(target):
+    def draw(target):
         with tf.Session(target) as session:
             return [session.run(x).tolist() for _ in range(3)]
 
-    assert drawn("") == drawn(server.target) == drawn(server.target)
-    assert len({str(row) for row in drawn("")}) == 3
+    assert draw("") == draw(server.target) == draw(server.target)
+    assert len({str(row) for row in draw("")}) == 3
 
 
 def test_loops_and_branches(start):
@@ -462,8 +466,8 @@ def test_loops_and_branches(start):
     sign = tf.cond(n > 3, lambda: tf.constant(1.0), lambda: tf.constant(-1.0))
     scanned = tf.scan(lambda a, x: a + x, tf.constant([1.0, 2.0, 3.0]))
     with session_on(server) as session:
-        found = session.run([total, sign, scanned], {n: 5})
-    assert found[:2] == [10, 1] and found[2].tolist() == [1, 3, 6]
+        values = session.run([total, sign, scanned], {n: 5})
+    assert values[:2] == [10, 1] and values[2].tolist() == [1, 3, 6]
 
 
 def test_data_prints_and_savers_stay_with_the_client(start, capsys, tmp_path):
@@ -588,12 +592,12 @@ def test_steps_average_gradients_of_workers(start):
                     session.run(train, {x: fed if rows is None else fed[rows]})
                 return session.run([w, b, step])
 
-    found = in_threads(lambda: work(0, [0, 1]), lambda: work(1, [2, 3]))
-    alone = work(0, None)
-    for values in found:
-        for value, expected in zip(values, alone, strict=True):
+    results = in_threads(lambda: work(0, [0, 1]), lambda: work(1, [2, 3]))
+    alone_values = work(0, None)
+    for values in results:
+        for value, expected in zip(values, alone_values, strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-5)
-    assert alone[2] == 5
+    assert alone_values[2] == 5
 
 
 def test_late_gradients_are_dropped(start, monkeypatch):

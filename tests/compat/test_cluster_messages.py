@@ -46,9 +46,9 @@ def send_graph(graph):
     """Return the graph after its transfer, and the transferred data."""
     arrays = []
     data = json.loads(json.dumps(Encoder(arrays).graph(graph)))
-    found = Decoder(arrays).graph(data)
-    found.verify()
-    return found
+    decoded = Decoder(arrays).graph(data)
+    decoded.verify()
+    return decoded
 
 
 def values_of(graph, arrays):
@@ -57,7 +57,7 @@ def values_of(graph, arrays):
 
 
 def test_graphs_of_all_operations_round_trip():
-    seen = set()
+    covered = set()
     for row in SAMPLES:
         if not row.traced:
             continue
@@ -71,18 +71,18 @@ def test_graphs_of_all_operations_round_trip():
             graph = traced(call, *leaves)
         except toolkit.errors.ToolkitError:
             continue  # for example, an operation without float32
-        seen |= {node.op.name for node in graph.walk()}
+        covered |= {node.op.name for node in graph.walk()}
         assert format_graph(send_graph(graph)) == format_graph(graph), str(row)
-    assert len(seen) > 100
+    assert len(covered) > 100
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_graphs_with_bodies_round_trip(name):
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
     graph = traced(FUNCTIONS[name], x)
-    found = send_graph(graph)
-    assert format_graph(found) == format_graph(graph)
-    assert values_of(found, [x]) == values_of(graph, [x])
+    decoded = send_graph(graph)
+    assert format_graph(decoded) == format_graph(graph)
+    assert values_of(decoded, [x]) == values_of(graph, [x])
 
 
 def test_gradients_round_trip():
@@ -103,9 +103,12 @@ def test_gradients_round_trip():
 def test_unregistered_primitives_are_refused():
     name = "only_here"
     try:
-        here = primitive(name, Kind.ELEMENTWISE, lambda x: x, scalar=lambda s, x: x)
+        local_primitive = primitive(
+            name, Kind.ELEMENTWISE, lambda x: x, scalar=lambda s, x: x
+        )
         graph = traced(
-            lambda x: toolkit.core.tensor.bind(here, x), np.ones(2, "float32")
+            lambda x: toolkit.core.tensor.bind(local_primitive, x),
+            np.ones(2, "float32"),
         )
         PRIMITIVES.pop(name)
         with pytest.raises(UnsupportedError, match="'only_here' is no primitive"):
@@ -123,8 +126,8 @@ def test_attributes_must_be_data():
         encoder.graph(Graph(graph.inputs, (wrong,), graph.outputs))
 
 
-def graph_data(nodes, **more):
-    return {"inputs": [[0, "float32", [2]]], "nodes": nodes, "outputs": [0], **more}
+def graph_data(nodes, **fields):
+    return {"inputs": [[0, "float32", [2]]], "nodes": nodes, "outputs": [0], **fields}
 
 
 @pytest.mark.parametrize(
@@ -220,10 +223,10 @@ def test_arrays_of_all_dtypes_round_trip():
     with a, b:
         thread = threading.Thread(target=frames.send, args=(a, {"type": "x"}, arrays))
         thread.start()
-        header, found = frames.receive(b)
+        header, received = frames.receive(b)
         thread.join()
     assert header == {"type": "x"}
-    for x, y in zip(arrays, found, strict=True):
+    for x, y in zip(arrays, received, strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape
         assert x.tobytes() == y.tobytes()
 
@@ -310,11 +313,11 @@ def test_unknown_peers_receive_no_reply(server):
             stranger.sendall(first)
             with suppress(ConnectionError):
                 received = b""
-                while part := stranger.recv(1000):
-                    received += part
+                while chunk := stranger.recv(1000):
+                    received += chunk
             assert len(received) <= 32  # the bytes of its authentication
-    (known,) = request(server, frame({"type": "known", "names": ["v"]}))
-    assert known == {"known": [False]}
+    (reply,) = request(server, frame({"type": "known", "names": ["v"]}))
+    assert reply == {"known": [False]}
 
 
 def test_wrong_token_error_names_a_remedy(server, monkeypatch):
@@ -336,18 +339,18 @@ def test_token_from_the_environment(monkeypatch):
 def test_token_from_a_file(tmp_path, monkeypatch):
     monkeypatch.delenv("TOOLKIT_CLUSTER_TOKEN", raising=False)
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
-    found = token()
-    assert len(found) == 64 and token() == found
+    secret = token()
+    assert len(secret) == 64 and token() == secret
     assert os.listdir(tmp_path / "home") == ["cluster_token"]
     path = tmp_path / "home" / "cluster_token"
     assert path.stat().st_mode & 0o777 == 0o600
-    for place, mode in ((path, 0o640), (path, 0o602), (path.parent, 0o777)):
-        before = place.stat().st_mode
-        place.chmod(mode)
+    for target, mode in ((path, 0o640), (path, 0o602), (path.parent, 0o777)):
+        before = target.stat().st_mode
+        target.chmod(mode)
         with pytest.raises(CommunicationError, match="only this account"):
             token()
-        place.chmod(before)
-    assert token() == found
+        target.chmod(before)
+    assert token() == secret
     path.write_text("")
     with pytest.raises(ArgumentError, match="at least 16"):
         token()
@@ -387,19 +390,24 @@ def test_malicious_messages_are_refused(server):
     assert is_alive(server)
     # Values for unknown sessions are dropped without a reply.
     header = {"type": "give", "session": "none", "run": 0, "value": 0}
-    given = frame({**header, "arrays": [["int8", [3]]]}, b"123")
-    assert request(server, given + frame({"type": "ping"})) == [{}]
+    data = frame({**header, "arrays": [["int8", [3]]]}, b"123")
+    assert request(server, data + frame({"type": "ping"})) == [{}]
 
 
-def registration(graph, arrays, **more):
+def registration(graph, arrays, **fields):
     """Return a message that registers a part which returns its first result."""
-    part = {
+    program = {
         "graph": Encoder(arrays).graph(graph),
         **{name: [] for name in ("takes", "reads", "writes", "gives")},
         "results": [1],
         "fetches": [1],
     }
-    header = {"type": "register", "program": 0, "parts": [part | more], "feeds": [0]}
+    header = {
+        "type": "register",
+        "program": 0,
+        "parts": [program | fields],
+        "feeds": [0],
+    }
     specs = [[str(x.dtype), list(x.shape)] for x in arrays]
     raw = b"".join(x.tobytes() for x in arrays)
     return frame({**header, "arrays": specs}, raw)
@@ -408,11 +416,11 @@ def registration(graph, arrays, **more):
 @pytest.mark.parametrize(
     "given", [["float32", [2]], ["float32", [4, 1]], ["int32", [4]]], ids=str
 )
-def test_programs_check_their_inputs(server, given):
+def test_programs_check_their_inputs(server, argument):
     graph = traced(ops.exp, np.ones(4, "float32"))
     opened = frame({"type": "open", "session": "0" * 32})
     header = {"type": "run", "program": 0, "run": 0}
-    raw = np.zeros(given[1], given[0]).tobytes()
+    raw = np.zeros(argument[1], argument[0]).tobytes()
     *_, good = request(
         server,
         opened,
@@ -424,7 +432,7 @@ def test_programs_check_their_inputs(server, given):
         server,
         opened,
         registration(graph, []),
-        frame({**header, "arrays": [given]}, raw),
+        frame({**header, "arrays": [argument]}, raw),
     )
     assert "expected a value of float32[4]" in bad["message"]
     assert is_alive(server)
@@ -436,20 +444,20 @@ def test_server_survives_mutated_messages(server, monkeypatch):
         lambda x: ops.sum(ops.exp(x) @ np.ones((3, 2), "float32")), np.ones((4, 3))
     )
     arrays = []
-    variable, given = ["v", "float32", [2], 50], [1, [["local", 0]]]
-    whole = registration(graph, arrays, reads=[variable], gives=[given])
+    variable, gives = ["v", "float32", [2], 50], [1, [["local", 0]]]
+    message = registration(graph, arrays, reads=[variable], gives=[gives])
     size = sum(x.nbytes for x in arrays)
     opened = frame({"type": "open", "session": "0" * 32})
-    assert request(server, opened, whole) == [{"programs": []}, {}]
+    assert request(server, opened, message) == [{"programs": []}, {}]
     generator = random.Random(0)
-    digits = [i for i in range(8, len(whole) - size) if chr(whole[i]).isdigit()]
-    for turn in range(200):
-        changed = bytearray(whole)
+    digits = [i for i in range(8, len(message) - size) if chr(message[i]).isdigit()]
+    for iteration in range(200):
+        changed = bytearray(message)
         for _ in range(generator.choice((1, 2, 8))):
-            if turn % 2:
+            if iteration % 2:
                 changed[generator.choice(digits)] = generator.choice(b"0123456789")
             else:
-                changed[generator.randrange(8, len(whole))] = generator.randrange(256)
+                changed[generator.randrange(8, len(message))] = generator.randrange(256)
         request(server, opened, bytes(changed))
     assert is_alive(server)
 

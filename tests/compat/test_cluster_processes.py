@@ -62,15 +62,15 @@ def start():
         yield start
 
 
-def wait_for_step(process, least):
+def wait_for_step(process, minimum):
     """Read the output of a worker up to a step."""
-    seen = ""
+    output = ""
     for line in process.stdout:
-        seen += line
-        found = re.match(r"worker \d: step (\d+)", line)
-        if found and int(found[1]) >= least:
+        output += line
+        match = re.match(r"worker \d: step (\d+)", line)
+        if match and int(match[1]) >= minimum:
             return
-    pytest.fail(f"it ended before step {least}: {seen}")
+    pytest.fail(f"it ended before step {minimum}: {output}")
 
 
 def accuracy_of(process, timeout=240):

@@ -80,7 +80,7 @@ def test_cases_of_tests():
 
 
 def test_effects_happen_in_each_call(capfd):
-    seen = []
+    calls = []
 
     @tf.function
     def printing():
@@ -88,7 +88,7 @@ def test_effects_happen_in_each_call(capfd):
 
     @tf.function
     def calling(n):
-        return tf.py_function(lambda x: seen.append(int(x)) or x, [n], tf.int32)
+        return tf.py_function(lambda x: calls.append(int(x)) or x, [n], tf.int32)
 
     with pytest.warns(UserWarning, match="runs eagerly"):
         printing()
@@ -97,7 +97,7 @@ def test_effects_happen_in_each_call(capfd):
     with pytest.warns(UserWarning, match="runs eagerly"):
         calling(1)
     calling(1)
-    assert seen == [1, 1]
+    assert calls == [1, 1]
 
 
 def test_gradient_of_a_variable_with_respect_to_itself():
@@ -105,11 +105,11 @@ def test_gradient_of_a_variable_with_respect_to_itself():
     with tf.GradientTape() as tape:
         y = v
     assert tape.gradient(y, v).numpy().tolist() == [1.0, 1.0]
-    own = toolkit.Variable([2.0])
+    core_variable = toolkit.Variable([2.0])
     with toolkit.GradientTape(persistent=True) as tape:
-        z = own * 3.0
-    assert tape.gradient(own, own).tolist() == [1.0]
-    assert tape.gradient([own, z], own).tolist() == [4.0]
+        z = core_variable * 3.0
+    assert tape.gradient(core_variable, core_variable).tolist() == [1.0]
+    assert tape.gradient([core_variable, z], core_variable).tolist() == [4.0]
     still = toolkit.Variable([2.0], trainable=False)
     with toolkit.GradientTape() as tape:
         pass
@@ -153,9 +153,9 @@ def test_default_summary_writers(tmp_path):
 
 def test_small_names():
     assert tf.get_static_value(tf.constant([1, 2])).tolist() == [1, 2]
-    seen = []
-    tf.function(lambda x: seen.append(tf.get_static_value(x)) or x)(tf.ones(2))
-    assert seen == [None]
+    static_values = []
+    tf.function(lambda x: static_values.append(tf.get_static_value(x)) or x)(tf.ones(2))
+    assert static_values == [None]
     assert tf.get_logger().name == "tensorflow"
     assert tf.compat.dimension_value(3) == 3 and tf.compat.dimension_value(None) is None
     assert tf.compat.as_bytes("é") == b"\xc3\xa9" and tf.compat.as_str(b"a") == "a"
@@ -165,8 +165,8 @@ def test_small_names():
     assert packed == [1, 2]
     optimizer = tf.keras.optimizers.get("adam")
     config = tf.keras.optimizers.serialize(optimizer)
-    again = tf.keras.optimizers.deserialize(config)
-    assert type(again) is type(optimizer) and again.name == optimizer.name
+    restored = tf.keras.optimizers.deserialize(config)
+    assert type(restored) is type(optimizer) and restored.name == optimizer.name
     reduction = tf.keras.losses.Reduction
     assert tf.losses.Reduction is reduction and reduction.NONE == "none"
     loss = tf.keras.losses.MeanSquaredError(reduction=reduction.NONE)
@@ -185,8 +185,8 @@ def test_names_of_tensorflow_1(tmp_path):
         features = v1.train.Features(feature={"x": feature})
         writer.write(v1.train.Example(features=features).SerializeToString())
     (message,) = tf.data.TFRecordDataset(str(tmp_path / "b"))
-    found = v1.parse_single_example(message, {"x": v1.FixedLenFeature([], tf.int64)})
-    assert int(found["x"]) == 1
+    parsed = v1.parse_single_example(message, {"x": v1.FixedLenFeature([], tf.int64)})
+    assert int(parsed["x"]) == 1
 
 
 def test_models_in_new_folders(tmp_path):

@@ -74,8 +74,10 @@ def test_names_of_files_are_tensors(tmp_path):
 
 def test_none_is_in_the_element_spec():
     dataset = tf.data.Dataset.range(2).map(lambda x: (x, None))
-    number, nothing = dataset.element_spec
-    assert number == tf.TensorSpec([], tf.int64) and repr(nothing) == "NoneTensorSpec()"
+    number, none_spec = dataset.element_spec
+    assert (
+        number == tf.TensorSpec([], tf.int64) and repr(none_spec) == "NoneTensorSpec()"
+    )
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     inputs = tf.data.Dataset.from_tensor_slices(np.ones((4, 2), "float32"))
     pairs = inputs.map(lambda x: (x, None)).batch(2)
@@ -91,8 +93,10 @@ def test_sparse_tensors_are_elements():
     assert tf.sparse.to_dense(first).numpy().tolist() == [[0, 1, 0, 0], [2, 0, 0, 0]]
     dense = dataset.map(lambda row, _: tf.sparse.to_dense(row))
     assert [row.numpy().tolist() for row in dense][2] == [0, 0, 0, 3]
-    made = tf.data.Dataset.range(2).map(lambda i: tf.SparseTensor([[0]], [i], [3]))
-    (batch,) = made.batch(2)
+    sparse_dataset = tf.data.Dataset.range(2).map(
+        lambda i: tf.SparseTensor([[0]], [i], [3])
+    )
+    (batch,) = sparse_dataset.batch(2)
     assert batch.indices.numpy().tolist() == [[0, 0], [1, 0]]
 
 
@@ -105,9 +109,9 @@ def test_lines_of_any_encoding(tmp_path):
 
 def test_strings_keep_their_type_when_padded():
     words = tf.data.Dataset.from_tensor_slices(["a", "bb", "c"]).padded_batch(2)
-    found = [batch.tolist() for batch in words.as_numpy_iterator()]
-    assert found == [[b"a", b"bb"], [b"c"]]
-    assert [batch.numpy().tolist() for batch in words] == found
+    batches = [batch.tolist() for batch in words.as_numpy_iterator()]
+    assert batches == [[b"a", b"bb"], [b"c"]]
+    assert [batch.numpy().tolist() for batch in words] == batches
 
 
 def stateful(dataset):
@@ -201,9 +205,9 @@ def test_methods_return_data_sets_of_tensors_with_state(method):
     assert stateful(dataset)
     dataset.set_state(dataset.get_state())
     state = iterator.get_state()
-    rest = [str(tf.nest.flatten(element)) for element in iterator]
+    remaining = [str(tf.nest.flatten(element)) for element in iterator]
     iterator.set_state(json.loads(json.dumps(state)))
-    assert [str(tf.nest.flatten(element)) for element in iterator] == rest
+    assert [str(tf.nest.flatten(element)) for element in iterator] == remaining
 
 
 @pytest.mark.parametrize("of_unknown_length", [False, True])
@@ -234,8 +238,8 @@ def test_training_resumes_from_a_backup(tmp_path, of_unknown_length):
         fit(tf.keras.callbacks.BackupAndRestore(tmp_path), Interrupt())
     epochs, weights = fit(tf.keras.callbacks.BackupAndRestore(tmp_path))
     assert epochs == [2, 3]
-    for found, wanted in zip(weights, expected, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for actual, expected_weight in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(actual, expected_weight)
 
 
 @pytest.mark.parametrize("size", [None, 2])

@@ -187,14 +187,14 @@ def evaluated(text):
 @pytest.mark.parametrize("line", lines(RETURNED))
 def test_results_match_tensorflow(line):
     call, results = line.split(" => ")
-    found = evaluated(call)
-    found = found if isinstance(found, (list, tuple)) else [found]
-    for y, result in zip(found, results.split("; "), strict=True):
+    actual = evaluated(call)
+    actual = actual if isinstance(actual, (list, tuple)) else [actual]
+    for y, result in zip(actual, results.split("; "), strict=True):
         dtype, values = result.split(" ", 1)
-        wanted = np.asarray(evaluated(values), None if dtype != "float32" else dtype)
+        expected = np.asarray(evaluated(values), None if dtype != "float32" else dtype)
         values = np.asarray(y.numpy().tolist())  # as they were printed
-        assert y.dtype.name == dtype and values.shape == wanted.shape
-        assert np.allclose(values, wanted, 1e-3, 1e-6, equal_nan=True), y
+        assert y.dtype.name == dtype and values.shape == expected.shape
+        assert np.allclose(values, expected, 1e-3, 1e-6, equal_nan=True), y
 
 
 @pytest.mark.parametrize("call", lines(REFUSED))

@@ -50,12 +50,12 @@ def test_compiled_and_eager_results_are_equal(options):
 
 
 def test_functions_run_eagerly_on_request():
-    seen = []
-    function = tf.function(lambda x: seen.append(x.numpy()) or x)
+    calls = []
+    function = tf.function(lambda x: calls.append(x.numpy()) or x)
     tf.config.run_functions_eagerly(True)
     try:
         function(tf.constant(1.0))
-        assert tf.config.functions_run_eagerly() and seen == [1.0]
+        assert tf.config.functions_run_eagerly() and calls == [1.0]
     finally:
         tf.config.run_functions_eagerly(False)
 
@@ -81,7 +81,7 @@ class Linear(tf.Module):
         super().__init__(name=name)
         with self.name_scope:
             self.w = tf.Variable(tf.ones([inputs, outputs]), name="w")
-        self.rest = [tf.Variable(1.0, trainable=False), {"again": self.w}]
+        self.extras = [tf.Variable(1.0, trainable=False), {"again": self.w}]
 
     def __call__(self, x):
         return x @ self.w
@@ -97,7 +97,7 @@ def test_module_lists_its_variables_and_modules():
 
     stack = Stack()
     assert stack.name == "stack"
-    assert [part.name for part in stack.submodules][1:] == ["linear", "two"]
+    assert [module.name for module in stack.submodules][1:] == ["linear", "two"]
     assert len(stack.variables) == 2 + 2 + 2
     assert len(stack.trainable_variables) == 1 + 1 + 2
     assert len(stack.non_trainable_variables) == 2
@@ -110,18 +110,18 @@ def test_gradients_of_structures_and_unconnected_values():
     with tf.GradientTape(persistent=True) as tape:
         y = v * 2.0
     zero = tf.UnconnectedGradients.ZERO
-    found = tape.gradient(y, {"v": v, "u": u}, unconnected_gradients=zero)
-    assert {name: float(g) for name, g in found.items()} == {"v": 2.0, "u": 0.0}
+    gradients = tape.gradient(y, {"v": v, "u": u}, unconnected_gradients=zero)
+    assert {name: float(g) for name, g in gradients.items()} == {"v": 2.0, "u": 0.0}
     assert tape.gradient(y, u) is None
     x = tf.constant(np.arange(6.0).reshape(2, 3))
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = x[:, :2] ** 2
     batch = tape.batch_jacobian(y, x).numpy()
-    wanted = np.zeros((2, 2, 3))
+    expected = np.zeros((2, 2, 3))
     for sample, row in enumerate(x.numpy()):
-        np.fill_diagonal(wanted[sample], 2 * row[:2])
-    assert np.array_equal(batch, wanted)
+        np.fill_diagonal(expected[sample], 2 * row[:2])
+    assert np.array_equal(batch, expected)
 
 
 def test_control_flow_is_traced():
@@ -211,8 +211,8 @@ def test_generators_are_repeatable():
     assert np.array_equal(
         one.uniform([3], 1, 9, tf.int32), two.uniform([3], 1, 9, "int32")
     )
-    parts = one.split(2)
-    assert not np.array_equal(parts[0].normal([3]), parts[1].normal([3]))
+    generators = one.split(2)
+    assert not np.array_equal(generators[0].normal([3]), generators[1].normal([3]))
     pair = [tf.random.stateless_normal([3], seed=[1, 2]).numpy() for _ in range(2)]
     assert np.array_equal(*pair)
 
@@ -270,14 +270,14 @@ def test_map_fn_checks_its_signature():
 
 
 def test_checkpoints_restore_models_and_optimizers(tmp_path):
-    def made():
+    def create():
         model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
         model.build((None, 3))
         optimizer = tf.keras.optimizers.Adam(0.1)
         optimizer.build(model.trainable_variables)
         return model, optimizer, tf.Variable(0)
 
-    model, optimizer, step = made()
+    model, optimizer, step = create()
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(tf.ones((1, 3))))
     grads = tape.gradient(loss, model.trainable_variables)
@@ -291,11 +291,13 @@ def test_checkpoints_restore_models_and_optimizers(tmp_path):
     assert len(list((tmp_path / "new").glob("*.h5"))) == 2
     assert manager.latest_checkpoint == tf.train.latest_checkpoint(tmp_path / "new")
 
-    again, optimizer_again, step_again = made()
-    other = tf.train.Checkpoint(model=again, optimizer=optimizer_again, step=step_again)
+    restored, optimizer_again, step_again = create()
+    other = tf.train.Checkpoint(
+        model=restored, optimizer=optimizer_again, step=step_again
+    )
     other.restore(manager.latest_checkpoint).assert_consumed()
     assert step_again.numpy() == 3 and other.save_counter.numpy() == 3
-    pairs = [*zip(model.variables, again.variables, strict=True)]
+    pairs = [*zip(model.variables, restored.variables, strict=True)]
     pairs += zip(optimizer.variables, optimizer_again.variables, strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
     partial = tf.train.Checkpoint(step=step_again).restore(manager.latest_checkpoint)

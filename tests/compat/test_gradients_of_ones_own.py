@@ -15,24 +15,24 @@ def derivatives(f, x, variables):
 
 def with_a_variable():
     v, other = tf.Variable(3.0), tf.Variable(5.0, trainable=False)
-    seen = []
+    calls = []
 
     @tf.custom_gradient
     def scaled(x):
         def grad(upstream, variables=None):
-            seen.append(variables)
+            calls.append(variables)
             return 2.0 * upstream, [10.0 * upstream for _ in variables]
 
         return x * v * other, grad
 
-    return scaled, v, seen
+    return scaled, v, calls
 
 
 def test_gradient_function_receives_variables():
-    scaled, v, seen = with_a_variable()
+    scaled, v, calls = with_a_variable()
     assert float(scaled(tf.constant(2.0))) == 30.0
     assert derivatives(scaled, tf.constant(2.0), [v]) == [2.0, 10.0]
-    assert len(seen) == 1 and seen[0][0] is v and len(seen[0]) == 1
+    assert len(calls) == 1 and calls[0][0] is v and len(calls[0]) == 1
 
 
 def test_traced_gradient_function_receives_variables():

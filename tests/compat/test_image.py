@@ -13,18 +13,18 @@ def names():
     """Return the names that the calls may use."""
     numbers = np.arange(12.0).reshape(1, 2, 2, 3)
 
-    def psnr(dtype, most, scale=1):
+    def psnr(dtype, maximum, scale=1):
         x = numbers * scale
-        return tf.image.psnr((x * 20).astype(dtype), (x * 10).astype(dtype), most)
+        return tf.image.psnr((x * 20).astype(dtype), (x * 10).astype(dtype), maximum)
 
     def padded(shape, *size):
         x = tf.image.resize_with_pad(tf.ones(shape), *size).numpy()[..., 0]
         ends = [(int(min(i)), int(max(i))) for i in x.nonzero()[-2:]]
         return tuple(x.shape), ends
 
-    known = {"tf": tf, "np": np, "I": tf.image, "C": tf.constant}
-    whole = tf.constant((numbers * 20).astype("uint8"))
-    return known | {"W": whole, "psnr": psnr, "padded": padded}
+    names_of_calls = {"tf": tf, "np": np, "I": tf.image, "C": tf.constant}
+    image = tf.constant((numbers * 20).astype("uint8"))
+    return names_of_calls | {"W": image, "psnr": psnr, "padded": padded}
 
 
 def names_of_boxes():
@@ -38,7 +38,7 @@ def names_of_boxes():
         boxes = tf.constant([boxes], tf.float32)
         return tf.image.draw_bounding_boxes(tf.zeros(shape), boxes, colors)[0]
 
-    def drawn(box, colors):
+    def draw(box, colors):
         return tf.cast(2 * boxed([1, 4, 5, 1], [box], colors)[..., 0], tf.int32)
 
     def colors(boxes, colors):
@@ -46,9 +46,9 @@ def names_of_boxes():
 
     boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.9, 1.0], [2.0, 2.0, 3.0, 3.0]]
     weights = tf.constant([0.9, 0.8, 0.7])
-    known = {"tf": tf, "I": tf.image, "C": tf.constant, "P": pictures}
-    known |= {"B": tf.constant(boxes), "W": weights}
-    return known | {"cropped": cropped, "drawn": drawn, "colors": colors}
+    namespace = {"tf": tf, "I": tf.image, "C": tf.constant, "P": pictures}
+    namespace |= {"B": tf.constant(boxes), "W": weights}
+    return namespace | {"cropped": cropped, "drawn": draw, "colors": colors}
 
 
 @pytest.mark.parametrize("group", CALLS)
@@ -86,9 +86,9 @@ def test_crops_have_gradients_and_are_traced():
 def test_random_changes_follow_their_seeds(name, args):
     x = np.random.default_rng(0).random((4, 3, 3, 3)).astype("float32")
     change = getattr(tf.image, f"stateless_random_{name}")
-    drawn = [change(x, *args, seed=[1, seed]).numpy() for seed in range(8)]
-    np.testing.assert_array_equal(drawn[3], change(x, *args, seed=(1, 3)).numpy())
-    assert any((one != drawn[0]).any() for one in drawn)
+    samples = [change(x, *args, seed=[1, seed]).numpy() for seed in range(8)]
+    np.testing.assert_array_equal(samples[3], change(x, *args, seed=(1, 3)).numpy())
+    assert any((one != samples[0]).any() for one in samples)
     assert getattr(tf.image, f"random_{name}")(x, *args).shape == x.shape
     assert f"random_{name}" in dir(tf.image)
 
@@ -96,9 +96,9 @@ def test_random_changes_follow_their_seeds(name, args):
 @pytest.mark.parametrize("size", [(2, 3), (5, 7), (3, 7), (10, 8), (1, 1)])
 def test_area_resize_averages_pixels(size):
     x = np.random.default_rng(0).random((2, 5, 7, 3)).astype("float32")
-    found = tf.image.resize(x, size, method=tf.image.ResizeMethod.AREA)
+    resized = tf.image.resize(x, size, method=tf.image.ResizeMethod.AREA)
     fine = x.repeat(size[0], axis=1).repeat(size[1], axis=2)
     blocks = fine.reshape(2, size[0], 5, size[1], 7, 3)
-    np.testing.assert_allclose(found.numpy(), blocks.mean((2, 4)), rtol=1e-5)
+    np.testing.assert_allclose(resized.numpy(), blocks.mean((2, 4)), rtol=1e-5)
     one = tf.image.resize(x[0], size, method="area")
-    np.testing.assert_allclose(one.numpy(), found.numpy()[0], rtol=1e-6)
+    np.testing.assert_allclose(one.numpy(), resized.numpy()[0], rtol=1e-6)

@@ -64,8 +64,8 @@ FILES = {
     ],
 )
 def test_channels_and_images_match_the_file(name, shape):
-    found = tf.io.decode_image(FILES[name])
-    assert found.dtype == tf.uint8 and found.shape == shape
+    image = tf.io.decode_image(FILES[name])
+    assert image.dtype == tf.uint8 and image.shape == shape
     assert tf.image.decode_image(FILES[name], channels=3).shape[-1] == 3
 
 
@@ -77,8 +77,8 @@ def test_channels_and_images_match_the_file(name, shape):
     ],
 )
 def test_png_files_are_read_exactly(name, pixels):
-    found = tf.io.decode_png(FILES[name])
-    np.testing.assert_array_equal(found.numpy(), pixels)
+    image = tf.io.decode_png(FILES[name])
+    np.testing.assert_array_equal(image.numpy(), pixels)
     np.testing.assert_array_equal(tf.io.decode_jpeg(FILES[name]), pixels)
     np.testing.assert_array_equal(
         tf.io.decode_gif(FILES[name])[0, ..., :1], pixels[..., :1]
@@ -91,15 +91,15 @@ def test_bmp_and_gif_files_are_read_exactly():
     top = bytearray(FILES["bmp4"])
     top[22:26] = (-3).to_bytes(4, "little", signed=True)
     np.testing.assert_array_equal(tf.io.decode_bmp(bytes(top)), PIXELS[::-1])
-    few = np.zeros((2, 3, 3), "uint8")
-    few[0] = 200
-    frames = [Image.fromarray(few), Image.fromarray(few[::-1].copy())]
-    data = file(few, "GIF", save_all=True, append_images=frames[1:])
+    pixels = np.zeros((2, 3, 3), "uint8")
+    pixels[0] = 200
+    frames = [Image.fromarray(pixels), Image.fromarray(pixels[::-1].copy())]
+    data = file(pixels, "GIF", save_all=True, append_images=frames[1:])
     expected = np.stack(list(map(np.asarray, frames)))
     np.testing.assert_array_equal(tf.io.decode_gif(data), expected)
     first = tf.io.decode_image(data, expand_animations=False)
     np.testing.assert_array_equal(first, expected[0])
-    one = file(few, "GIF")
+    one = file(pixels, "GIF")
     assert tf.io.decode_png(one).shape == (2, 3, 3)
     with pytest.raises(ArgumentError, match="decode_png: expected one picture; rec"):
         tf.io.decode_png(data)
@@ -132,10 +132,10 @@ def test_bits_of_samples_and_dtypes():
     assert deep.dtype == tf.uint16 and deep.numpy()[..., 0].tolist() == DEEP.tolist()
     colours = tf.io.decode_png(FILES["deep"], 4, tf.uint16).numpy()
     assert colours[0, 0].tolist() == [44201] * 3 + [65535]
-    whole = tf.io.decode_png(FILES["rgb"], dtype=tf.uint16).numpy()
-    np.testing.assert_array_equal(whole, RGB.astype("uint16") * 257)
-    whole = tf.io.decode_image(FILES["bmp"], dtype=tf.uint16).numpy()
-    np.testing.assert_array_equal(whole, RGB.astype("uint16") * 256)
+    samples = tf.io.decode_png(FILES["rgb"], dtype=tf.uint16).numpy()
+    np.testing.assert_array_equal(samples, RGB.astype("uint16") * 257)
+    samples = tf.io.decode_image(FILES["bmp"], dtype=tf.uint16).numpy()
+    np.testing.assert_array_equal(samples, RGB.astype("uint16") * 256)
     floats = tf.io.decode_image(FILES["deep"], dtype=tf.float32).numpy()
     np.testing.assert_allclose(floats[..., 0], DEEP / 65535, rtol=1e-6)
     floats = tf.io.decode_image(FILES["rgb"], dtype=tf.float32).numpy()

@@ -213,9 +213,9 @@ TABLES = {
 def digest(*arrays):
     """Return a number that depends on the values of arrays and on their order."""
     total = 0.0
-    for place, array in enumerate(arrays, 1):
+    for number, array in enumerate(arrays, 1):
         flat = np.asarray(array, "float64").ravel()
-        total += float(np.cos(np.arange(flat.size) % 97 + place) @ flat)
+        total += float(np.cos(np.arange(flat.size) % 97 + number) @ flat)
     return total
 
 
@@ -230,8 +230,8 @@ def draw(generator, seed):
     mixed = generator.flow(images, TARGETS, batch_size=4, seed=seed)
     ordered = generator.flow(images, TARGETS, batch_size=4, seed=seed, shuffle=False)
     return (
-        digest(*(part for _ in range(4) for part in next(mixed))),
-        digest(*(part for i in (2, 0, 1) for part in ordered[i])),
+        digest(*(array for _ in range(4) for array in next(mixed))),
+        digest(*(array for i in (2, 0, 1) for array in ordered[i])),
         digest(generator.random_transform(images[3].astype("float32"), seed=4)),
     )
 
@@ -242,20 +242,20 @@ def write_images(folder):
         (folder / name / "more").mkdir(parents=True)
         (folder / name / "note.txt").write_text("no image", "utf-8")
         for i in range(count):
-            place = folder / name / ("more" if i == 2 else ".")
+            subfolder = folder / name / ("more" if i == 2 else ".")
             pixels = np.arange((20 + i) * 24 * 3) * (41 + len(name) + i) % 256
             image = Image.fromarray(pixels.reshape(20 + i, 24, 3).astype("uint8"))
-            image.save(place / f"{i}.{('png', 'bmp', 'tif')[i % 3]}")
+            image.save(subfolder / f"{i}.{('png', 'bmp', 'tif')[i % 3]}")
 
 
 def draw_files(batches):
     """Return the digest of an iterator over files."""
-    parts = []
+    arrays = []
     for _ in range(6):
         batch = next(batches)
-        for part in batch if isinstance(batch, tuple) else (batch,):
-            parts += part if isinstance(part, list) else [part]
-    return digest(*parts)
+        for item in batch if isinstance(batch, tuple) else (batch,):
+            arrays += item if isinstance(item, list) else [item]
+    return digest(*arrays)
 
 
 def table_of(folder):
@@ -275,15 +275,15 @@ def table_of(folder):
     }
 
 
-def assert_near(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=0.02)
+def assert_near(actual, expected):
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=0.02)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("images")
-    write_images(made)
-    return made
+    path = tmp_path_factory.mktemp("images")
+    write_images(path)
+    return path
 
 
 # --- the numbers of Keras -------------------------------------------------------------
@@ -291,14 +291,14 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_batches_of_arrays(name):
-    given, seed, expected = CONFIGS[name]
-    assert_near(draw(Generator(**given), seed), expected)
+    options, seed, expected = CONFIGS[name]
+    assert_near(draw(Generator(**options), seed), expected)
 
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_batches_of_folders(name, folder):
-    given, reading, expected = FOLDERS[name]
-    generator = Generator(rotation_range=10, rescale=1 / 255, **given)
+    options, reading, expected = FOLDERS[name]
+    generator = Generator(rotation_range=10, rescale=1 / 255, **options)
     np.random.seed(2)
     batches = generator.flow_from_directory(
         folder, target_size=(16, 18), batch_size=4, **reading
@@ -306,19 +306,19 @@ def test_batches_of_folders(name, folder):
     assert_near(draw_files(batches), expected)
 
 
-def batches_of(table, folder, **given):
+def batches_of(table, folder, **options):
     generator = Generator(rotation_range=10, validation_split=0.3)
     return generator.flow_from_dataframe(
-        table, str(folder), target_size=(16, 18), batch_size=4, **given
+        table, str(folder), target_size=(16, 18), batch_size=4, **options
     )
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_batches_of_tables(name, folder):
-    given, expected = TABLES[name]
+    options, expected = TABLES[name]
     np.random.seed(2)
     with pytest.warns(UserWarning, match="4 of 22 paths"):
-        batches = batches_of(table_of(folder), folder, **given)
+        batches = batches_of(table_of(folder), folder, **options)
     assert_near(draw_files(batches), expected)
 
 
@@ -326,8 +326,8 @@ def test_batches_of_a_data_frame(folder):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(table_of(folder))
     frame = frame[frame["filename"].str.endswith(("png", "bmp", "tif"))]
-    given = {"class_mode": "raw", "y_col": ["weight", "number"], "shuffle": False}
-    _, y = batches_of(frame.iloc[:18], folder, **given)[1]
+    options = {"class_mode": "raw", "y_col": ["weight", "number"], "shuffle": False}
+    _, y = batches_of(frame.iloc[:18], folder, **options)[1]
     np.testing.assert_allclose(y, frame[["weight", "number"]].to_numpy()[4:8])
 
 
@@ -343,9 +343,9 @@ def test_functions():
     shifted = image.apply_brightness_shift(x * 3 - 200, 0.7, False)
     assert_near(digest(shifted), 174.6973)
     pixels = IMAGES[0].astype("uint8")
-    turned = image.apply_affine_transform(pixels, theta=20, zx=0.7, **LAST)
-    assert turned.dtype == "uint8"
-    assert_near(digest(turned), -414.7356)
+    rotated = image.apply_affine_transform(pixels, theta=20, zx=0.7, **LAST)
+    assert rotated.dtype == "uint8"
+    assert_near(digest(rotated), -414.7356)
 
 
 # --- properties -----------------------------------------------------------------------
@@ -364,10 +364,10 @@ def test_sampling_matches_scipy(mode, order):
             random.integers(-4, 5, (2, 2)) / 2,
             random.integers(-9, 9, 2) / 2,
         )
-        found = sample_affine(x, matrix, offset, order, mode, 2.5)
+        samples = sample_affine(x, matrix, offset, order, mode, 2.5)
         options = {"order": order, "mode": mode, "cval": 2.5}
         expected = ndimage.affine_transform(x[..., 0], matrix, offset, **options)
-        np.testing.assert_allclose(found[..., 0], expected, atol=1e-9)
+        np.testing.assert_allclose(samples[..., 0], expected, atol=1e-9)
 
 
 def test_higher_orders_name_their_requirement(monkeypatch):
@@ -398,10 +398,14 @@ def test_reset_starts_an_epoch():
 def test_extra_inputs_follow_their_images():
     numbers = np.arange(10)
     generator = Generator(validation_split=0.3)
-    given = {"sample_weight": numbers / 2, "ignore_class_split": True, "shuffle": False}
+    options = {
+        "sample_weight": numbers / 2,
+        "ignore_class_split": True,
+        "shuffle": False,
+    }
     pair = (IMAGES, [numbers, numbers * 2])
     for subset, rows in (("validation", [0, 1, 2]), ("training", [3, 4, 5])):
-        batches = generator.flow(pair, numbers, 3, subset=subset, **given)
+        batches = generator.flow(pair, numbers, 3, subset=subset, **options)
         (x, one, two), y, weights = batches[0]
         assert x[:, 0, 0, 0].tolist() == IMAGES[rows, 0, 0, 0].tolist()
         assert one.tolist() == y.tolist() == rows
@@ -433,10 +437,10 @@ def test_batches_are_saved(tmp_path):
 
 def test_models_are_trained_from_folders(folder):
     generator = Generator(rescale=1 / 255, horizontal_flip=True, validation_split=0.3)
-    given = {"target_size": (8, 8), "batch_size": 4}
-    training = generator.flow_from_directory(folder, subset="training", **given)
+    options = {"target_size": (8, 8), "batch_size": 4}
+    training = generator.flow_from_directory(folder, subset="training", **options)
     validation = generator.flow_from_directory(
-        folder, subset="validation", shuffle=False, **given
+        folder, subset="validation", shuffle=False, **options
     )
     layers = [toolkit.layers.Flatten(), toolkit.layers.Dense(3, activation="softmax")]
     model = toolkit.Sequential(layers)
@@ -457,11 +461,15 @@ def test_pickled_iterator_continues():
 def test_values_change_in_place_if_possible():
     x = np.ones((2, 2, 3), "float32")
     assert Generator(rescale=2.0).standardize(x) is x and x.max() == 2
-    whole = np.ones((2, 2, 3), "int64")
-    found = Generator(samplewise_center=True).standardize(whole)
-    assert found.dtype == "float32" and found.max() == 0 and whole.max() == 1
+    integers = np.ones((2, 2, 3), "int64")
+    standardized = Generator(samplewise_center=True).standardize(integers)
+    assert (
+        standardized.dtype == "float32"
+        and standardized.max() == 0
+        and integers.max() == 1
+    )
     with pytest.raises(DTypeError, match="expected a floating dtype"):
-        Generator(rescale=2.0, dtype="uint8").standardize(whole)
+        Generator(rescale=2.0, dtype="uint8").standardize(integers)
 
 
 def test_a_preprocessing_function_may_return_tensors():
@@ -486,9 +494,9 @@ def test_a_preprocessing_function_may_return_tensors():
         ({"rotation": 3}, "unknown argument 'rotation'; did you mean 'rotation_range'"),
     ],
 )
-def test_arguments_are_checked(given, text):
+def test_arguments_are_checked(options, text):
     with pytest.raises(ArgumentError, match=text):
-        Generator(**given)
+        Generator(**options)
 
 
 @pytest.mark.parametrize(
@@ -503,9 +511,9 @@ def test_arguments_are_checked(given, text):
         ({"x": list(IMAGES)}, ArgumentError, "received a list of 10"),
     ],
 )
-def test_arrays_are_checked(given, error, text):
+def test_arrays_are_checked(arguments, error, text):
     with pytest.raises(error, match=text):
-        Generator(validation_split=0.3).flow(**{"x": IMAGES} | given)
+        Generator(validation_split=0.3).flow(**{"x": IMAGES} | arguments)
 
 
 @pytest.mark.parametrize(
@@ -521,9 +529,9 @@ def test_arrays_are_checked(given, error, text):
         ({"sorted": True}, ArgumentTypeError, "unknown argument 'sorted'"),
     ],
 )
-def test_tables_are_checked(given, error, text, folder):
+def test_tables_are_checked(options, error, text, folder):
     with pytest.raises(error, match=text):
-        batches_of(table_of(folder), folder, validate_filenames=False, **given)
+        batches_of(table_of(folder), folder, validate_filenames=False, **options)
 
 
 @pytest.mark.parametrize(

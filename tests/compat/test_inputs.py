@@ -10,15 +10,15 @@ from toolkit.errors import ArgumentError, UnsupportedError
 
 
 def test_elements_and_functions_are_of_tensors():
-    seen = []
+    types = []
 
     def halve(x):
-        seen.append(type(x))
+        types.append(type(x))
         return tf.cast(x, tf.float32) / 2
 
     dataset = tf.data.Dataset.range(6).map(halve).filter(lambda x: x > 1).batch(2)
     assert [b.numpy().tolist() for b in dataset] == [[1.5, 2.0], [2.5]]
-    assert set(seen) == {tf.Tensor}
+    assert set(types) == {tf.Tensor}
     assert isinstance(dataset, tf.data.Dataset) and len(list(dataset.take(1))) == 1
     assert dataset.element_spec.dtype == tf.float32
     assert dataset.element_spec.shape.as_list() == [None]
@@ -28,13 +28,16 @@ def test_elements_and_functions_are_of_tensors():
 
 
 def test_sources_accept_tensors_lists_and_structures():
-    made = tf.data.Dataset.from_tensor_slices({"a": [1, 2], "b": tf.ones((2, 3))})
-    assert [(int(e["a"]), e["b"].shape.as_list()) for e in made] == [(1, [3]), (2, [3])]
-    assert next(iter(made))["a"].dtype == tf.int32
+    dataset = tf.data.Dataset.from_tensor_slices({"a": [1, 2], "b": tf.ones((2, 3))})
+    assert [(int(e["a"]), e["b"].shape.as_list()) for e in dataset] == [
+        (1, [3]),
+        (2, [3]),
+    ]
+    assert next(iter(dataset))["a"].dtype == tf.int32
     names = tf.data.Dataset.from_tensor_slices(["x", "y"])
     assert [name.numpy() for name in names] == [b"x", b"y"]
-    both = tf.data.Dataset.zip((names, tf.data.Dataset.range(2)))
-    assert [(x.numpy(), int(n)) for x, n in both] == [(b"x", 0), (b"y", 1)]
+    zipped = tf.data.Dataset.zip((names, tf.data.Dataset.range(2)))
+    assert [(x.numpy(), int(n)) for x, n in zipped] == [(b"x", 0), (b"y", 1)]
 
 
 def test_functions_of_several_values_windows_and_sums():
@@ -61,16 +64,16 @@ def test_traced_functions_and_classes_map_elements():
         def __new__(cls, n):
             return tf.data.Dataset.from_tensors(n).repeat(2)
 
-    made = tf.data.Dataset.range(3).map(double).flat_map(Twice)
-    assert [int(x) for x in made] == [0, 0, 2, 2, 4, 4]
+    dataset = tf.data.Dataset.range(3).map(double).flat_map(Twice)
+    assert [int(x) for x in dataset] == [0, 0, 2, 2, 4, 4]
 
 
 def test_options_are_set_by_attribute():
     options = tf.data.Options()
     options.experimental_deterministic = False
     options.threading.private_threadpool_size = 3
-    found = tf.data.Dataset.range(2).with_options(options).options()
-    assert (found.deterministic, found.threads) == (False, 3)
+    copied = tf.data.Dataset.range(2).with_options(options).options()
+    assert (copied.deterministic, copied.threads) == (False, 3)
     with pytest.raises(UnsupportedError, match="experimental_slack"):
         options.experimental_slack = True
     with pytest.raises(UnsupportedError, match="what can be fused always is"):
@@ -112,18 +115,20 @@ def test_records_are_written_and_parsed(tmp_path):
             }
             example = train.Example(features=train.Features(feature=features))
             writer.write(example.SerializeToString())
-    wanted = {
+    feature_specs = {
         "i": tf.io.FixedLenFeature([], tf.int64),
         "f": tf.io.FixedLenFeature([2], tf.float32),
         "s": tf.io.FixedLenFeature([], tf.string),
         "v": tf.io.VarLenFeature(tf.int64),
     }
     raw = tf.data.TFRecordDataset([path])
-    rows = list(raw.map(lambda e: tf.io.parse_single_example(e, wanted)))
+    rows = list(raw.map(lambda e: tf.io.parse_single_example(e, feature_specs)))
     assert [int(row["i"]) for row in rows] == [0, 1, 2]
     assert rows[0]["f"].numpy().tolist() == [0.5, 1.5]
     assert rows[0]["s"].numpy() == b"a" and rows[0]["v"].shape == (0,)
-    batch = next(iter(raw.batch(3).map(lambda e: tf.io.parse_example(e, wanted))))
+    batch = next(
+        iter(raw.batch(3).map(lambda e: tf.io.parse_example(e, feature_specs)))
+    )
     assert batch["i"].numpy().tolist() == [0, 1, 2]
     example = train.Example()
     example.ParseFromString(next(iter(raw)).numpy())
@@ -135,8 +140,8 @@ def test_files_and_pictures(tmp_path):
     path = str(tmp_path / "picture.png")
     pixels = np.arange(2 * 3 * 3, dtype="uint8").reshape(2, 3, 3)
     tf.io.write_file(path, tf.io.encode_png(pixels))
-    found = tf.image.decode_png(tf.io.read_file(path), channels=3)
-    assert np.array_equal(found, pixels) and found.dtype == tf.uint8
+    image = tf.image.decode_png(tf.io.read_file(path), channels=3)
+    assert np.array_equal(image, pixels) and image.dtype == tf.uint8
     assert tf.io.gfile.glob(str(tmp_path / "*.png")) == [path]
     with tf.io.gfile.GFile(path, "rb") as file:
         assert file.read(4) == b"\x89PNG"
@@ -151,9 +156,9 @@ def test_walks_of_folders(tmp_path):
     assert list(tf.io.gfile.walk(tmp_path, topdown=True, onerror=None)) == down
     assert list(tf.io.gfile.walk(str(tmp_path), topdown=False)) == down[::-1]
     assert list(tf.compat.v1.gfile.Walk(str(tmp_path), in_order=False)) == down[::-1]
-    missing, errors = str(tmp_path / "missing"), []
-    assert list(tf.io.gfile.walk(missing)) == []
-    assert list(tf.io.gfile.walk(missing, onerror=errors.append)) == []
+    absent, errors = str(tmp_path / "missing"), []
+    assert list(tf.io.gfile.walk(absent)) == []
+    assert list(tf.io.gfile.walk(absent, onerror=errors.append)) == []
     assert [type(error) for error in errors] == [FileNotFoundError]
 
 
@@ -211,9 +216,9 @@ def test_data_sets_of_folders_and_series_are_of_tensors(tmp_path):
     for name in ("cats", "dogs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(name, "utf-8")
-    made = tf.keras.utils.text_dataset_from_directory(tmp_path, batch_size=2, seed=0)
-    assert made.class_names == ["cats", "dogs"]
-    texts, labels = next(iter(made))
+    dataset = tf.keras.utils.text_dataset_from_directory(tmp_path, batch_size=2, seed=0)
+    assert dataset.class_names == ["cats", "dogs"]
+    texts, labels = next(iter(dataset))
     assert sorted(texts.numpy().tolist()) == [b"cats", b"dogs"]
     assert labels.dtype == tf.int32
     series = tf.keras.preprocessing.timeseries_dataset_from_array(
@@ -261,8 +266,8 @@ def test_subclassed_optimizers_accept_older_arguments():
     class CustomOptimizer(tf.keras.optimizers.SGD):
         pass
 
-    mine = CustomOptimizer(lr=0.25)
-    assert type(mine) is CustomOptimizer and float(mine.learning_rate) == 0.25
+    optimizer = CustomOptimizer(lr=0.25)
+    assert type(optimizer) is CustomOptimizer and float(optimizer.learning_rate) == 0.25
 
 
 def test_the_backend_has_functions_of_tensors():

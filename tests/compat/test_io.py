@@ -35,8 +35,8 @@ def names():
     def batch(rows, feature):
         return tf.io.parse_example(list(map(message, rows)), {"a": feature})
 
-    known = {"tf": tf, "np": np, "I": tf.io, "C": tf.constant}
-    return known | {"parsed": parsed, "batch": batch}
+    namespace = {"tf": tf, "np": np, "I": tf.io, "C": tf.constant}
+    return namespace | {"parsed": parsed, "batch": batch}
 
 
 @pytest.mark.parametrize("group", CALLS)
@@ -66,18 +66,18 @@ def test_bad_arguments_are_refused():
         tf.io.decode_raw("abc", tf.string)
     with pytest.raises(ArgumentTypeError, match=r"Int64List: expected integers.*1\.5"):
         tf.train.Int64List(value=[1.5])
-    wanted = {"x": tf.io.FixedLenSequenceFeature([], tf.int64)}
+    features = {"x": tf.io.FixedLenSequenceFeature([], tf.int64)}
     with pytest.raises(UnsupportedError, match="expected allow_missing=True for 'x'"):
-        tf.io.parse_single_example(tf.train.Example().SerializeToString(), wanted)
+        tf.io.parse_single_example(tf.train.Example().SerializeToString(), features)
 
 
 def test_features_are_sorted_by_name():
     one = tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))
     features = tf.train.Features(feature={"b": one, "a": one})
     message = tf.train.Example(features=features).SerializeToString()
-    wanted = {name: tf.io.FixedLenFeature([], tf.int64) for name in "ba"}
-    assert list(tf.io.parse_single_example(message, wanted)) == ["a", "b"]
-    assert list(tf.io.parse_example([message], wanted)) == ["a", "b"]
+    feature_specs = {name: tf.io.FixedLenFeature([], tf.int64) for name in "ba"}
+    assert list(tf.io.parse_single_example(message, feature_specs)) == ["a", "b"]
+    assert list(tf.io.parse_example([message], feature_specs)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -64,8 +64,8 @@ def test_characters():
     ],
 )
 def test_matrices(mode, row):
-    found = fitted(num_words=5).texts_to_matrix(["the cat the dog", ""], mode)
-    np.testing.assert_allclose(found, [row, [0] * 5], atol=1e-5)
+    matrix = fitted(num_words=5).texts_to_matrix(["the cat the dog", ""], mode)
+    np.testing.assert_allclose(matrix, [row, [0] * 5], atol=1e-5)
     assert fitted().texts_to_matrix([]).shape == (0, 9)
 
 
@@ -73,8 +73,8 @@ def test_rows_of_numbers_are_counted():
     tokenizer = text.Tokenizer(num_words=6)
     tokenizer.fit_on_sequences([[1, 2, 2], [2, 5]])
     assert tokenizer.index_docs == {1: 1, 2: 2, 5: 1}
-    found = tokenizer.sequences_to_matrix([[2, 9]], "tfidf")
-    np.testing.assert_allclose(found, [[0, 0, 0.51083, 0, 0, 0]], atol=1e-5)
+    matrix = tokenizer.sequences_to_matrix([[2, 9]], "tfidf")
+    np.testing.assert_allclose(matrix, [[0, 0, 0.51083, 0, 0, 0]], atol=1e-5)
 
 
 def test_tokenizers_as_json():
@@ -135,8 +135,8 @@ SERIES = np.arange(20)
 )
 def test_windows_of_series(arguments, expected):
     windows = sequence.TimeseriesGenerator(SERIES, SERIES, **arguments)
-    found = [[x.tolist() for x in windows[i]] for i in range(len(windows))]
-    assert found == [[x, y] for x, y in expected]
+    batches = [[x.tolist() for x in windows[i]] for i in range(len(windows))]
+    assert batches == [[x, y] for x, y in expected]
 
 
 def test_windows_at_random():

@@ -16,8 +16,8 @@ def values_of(x):
 
 def test_strings_as_keys():
     table = tf.lookup.StaticHashTable(WORDS, -1)
-    found = table.lookup(tf.constant([["b", "z"], ["é", "a"]]))
-    assert values_of(found) == [[6, -1], [7, 5]] and found.dtype == tf.int32
+    indices = table.lookup(tf.constant([["b", "z"], ["é", "a"]]))
+    assert values_of(indices) == [[6, -1], [7, 5]] and indices.dtype == tf.int32
     assert int(table[tf.constant("a")]) == 5 and int(table.size()) == 3
     keys, values = table.export()
     assert values_of(values) == [5, 6, 7] and values_of(keys)[0] == b"a"
@@ -49,8 +49,8 @@ def test_strings_as_values():
 def test_vocabularies():
     words = Contents(["a", "b", "c"], tf.constant([0, 1, 2], tf.int64))
     table = tf.lookup.StaticVocabularyTable(words, 5)
-    found = table.lookup(tf.constant(["a", "zz", "yy", "hello world", "c", ""]))
-    assert values_of(found) == [0, 5, 5, 4, 2, 6] and found.dtype == tf.int64
+    indices = table.lookup(tf.constant(["a", "zz", "yy", "hello world", "c", ""]))
+    assert values_of(indices) == [0, 5, 5, 4, 2, 6] and indices.dtype == tf.int64
     assert int(table.size()) == 8
     numbers = Contents([10, 20], tf.constant([0, 1], tf.int64))
     table = tf.lookup.StaticVocabularyTable(numbers, 7)

@@ -18,9 +18,9 @@ from toolkit.errors import (
 def test_audio_round_trips_through_bytes():
     sound = np.sin(np.arange(200) / 7, dtype="float32").reshape(100, 2)
     data = tf.audio.encode_wav(sound, 16000)
-    found = tf.audio.decode_wav(data)
-    assert found.audio.shape == (100, 2) and int(found.sample_rate) == 16000
-    assert np.abs(found.audio.numpy() - sound).max() < 1e-4
+    decoded = tf.audio.decode_wav(data)
+    assert decoded.audio.shape == (100, 2) and int(decoded.sample_rate) == 16000
+    assert np.abs(decoded.audio.numpy() - sound).max() < 1e-4
     audio, _ = tf.audio.decode_wav(data, desired_channels=1, desired_samples=150)
     assert audio.shape == (150, 1) and not audio.numpy()[100:].any()
     assert tf.audio.decode_wav(data, 3, 10).audio.shape == (10, 3)
@@ -102,10 +102,10 @@ def test_sparse_tensors_become_dense():
 def test_features_of_any_length_become_dense():
     feature = tf.train.Feature(float_list=tf.train.FloatList(value=[1.0, 2.0]))
     example = tf.train.Example(features=tf.train.Features(feature={"box": feature}))
-    wanted = {"box": tf.io.VarLenFeature(tf.float32)}
+    features = {"box": tf.io.VarLenFeature(tf.float32)}
     text = example.SerializeToString()
-    found = tf.sparse.to_dense(tf.io.parse_single_example(text, wanted)["box"])
-    assert found.numpy().tolist() == [1.0, 2.0]
+    dense = tf.sparse.to_dense(tf.io.parse_single_example(text, features)["box"])
+    assert dense.numpy().tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_several_devices_are_refused():
 def test_models_are_saved_in_folders(tmp_path):
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
     tf.saved_model.save(model, tmp_path / "model")
-    again = tf.saved_model.load(tmp_path / "model")
-    assert np.array_equal(again(np.ones((1, 2))), model(np.ones((1, 2))))
+    loaded = tf.saved_model.load(tmp_path / "model")
+    assert np.array_equal(loaded(np.ones((1, 2))), model(np.ones((1, 2))))
     with pytest.raises(ArgumentTypeError, match=r"tf\.train\.Checkpoint"):
         tf.saved_model.save(tf.Module(), tmp_path / "module")
 
@@ -180,9 +180,9 @@ def test_csv_files_with_names(tmp_path):
     assert first["weight"].numpy().tolist() == [1.5, 0.0]
     assert first["name"].numpy().tolist() == [b"a, b", b"c"]
     assert last["age"].numpy().tolist() == [5]
-    chosen = make(str(path), 3, select_columns=["weight", 0], num_epochs=2)
-    assert sum(1 for _ in chosen) == 2
-    assert list(next(iter(chosen))) == ["age", "weight"]
+    dataset = make(str(path), 3, select_columns=["weight", 0], num_epochs=2)
+    assert sum(1 for _ in dataset) == 2
+    assert list(next(iter(dataset))) == ["age", "weight"]
     with pytest.raises(ArgumentError, match="'sik'"):
         make(str(path), 2, label_name="sik")
     with pytest.raises(MissingFileError, match="no file fits"):

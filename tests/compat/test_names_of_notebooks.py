@@ -13,7 +13,7 @@ def test_py_function_decorators():
         return x * 2
 
     @tf.py_function(Tout=[tf.float32, tf.int32])
-    def both(x):
+    def double_and_one(x):
         return x * 2, 1
 
     @tf.numpy_function(Tout=tf.float64)
@@ -21,7 +21,7 @@ def test_py_function_decorators():
         return np.sin(x)
 
     assert float(double(tf.constant(3.0))) == 6
-    assert [x.dtype for x in both(tf.constant(3.0))] == [tf.float32, tf.int32]
+    assert [x.dtype for x in double_and_one(tf.constant(3.0))] == [tf.float32, tf.int32]
     assert sine(tf.constant([0.0])).numpy().tolist() == [0.0]
     numbers = tf.data.Dataset.range(3).map(lambda x: double(tf.cast(x, tf.float32)))
     assert [float(x) for x in numbers] == [0.0, 2.0, 4.0]
@@ -34,10 +34,10 @@ DEPTH = (1, 1, 1, 3)
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 def test_pooling_of_channels(padding):
     groups = IMAGES.reshape(2, 4, 4, 2, 3)
-    found = tf.nn.max_pool(IMAGES, DEPTH, DEPTH, padding)
-    assert found.numpy().tolist() == groups.max(-1).tolist()
-    found = tf.nn.avg_pool(IMAGES, DEPTH, DEPTH, padding)
-    np.testing.assert_allclose(found, groups.mean(-1), rtol=1e-6)
+    pooled = tf.nn.max_pool(IMAGES, DEPTH, DEPTH, padding)
+    assert pooled.numpy().tolist() == groups.max(-1).tolist()
+    pooled = tf.nn.avg_pool(IMAGES, DEPTH, DEPTH, padding)
+    np.testing.assert_allclose(pooled, groups.mean(-1), rtol=1e-6)
     layer = tf.keras.layers.Lambda(lambda x: tf.nn.max_pool(x, DEPTH, DEPTH, padding))
     assert layer(IMAGES).shape == (2, 4, 4, 2)
 
@@ -49,8 +49,8 @@ def test_pooling_over_pixels_and_channels_is_refused():
 
 @pytest.mark.parametrize("name", ["UTF8", "UTF-8"])
 def test_names_of_encodings(name):
-    found = tf.strings.unicode_decode(["é", "ab"], name)
-    assert found.to_list() == [[233], [97, 98]]
+    decoded = tf.strings.unicode_decode(["é", "ab"], name)
+    assert decoded.to_list() == [[233], [97, 98]]
 
 
 def test_strategies_of_the_experimental_namespace():
@@ -70,8 +70,8 @@ def test_random_crops():
         begin, size, box = tf.image.sample_distorted_bounding_box(
             tf.shape(image), boxes, seed, 0.9, (0.8, 1.2), (0.3, 1.0)
         )
-        part = tf.slice(image, begin, size)
-        height, width = part.shape[:2]
+        crop = tf.slice(image, begin, size)
+        height, width = crop.shape[:2]
         area = height * width / 2000
         if (height, width) != (40, 50):  # after this number of attempts
             assert 0.3 <= area <= 1 and 0.75 <= width / height <= 1.25
@@ -79,8 +79,8 @@ def test_random_crops():
         shared = np.minimum(high, [0.5, 0.9]) - np.maximum(low, [0.1, 0.2])
         assert np.prod(shared) >= 0.9 * 0.4 * 0.7 - 1e-6
     stateless = tf.image.stateless_sample_distorted_bounding_box
-    first, again = (stateless(tf.shape(image), boxes, (1, 2)) for _ in range(2))
-    assert first.begin.numpy().tolist() == again.begin.numpy().tolist()
+    first, repeated = (stateless(tf.shape(image), boxes, (1, 2)) for _ in range(2))
+    assert first.begin.numpy().tolist() == repeated.begin.numpy().tolist()
     with pytest.raises(ArgumentError, match="use_image_if_no_bounding_boxes"):
         stateless(tf.shape(image), np.zeros((1, 0, 4)), (1, 2))
 
@@ -118,8 +118,8 @@ def test_messages_have_their_bytes_and_text():
     feature = train.Feature(int64_list=train.Int64List(value=[1]))
     assert feature.SerializeToString() == b"\x1a\x03\n\x01\x01"
     assert str(feature) == "int64_list {\n  value: 1\n}\n"
-    again = train.Feature.FromString(feature.SerializeToString())
-    assert again == feature and again.int64_list.value == [1]
+    parsed = train.Feature.FromString(feature.SerializeToString())
+    assert parsed == feature and parsed.int64_list.value == [1]
     features = train.Features(feature={"a": feature})
     assert features.SerializeToString() == b"\n\n\n\x01a\x12\x05\x1a\x03\n\x01\x01"
     assert train.Features.FromString(features.SerializeToString()) == features
@@ -133,10 +133,10 @@ def test_messages_have_their_bytes_and_text():
 def test_features_of_any_length_are_sparse():
     feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[1, 5]))
     example = tf.train.Example(features=tf.train.Features(feature={"i": feature}))
-    wanted = {"i": tf.io.VarLenFeature(tf.int64), "z": tf.io.VarLenFeature(tf.string)}
+    features = {"i": tf.io.VarLenFeature(tf.int64), "z": tf.io.VarLenFeature(tf.string)}
     message = example.SerializeToString()
-    found = tf.io.parse_single_example(message, wanted)
-    assert found["i"].values.numpy().tolist() == [1, 5]
-    assert found["z"].values.shape == (0,) and found["z"].dtype == tf.string
-    batch = tf.io.parse_example([message, message], wanted)["i"]
+    parsed = tf.io.parse_single_example(message, features)
+    assert parsed["i"].values.numpy().tolist() == [1, 5]
+    assert parsed["z"].values.shape == (0,) and parsed["z"].dtype == tf.string
+    batch = tf.io.parse_example([message, message], features)["i"]
     assert tf.sparse.to_dense(batch).numpy().tolist() == [[1, 5], [1, 5]]

@@ -13,11 +13,11 @@ IMPORT = "import toolkit.compat.tensorflow as tf\n"
 def run(code):
     """Run a program in a separate process."""
     # Keras also warns about `input_shape` of layers.
-    told = ("-W", "ignore:Flatten", "-W", "ignore:Conv2D")
-    command = [sys.executable, "-W", "error", *told, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    filters = ("-W", "ignore:Flatten", "-W", "ignore:Conv2D")
+    command = [sys.executable, "-W", "error", *filters, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stdout
 
 
 @pytest.mark.parametrize("section", SECTIONS)

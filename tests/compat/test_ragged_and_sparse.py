@@ -546,8 +546,8 @@ def test_gradients_reach_the_values():
     assert tape.gradient(product, x).numpy().tolist() == [2.0, 2.0, 2.0]
     v = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
     with tf.GradientTape() as tape:
-        found = tf.nn.embedding_lookup(v, tf.ragged.constant([[0, 1], [1]]))
-        total = tf.reduce_sum(tf.reduce_mean(found, axis=1))
+        looked_up = tf.nn.embedding_lookup(v, tf.ragged.constant([[0, 1], [1]]))
+        total = tf.reduce_sum(tf.reduce_mean(looked_up, axis=1))
     gradient = tf.convert_to_tensor(tape.gradient(total, v))
     assert gradient.numpy().tolist() == [[0.5, 0.5], [1.5, 1.5]]
 

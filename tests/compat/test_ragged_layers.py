@@ -47,8 +47,8 @@ def test_layers_of_ragged_rows():
     assert L.GlobalMaxPooling1D()(-vectors).numpy().tolist() == [[-1.0, -1.0]] * 3
     rnn = L.GRU(3)
     last = rnn(vectors).numpy()
-    alone = rnn(vectors[1][tf.newaxis]).numpy()
-    np.testing.assert_allclose(last[1], alone[0], rtol=1e-5)
+    output = rnn(vectors[1][tf.newaxis]).numpy()
+    np.testing.assert_allclose(last[1], output[0], rtol=1e-5)
     lookup = L.StringLookup(vocabulary=["a", "b"])
     words = tf.ragged.constant([["a"], ["b", "c"]])
     assert lookup(words).to_list() == [[1], [2, 0]]

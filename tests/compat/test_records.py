@@ -63,9 +63,9 @@ def test_messages_round_trip():
 
 
 def test_sequences_of_the_core_are_arrays():
-    wanted = {"x": data.examples.FixedLenSequenceFeature((2,), "int64")}
+    features = {"x": data.examples.FixedLenSequenceFeature((2,), "int64")}
     ragged = {"w": data.VarLenFeature("string")}
-    _, steps = data.parse_single_sequence_example(MESSAGE, {}, wanted | ragged)
+    _, steps = data.parse_single_sequence_example(MESSAGE, {}, features | ragged)
     assert steps["x"].tolist() == [[1, 2], [3, 4]]
     assert steps["w"].values.tolist() == [b"a", b"b", b"c"]
     assert steps["w"].row_splits.tolist() == [0, 2, 3]
@@ -121,16 +121,16 @@ def test_refusals_of_sequences(call):
 def test_sets_match_python(name):
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, (2, 5, 3, 4))
-    found = getattr(tf.sets, name)(a, b)
-    assert tuple(found.shape)[:2] == (5, 3)
+    result = getattr(tf.sets, name)(a, b)
+    assert tuple(result.shape)[:2] == (5, 3)
     rows = {}
     for (i, j, _), value in zip(
-        found.indices.numpy(), found.values.numpy(), strict=True
+        result.indices.numpy(), result.values.numpy(), strict=True
     ):
         rows.setdefault((i, j), []).append(value)
-    for place in np.ndindex(5, 3):
-        expected = getattr(set, name)(set(a[place].tolist()), set(b[place].tolist()))
-        assert rows.get(place, []) == sorted(expected)
+    for index in np.ndindex(5, 3):
+        expected = getattr(set, name)(set(a[index].tolist()), set(b[index].tolist()))
+        assert rows.get(index, []) == sorted(expected)
 
 
 SETS = {
@@ -219,7 +219,7 @@ def test_refusals_of_boxes(call):
 
 
 def test_no_box_is_selected():
-    found = tf.image.combined_non_max_suppression(
+    boxes = tf.image.combined_non_max_suppression(
         np.zeros((2, 3, 1, 4), "float32"),
         np.zeros((2, 3, 2), "float32"),
         2,
@@ -227,6 +227,6 @@ def test_no_box_is_selected():
         0.5,
         0.5,
     )
-    assert found.valid_detections.numpy().tolist() == [0, 0]
-    assert found.nmsed_boxes.shape == (2, 3, 4)
-    assert toolkit.ops.sum(found.nmsed_scores) == 0
+    assert boxes.valid_detections.numpy().tolist() == [0, 0]
+    assert boxes.nmsed_boxes.shape == (2, 3, 4)
+    assert toolkit.ops.sum(boxes.nmsed_scores) == 0

@@ -65,10 +65,10 @@ STATELESS = {
 @pytest.mark.parametrize("name", STATELESS)
 def test_the_same_seed_gives_the_same_numbers(name):
     function = STATELESS[name]
-    one, again, other = (
+    one, repeated, other = (
         function(tf.constant(s)).numpy() for s in ([1, 2],) * 2 + ([3, 4],)
     )
-    np.testing.assert_array_equal(one, again)
+    np.testing.assert_array_equal(one, repeated)
     assert (one != other).any()
     traced = tf.function(function)(tf.constant([1, 2]))
     np.testing.assert_allclose(traced, one, 1e-5)
@@ -118,20 +118,20 @@ def test_expected_counts_are_means_of_counts(name, unique):
     counts, expected = np.zeros(10), np.zeros(10)
     everything = np.arange(10)[None]
     for _ in range(400):
-        drawn, true, _ = SAMPLERS[name](everything, 10, 4, unique, 10)
-        np.add.at(counts, drawn.numpy(), 1)
+        sampled, true, _ = SAMPLERS[name](everything, 10, 4, unique, 10)
+        np.add.at(counts, sampled.numpy(), 1)
         expected += true.numpy()[0]
-        assert not unique or len(set(drawn.numpy())) == 4
+        assert not unique or len(set(sampled.numpy())) == 4
     assert (np.abs(counts - expected) < 5 * np.sqrt(expected) + 5).all()
 
 
 def test_reserved_classes_and_files_of_weights(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("a,1\nb,0\nc,3\n", encoding="utf-8")
-    drawn, true, _ = tf.nn.fixed_unigram_candidate_sampler(
+    sampled, true, _ = tf.nn.fixed_unigram_candidate_sampler(
         [[0, 1, 3]], 3, 50, False, 4, vocab_file=str(file), num_reserved_ids=1
     )
-    assert set(drawn.numpy()) == {1, 3}
+    assert set(sampled.numpy()) == {1, 3}
     np.testing.assert_allclose(true, [[0, 12.5, 37.5]])
 
 

@@ -13,8 +13,10 @@ from toolkit.errors import ToolkitError, TraceError, UnsupportedError
 
 def test_toolkit_does_not_import_the_shim():
     code = "import toolkit, sys; toolkit.layers; print('toolkit.compat' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert process.stdout == "False\n", process.stderr
 
 
 def test_variables_have_tensorflow_names():
@@ -74,8 +76,8 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("what", RESULTS)
-def test_results_have_tensorflow_attributes(what):
-    y = RESULTS[what]()
+def test_results_have_tensorflow_attributes(name):
+    y = RESULTS[name]()
     assert issubclass(type(y), tf.Tensor) and isinstance(
         y, toolkit.ops.ones(()).__class__
     )
@@ -83,39 +85,39 @@ def test_results_have_tensorflow_attributes(what):
 
 
 def test_gradients_and_symbols_have_tensorflow_attributes():
-    seen = []
+    types = []
 
     class Custom(tf.keras.layers.Layer):
         def call(self, x):
-            seen.append(x)
+            types.append(x)
             return x * V
 
     layer = Custom()
 
     @tf.function
     def step(x):
-        seen.append(x)
+        types.append(x)
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(layer(x) ** 2)
-        seen.append(tape.gradient(loss, V))
+        types.append(tape.gradient(loss, V))
         return loss
 
-    seen.append(step(tf.ones((1, 2))))
+    types.append(step(tf.ones((1, 2))))
     with tf.GradientTape() as tape:
         tape.watch(X)
         y = tf.reduce_sum(tf.identity(X) * tf.convert_to_tensor(X) * toolkit.ops.exp(X))
-    seen.append(tape.gradient(y, X))
-    assert len(seen) == 5 and all(type(x) is tf.Tensor for x in seen)
+    types.append(tape.gradient(y, X))
+    assert len(types) == 5 and all(type(x) is tf.Tensor for x in types)
     x = X.numpy()
-    assert abs(seen[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
+    assert abs(types[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
 
 
 def test_user_layers_receive_tensorflow_tensors_in_fit(tmp_path):
-    seen = []
+    types = []
 
     class Custom(tf.keras.layers.Layer):
         def call(self, x):
-            seen.append(x)
+            types.append(x)
             return tf.reshape(x, [-1, x.shape.as_list()[1]])
 
     class Network(tf.keras.Model):
@@ -124,7 +126,7 @@ def test_user_layers_receive_tensorflow_tensors_in_fit(tmp_path):
             self.custom, self.dense = Custom(), tf.keras.layers.Dense(1)
 
         def call(self, x):
-            seen.append(x)
+            types.append(x)
             return self.dense(self.custom(x))
 
     class Functional(tf.keras.Model):
@@ -139,7 +141,7 @@ def test_user_layers_receive_tensorflow_tensors_in_fit(tmp_path):
         model.fit(x, x[:, :1], verbose=0)
         model.predict(x, verbose=0)
     assert Functional()(x).shape.as_list() == [4, 2] and Network()(x).shape == (4, 1)
-    assert len(seen) > 6 and all(type(x) is tf.Tensor for x in seen)
+    assert len(types) > 6 and all(type(x) is tf.Tensor for x in types)
     plain.save_weights(tmp_path / "w.weights.h5")
     assert isinstance(plain, tf.keras.Model) and type(plain) is toolkit.Sequential
     assert isinstance(plain.layers[1], tf.keras.layers.Layer)

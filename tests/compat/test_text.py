@@ -15,7 +15,7 @@ ALL = CALLS | OPERATIONS | PARTS
 
 @pytest.mark.parametrize("group", ALL)
 def test_results_match_tensorflow(group):
-    known = {
+    namespace = {
         "tf": tf,
         "np": np,
         "C": tf.constant,
@@ -25,7 +25,7 @@ def test_results_match_tensorflow(group):
         "m": tf.constant([["a", ""], ["c", "d"]]),
         "s": tf.constant(["b", "a", "b"]),
     }
-    assert not mistakes(ALL[group], known)
+    assert not mistakes(ALL[group], namespace)
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ def test_names_of_tensors():
     x = tf.placeholder(tf.float32, (None, 2))
     y = tf.placeholder(tf.float32, (2,), name="given")
     assert (x.name, y.name) == ("Placeholder:0", "given:0")
-    made = [x + y, x - y, x * y, x / y, -x, x**2, x[0], x < 1.0, x + x]
-    assert [t.name for t in made] == [
+    tensors = [x + y, x - y, x * y, x / y, -x, x**2, x[0], x < 1.0, x + x]
+    assert [t.name for t in tensors] == [
         *("add:0", "sub:0", "mul:0", "truediv:0", "Neg:0", "pow:0"),
         *("strided_slice:0", "Less:0", "add_1:0"),
     ]
@@ -107,20 +107,20 @@ def test_names_of_tensors():
 def test_names_of_variables_and_scopes():
     with tf.variable_scope("a") as scope:
         v = tf.get_variable("v", (2,))
-        inside = v + 1.0
+        in_scope = v + 1.0
         with tf.variable_scope("b"):
             w = tf.get_variable("w", (1,))
     with tf.variable_scope(scope, reuse=True):
-        again = tf.get_variable("v")
-        outside = again + 1.0
+        reused = tf.get_variable("v")
+        out_of_scope = reused + 1.0
     with tf.variable_scope("a/b", reuse=True):
         deep = tf.get_variable("w") + 1.0
     assert deep.name == "a/b_1/add:0"
     free = [tf2.Variable(1.0), tf2.Variable(1.0, name="named")]
-    assert again is v
+    assert reused is v
     assert (v.name, w.name, v.op.name) == ("a/v:0", "a/b/w:0", "a/v")
     assert v.initializer.name == "a/v/Assign"
-    assert (inside.name, outside.name) == ("a/add:0", "a_1/add:0")
+    assert (in_scope.name, out_of_scope.name) == ("a/add:0", "a_1/add:0")
     assert [x.name for x in free] == ["Variable:0", "named:0"]
     assert tf.get_variable_scope().name == ""
 
@@ -178,11 +178,11 @@ def test_collections():
     v = tf.get_variable("v", (2,))
     w = tf.get_variable("w", (2,), trainable=False)
     u = tf.get_local_variable("u", (2,))
-    mine = tf.get_variable("mine", (), collections=["mine"])
+    custom = tf.get_variable("mine", (), collections=["mine"])
     assert tf.global_variables() == [v, w]
-    assert tf.trainable_variables() == [v, mine]
+    assert tf.trainable_variables() == [v, custom]
     assert tf.local_variables() == [u]
-    assert tf.get_collection("mine") == [mine]
+    assert tf.get_collection("mine") == [custom]
     tf.add_to_collection("things", 1)
     tf.get_collection_ref("things").append(2)
     assert tf.get_collection("things") == [1, 2]
@@ -247,7 +247,7 @@ def test_only_fetched_operations_run():
     with tf.control_dependencies([counted]):
         loud = count + 10
     quiet = count * 2
-    missing = tf.placeholder("float32", ()) + 1.0
+    unfed = tf.placeholder("float32", ()) + 1.0
     with initialized(tf.Session()) as session:
         session.run(quiet)
         assert session.run(count) == 0
@@ -255,7 +255,7 @@ def test_only_fetched_operations_run():
         session.run(counted.op)
         assert session.run(count) == 2
         with pytest.raises(ArgumentError, match="'Placeholder' with dtype float32"):
-            session.run([quiet, missing])
+            session.run([quiet, unfed])
         assert session.run(count) == 2
 
 
@@ -266,10 +266,10 @@ def test_anything_can_be_fed():
     z = ops.sum(y) + v
     session = tf.Session()
     assert session.run(z, {y: [1, 2, 3], v: 1.0}) == 7.0
-    given = tf.placeholder_with_default([1.0, 2.0], (None,))
-    doubled = given * 2.0
+    defaulted = tf.placeholder_with_default([1.0, 2.0], (None,))
+    doubled = defaulted * 2.0
     assert session.run(doubled).tolist() == [2, 4]
-    assert session.run(doubled, {given: [3.0]}).tolist() == [6]
+    assert session.run(doubled, {defaulted: [3.0]}).tolist() == [6]
 
 
 def test_feeds_are_checked():
@@ -325,11 +325,11 @@ def test_uninitialized_variables_are_named():
 
 def test_missing_values_are_reported():
     v, _ = tf.get_variable("v", (2,)), tf.get_local_variable("w", (2,))
-    missing = tf.report_uninitialized_variables()
+    uninitialized = tf.report_uninitialized_variables()
     session = tf.Session()
-    assert session.run(missing).tolist() == [b"v", b"w"]
+    assert session.run(uninitialized).tolist() == [b"v", b"w"]
     session.run(v.initializer)
-    assert session.run([missing, v])[0].tolist() == [b"w"]
+    assert session.run([uninitialized, v])[0].tolist() == [b"w"]
 
 
 def test_sessions_have_separate_values():
@@ -347,17 +347,17 @@ def test_sessions_have_separate_values():
 def test_fetched_arrays_are_copies():
     v = tf.get_variable("v", initializer=np.ones(2, "float32"))
     x = tf.placeholder("float32", (2,))
-    more = v.assign_add([1.0, 1.0])
-    kept = v.assign(x)
+    increment = v.assign_add([1.0, 1.0])
+    assigned = v.assign(x)
     session = tf.Session()
     first = session.run([v.initializer, v])[1]
     first[:] = 9.0
     second = session.run(v)
-    session.run(more)
+    session.run(increment)
     assert second.tolist() == [1, 1]
-    given = np.array([3.0, 4.0], "float32")
-    out = session.run(kept, {x: given})
-    given[:] = out[:] = 0.0
+    array = np.array([3.0, 4.0], "float32")
+    out = session.run(assigned, {x: array})
+    array[:] = out[:] = 0.0
     assert session.run(v).tolist() == [3, 4]
 
 
@@ -401,25 +401,25 @@ def test_assignments():
 
 def test_groups_run_all():
     v, w = (tf.get_variable(name, initializer=0) for name in "vw")
-    both = tf.group(v.assign_add(1), w.assign_add(2), name="both")
-    with tf.control_dependencies([both]):
-        done = tf.no_op()
+    group = tf.group(v.assign_add(1), w.assign_add(2), name="both")
+    with tf.control_dependencies([group]):
+        no_op = tf.no_op()
     with initialized(tf.Session()) as session:
-        assert session.run(both) is None
+        assert session.run(group) is None
         assert session.run([v, w]) == [1, 2]
-        session.run(done)
+        session.run(no_op)
         assert session.run([v, w]) == [2, 4]
-    assert both.name == "both"
+    assert group.name == "both"
 
 
 def test_initial_values_may_depend_on_variables():
     v = tf.get_variable("v", (3,), initializer=tf.random_normal_initializer())
     w = tf2.Variable(v.initialized_value() * 2.0)
-    known = tf.is_variable_initialized(v)
+    is_initialized = tf.is_variable_initialized(v)
     session = tf.Session()
-    assert not session.run(known)
+    assert not session.run(is_initialized)
     initialized(session)
-    assert session.run(known)
+    assert session.run(is_initialized)
     first, doubled = session.run([v, w])
     np.testing.assert_allclose(doubled, 2 * first)
 
@@ -429,11 +429,11 @@ def test_random_numbers():
     v = tf.get_variable("v", (50,), initializer=tf.random_normal_initializer(1.0, 2.0))
     w = tf.get_variable("w", (50,), initializer=tf.random_normal_initializer(1.0, 2.0))
     one, other = tf.Session(), tf.Session()
-    drawn = initialized(one).run([v, w])
-    assert not np.allclose(drawn[0], drawn[1])
-    np.testing.assert_array_equal(initialized(other).run(v), drawn[0])
-    assert not np.allclose(initialized(one).run(v), drawn[0])
-    assert abs(drawn[0].mean() - 1) < 1.5
+    values = initialized(one).run([v, w])
+    assert not np.allclose(values[0], values[1])
+    np.testing.assert_array_equal(initialized(other).run(v), values[0])
+    assert not np.allclose(initialized(one).run(v), values[0])
+    assert abs(values[0].mean() - 1) < 1.5
 
 
 # --- tensors ------------------------------------------------------------------------

@@ -64,27 +64,27 @@ CALLS = {
 
 def test_graphs_match_eager_calls():
     x = tf.placeholder("float32", (None, 3))
-    made = {name: call(x) for name, call in CALLS.items()}
-    outs = tf.Session().run(made, {x: DATA})
+    tensors = {name: call(x) for name, call in CALLS.items()}
+    outs = tf.Session().run(tensors, {x: DATA})
     tf.enable_eager_execution()
     for name, call in CALLS.items():
         expected = call(tf2.constant(DATA))
         np.testing.assert_allclose(outs[name], expected, rtol=1e-5, err_msg=name)
         assert outs[name].dtype == expected.numpy().dtype, name
-        fits = zip(made[name].shape, outs[name].shape, strict=True)
+        fits = zip(tensors[name].shape, outs[name].shape, strict=True)
         assert all(m in (None, n) for m, n in fits), name
 
 
 def test_calls_are_operations_with_names():
     x = tf.placeholder("float32", (2,))
-    made = [tf2.reduce_mean(x), tf2.constant(1.0), tf2.add(x, x, name="total")]
-    made += [tf2.matmul(x[None], x[:, None]), tf2.zeros((2,)), tf2.nn.sigmoid(x)]
-    assert [y.name for y in made] == [
+    tensors = [tf2.reduce_mean(x), tf2.constant(1.0), tf2.add(x, x, name="total")]
+    tensors += [tf2.matmul(x[None], x[:, None]), tf2.zeros((2,)), tf2.nn.sigmoid(x)]
+    assert [y.name for y in tensors] == [
         *("Mean:0", "Const:0", "total:0", "MatMul:0", "zeros:0", "Sigmoid:0"),
     ]
-    assert [y.op.type for y in made[:4]] == ["Mean", "Const", "Add", "MatMul"]
+    assert [y.op.type for y in tensors[:4]] == ["Mean", "Const", "Add", "MatMul"]
     session = tf.Session()
-    assert session.run(made[1], {made[1]: 5.0}) == 5.0
+    assert session.run(tensors[1], {tensors[1]: 5.0}) == 5.0
     assert tf2.add(1.0, 2.0).eval(session=session) == 3.0
 
 
@@ -122,11 +122,15 @@ def test_branches_capture_outer_tensors():
 
 def test_random_numbers_are_drawn_in_each_run():
     tf.set_random_seed(1)
-    made = [tf2.random.normal((3,)), tf2.random.normal((3,)), tf.random_uniform((3,))]
-    own = tf2.random.normal((3,), seed=5)
+    tensors = [
+        tf2.random.normal((3,)),
+        tf2.random.normal((3,)),
+        tf.random_uniform((3,)),
+    ]
+    seeded = tf2.random.normal((3,), seed=5)
     one, other = tf.Session(), tf.Session()
-    first, second = one.run([*made, own]), one.run([*made, own])
-    for a, b, c in zip(first, second, other.run([*made, own]), strict=True):
+    first, second = one.run([*tensors, seeded]), one.run([*tensors, seeded])
+    for a, b, c in zip(first, second, other.run([*tensors, seeded]), strict=True):
         assert not np.array_equal(a, b)
         np.testing.assert_array_equal(a, c)
     assert not np.array_equal(first[0], first[1])
@@ -135,25 +139,25 @@ def test_random_numbers_are_drawn_in_each_run():
 def test_extents_may_depend_on_values():
     x = tf.placeholder("float32", (None, 2))
     v = tf.get_variable("v", initializer=2.0)
-    places = tf2.where(x > 0)
+    indices = tf2.where(x > 0)
     rows = tf2.boolean_mask(x * v, x[:, 0] > 0)
     values, numbers = tf2.unique(tf2.cast(x[:, 1], "int32"))
     (slope,) = tf.gradients(tf2.reduce_sum(rows), v)
     session = tf.Session()
     session.run(v.initializer)
     data = [[1.0, 3.0], [-1.0, 3.0], [2.0, -2.0]]
-    made = [places, rows, values, numbers, slope]
-    outs = session.run(made, {x: data})
+    tensors = [indices, rows, values, numbers, slope]
+    outs = session.run(tensors, {x: data})
     assert outs[0].tolist() == [[0, 0], [0, 1], [1, 1], [2, 0]]
     assert outs[1].tolist() == [[2, 6], [4, -4]]
     assert (outs[2].tolist(), outs[3].tolist()) == ([3, -2], [0, 0, 1])
     assert outs[4] == 4
-    assert (places.shape, rows.shape, values.shape) == ((None, 2), (None, 2), (None,))
+    assert (indices.shape, rows.shape, values.shape) == ((None, 2), (None, 2), (None,))
 
 
 def test_moved_functions():
     matrix = [[2.0, 0.0], [0.0, 4.0]]
-    made = {
+    tensors = {
         "inverse": tf.matrix_inverse(matrix),
         "trace": tf.trace(matrix),
         "diagonal": tf.diag([1.0, 2.0]),
@@ -164,7 +168,7 @@ def test_moved_functions():
         "top": tf.nn.in_top_k(tf2.constant([[0.1, 0.9]]), tf2.constant([1]), 1),
         "affine": tf.nn.xw_plus_b([[1.0, 2.0]], [[1.0], [2.0]], [3.0]),
     }
-    outs = {name: value.tolist() for name, value in tf.Session().run(made).items()}
+    outs = {name: value.tolist() for name, value in tf.Session().run(tensors).items()}
     assert outs == {
         "inverse": [[0.5, 0.0], [0.0, 0.25]],
         "trace": 6.0,
@@ -180,7 +184,7 @@ def test_moved_functions():
 
 def test_all_operations_of_the_core_can_be_recorded():
     samples = [s for s in SAMPLES if s.inputs and s.name not in OF_VALUES]
-    feeds, made = {}, []
+    feeds, tensors = {}, []
 
     def fed(leaf):
         if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in "biuf":
@@ -192,12 +196,12 @@ def test_all_operations_of_the_core_can_be_recorded():
     for sample in samples:
         inputs = tree.map_structure(fed, sample.inputs)
         outs = tree.flatten(sample.op(*inputs, **sample.attrs))
-        made.append([y for y in outs if hasattr(y, "dtype")])
+        tensors.append([y for y in outs if hasattr(y, "dtype")])
     # Checks whether a Variable has a value are not compiled, because that is slow.
     plain = tf.is_variable_initialized(tf.get_variable("v", ()))
-    found = tf.Session().run([made, plain], feeds)[0]
+    values = tf.Session().run([tensors, plain], feeds)[0]
     tf.enable_eager_execution()
-    for sample, outs in zip(samples, found, strict=True):
+    for sample, outs in zip(samples, values, strict=True):
         expected = tree.flatten(sample.op(*sample.inputs, **sample.attrs))
         expected = [y for y in expected if hasattr(y, "dtype")]
         for out, value in zip(outs, expected, strict=True):
@@ -206,10 +210,10 @@ def test_all_operations_of_the_core_can_be_recorded():
 
 def test_value_checks_are_not_compiled():
     x = tf.placeholder("float32", (None,))
-    places, positive = ops.nonzero(x > 0)[0], x[x > 0]
+    indices, positive = ops.nonzero(x > 0)[0], x[x > 0]
     session = tf.Session()
     for data, expected in (([1.0, -1.0, 2.0], [0, 2]), ([-1.0, 3.0], [1])):
-        outs = session.run([places, positive], {x: data})
+        outs = session.run([indices, positive], {x: data})
         assert outs[0].tolist() == expected
         assert outs[1].tolist() == [data[i] for i in expected]
 
@@ -219,9 +223,9 @@ def test_python_functions():
     double = tf.py_func(lambda v: v * 2, [x], tf.float32)
     total = double + 1.0
     double.set_shape((None,))
-    parts = tf2.numpy_function(lambda v: (v.min(), v.max()), [x], [tf.float32] * 2)
+    extremes = tf2.numpy_function(lambda v: (v.min(), v.max()), [x], [tf.float32] * 2)
     shown = tf2.py_function(lambda v: tf2.reduce_sum(v), [x], tf.float32)
-    out = tf.Session().run([total, double[1:], parts, shown], {x: [1.0, 2.0, 4.0]})
+    out = tf.Session().run([total, double[1:], extremes, shown], {x: [1.0, 2.0, 4.0]})
     assert out[0].tolist() == [3, 5, 9]
     assert out[1].tolist() == [4, 8]
     assert (out[2], out[3]) == ([1, 4], 7)
@@ -233,15 +237,15 @@ def test_checks_are_operations():
     with tf.control_dependencies(
         [tf.assert_positive(x), tf2.debugging.Assert(v < 2, [v])]
     ):
-        more = v.assign_add(1.0)
+        increment = v.assign_add(1.0)
     session = tf.Session()
     session.run(v.initializer)
-    assert session.run(more, {x: [1.0]}) == 1
+    assert session.run(increment, {x: [1.0]}) == 1
     with pytest.raises(ArgumentError, match="x > 0"):
-        session.run(more, {x: [1.0, -1.0]})
-    assert session.run([more, v], {x: []})[0] == 2
+        session.run(increment, {x: [1.0, -1.0]})
+    assert session.run([increment, v], {x: []})[0] == 2
     with pytest.raises(ArgumentError):
-        session.run(more, {x: [1.0]})
+        session.run(increment, {x: [1.0]})
     assert session.run(v) == 2
 
 
@@ -299,7 +303,7 @@ def test_operations_run_where_they_are_placed():
 
 def test_older_names():
     x = tf.placeholder("float32", (None, 3))
-    made = [
+    tensors = [
         tf.reduce_sum(x, reduction_indices=[1], keep_dims=True),
         tf.argmax(x, dimension=1),
         tf.log(tf.to_float(x > 0) + 1.0),
@@ -309,14 +313,14 @@ def test_older_names():
         tf.nn.softmax_cross_entropy_with_logits_v2(labels=x, logits=x),
         tf.while_loop(lambda i: i < 5, lambda i: i + 2, [tf2.constant(0)]),
     ]
-    outs = tf.Session().run(made, {x: DATA})
+    outs = tf.Session().run(tensors, {x: DATA})
     assert outs[0].tolist() == [[2.0], [-1.5]]
     assert outs[1].tolist() == [2, 1]
     assert outs[2].shape == (2, 3)
     assert (outs[3], outs[7]) == (3, 6)
     assert outs[4].shape == (1, 2, 3)
     np.testing.assert_allclose(outs[5].sum(1), [1, 1], rtol=1e-5)
-    assert made[0].name == "Sum:0"
+    assert tensors[0].name == "Sum:0"
     with pytest.raises(ArgumentTypeError, match="received both"):
         tf.reduce_sum(x, axis=1, reduction_indices=1)
 
@@ -331,9 +335,9 @@ def test_dropout_and_convolution_of_old_scripts():
     session = tf.Session()
     session.run(kernel.initializer)
     feeds = {x: np.ones((4, 8, 8, 1))}
-    out, whole = session.run([dropped, pooled], {**feeds, keep: 0.5})
+    out, pooled_value = session.run([dropped, pooled], {**feeds, keep: 0.5})
     assert out.shape == (4, 4, 4, 2)
-    assert set(np.unique(out / whole)) == {0.0, 2.0}
+    assert set(np.unique(out / pooled_value)) == {0.0, 2.0}
     np.testing.assert_array_equal(*session.run([dropped, pooled], {**feeds, keep: 1.0}))
     with pytest.raises(ArgumentError, match="one of keep_prob and rate"):
         tf.nn.dropout(x)

@@ -124,21 +124,21 @@ RESIZED = [
 
 
 @pytest.mark.parametrize(("method", "corners", "wanted"), RESIZED)
-def test_pictures_are_resized_by_their_corners(method, corners, wanted):
-    size = np.shape(wanted)
+def test_pictures_are_resized_by_their_corners(method, corners, expected):
+    size = np.shape(expected)
     number = ["bilinear", "nearest", "bicubic", "area"].index(method)
     x = tf1.constant(PICTURE)
     by_word = tf1.image.resize(x, size, method, align_corners=corners)
     by_number = tf1.image.resize_images(x, size, number, corners)
-    for found in run_graph([by_word, by_number]):
-        assert np.allclose(found[0, :, :, 0], wanted, atol=2e-4)
+    for resized in run_graph([by_word, by_number]):
+        assert np.allclose(resized[0, :, :, 0], expected, atol=2e-4)
 
 
 def test_pictures_are_resized_by_their_centers_if_asked():
     row = PICTURE[:, :1]
-    found = tf1.image.resize_bilinear(row, [1, 8], half_pixel_centers=True)
-    wanted = [0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0]
-    assert np.allclose(run_graph(found)[0, 0, :, 0], wanted)
+    resized = tf1.image.resize_bilinear(row, [1, 8], half_pixel_centers=True)
+    expected = [0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0]
+    assert np.allclose(run_graph(resized)[0, 0, :, 0], expected)
 
 
 def test_nearest_pixels_keep_their_dtype():
@@ -148,8 +148,8 @@ def test_nearest_pixels_keep_their_dtype():
 
 
 def test_vector_predicate_selects_rows():
-    found = run_graph(tf1.where(tf1.constant([True, False, True]), ROWS, -ROWS))
-    assert found.tolist() == (ROWS * [[1], [-1], [1]]).tolist()
+    selected = run_graph(tf1.where(tf1.constant([True, False, True]), ROWS, -ROWS))
+    assert selected.tolist() == (ROWS * [[1], [-1], [1]]).tolist()
     with pytest.raises(ShapeError, match="as many rows"):
         tf1.where(tf1.constant([True, False, True, True]), ROWS, -ROWS)
     assert run_graph(tf1.where_v2(tf1.constant(ROWS) > 3, 1.0, 0.0)).sum() == 8

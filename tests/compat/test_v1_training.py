@@ -40,9 +40,9 @@ def test_gradients_of_inputs_variables_and_intermediates():
     v = tf.get_variable("v", initializer=3.0)
     between = x * v
     y = ops.square(between)
-    found = tf.gradients(y, [x, v, between])
+    gradients = tf.gradients(y, [x, v, between])
     session = initialized()
-    by_x, by_v, by_between = session.run(found, {x: [1.0, 2.0]})
+    by_x, by_v, by_between = session.run(gradients, {x: [1.0, 2.0]})
     assert by_x.tolist() == [18, 36]
     assert by_v == 30
     assert by_between.tolist() == [6, 12]
@@ -310,8 +310,8 @@ def test_losses(loss, losses):
     weights = weights if losses.ndim == 1 else weights[:, None]
     reductions = [tf.losses.Reduction.NONE, tf.losses.Reduction.SUM]
     reductions += [tf.losses.Reduction.MEAN, tf.losses.Reduction.SUM_OVER_BATCH_SIZE]
-    made = [of(LABELS, x), of(LABELS, x, weights)]
-    made += [of(LABELS, x, weights, reduction=r) for r in reductions]
+    losses_of_options = [of(LABELS, x), of(LABELS, x, weights)]
+    losses_of_options += [of(LABELS, x, weights, reduction=r) for r in reductions]
     weighted = losses * weights
     expected = [losses.mean(), weighted.sum() / (weighted != 0).sum()]
     expected += [
@@ -320,29 +320,31 @@ def test_losses(loss, losses):
         weighted.sum() / (losses.size),
         weighted.mean(),
     ]
-    for found, wanted in zip(
-        tf.Session().run(made, {x: SCORES}), expected, strict=True
+    for actual, expected_loss in zip(
+        tf.Session().run(losses_of_options, {x: SCORES}), expected, strict=True
     ):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
-    assert tf.losses.get_losses() == made
-    assert made[0].name.endswith("/value:0")
+        np.testing.assert_allclose(actual, expected_loss, rtol=1e-5)
+    assert tf.losses.get_losses() == losses_of_options
+    assert losses_of_options[0].name.endswith("/value:0")
 
 
 def test_other_losses():
     x = tf.placeholder("float32", (None, 3))
-    given = np.array([1, 0])
-    made = [
-        tf.losses.sparse_softmax_cross_entropy(given, x),
+    labels = np.array([1, 0])
+    losses = [
+        tf.losses.sparse_softmax_cross_entropy(labels, x),
         tf.losses.softmax_cross_entropy(LABELS, x, label_smoothing=0.3),
         tf.losses.log_loss(LABELS, ops.sigmoid(x), epsilon=0.0),
     ]
     smooth = LABELS * 0.7 + 0.1
     expected = [
-        -np.log(SOFTMAX[[0, 1], given]).mean(),
+        -np.log(SOFTMAX[[0, 1], labels]).mean(),
         -(smooth * np.log(SOFTMAX)).sum(1).mean(),
         -np.log(np.where(LABELS == 1, CHANCES, 1 - CHANCES)).mean(),
     ]
-    np.testing.assert_allclose(tf.Session().run(made, {x: SCORES}), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        tf.Session().run(losses, {x: SCORES}), expected, rtol=1e-5
+    )
     total = tf.losses.get_total_loss()
     assert tf.Session().run(total, {x: SCORES}) == pytest.approx(
         sum(expected), rel=1e-5
@@ -383,8 +385,8 @@ def test_convolutions_and_pooling():
 def test_weights_of_layers_can_be_shared():
     x = tf.placeholder("float32", (None, 2))
     one = tf.layers.dense(x, 3, name="d", bias_initializer=tf.ones_initializer())
-    again = tf.layers.dense(x, 3, name="d", reuse=True)
-    outs = initialized().run([one, again], {x: [[0, 0]]})
+    shared = tf.layers.dense(x, 3, name="d", reuse=True)
+    outs = initialized().run([one, shared], {x: [[0, 0]]})
     assert outs[0].tolist() == outs[1].tolist() == [[1, 1, 1]]
     assert len(tf.global_variables()) == 2
     with pytest.raises(ArgumentError, match="d/kernel already exists"):
@@ -445,8 +447,8 @@ def test_checkpoints(tmp_path):
     assert saver.last_checkpoints == [str(tmp_path / f"model-{i}") for i in (2, 3)]
     assert tf.train.latest_checkpoint(tmp_path) == path
     assert not tf.train.checkpoint_exists(tmp_path / "model-1")
-    kept = tf.train.get_checkpoint_state(tmp_path).all_model_checkpoint_paths
-    assert kept == saver.last_checkpoints
+    paths = tf.train.get_checkpoint_state(tmp_path).all_model_checkpoint_paths
+    assert paths == saver.last_checkpoints
     other = tf.Session()
     saver.restore(other, path)
     assert other.run(v).tolist() == [4, 5]
@@ -572,20 +574,20 @@ def test_iterators_start_at_their_initializer():
 
 def test_metrics():
     y, p = tf.placeholder("int32", (None,)), tf.placeholder("int32", (None,))
-    made = {
+    metrics = {
         "accuracy": tf.metrics.accuracy(y, p),
         "mean": tf.metrics.mean(ops.cast(p, "float32"), weights=[0.0, 1.0, 1.0]),
         "precision": tf.metrics.precision(y, p),
         "recall": tf.metrics.recall(y, p),
         "mean_squared_error": tf.metrics.mean_squared_error(y, ops.cast(p, "float32")),
     }
-    values = {name: value for name, (value, _) in made.items()}
-    updates = [update for _, update in made.values()]
+    values = {name: value for name, (value, _) in metrics.items()}
+    updates = [update for _, update in metrics.values()]
     session = tf.Session()
     session.run(tf.local_variables_initializer())
     for labels, predictions in (([1, 0, 1], [1, 1, 1]), ([1, 1, 0], [0, 0, 0])):
         session.run(updates, {y: labels, p: predictions})
-    found = session.run(values)
+    values_of_metrics = session.run(values)
     expected = {
         "accuracy": 3 / 6,
         "mean": 2 / 4,
@@ -593,8 +595,8 @@ def test_metrics():
         "recall": 2 / 4,
         "mean_squared_error": 3 / 6,
     }
-    assert found == pytest.approx(expected)
-    assert made["accuracy"][0].name == "accuracy/value:0"
+    assert values_of_metrics == pytest.approx(expected)
+    assert metrics["accuracy"][0].name == "accuracy/value:0"
     assert tf.local_variables()[0].name == "accuracy/total:0"
     assert tf.global_variables() == []
 
@@ -602,11 +604,11 @@ def test_metrics():
 def test_prints_show_the_values_of_a_run(capsys):
     v = tf.get_variable("v", initializer=1.0)
     with tf.control_dependencies([tf.print("v is", v, {"and": [v * 2.0]})]):
-        more = v.assign_add(1.0)
+        increment = v.assign_add(1.0)
     session = initialized()
     capsys.readouterr()
     for _ in range(2):
-        session.run(more)
+        session.run(increment)
     shown = capsys.readouterr().err.splitlines()
     assert shown == ["v is 1 {'and': [2]}", "v is 2 {'and': [4]}"]
     session.run(tf.Print(v, [v], "message: "))

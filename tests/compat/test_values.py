@@ -175,22 +175,22 @@ REFUSED = {
 }
 
 
-def plain(found):
+def plain(value):
     """Convert structures to plain numbers."""
-    if isinstance(found, (list, tuple)):
-        return [plain(x) for x in found]
-    if isinstance(found, str):
-        return str(found)
-    found = found.numpy() if hasattr(found, "numpy") else found
-    return found.tolist() if hasattr(found, "tolist") else found
+    if isinstance(value, (list, tuple)):
+        return [plain(x) for x in value]
+    if isinstance(value, str):
+        return str(value)
+    value = value.numpy() if hasattr(value, "numpy") else value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
-def is_close(found, wanted):
-    if isinstance(wanted, (list, tuple)):
-        return len(found) == len(wanted) and all(map(is_close, found, wanted))
-    if isinstance(wanted, (str, bool, bytes)) or wanted is None:
-        return found == wanted and type(found) is type(wanted)
-    return np.allclose(found, wanted, 1e-5, 1e-6, equal_nan=True)
+def is_close(actual, expected):
+    if isinstance(expected, (list, tuple)):
+        return len(actual) == len(expected) and all(map(is_close, actual, expected))
+    if isinstance(expected, (str, bool, bytes)) or expected is None:
+        return actual == expected and type(actual) is type(expected)
+    return np.allclose(actual, expected, 1e-5, 1e-6, equal_nan=True)
 
 
 def test_unrolled_loop_has_a_tensor_counter():
@@ -243,8 +243,8 @@ def test_tape_lists_watched_variables_after_a_gradient():
 
 @pytest.mark.parametrize("call", VALUES)
 def test_results_match_tensorflow(call):
-    found = plain(eval(call, dict(NAMES)))
-    assert is_close(found, VALUES[call]), found
+    actual = plain(eval(call, dict(NAMES)))
+    assert is_close(actual, VALUES[call]), actual
 
 
 @pytest.mark.parametrize("call", REFUSED)
@@ -255,29 +255,29 @@ def test_refusals_match_tensorflow(call):
 
 def test_restore_status_reports_a_missing_checkpoint(tmp_path):
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
-    nothing = checkpoint.restore(None)
-    assert nothing.expect_partial() is nothing
+    empty_status = checkpoint.restore(None)
+    assert empty_status.expect_partial() is empty_status
     with pytest.raises(ToolkitError, match="received None"):
-        nothing.assert_existing_objects_matched()
+        empty_status.assert_existing_objects_matched()
     path = checkpoint.save(tmp_path / "new" / "file")
     checkpoint.restore(path).assert_consumed().assert_existing_objects_matched()
 
 
 def test_tensor_arrays_are_split_and_scattered():
     rows = tf.constant([1.0, 2.0, 3.0])
-    parts = tf.TensorArray(tf.float32, size=2, infer_shape=False).split(rows, [1, 2])
-    assert parts.read(1).numpy().tolist() == [2.0, 3.0]
-    spread = tf.TensorArray(tf.float32, size=tf.constant(3)).scatter([2, 0, 1], rows)
-    assert spread.stack().numpy().tolist() == [2.0, 3.0, 1.0]
+    split = tf.TensorArray(tf.float32, size=2, infer_shape=False).split(rows, [1, 2])
+    assert split.read(1).numpy().tolist() == [2.0, 3.0]
+    scattered = tf.TensorArray(tf.float32, size=tf.constant(3)).scatter([2, 0, 1], rows)
+    assert scattered.stack().numpy().tolist() == [2.0, 3.0, 1.0]
 
 
 def test_tensor_arrays_need_a_size_in_dynamic_loops():
     @tf.function
     def squares(n):
-        found = tf.TensorArray(tf.int32, size=4)
+        array = tf.TensorArray(tf.int32, size=4)
         for i in tf.range(n):
-            found.write(i, i * i)
-        return found.stack()
+            array.write(i, i * i)
+        return array.stack()
 
     with pytest.raises(ToolkitError, match="tensor_scatter_nd_update"):
         squares(tf.constant(4))
@@ -287,8 +287,8 @@ def test_tensor_arrays_need_a_size_in_dynamic_loops():
 
 def test_shapes_merge_and_indices_unravel():
     assert tf.TensorShape([2, None]).merge_with([None, 3]) == (2, 3)
-    found = tf.unravel_index([5, 0], [2, 3])
-    assert found.numpy().tolist() == [[1, 0], [2, 0]]
+    indices = tf.unravel_index([5, 0], [2, 3])
+    assert indices.numpy().tolist() == [[1, 0], [2, 0]]
 
 
 def test_numbers_where_a_message_has_bytes_are_refused():
