@@ -27,21 +27,21 @@ def build(folder):
     """Return the file of the stand-in."""
     source, library = HERE / "fake_nccl.c", folder / "libfake_nccl.so"
     command = [GCC, *OPTIONS, "-shared", str(source), "-o", str(library)]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "-lpthread", "-lrt"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     return library
 
 
 def start(scenario, library, folder, size, rank, **environment):
     """Start the process of one rank."""
-    found = dict(os.environ, PYTHONPATH=str(HERE.parents[1]))
-    found.update(FAKE_NCCL_LOG=str(folder / f"calls.{rank}"), **environment)
+    variables = dict(os.environ, PYTHONPATH=str(HERE.parents[1]))
+    variables.update(FAKE_NCCL_LOG=str(folder / f"calls.{rank}"), **environment)
     arguments = (scenario, str(library), str(folder), str(size), str(rank))
     return subprocess.Popen(
         [sys.executable, str(HERE / "nccl_scenarios.py"), *arguments],
-        env=found,
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,32 +89,34 @@ class FileGroup:
 
     def __init__(self, folder, size, rank):
         self.folder, self.size, self.rank = Path(folder), size, rank
-        self.turn = 0
+        self.round_number = 0
         self.folder.mkdir(exist_ok=True)
 
     def _all(self, content):
         """Return the bytes of all ranks."""
-        self.turn += 1
-        own = self.folder / f"{self.turn}.{self.rank}"
-        own.with_suffix(f".new{self.rank}").write_bytes(bytes(content))
-        own.with_suffix(f".new{self.rank}").rename(own)
-        found, end = [], time.monotonic() + LONGEST
+        self.round_number += 1
+        own_file = self.folder / f"{self.round_number}.{self.rank}"
+        own_file.with_suffix(f".new{self.rank}").write_bytes(bytes(content))
+        own_file.with_suffix(f".new{self.rank}").rename(own_file)
+        contents, end = [], time.monotonic() + LONGEST
         for rank in range(self.size):
-            path = self.folder / f"{self.turn}.{rank}"
+            path = self.folder / f"{self.round_number}.{rank}"
             while not path.exists():
                 assert time.monotonic() < end, f"rank {rank} did not write {path}"
                 time.sleep(1e-3)
-            found.append(path.read_bytes())
-        return found
+            contents.append(path.read_bytes())
+        return contents
 
     def all_gather(self, send, receive):
         content = b"".join(self._all(as_bytes(send)))
         as_bytes(receive)[:] = np.frombuffer(content, np.uint8)
 
     def all_gather_varying(self, send, receive, counts):
-        parts = self._all(as_bytes(send))
-        for start, count, part in zip(offsets_of(counts), counts, parts, strict=True):
-            as_bytes(receive)[start : start + count] = np.frombuffer(part, np.uint8)
+        contents = self._all(as_bytes(send))
+        for start, count, content in zip(
+            offsets_of(counts), counts, contents, strict=True
+        ):
+            as_bytes(receive)[start : start + count] = np.frombuffer(content, np.uint8)
 
     def broadcast(self, buffer, root=0):
         content = self._all(as_bytes(buffer))[root]
@@ -125,9 +127,10 @@ class FileGroup:
 
     def split(self, color, key):
         rows = [
-            json.loads(part) for part in self._all(json.dumps([color, key]).encode())
+            json.loads(content)
+            for content in self._all(json.dumps([color, key]).encode())
         ]
         same = sorted((k, r) for r, (c, k) in enumerate(rows) if c == color)
         rank = [r for _, r in same].index(self.rank)
-        folder = self.folder / f"split{self.turn}_{color}"
+        folder = self.folder / f"split{self.round_number}_{color}"
         return FileGroup(folder, len(same), rank)

@@ -58,13 +58,13 @@ def results(control, path):
     """Run all transfers of bytes."""
     group, is_done = joined(control, path)
     rank, size = group.rank, group.size
-    found = {"rank": rank, "size": size}
-    mine = np.arange(3000, dtype=np.float32) + 10000 * rank
+    report = {"rank": rank, "size": size}
+    own_array = np.arange(3000, dtype=np.float32) + 10000 * rank
     everything = np.zeros((size, 3000), np.float32)
-    group.all_gather(span(mine), span(everything))
+    group.all_gather(span(own_array), span(everything))
     counts = [4 * 100 * r for r in range(size)]  # rank 0 sends nothing
     varying = np.zeros(sum(counts) // 4, np.float32)
-    group.all_gather_varying(span(mine[: 100 * rank]), span(varying), counts)
+    group.all_gather_varying(span(own_array[: 100 * rank]), span(varying), counts)
     # Rank r receives r + 1 numbers.
     to = [4 * (r + 1) for r in range(size)]
     sent = np.concatenate([np.full(r + 1, 10 * rank + r) for r in range(size)])
@@ -77,23 +77,23 @@ def results(control, path):
         group.send(span(pair), rank + 1)
     if rank % 2:
         group.receive(span(received), rank - 1)
-    around = np.zeros(2, np.int64)
+    neighbours = np.zeros(2, np.int64)
     previous, following = (rank - 1) % size, (rank + 1) % size
-    moves = [(following, span(pair))], [(previous, span(around))]
+    moves = [(following, span(pair))], [(previous, span(neighbours))]
     group.on(STREAM + 1).transfer(*moves)
     group.wait(is_done)
     group.wait(lambda: is_done(STREAM + 1))
     group.barrier()
     group.close()
-    found["all_gather"] = [float(row[-1]) for row in everything]
-    found["varying"] = [float(x) for x in varying[::100]]
-    found["crossed"] = crossed.tolist()
-    found["broadcast"] = from_last.tolist()
-    found["received"], found["around"] = received.tolist(), around.tolist()
-    return found
+    report["all_gather"] = [float(row[-1]) for row in everything]
+    report["varying"] = [float(x) for x in varying[::100]]
+    report["crossed"] = crossed.tolist()
+    report["broadcast"] = from_last.tolist()
+    report["received"], report["around"] = received.tolist(), neighbours.tolist()
+    return report
 
 
-def alike(control, path):
+def call_everything(control, path):
     """Make the same calls on all ranks, and log them for a comparison."""
     group, is_done = joined(control, path)
     a, b = np.zeros(64, np.uint8), np.zeros(64 * group.size, np.uint8)
@@ -101,74 +101,74 @@ def alike(control, path):
     group.all_gather(span(a), span(b))
     group.broadcast(span(a))
     group.all_gathers([(span(a), span(b)), (span(a[:8]), span(b[: 8 * group.size]))])
-    part = [64] * group.size
-    group.all_to_all(span(b), part, span(c), part)
+    counts = [64] * group.size
+    group.all_to_all(span(b), counts, span(c), counts)
     group.wait(is_done)
     group.close()
     return {}
 
 
-def parts(control, path):
+def use_split_groups(control, path):
     """Use two halves and a duplicate at the same time."""
     group, is_done = joined(control, path)
     half = group.split(group.rank % 2, -group.rank)  # in the reverse order
     twin = half.duplicate()
-    found = {"rank": half.rank, "size": half.size}
-    mine, everyone = np.array([group.rank]), np.zeros(half.size, np.int64)
-    twin.all_gather(span(mine), span(everyone))
+    report = {"rank": half.rank, "size": half.size}
+    sent, everyone = np.array([group.rank]), np.zeros(half.size, np.int64)
+    twin.all_gather(span(sent), span(everyone))
     twin.wait(is_done)
     twin.close()
     half.close()
     group.close()
-    found["everyone"] = everyone.tolist()
-    return found
+    report["everyone"] = everyone.tolist()
+    return report
 
 
-def fails(control, path):
+def recover_from_failure(control, path):
     """Fail on one rank: all ranks abort and connect again."""
     group, is_done = joined(control, path, timeout=2.0)
     half = group.split(0, group.rank)
     a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
-    found = {}
+    report = {}
     try:
         for _ in range(3):
             group.all_gather(span(a), span(b))
             group.wait(is_done, "step")
     except (RankLostError, StalledError) as error:
-        found["error"], found["kind"] = str(error), type(error).__name__
+        report["error"], report["kind"] = str(error), type(error).__name__
     try:
         group.all_gather(span(a), span(b))
     except CommunicationError as error:
-        found["again"] = str(error)
+        report["again"] = str(error)
     group.abort()
     group.abort()  # a second call is allowed
     for one in (group, half):
         try:
             one.broadcast(span(a))
         except CommunicationError as error:
-            found["ended"] = str(error)
+            report["ended"] = str(error)
     control.barrier()
     new, is_done = joined(control, path)
     a[:] = new.rank
     new.all_gather(span(a), span(b))
     new.wait(is_done)
     new.close()
-    found["after"] = b[::4].tolist()
-    return found
+    report["after"] = b[::4].tolist()
+    return report
 
 
 def aborted_by_another_thread(control, path):
     """Wait in one thread for a call that hangs, and abort in another thread."""
     group, is_done = joined(control, path)
     a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
-    found = []
+    errors = []
 
     def wait():
         group.all_gather(span(a), span(b))
         try:
             group.wait(is_done, "step")
         except CommunicationError as error:
-            found.append(str(error))
+            errors.append(str(error))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -176,10 +176,10 @@ def aborted_by_another_thread(control, path):
     is_waiting = waiting.is_alive()
     group.abort()
     waiting.join(5)
-    return {"waited": is_waiting, "ended": not waiting.is_alive(), "error": found}
+    return {"waited": is_waiting, "ended": not waiting.is_alive(), "error": errors}
 
 
-def alone(control, path):
+def wait_for_absent_neighbour(control, path):
     """Run a rank whose neighbour never calls."""
     library = Library(path)
     start = time.monotonic()
@@ -189,13 +189,17 @@ def alone(control, path):
         except StalledError as error:
             return {"error": str(error), "seconds": time.monotonic() - start}
     else:  # takes part only in the control group's exchanges
-        mine = {"device": "GPU-1", "version": list(library.version), "problem": ""}
-        nccl.exchange(control, mine | {"shares": False})
+        description = {
+            "device": "GPU-1",
+            "version": list(library.version),
+            "problem": "",
+        }
+        nccl.exchange(control, description | {"shares": False})
         control.broadcast(np.zeros(128, np.uint8), 0)
     return {}
 
 
-def refused(control, path):
+def report_refusals(control, path):
     """Return the errors that NCCL groups report before any rank waits."""
 
     def load():
@@ -206,12 +210,12 @@ def refused(control, path):
     try:
         nccl.connect(control, f"GPU-{control.rank}", 0, 5.0, load)
     except BackendUnavailable as error:
-        missing = str(error)
+        message = str(error)
     try:
         joined(control, path, device="GPU-7")
     except ArgumentError as error:
-        return {"shared": str(error), "missing": missing}
-    return {"shared": "", "missing": missing}
+        return {"shared": str(error), "missing": message}
+    return {"shared": "", "missing": message}
 
 
 def unlike(control, path):
@@ -244,9 +248,9 @@ def on_host(control, wait, is_done):
     """Return a device whose kernels wait for earlier calls of the stand-in."""
 
     class Ordered(HostDevice):
-        def submit(self, stream, what, work):
-            wait(is_done, what)
-            super().submit(stream, what, work)
+        def submit(self, stream, label, work):
+            wait(is_done, label)
+            super().submit(stream, label, work)
 
     folder = control.folder / f"kernels{control.rank}"
     folder.mkdir()
@@ -264,7 +268,7 @@ def gpu_step(control, path):
     def is_done():
         return pending(STREAM) == 0
 
-    def wait(is_done, what):
+    def wait(is_done, label):
         while not is_done():
             time.sleep(1e-4)
 
@@ -277,7 +281,7 @@ def gpu_step(control, path):
 def sums(control, path):
     """Compute tree sums in host memory: kernels by g++, transfers by the stand-in."""
     group, is_done = joined(control, path)
-    device, found = on_host(control, group.wait, is_done), []
+    device, hashes = on_host(control, group.wait, is_done), []
     pieces = []
     for number, term in enumerate(TERMS):
         get, one = getter(number, term), combination(term)
@@ -291,15 +295,17 @@ def sums(control, path):
         at = scratch.ctypes.data + -scratch.ctypes.data % 256
         total.start(addresses(pieces), addresses(outs), at)
         group.wait(is_done)
-        found.append([hashlib.sha256(out.tobytes()).hexdigest() for out in outs])
-    part = plan_reduce_scatter(group.rank, group.size, TERMS[0])
-    own = np.zeros(6000 // group.size, np.float32)
+        hashes.append([hashlib.sha256(out.tobytes()).hexdigest() for out in outs])
+    scatter_plan = plan_reduce_scatter(group.rank, group.size, TERMS[0])
+    shard = np.zeros(6000 // group.size, np.float32)
     first = [p for p in pieces if p.dtype == np.float32]
-    DeviceSum(device, group, part).start(addresses(first), addresses([own]), at)
+    DeviceSum(device, group, scatter_plan).start(
+        addresses(first), addresses([shard]), at
+    )
     group.wait(is_done)
     group.close()
     kernels = [name for name in device.log if name.startswith("tree_")]
-    return {"sums": found, "part": own.tobytes().hex(), "kernels": kernels}
+    return {"sums": hashes, "part": shard.tobytes().hex(), "kernels": kernels}
 
 
 def addresses(arrays):

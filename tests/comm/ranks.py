@@ -18,12 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def mpirun():
     """Return the Open MPI launcher of this environment or of the path, or None."""
-    own = Path(sysconfig.get_path("scripts")) / "mpirun"
-    found = str(own) if own.exists() else shutil.which("mpirun")
-    if found is None:
+    environment_path = Path(sysconfig.get_path("scripts")) / "mpirun"
+    path = (
+        str(environment_path) if environment_path.exists() else shutil.which("mpirun")
+    )
+    if path is None:
         return None
-    said = subprocess.run([found, "--version"], capture_output=True, text=True)
-    return found if "Open MPI" in said.stdout else None
+    output = subprocess.run([path, "--version"], capture_output=True, text=True)
+    return path if "Open MPI" in output.stdout else None
 
 
 def unavailable_reason():
@@ -86,8 +88,8 @@ def command_of(folder, count, source, *arguments):
 def environment_of(**variables):
     """Return the environment of a job."""
     roots = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-    own = {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
-    return {**os.environ, **dict.fromkeys(roots, "1"), **own, **variables}
+    fixed = {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
+    return {**os.environ, **dict.fromkeys(roots, "1"), **fixed, **variables}
 
 
 def run_ranks(folder, count, source, *arguments, timeout=60, **variables):

@@ -69,10 +69,10 @@ def job(tmp_path):
     return run
 
 
-def results(done):
+def results(process):
     """Return the reports of the ranks, by rank."""
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if "result " in line]
+    assert process.returncode == 0, process.stderr
+    lines = [line for line in process.stdout.splitlines() if "result " in line]
     return sorted(json.loads(line.partition("result ")[2]) for line in lines)
 
 
@@ -81,9 +81,9 @@ def test_training_has_the_same_bits_on_any_number_of_processes(job):
     distribution.set_distribution(distribution.DataParallel(shards=4))
     train(network(), rows=47, batch=15)  # the last batch has two rows
     """
-    found = [results(job(count, text)) for count in (1, 2, 3, 4)]
-    assert [len(ranks) for ranks in found] == [1, 2, 3, 4]
-    assert len({digest for ranks in found for _, _, digest, _ in ranks}) == 1
+    reports = [results(job(count, text)) for count in (1, 2, 3, 4)]
+    assert [len(ranks) for ranks in reports] == [1, 2, 3, 4]
+    assert len({digest for ranks in reports for _, _, digest, _ in ranks}) == 1
 
 
 def test_weights_are_sharded(job):
@@ -96,10 +96,10 @@ def test_weights_are_sharded(job):
     train(network())
     """
     plain = "train(network())"
-    (_, losses, _, whole), *_ = results(job(1, plain))
-    for _, found, _, held in results(job(2, text)):
-        assert found == pytest.approx(losses, rel=1e-5)
-        assert held == whole - 4 * (20 * 16 + 16)
+    (_, losses, _, total_nbytes), *_ = results(job(1, plain))
+    for _, shard_losses, _, nbytes in results(job(2, text)):
+        assert shard_losses == pytest.approx(losses, rel=1e-5)
+        assert nbytes == total_nbytes - 4 * (20 * 16 + 16)
     digests = {digest for _, _, digest, _ in results(job(2, text))}
     assert len(digests) == 1
 
@@ -118,30 +118,32 @@ def test_a_pipeline_has_the_same_bits_on_any_number_of_processes(job):
         layers.Dense(4, activation="softmax", name="last"),
     ]), rows=47, batch=15)  # the last batch has two rows, fewer than micro-batches
     """
-    alone, two, three = (results(job(n, begin + text)) for n in (1, 2, 3))
-    ((_, losses, digest, whole),) = alone
+    one, two, three = (results(job(n, begin + text)) for n in (1, 2, 3))
+    ((_, losses, digest, total_nbytes),) = one
     for ranks in (two, three):
-        assert [(found, bits) for _, found, bits, _ in ranks] == (
+        assert [(rank_losses, bits) for _, rank_losses, bits, _ in ranks] == (
             [(losses, digest)] * len(ranks)
         )
-        assert sum(held for *_, held in ranks) == whole + (len(ranks) - 1) * 8  # seeds
+        assert (
+            sum(nbytes for *_, nbytes in ranks) == total_nbytes + (len(ranks) - 1) * 8
+        )  # seeds
     ((_, plain, _, _),) = results(job(1, text))
     assert losses == pytest.approx(plain, rel=1e-5)
 
 
 def test_exception_in_one_process_ends_all_with_one_traceback(job):
-    done = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
-    assert done.returncode == 1
-    assert done.stderr.count("Traceback") == 1 and "boom" in done.stderr
-    assert "rank 1 has failed" in done.stderr
+    process = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
+    assert process.returncode == 1
+    assert process.stderr.count("Traceback") == 1 and "boom" in process.stderr
+    assert "rank 1 has failed" in process.stderr
 
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_process_that_exits_early_ends_the_job(job, code):
-    done = job(2, f"if rank == 1: sys.exit({code})\ncomm.world().barrier()")
-    assert done.returncode == (code or 124)
+    process = job(2, f"if rank == 1: sys.exit({code})\ncomm.world().barrier()")
+    assert process.returncode == (code or 124)
     if not code:
-        assert "rank 1 is missing: its script has ended" in done.stderr
+        assert "rank 1 is missing: its script has ended" in process.stderr
 
 
 def test_different_programs_are_reported_before_the_first_step(job):
@@ -149,9 +151,9 @@ def test_different_programs_are_reported_before_the_first_step(job):
     distribution.set_distribution(distribution.DataParallel())
     train(tk.Sequential([layers.Dense(4 if rank else 5, activation="softmax")]))
     """
-    done = job(2, text)
-    assert done.returncode == 1
-    assert "program of train_step differs between ranks" in done.stderr
+    process = job(2, text)
+    assert process.returncode == 1
+    assert "program of train_step differs between ranks" in process.stderr
 
 
 def test_a_stopped_process_is_named(job):
@@ -159,18 +161,18 @@ def test_a_stopped_process_is_named(job):
     if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
     with comm.named("the loss"): comm.world().barrier()
     """
-    done = job(2, text)
-    assert done.returncode == 124
-    assert "rank 1 does not answer" in done.stderr and "the loss" in done.stderr
+    process = job(2, text)
+    assert process.returncode == 124
+    assert "rank 1 does not answer" in process.stderr and "the loss" in process.stderr
 
 
 def test_mesh_larger_than_the_job_is_refused(job):
     text = (
         "distribution.set_distribution(distribution.DataParallel(devices=list('abc')))"
     )
-    done = job(2, text)
-    assert done.returncode == 1
-    assert "`toolkit run --processes 3`" in done.stderr
+    process = job(2, text)
+    assert process.returncode == 1
+    assert "`toolkit run --processes 3`" in process.stderr
 
 
 def test_without_mpi(monkeypatch):
@@ -198,9 +200,9 @@ def test_data_of_different_lengths_is_refused_before_a_step(job, method):
     else:
         getattr(model, method)(x[:rows], y[:rows], **options)
     """
-    done = job(2, text)
-    assert done.returncode != 0
+    process = job(2, text)
+    assert process.returncode != 0
     name = "fit: validation_data" if method == "validation" else method
-    assert f"{name}: expected data of the same length and shapes" in done.stderr
-    assert "32 samples" in done.stderr
-    assert "on rank 0; 31 samples" in done.stderr
+    assert f"{name}: expected data of the same length and shapes" in process.stderr
+    assert "32 samples" in process.stderr
+    assert "on rank 0; 31 samples" in process.stderr

@@ -56,8 +56,8 @@ def run(folder, how, count=3, **variables):
 @ranks.needs_mpi
 @pytest.mark.parametrize("how", ["well", "late"])
 def test_normal_exit_waits_for_all_ranks(tmp_path, how):
-    done = run(tmp_path, how)
-    assert (done.code, done.out.count("end of")) == (0, 3), done.errors
+    process = run(tmp_path, how)
+    assert (process.code, process.out.count("end of")) == (0, 3), process.errors
 
 
 @ranks.needs_mpi
@@ -70,12 +70,12 @@ def test_normal_exit_waits_for_all_ranks(tmp_path, how):
     ],
 )
 def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words):
-    done = run(tmp_path, how)
-    assert done.code == code
-    assert done.errors.count("Traceback") == 1
-    assert words in done.errors
-    assert "toolkit/launch.py" not in done.errors  # the script's frames only
-    assert "end of" not in done.out
+    process = run(tmp_path, how)
+    assert process.code == code
+    assert process.errors.count("Traceback") == 1
+    assert words in process.errors
+    assert "toolkit/launch.py" not in process.errors  # the script's frames only
+    assert "end of" not in process.out
 
 
 @ranks.needs_mpi
@@ -92,11 +92,11 @@ def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words)
 )
 @pytest.mark.one_in(2)
 def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
-    done = run(tmp_path, how)
-    assert done.code == code
-    assert words in done.errors
-    assert "Traceback" not in done.errors
-    assert "end of" not in done.out
+    process = run(tmp_path, how)
+    assert process.code == code
+    assert words in process.errors
+    assert "Traceback" not in process.errors
+    assert "end of" not in process.out
 
 
 @ranks.needs_mpi
@@ -111,53 +111,55 @@ def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
 )
 @pytest.mark.one_in(2)
 def test_collective_timeout_names_the_collective(tmp_path, how, words):
-    done = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
-    assert done.code == 124
-    assert words in done.errors, done.errors
-    assert "collective 3 (barrier of 0 bytes, for gradients of dense_1)" in done.errors
+    process = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
+    assert process.code == 124
+    assert words in process.errors, process.errors
+    assert (
+        "collective 3 (barrier of 0 bytes, for gradients of dense_1)" in process.errors
+    )
     # On a busy machine a rank may not receive the report of another rank in time.
-    assert done.errors.count("has waited for 2.") in (1, 2)  # one rank reports
+    assert process.errors.count("has waited for 2.") in (1, 2)  # one rank reports
     if how == "sleep":
-        assert "time.sleep(100)" in done.errors
+        assert "time.sleep(100)" in process.errors
 
 
 @ranks.needs_mpi
 def test_missing_script_is_reported(tmp_path):
-    done = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", "none.py"])
-    assert done.code == launch.WRONG_USAGE
-    assert "there is no file 'none.py'" in done.errors
+    process = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", "none.py"])
+    assert process.code == launch.WRONG_USAGE
+    assert "there is no file 'none.py'" in process.errors
 
 
 def test_one_rank_needs_no_mpi(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:], __name__); sys.exit(4)")
     command = [ranks.sys.executable, "-m", "toolkit.launch", str(script), "--x", "1"]
-    done = ranks.start(command)
-    assert (done.code, done.out) == (4, "['--x', '1'] __main__\n")
+    process = ranks.start(command)
+    assert (process.code, process.out) == (4, "['--x', '1'] __main__\n")
 
 
 def test_a_traceback_without_a_job(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("def f():\n    raise ValueError('here')\nf()\n")
-    done = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", str(script)])
-    assert done.code == 1
-    assert done.errors.startswith("Traceback")
-    assert "launch.py" not in done.errors and "ValueError: here" in done.errors
+    process = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", str(script)])
+    assert process.code == 1
+    assert process.errors.startswith("Traceback")
+    assert "launch.py" not in process.errors and "ValueError: here" in process.errors
 
 
 @pytest.mark.parametrize(
     "given, code", [(None, 0), (0, 0), (3, 3), (256, 1), (-1, 255), ("why", 1)]
 )
-def test_exit_codes(given, code):
-    assert launch.exit_code(given) == code
+def test_exit_codes(status, code):
+    assert launch.exit_code(status) == code
 
 
 @pytest.mark.parametrize("told, ranks_here", [("4", 4), ("2(x3)", 2), ("x", 1)])
-def test_threads_are_divided_between_local_ranks(monkeypatch, told, ranks_here):
+def test_threads_are_divided_between_local_ranks(monkeypatch, variables, ranks_here):
     for name in launch._LOCAL_RANKS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(launch.os, "sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", told)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", variables)
     assert launch.threads_of_rank() == 8 // ranks_here
 
 

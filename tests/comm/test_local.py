@@ -25,9 +25,9 @@ def test_all_gather_varying_in_place():
     def of(group):
         received = np.zeros(4, np.uint8)
         start = sum(counts[: group.rank])
-        mine = received[start : start + counts[group.rank]]
-        mine[:] = group.rank + 1
-        group.all_gather_varying(mine, received, counts)
+        section = received[start : start + counts[group.rank]]
+        section[:] = group.rank + 1
+        group.all_gather_varying(section, received, counts)
         return received.tolist()
 
     assert local.run(3, of) == [[1, 3, 3, 3]] * 3
@@ -95,8 +95,8 @@ def test_split_orders_by_key():
 def test_groups_split_repeatedly():
     def of(group):
         sums = []
-        for turn in range(20):
-            inner = group.split((group.rank + turn) % 2, 0)
+        for iteration in range(20):
+            inner = group.split((group.rank + iteration) % 2, 0)
             sums.append(sum(comm.exchange(inner, group.rank)))
         return sums
 
@@ -105,16 +105,19 @@ def test_groups_split_repeatedly():
 
 def test_duplicate_serves_another_thread():
     def of(group):
-        other, found = group.duplicate(), []
+        other, results_of_thread = group.duplicate(), []
 
         def talk():
-            found.extend(comm.exchange(other, "other") for _ in range(20))
+            results_of_thread.extend(comm.exchange(other, "other") for _ in range(20))
 
         thread = threading.Thread(target=talk)
         thread.start()
-        mine = [comm.exchange(group, "mine") for _ in range(20)]
+        ranks_of_calls = [comm.exchange(group, "mine") for _ in range(20)]
         thread.join()
-        return mine == [["mine"] * 3] * 20 and found == [["other"] * 3] * 20
+        return (
+            ranks_of_calls == [["mine"] * 3] * 20
+            and results_of_thread == [["other"] * 3] * 20
+        )
 
     assert local.run(3, of) == [True] * 3
 

@@ -88,10 +88,10 @@ def test_sockets_of_a_child_process_are_limited(is_closed):
     try:
         port = int(child.stdout.readline())
         assert can_connect(ADDRESS, port)
-        known = set()
-        if not limit_listeners(child.pid, known, is_closed):
+        listeners_before = set()
+        if not limit_listeners(child.pid, listeners_before, is_closed):
             pytest.skip("the system does not allow it")
-        assert limit_listeners(child.pid, known, is_closed) == 0
+        assert limit_listeners(child.pid, listeners_before, is_closed) == 0
         assert can_connect("127.0.0.1", port) != is_closed
         assert not can_connect(ADDRESS, port)
     finally:
@@ -121,11 +121,11 @@ print("done", flush=True)
 
 def listeners(process):
     """Return (address, port) of the TCP listeners of a process and its children."""
-    found = []
+    addresses = []
     for child in (
         Path(f"/proc/{process}/task/{process}/children").read_text("ascii").split()
     ):
-        found += listeners(child)
+        addresses += listeners(child)
     inodes = set()
     for entry in Path(f"/proc/{process}/fd").iterdir():
         with suppress(OSError):
@@ -134,8 +134,10 @@ def listeners(process):
         words = line.split()
         if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
             host, port = words[1].split(":")
-            found.append((socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16)))
-    return found
+            addresses.append(
+                (socket.inet_ntoa(bytes.fromhex(host)[::-1]), int(port, 16))
+            )
+    return addresses
 
 
 def start_job(folder, source, *arguments, options=(), **variables):
@@ -171,13 +173,13 @@ def test_unknown_peers_do_not_stop_a_local_job(tmp_path, options):
         while "begins" not in job.stdout.readline():
             assert job.poll() is None
         end = time.monotonic() + 40
-        found = listeners(job.pid)
-        reached = [port for host, port in found if can_connect(ADDRESS, port)]
+        addresses = listeners(job.pid)
+        reached = [port for host, port in addresses if can_connect(ADDRESS, port)]
         strangers = [
             threading.Thread(
                 target=send_slowly, args=((ADDRESS, port), end), daemon=True
             )
-            for host, port in found
+            for host, port in addresses
         ]
         for stranger in strangers:
             stranger.start()
@@ -233,8 +235,8 @@ def processes():
 
 def test_open_mpi_receives_the_loopback_option(monkeypatch):
     monkeypatch.delenv("OMPI_MCA_btl_tcp_if_exclude", raising=False)
-    own = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
-    monkeypatch.setattr(mpirun, "_list_launchers", lambda: [own])
+    launcher = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
+    monkeypatch.setattr(mpirun, "_list_launchers", lambda: [launcher])
     for options, transports in [((), "self,sm"), ((True, True), "self,sm,tcp")]:
         command = mpirun.launch_command(2, ["a.py"], None, *options)
         assert command[command.index("btl") + 1] == transports

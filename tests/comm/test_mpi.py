@@ -94,9 +94,9 @@ for name in ("float32", "bfloat16"):
 
 @ranks.needs_mpi
 def test_every_call_of_a_group(tmp_path):
-    done = ranks.run_ranks(tmp_path, 3, EVERY_CALL)
-    assert done.code == 0, done.errors
-    assert done.out.count("all as expected") == 3
+    process = ranks.run_ranks(tmp_path, 3, EVERY_CALL)
+    assert process.code == 0, process.errors
+    assert process.out.count("all as expected") == 3
 
 
 @ranks.needs_mpi
@@ -104,9 +104,9 @@ def test_every_call_of_a_group(tmp_path):
 def test_sums_have_the_same_bits_for_any_number_of_ranks(tmp_path, size):
     results = set()
     for count in (1, 2, 3, 4):
-        done = ranks.run_ranks(tmp_path, count, SUMS, "4", str(size))
-        assert done.code == 0, done.errors
-        results.add(done.out)
+        process = ranks.run_ranks(tmp_path, count, SUMS, "4", str(size))
+        assert process.code == 0, process.errors
+        results.add(process.out)
     assert len(results) == 1, results
     assert expected_hash(4, size) in results.pop()
 
@@ -128,10 +128,10 @@ def expected_hash(count, size):
 
 @ranks.needs_mpi
 def test_a_world_of_another_size_is_refused(tmp_path):
-    done = ranks.run_ranks(tmp_path, 2, "", TOOLKIT_PROCESSES="3")
-    assert done.code != 0
-    assert "TOOLKIT_PROCESSES says that 3 processes were started" in done.errors
-    assert done.errors.count("each is on its own") == 1
+    process = ranks.run_ranks(tmp_path, 2, "", TOOLKIT_PROCESSES="3")
+    assert process.code != 0
+    assert "TOOLKIT_PROCESSES says that 3 processes were started" in process.errors
+    assert process.errors.count("each is on its own") == 1
 
 
 def test_two_libraries_are_refused(monkeypatch):

@@ -25,23 +25,23 @@ def library(tmp_path_factory):
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.one_in(2)
 def test_bytes_arrive(library, tmp_path, size):
-    for rank, found in enumerate(run("results", library, tmp_path, size)):
-        assert (found["rank"], found["size"]) == (rank, size)
-        assert found["all_gather"] == [2999 + 10000 * r for r in range(size)]
+    for rank, report in enumerate(run("results", library, tmp_path, size)):
+        assert (report["rank"], report["size"]) == (rank, size)
+        assert report["all_gather"] == [2999 + 10000 * r for r in range(size)]
         varying = [10000 * r + 100 * k for r in range(size) for k in range(r)]
-        assert found["varying"] == varying
-        assert found["crossed"] == [
+        assert report["varying"] == varying
+        assert report["crossed"] == [
             10 * r + rank for r in range(size) for _ in range(rank + 1)
         ]
-        assert found["broadcast"] == [size - 1] * 5
-        assert found["received"] == ([rank - 1, 42] if rank % 2 else [0, 0])
-        assert found["around"] == [(rank - 1) % size, 42]
+        assert report["broadcast"] == [size - 1] * 5
+        assert report["received"] == ([rank - 1, 42] if rank % 2 else [0, 0])
+        assert report["around"] == [(rank - 1) % size, 42]
 
 
 def test_all_ranks_make_the_same_calls_in_the_same_order(library, tmp_path):
-    run("alike", library, tmp_path, 3)
-    first, *others = calls(tmp_path, 3)
-    assert others == [first, first]
+    run("call_everything", library, tmp_path, 3)
+    first, *later_calls = calls(tmp_path, 3)
+    assert later_calls == [first, first]
     exchanged = ["GroupStart", *["Send 64"] * 3, *["Recv 64"] * 3, "GroupEnd"]
     joint = ["GroupStart", "AllGather 64", "AllGather 8", "GroupEnd"]
     assert first == [
@@ -53,18 +53,18 @@ def test_all_ranks_make_the_same_calls_in_the_same_order(library, tmp_path):
 
 
 def test_groups_split(library, tmp_path):
-    found = run("parts", library, tmp_path, 4)
-    assert [f["size"] for f in found] == [2] * 4
-    assert [f["rank"] for f in found] == [1, 1, 0, 0]
-    assert [f["everyone"] for f in found] == [[2, 0], [3, 1], [2, 0], [3, 1]]
+    reports = run("use_split_groups", library, tmp_path, 4)
+    assert [f["size"] for f in reports] == [2] * 4
+    assert [f["rank"] for f in reports] == [1, 1, 0, 0]
+    assert [f["everyone"] for f in reports] == [[2, 0], [3, 1], [2, 0], [3, 1]]
 
 
 @pytest.mark.parametrize("how", ["ERROR", "HANG"])
 @pytest.mark.one_in(2)
 def test_failure_of_one_rank_aborts_and_reconnects(library, tmp_path, how):
     settings = {1: {f"FAKE_NCCL_{how}": "1"}}
-    found = run("fails", library, tmp_path, 3, settings)
-    for rank, rows in enumerate(found):
+    reports = run("recover_from_failure", library, tmp_path, 3, settings)
+    for rank, rows in enumerate(reports):
         is_told = how == "ERROR" and rank == 1
         assert rows["kind"] == ("RankLostError" if is_told else "StalledError")
         words = "remote process exited" if is_told else "not done after 2 s"
@@ -88,17 +88,17 @@ def test_another_thread_may_abort(library, tmp_path):
 
 
 def test_wait_for_peers_has_a_timeout(library, tmp_path):
-    first, _ = run("alone", library, tmp_path, 2)
+    first, _ = run("wait_for_absent_neighbour", library, tmp_path, 2)
     assert "init: not done after 0.5 s" in first["error"]
     assert first["seconds"] < 5
 
 
 def test_ranks_are_refused_consistently(library, tmp_path):
-    found = run("refused", library, tmp_path, 2)
-    assert found[0] == found[1]
-    assert "ranks 0 and 1 use the same GPU (GPU-7)" in found[0]["shared"]
-    assert "not supported and may lead to hangs" in found[0]["shared"]
-    assert "rank 1: libnccl.so.2 was not found" in found[0]["missing"]
+    reports = run("report_refusals", library, tmp_path, 2)
+    assert reports[0] == reports[1]
+    assert "ranks 0 and 1 use the same GPU (GPU-7)" in reports[0]["shared"]
+    assert "not supported and may lead to hangs" in reports[0]["shared"]
+    assert "rank 1: libnccl.so.2 was not found" in reports[0]["missing"]
     for log in calls(tmp_path, 2):
         assert not any("Init" in call for call in log)
 
@@ -106,47 +106,51 @@ def test_ranks_are_refused_consistently(library, tmp_path):
 @pytest.mark.parametrize("version, is_refused", [("23203", False), ("22907", True)])
 def test_ranks_share_a_gpu_if_nccl_can(library, tmp_path, version, is_refused):
     variables = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "FAKE_NCCL_VERSION": version}
-    for rows in run("refused", library, tmp_path, 2, {0: variables, 1: variables}):
+    for rows in run(
+        "report_refusals", library, tmp_path, 2, {0: variables, 1: variables}
+    ):
         assert bool(rows["shared"]) == is_refused
 
 
 def test_nccl_may_refuse_shared_gpus(library, tmp_path):
     device = {"FAKE_NCCL_DEVICE": "7"}
     with pytest.raises(AssertionError, match="Duplicate GPU detected : rank"):
-        run("alike", library, tmp_path, 2, {0: device, 1: device})
+        run("call_everything", library, tmp_path, 2, {0: device, 1: device})
 
 
 def test_versions_must_agree(library, tmp_path):
     settings = {0: {"FAKE_NCCL_VERSION": "22707"}}
-    found = run("unlike", library, tmp_path, 2, settings)
-    assert found[0] == found[1]
-    assert found[0].endswith("one version on all ranks; received 2.27.7, 2.32.3")
+    reports = run("unlike", library, tmp_path, 2, settings)
+    assert reports[0] == reports[1]
+    assert reports[0].endswith("one version on all ranks; received 2.27.7, 2.32.3")
 
 
 def test_an_unknown_version_is_refused_on_all_ranks(library, tmp_path):
     settings = {1: {"FAKE_NCCL_VERSION": "23300"}}
-    found = run("unlike", library, tmp_path, 2, settings)
-    assert found[0] == found[1]
-    assert re.search("rank 1: NCCL 2.33.0: .* from 2.18.1 to 2.32", found[0])
+    reports = run("unlike", library, tmp_path, 2, settings)
+    assert reports[0] == reports[1]
+    assert re.search("rank 1: NCCL 2.33.0: .* from 2.18.1 to 2.32", reports[0])
 
 
 def test_different_receive_size_is_an_error(library, tmp_path):
-    found = run("mismatched", library, tmp_path, 2)
-    assert "rank 0 sent 64 bytes, rank 1 expected 32" in found[1]
+    reports = run("mismatched", library, tmp_path, 2)
+    assert "rank 0 sent 64 bytes, rank 1 expected 32" in reports[1]
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.one_in(2)
 def test_device_sums_match_tree_sums(library, tmp_path, size):
-    found = run("sums", library, tmp_path, size)
-    wanted = [expected(number, term).tobytes() for number, term in enumerate(TERMS)]
-    hashes = [hashlib.sha256(content).hexdigest() for content in wanted]
-    for rows in found:
+    reports = run("sums", library, tmp_path, size)
+    expected_bytes = [
+        expected(number, term).tobytes() for number, term in enumerate(TERMS)
+    ]
+    hashes = [hashlib.sha256(content).hexdigest() for content in expected_bytes]
+    for rows in reports:
         assert rows["sums"] == [hashes, hashes]
         kinds = [name.rpartition("_")[0] for name in rows["kernels"]]
         assert kinds == ["tree_sum", "tree_sum", "tree_max"] * 2 + ["tree_sum"]
-    assert "".join(rows["part"] for rows in found) == wanted[0].hex()
+    assert "".join(rows["part"] for rows in reports) == expected_bytes[0].hex()
     if size > 1:
         names = [[call.split()[0] for call in log] for log in calls(tmp_path, size)]
         for log in names:
@@ -157,10 +161,10 @@ def test_device_sums_match_tree_sums(library, tmp_path, size):
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 def test_gpu_step_passes_on_the_host(library, tmp_path):
-    (found,) = run("gpu_step", library, tmp_path, 1)
-    assert found.pop("version") == "2.32.3"
-    assert set(found.values()) == {True}, found
-    assert len(found) == 7
+    (report,) = run("gpu_step", library, tmp_path, 1)
+    assert report.pop("version") == "2.32.3"
+    assert set(report.values()) == {True}, report
+    assert len(report) == 7
     (log,) = calls(tmp_path, 1)
     assert log.count("CommAbort") == 1
     assert log.count("CommDestroy") == 2
@@ -190,13 +194,13 @@ class Recorder:
     """A communicator that records its calls."""
 
     def __init__(self, rank=0, size=2):
-        self.found = {"CommUserRank": rank, "CommCount": size}
+        self.properties = {"CommUserRank": rank, "CommCount": size}
         self.calls = []
 
     def quantity(self, name):
-        return self.found[name]
+        return self.properties[name]
 
-    def issue(self, what, calls, stream):
+    def issue(self, label, calls, stream):
         self.calls += calls
 
 
@@ -232,8 +236,8 @@ def test_bad_arguments_are_refused_before_a_call(call, words):
 def test_empty_transfers_make_no_calls():
     recorder = Recorder()
     group = nccl.NcclGroup(recorder, Control(), 0)
-    nothing = Span(4096, 0)
-    group.all_gather(nothing, nothing)
-    group.broadcast(nothing)
-    group.all_to_all(nothing, [0, 0], nothing, [0, 0])
+    empty = Span(4096, 0)
+    group.all_gather(empty, empty)
+    group.broadcast(empty)
+    group.all_to_all(empty, [0, 0], empty, [0, 0])
     assert not recorder.calls

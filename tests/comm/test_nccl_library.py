@@ -54,9 +54,9 @@ def test_settings_layout_matches_the_header(real, header):
         r"typedef struct ncclConfig_v\d+ {(.*?)} ncclConfig_t;", header, re.S
     )
     declared = re.findall(r"([\w ]+?[ *]+)(\w+);", body[1])
-    found = configuration(real.version)
-    assert [name for _, name in declared] == [name for name, _ in found._fields_]
-    for (text, name), (_, kind) in zip(declared, found._fields_, strict=True):
+    settings = configuration(real.version)
+    assert [name for _, name in declared] == [name for name, _ in settings._fields_]
+    for (text, name), (_, kind) in zip(declared, settings._fields_, strict=True):
         words = {"int": ctypes.c_int, "size_t": ctypes.c_size_t}
         words["unsigned int"] = ctypes.c_uint
         assert kind is words.get(text.strip(), ctypes.c_char_p), name
@@ -134,11 +134,11 @@ def test_each_version_has_its_settings(version, last):
     names = [name for name, _ in fields(version)]
     assert names[0] == "blocking"
     assert names[-1] == last
-    found = configuration(version, blocking=0)
-    assert found.size == ctypes.sizeof(found)
-    assert found.version == code_of(version)
-    assert (found.magic, found.blocking, found.splitShare) == (MAGIC, 0, UNSET)
-    assert not found.netName
+    settings = configuration(version, blocking=0)
+    assert settings.size == ctypes.sizeof(settings)
+    assert settings.version == code_of(version)
+    assert (settings.magic, settings.blocking, settings.splitShare) == (MAGIC, 0, UNSET)
+    assert not settings.netName
 
 
 @pytest.mark.parametrize("version", [(2, 17, 1), (2, 33, 0), (3, 0, 0)])

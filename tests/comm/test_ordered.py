@@ -34,11 +34,11 @@ def expected_tree(first, size, leaves, get, combine):
     """Combine halves recursively and skip absent ones, as the definition says."""
     if size == 1:
         return get(first) if first in leaves.present else None
-    left = expected_tree(first, size // 2, leaves, get, combine)
+    left_sum = expected_tree(first, size // 2, leaves, get, combine)
     right = expected_tree(first + size // 2, size // 2, leaves, get, combine)
-    if left is None or right is None:
-        return right if left is None else left
-    return combine(left, right)
+    if left_sum is None or right is None:
+        return right if left_sum is None else left_sum
+    return combine(left_sum, right)
 
 
 def add_rounded(x, y):
@@ -60,9 +60,11 @@ def reduce_ranks(ranks, leaves, shape, dtype, op="sum"):
     combine = add_rounded if op == "sum" else ordered.OPERATIONS[op]
 
     def of(group):
-        mine = split_leaves(group, leaves, lambda i: leaf(i, shape, dtype), combine)
+        leaves_of_rank = split_leaves(
+            group, leaves, lambda i: leaf(i, shape, dtype), combine
+        )
         out = np.empty(shape, dtypes.numpy_dtype(dtype))
-        all_reduce(group, [mine], leaves, [out], op)
+        all_reduce(group, [leaves_of_rank], leaves, [out], op)
         return out
 
     return local.run(ranks, of)
@@ -103,8 +105,8 @@ def test_absent_leaves_are_skipped(monkeypatch, present, direct):
         result = expected(leaves, (size,), "float32")
         bits = np.zeros(size, np.float32) if result is None else result
         for ranks in (1, 2, 3, 5, 8):
-            for found in reduce_ranks(ranks, leaves, (size,), "float32"):
-                assert found.tobytes() == bits.tobytes(), (size, ranks)
+            for total in reduce_ranks(ranks, leaves, (size,), "float32"):
+                assert total.tobytes() == bits.tobytes(), (size, ranks)
 
 
 @pytest.mark.parametrize("op", ["max", "min", "prod", "any", "all"])
@@ -114,17 +116,19 @@ def test_other_combinations(op):
     for size in (5, 9001):
         bits = expected(leaves, (size,), dtype, op).tobytes()
         for ranks in (1, 3, 4):
-            for found in reduce_ranks(ranks, leaves, (size,), dtype, op):
-                assert found.tobytes() == bits
+            for total in reduce_ranks(ranks, leaves, (size,), dtype, op):
+                assert total.tobytes() == bits
 
 
 def test_a_negative_zero_is_not_lost():
     leaves = Leaves(4, (2,))
 
     def of(group):
-        mine = [np.full(3, -0.0, np.float32)] * len(leaves.pieces(group.rank, 2))
+        leaves_of_rank = [np.full(3, -0.0, np.float32)] * len(
+            leaves.pieces(group.rank, 2)
+        )
         out = np.empty(3, np.float32)
-        all_reduce(group, [mine], leaves, [out])
+        all_reduce(group, [leaves_of_rank], leaves, [out])
         return out
 
     assert all(np.signbit(out).all() for out in local.run(2, of))
@@ -161,10 +165,10 @@ def test_bits_do_not_depend_on_the_algorithm(monkeypatch, limit):
         leaves = Leaves.of_rows(count, count)
         bits = expected(leaves, (size,), "float32").tobytes()
         for ranks in (2, 3, 4, 7):
-            found = {
+            bits_of_algorithms = {
                 out.tobytes() for out in reduce_ranks(ranks, leaves, (size,), "float32")
             }
-            assert found == {bits}, (count, size, ranks)
+            assert bits_of_algorithms == {bits}, (count, size, ranks)
 
 
 def test_large_tensors_are_sent_in_chunks(monkeypatch):
@@ -176,8 +180,8 @@ def test_large_tensors_are_sent_in_chunks(monkeypatch):
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):
-        for found in reduce_ranks(ranks, leaves, (20011,), "float32"):
-            assert found.tobytes() == bits
+        for total in reduce_ranks(ranks, leaves, (20011,), "float32"):
+            assert total.tobytes() == bits
 
 
 def test_result_may_overwrite_an_operand():
@@ -187,9 +191,9 @@ def test_result_may_overwrite_an_operand():
 
         def of(group, size=size):
             get = lambda i: leaf(i, (size,), "float32")  # noqa: E731
-            mine = split_leaves(group, leaves, get, add_rounded)
-            all_reduce(group, [mine], leaves, [mine[-1]])
-            return mine[-1]
+            leaves_of_rank = split_leaves(group, leaves, get, add_rounded)
+            all_reduce(group, [leaves_of_rank], leaves, [leaves_of_rank[-1]])
+            return leaves_of_rank[-1]
 
         for ranks in (1, 2, 3, 4):
             assert {out.tobytes() for out in local.run(ranks, of)} == {bits}
@@ -210,9 +214,9 @@ def test_reduce_scatter_returns_the_shard_of_each_rank(monkeypatch, ranks, slot)
         )
         return out
 
-    parts = local.run(ranks, of)
+    shards = local.run(ranks, of)
     assert (
-        np.concatenate(parts).tobytes() == expected(leaves, shape, "float32").tobytes()
+        np.concatenate(shards).tobytes() == expected(leaves, shape, "float32").tobytes()
     )
 
 
@@ -225,7 +229,7 @@ def test_a_rank_sends_few_pieces():
                 covered = [i for f, n in pieces[rank] for i in range(f, f + n)]
                 assert covered == list(leaves.owned(rank, ranks))
             if ranks & (ranks - 1) == 0:
-                assert {len(mine) for mine in pieces} == {1}
+                assert {len(pieces_of_rank) for pieces_of_rank in pieces} == {1}
     assert sum(len(Leaves.of_rows(16, 16).pieces(r, 3)) for r in range(3)) == 7
 
 
@@ -285,16 +289,18 @@ def test_a_sum_is_prepared_once_and_called_again(size):
         count = len(leaves.pieces(group.rank, group.size))
         pieces, out = np.empty((count, size), "f"), np.empty(size, "f")
         prepared = prepare_all_reduce(group, [list(pieces)], leaves, [out])
-        found = []
-        for turn in range(5):
-            pieces[:] = turn + 1
+        sums = []
+        for iteration in range(5):
+            pieces[:] = iteration + 1
             for run in prepared:
                 run()
-            found.append(set(out.tolist()))
-        return found, count
+            sums.append(set(out.tolist()))
+        return sums, count
 
     for ranks in (1, 2, 3):
         results = local.run(ranks, of)
         total = sum(count for _, count in results)
-        for found, _ in results:
-            assert found == [{float(total * turn)} for turn in range(1, 6)]
+        for sums_of_rank, _ in results:
+            assert sums_of_rank == [
+                {float(total * iteration)} for iteration in range(1, 6)
+            ]

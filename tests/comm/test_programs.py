@@ -54,9 +54,9 @@ def test_job_can_simulate_a_slow_link(monkeypatch):
     monkeypatch.setenv("TOOLKIT_LINK", "0.001,100e6")
     slow = with_simulated_link(group)
     assert (slow.group, slow.latency, slow.bandwidth) == (group, 0.001, 100e6)
-    for given in ("fast", "1", "1,2,3"):
-        monkeypatch.setenv("TOOLKIT_LINK", given)
-        with pytest.raises(ArgumentError, match=f"TOOLKIT_LINK.*'{given}'"):
+    for value in ("fast", "1", "1,2,3"):
+        monkeypatch.setenv("TOOLKIT_LINK", value)
+        with pytest.raises(ArgumentError, match=f"TOOLKIT_LINK.*'{value}'"):
             with_simulated_link(group)
 
 

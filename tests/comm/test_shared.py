@@ -11,10 +11,10 @@ from toolkit.comm.slow_link import SlowGroup
 def test_memory_is_shared_unless_a_rank_fails(monkeypatch):
     assert None not in local.run(3, shared.memory_of)
     mapped = shared._map_peer_memory
-    alone = []
+    alone_ranks = []
 
     def fails(*arguments):
-        return mapped(*arguments) if alone else alone.append(1)
+        return mapped(*arguments) if alone_ranks else alone_ranks.append(1)
 
     monkeypatch.setattr(shared, "_map_peer_memory", fails)
     assert local.run(3, shared.memory_of) == [None] * 3
@@ -23,16 +23,16 @@ def test_memory_is_shared_unless_a_rank_fails(monkeypatch):
 def test_memory_is_not_that_of_another_process():
     def of(group):
         memory = shared._map_memory(group, 1 << 12)
-        found = os.memfd_create("other")
+        descriptor = os.memfd_create("other")
         try:
-            told = [os.getpid(), found, "00" * 16]
-            assert shared._map_peer_memory(told, 1 << 12) is None  # it is empty
+            description = [os.getpid(), descriptor, "00" * 16]
+            assert shared._map_peer_memory(description, 1 << 12) is None  # it is empty
             assert (
                 shared._map_peer_memory([os.getpid(), 10**6, "00" * 16], 1 << 12)
                 is None
             )
         finally:
-            os.close(found)
+            os.close(descriptor)
         return memory
 
     (memory,) = local.run(1, of)
@@ -43,15 +43,15 @@ def test_slot_is_not_overwritten_during_reads():
     leaves = Leaves.of_rows(2, 2)
 
     def of(group):
-        found = []
-        for turn in range(200):
+        sums = []
+        for iteration in range(200):
             out = np.empty(1000, np.float32)
-            term = np.full(1000, turn + group.rank, np.float32)
+            term = np.full(1000, iteration + group.rank, np.float32)
             all_reduce(group, [[term]], leaves, [out])
-            found.append(set(out.tolist()))
-        return found
+            sums.append(set(out.tolist()))
+        return sums
 
-    assert local.run(2, of) == [[{2 * turn + 1.0} for turn in range(200)]] * 2
+    assert local.run(2, of) == [[{2 * iteration + 1.0} for iteration in range(200)]] * 2
 
 
 def test_remote_ranks_use_messages():

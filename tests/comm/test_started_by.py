@@ -32,10 +32,10 @@ VARIABLES += ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "TOOLKIT_TIMEOUT")
         ),
     ],
 )
-def test_launchers_declare_the_world_size(monkeypatch, given, expected):
+def test_launchers_declare_the_world_size(monkeypatch, variables, expected):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert jobs.launcher_variable() == expected
 
@@ -47,8 +47,8 @@ def test_invalid_world_size_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan"])
-def test_a_timeout_must_be_seconds(monkeypatch, given):
-    monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+def test_a_timeout_must_be_seconds(monkeypatch, value):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", value)
     with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT"):
         jobs.timeout()
 

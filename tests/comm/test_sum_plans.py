@@ -30,19 +30,21 @@ class Rank:
 
     def __init__(self, rank, ranks, terms, outs):
         self.rank, self.size = rank, ranks
-        self.places = {"piece": [], "scratch": [], "out": []}
+        self.buffers = {"piece": [], "scratch": [], "out": []}
         for number, term in enumerate(terms):
             combine = combination(term)
-            mine = split_leaves(self, term.leaves, getter(number, term), combine)
-            self.places["piece"] += [as_bytes(piece) for piece in mine]
+            leaves_of_rank = split_leaves(
+                self, term.leaves, getter(number, term), combine
+            )
+            self.buffers["piece"] += [as_bytes(piece) for piece in leaves_of_rank]
             kind = dtypes.numpy_dtype(term.dtype)
-            self.places["out"].append(as_bytes(np.zeros(outs(term), kind)))
+            self.buffers["out"].append(as_bytes(np.zeros(outs(term), kind)))
 
-    def at(self, place, nbytes):
-        found = self.places[place.kind][place.number]
-        assert place.offset >= 0
-        assert place.offset + nbytes <= found.size
-        return found[place.offset : place.offset + nbytes]
+    def at(self, span, nbytes):
+        buffer = self.buffers[span.kind][span.number]
+        assert span.offset >= 0
+        assert span.offset + nbytes <= buffer.size
+        return buffer[span.offset : span.offset + nbytes]
 
 
 def as_bytes(array):
@@ -60,7 +62,7 @@ def combination(term):
 def run(plans, ranks):
     """Run the plans of all ranks step by step; each send must have a receive."""
     for plan, rank in zip(plans, ranks, strict=True):
-        rank.places["scratch"] = [np.zeros(plan.scratch, np.uint8)]
+        rank.buffers["scratch"] = [np.zeros(plan.scratch, np.uint8)]
     for steps in zip(*(plan.steps for plan in plans), strict=True):
         kinds = {type(step) for step in steps}
         assert len(kinds) == 1, "ranks would wait for each other"
@@ -70,26 +72,28 @@ def run(plans, ranks):
             if isinstance(step, Combine):
                 combine(step, rank)
             elif isinstance(step, AllGather):
-                for part, whole, nbytes in step.parts:
-                    room = rank.at(whole, nbytes * len(ranks))
-                    assert part.offset == whole.offset + rank.rank * nbytes
+                for span, buffer_span, nbytes in step.parts:
+                    room = rank.at(buffer_span, nbytes * len(ranks))
+                    assert span.offset == buffer_span.offset + rank.rank * nbytes
                     for other in ranks:
                         start = other.rank * nbytes
-                        sent = next(s for s in steps[other.rank].parts if s[1] == whole)
+                        sent = next(
+                            s for s in steps[other.rank].parts if s[1] == buffer_span
+                        )
                         room[start : start + nbytes] = other.at(sent.part, nbytes)
 
 
 def transfer(steps, ranks):
     sent = {}
     for step, rank in zip(steps, ranks, strict=True):
-        for peer, place, nbytes in step.sends:
-            content = rank.at(place, nbytes).copy()
+        for peer, span, nbytes in step.sends:
+            content = rank.at(span, nbytes).copy()
             sent.setdefault((rank.rank, peer), []).append(content)
     for step, rank in zip(steps, ranks, strict=True):
-        for peer, place, nbytes in step.receives:
+        for peer, span, nbytes in step.receives:
             content = sent[peer, rank.rank].pop(0)
             assert content.size == nbytes
-            rank.at(place, nbytes)[:] = content
+            rank.at(span, nbytes)[:] = content
     assert not any(sent.values())
 
 
@@ -103,10 +107,10 @@ def combine(step, rank):
         if node < len(step.own):
             return rank.at(step.own[node], nbytes).view(kind)
         number = node - len(step.own)
-        place = step.received._replace(
+        span = step.received._replace(
             offset=step.received.offset + number * step.stride
         )
-        return rank.at(place, nbytes).view(kind)
+        return rank.at(span, nbytes).view(kind)
 
     result = np.asarray(value(step.tree), kind)
     rank.at(step.target, nbytes)[:] = as_bytes(result)
@@ -122,9 +126,9 @@ def check(ranks, terms):
     plans = [plan_all_reduce(r, ranks, terms) for r in range(ranks)]
     run(plans, memory)
     for number, term in enumerate(terms):
-        wanted = as_bytes(expected(number, term)).tobytes()
+        expected_bytes = as_bytes(expected(number, term)).tobytes()
         for rank in memory:
-            assert rank.places["out"][number].tobytes() == wanted
+            assert rank.buffers["out"][number].tobytes() == expected_bytes
     return plans
 
 
@@ -150,7 +154,7 @@ def test_bits_match_host_sums():
     ranks = [Rank(r, 3, [term], lambda t: t.size) for r in range(3)]
     run([plan_all_reduce(r, 3, [term]) for r in range(3)], ranks)
     (first, *_) = reduce_ranks(3, leaves, (5000,), "float16")
-    assert ranks[2].places["out"][0].tobytes() == first.tobytes()
+    assert ranks[2].buffers["out"][0].tobytes() == first.tobytes()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -158,8 +162,8 @@ def test_each_rank_keeps_its_shard(ranks):
     term = Term(6000, "float32", Leaves.of_rows(9, 4))
     memory = [Rank(r, ranks, [term], lambda t: t.size // ranks) for r in range(ranks)]
     run([plan_reduce_scatter(r, ranks, term) for r in range(ranks)], memory)
-    found = b"".join(rank.places["out"][0].tobytes() for rank in memory)
-    assert found == expected(0, term).tobytes()
+    actual = b"".join(rank.buffers["out"][0].tobytes() for rank in memory)
+    assert actual == expected(0, term).tobytes()
 
 
 def kinds(plan):
@@ -174,22 +178,22 @@ def test_the_order_of_calls():
     # Half of the only piece is sent, and half of the peer's is received, as in a ring.
     assert [m.nbytes for m in plan.steps[0].sends] == [2 * large]
     assert [m.nbytes for m in plan.steps[0].receives] == [2 * large]
-    both = plan_all_reduce(
+    plan_of_both = plan_all_reduce(
         0, 2, [Term(large, "float32", leaves), Term(small, "float32", leaves)]
     )
-    assert kinds(both) == ["Transfer", "Combine", "Combine", "AllGather"]
+    assert kinds(plan_of_both) == ["Transfer", "Combine", "Combine", "AllGather"]
     odd = plan_all_reduce(0, 2, [Term(large + 1, "float32", leaves)])
     assert kinds(odd) == ["Transfer", "Combine", "Transfer"]
     assert kinds(plan_all_reduce(0, 1, [Term(large, "float32", leaves)])) == ["Combine"]
 
 
 def test_unsupported_combination_is_refused():
-    nothing = Leaves(4, ())
+    no_leaves = Leaves(4, ())
     with pytest.raises(ArgumentError, match="no rank has rows to take the max of"):
-        plan_all_reduce(0, 2, [Term(4, "float32", nothing, "max")])
+        plan_all_reduce(0, 2, [Term(4, "float32", no_leaves, "max")])
     with pytest.raises(ArgumentError, match="received 'mean'"):
         plan_all_reduce(0, 2, [Term(4, "float32", Leaves(1, (0,)), "mean")])
     with pytest.raises(ArgumentError, match="2 ranks can share equally; received 5"):
         plan_reduce_scatter(0, 2, Term(5, "float32", Leaves(1, (0,))))
-    (step,) = plan_all_reduce(0, 2, [Term(4, "float32", nothing)]).steps
+    (step,) = plan_all_reduce(0, 2, [Term(4, "float32", no_leaves)]).steps
     assert step.tree is None

@@ -19,8 +19,8 @@ class Gated(Servable):
 
     def __init__(self, sizes=(1, 2, 4), is_open=False):
         super().__init__(sizes)
-        self.seen, self.aligned = [], set()
-        self.begun, self.gate = threading.Semaphore(0), threading.Event()
+        self.batches, self.aligned = [], set()
+        self.started, self.gate = threading.Semaphore(0), threading.Event()
         if is_open:
             self.gate.set()
 
@@ -29,9 +29,9 @@ class Gated(Servable):
 
     def run(self, arrays):
         (x,) = arrays
-        self.seen.append(x.copy())
+        self.batches.append(x.copy())
         self.aligned.add(x.flags.aligned)
-        self.begun.release()
+        self.started.release()
         assert self.gate.wait(30)
         if (x < 0).any():
             raise OutOfRangeError("x is below 0")
@@ -40,7 +40,7 @@ class Gated(Servable):
         return [x * 2]
 
 
-class Asked:
+class BatcherClient:
     """Requests of one row to a Batcher."""
 
     def __init__(self, servable, **options):
@@ -50,16 +50,16 @@ class Asked:
         self.batcher = Batcher(servable, Batching(**options), metrics, loop)
 
     def ask(self, *values, width=1, seconds=None, at_once=False):
-        found = asyncio.get_running_loop().create_future()
+        future = asyncio.get_running_loop().create_future()
         x = np.repeat(np.array(values, "float32")[:, None], width, axis=1)
-        item = Item([x], len(x), seconds, found.set_result)
+        item = Item([x], len(x), seconds, future.set_result)
         self.batcher.add(item)
         self.batcher.begin(at_once)
-        found.item = item
-        return found
+        future.item = item
+        return future
 
-    async def begun(self):
-        await asyncio.to_thread(self.servable.begun.acquire)
+    async def started(self):
+        await asyncio.to_thread(self.servable.started.acquire)
 
 
 def values(result):

@@ -65,18 +65,20 @@ def _words(generator):
         words, path = _good(), "/v2/models/mlp/infer"
     else:
         words, path = {"instances": rows(2, 5).tolist()}, "/v1/models/mlp:predict"
-    place = words
+    text_of_words = words
     while True:
-        key = generator.choice(list(place) if isinstance(place, dict) else range(2))
+        key = generator.choice(
+            list(text_of_words) if isinstance(text_of_words, dict) else range(2)
+        )
         try:
-            inner = place[key]
+            inner = text_of_words[key]
         except LookupError:
             break
         deeper = isinstance(inner, (dict, list)) and inner
         if not deeper or generator.random() < 0.3:
-            place[key] = generator.choice(_VALUES)
+            text_of_words[key] = generator.choice(_VALUES)
             break
-        place = inner
+        text_of_words = inner
     return request("POST", path, json.dumps(words).encode())
 
 

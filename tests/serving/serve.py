@@ -92,9 +92,9 @@ class Process:
 
     def wait_until_ready(self):
         line = self.process.stdout.readline()
-        found = re.search(r"http://(.*):(\d+)", line)
-        assert found, line + self.process.stderr.read()
-        self.host, self.port = found[1], int(found[2])
+        match = re.search(r"http://(.*):(\d+)", line)
+        assert match, line + self.process.stderr.read()
+        self.host, self.port = match[1], int(match[2])
 
     def end(self, number=signal.SIGTERM):
         if number is not None:
@@ -133,17 +133,17 @@ class Client:
     def read(self, has_body=True):
         """Return the next response; None if the connection is closed before."""
         while b"\r\n\r\n" not in self.buffer:
-            if not self._more():
+            if not self._receive():
                 return None
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
         answer = Answer(head, b"")
         length = int(answer.headers.get("content-length", 0)) if has_body else 0
         while len(self.buffer) < length:
-            assert self._more(), "the connection was closed within a body"
+            assert self._receive(), "the connection was closed within a body"
         answer.body, self.buffer = self.buffer[:length], self.buffer[length:]
         return answer
 
-    def _more(self):
+    def _receive(self):
         try:
             data = self.socket.recv(65536)
         except ConnectionError:
@@ -173,7 +173,7 @@ def ask(server, method, path, body=None, **headers):
         return client.ask(method, path, body, **headers)
 
 
-def tensor(name, array, **more):
+def tensor(name, array, **fields):
     """Return an input of the Open Inference Protocol in JSON."""
     array = np.asarray(array)
     datatype = {"f": "FP", "i": "INT"}[array.dtype.kind] + str(array.itemsize * 8)
@@ -182,7 +182,7 @@ def tensor(name, array, **more):
         "shape": list(array.shape),
         "datatype": datatype,
         "data": array.ravel().tolist(),
-        **more,
+        **fields,
     }
 
 
@@ -206,7 +206,7 @@ def binary_output(answer, dtype="float32"):
     """Return the only tensor of a binary response."""
     assert answer.status == 200, answer.body
     length = int(answer.headers["inference-header-content-length"])
-    (told,) = json.loads(answer.body[:length])["outputs"]
+    (output,) = json.loads(answer.body[:length])["outputs"]
     data = answer.body[length:]
-    assert told["parameters"]["binary_data_size"] == len(data)
-    return np.frombuffer(data, dtype).reshape(told["shape"])
+    assert output["parameters"]["binary_data_size"] == len(data)
+    return np.frombuffer(data, dtype).reshape(output["shape"])

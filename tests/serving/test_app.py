@@ -48,21 +48,21 @@ class Caller:
         half = len(body) // 2
         self.pieces = [(body[:half], True), (body[half:], False)]
         self.sent = []
-        self.left = asyncio.Event()
-        self.done = asyncio.ensure_future(app(self.scope, self.receive, self.send))
+        self.disconnected = asyncio.Event()
+        self.task = asyncio.ensure_future(app(self.scope, self.receive, self.send))
 
     async def receive(self):
         if self.pieces:
-            body, more = self.pieces.pop(0)
-            return {"type": "http.request", "body": body, "more_body": more}
-        await self.left.wait()
+            body, has_more = self.pieces.pop(0)
+            return {"type": "http.request", "body": body, "more_body": has_more}
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message):
         self.sent.append(message)
 
     async def answer(self):
-        await self.done
+        await self.task
         start, body = self.sent
         lines = [f"HTTP/1.1 {start['status']} "]
         lines += [f"{x.decode()}: {y.decode()}" for x, y in start["headers"]]
@@ -71,14 +71,14 @@ class Caller:
 
 async def started(app):
     """Start the life span of an app; return a function that ends it."""
-    messages, told = asyncio.Queue(), asyncio.Queue()
-    life = asyncio.ensure_future(app({"type": "lifespan"}, messages.get, told.put))
+    messages, replies = asyncio.Queue(), asyncio.Queue()
+    life = asyncio.ensure_future(app({"type": "lifespan"}, messages.get, replies.put))
     await messages.put({"type": "lifespan.startup"})
-    first = await told.get()
+    first = await replies.get()
 
     async def end():
         await messages.put({"type": "lifespan.shutdown"})
-        assert (await told.get())["type"] == "lifespan.shutdown.complete"
+        assert (await replies.get())["type"] == "lifespan.shutdown.complete"
         await life
 
     return SimpleNamespace(first=first, end=end)
@@ -94,8 +94,8 @@ def test_responses_equal_predict(has_life_span):
         life = await started(app) if has_life_span else None
         callers = [Caller(app, binary_request(x)) for x in xs]
         for x, caller in zip(xs, callers, strict=True):
-            found = binary_output(await caller.answer())
-            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+            outputs = binary_output(await caller.answer())
+            np.testing.assert_allclose(outputs, model(x).numpy(), rtol=1e-5)
         if life:
             assert life.first == {"type": "lifespan.startup.complete"}
             await life.end()
@@ -145,25 +145,27 @@ def test_statuses(data, status):
 )
 def test_header_fields_are_treated_like_in_the_builtin_server(lines, expected):
     head = "\r\n".join(["POST /v2 HTTP/1.1", "Host: a", "Content-Length: 2", *lines])
-    seen = []
+    requests = []
 
     async def run():
         app = App({"m": Gated()})
         handle = app.service.handle
-        app.service.handle = lambda *given: seen.append(given[0]) or handle(*given)
+        app.service.handle = lambda *arguments: (
+            requests.append(arguments[0]) or handle(*arguments)
+        )
         return await Caller(app, head.encode() + b"\r\n\r\n{}").answer()
 
     answer = asyncio.run(run())
     if isinstance(expected, int):
-        assert answer.status == expected and not seen
+        assert answer.status == expected and not requests
         with pytest.raises(RequestError) as caught:
             parse_head(head.encode())
         assert caught.value.status == expected
         assert answer.json == {"error": str(caught.value)}
     else:
-        own = parse_head(head.encode())
-        assert (own.json_length, own.timeout) == expected
-        assert [(x.json_length, x.timeout) for x in seen] == [expected]
+        parsed = parse_head(head.encode())
+        assert (parsed.json_length, parsed.timeout) == expected
+        assert [(x.json_length, x.timeout) for x in requests] == [expected]
 
 
 def test_request_of_a_disconnected_client_leaves_the_queue():
@@ -172,12 +174,12 @@ def test_request_of_a_disconnected_client_leaves_the_queue():
         app = App({"mlp": servable}, Batching(size=1))
         x = np.float32([[1]])
         first = Caller(app, binary_request(x))
-        assert await asyncio.to_thread(servable.begun.acquire)
+        assert await asyncio.to_thread(servable.started.acquire)
         second = Caller(app, binary_request(x))
         while not app.service.models["mlp"].batcher.waiting:
             await asyncio.sleep(0.001)
-        second.left.set()
-        await second.done
+        second.disconnected.set()
+        await second.task
         assert second.sent == [] and not app.service.models["mlp"].batcher.waiting
         servable.gate.set()
         assert (await first.answer()).status == 200
@@ -206,7 +208,7 @@ def test_disconnect_while_models_load_has_no_effect():
         data = binary_request(np.float32([[1]]))
         first, second = Caller(app, data), Caller(app, data)
         await asyncio.sleep(0.05)
-        first.done.cancel()
+        first.task.cancel()
         await asyncio.sleep(0.01)
         third = Caller(app, data)
         servable.loading.set()
@@ -318,9 +320,9 @@ def test_app_in_a_real_server(name, tmp_path):
         wait_until_ready(server)
         x = rows(3, 5)
         words = {"inputs": [tensor("x", x)]}
-        found = ask(server, "POST", INFER, words).json["outputs"][0]["data"]
+        values_of_words = ask(server, "POST", INFER, words).json["outputs"][0]["data"]
         np.testing.assert_allclose(
-            np.reshape(found, (3, 3)), model(x).numpy(), rtol=1e-5
+            np.reshape(values_of_words, (3, 3)), model(x).numpy(), rtol=1e-5
         )
         assert ask(server, "POST", INFER, b"{").status == 400
     finally:
@@ -329,8 +331,8 @@ def test_app_in_a_real_server(name, tmp_path):
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def wait_until_ready(server):

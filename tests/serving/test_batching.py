@@ -11,7 +11,7 @@ import pytest
 
 import toolkit
 from tests.export.native import stub
-from tests.serving.gated import Asked, Gated, values
+from tests.serving.gated import BatcherClient, Gated, values
 from tests.serving.serve import (
     Client,
     ask,
@@ -50,123 +50,128 @@ def test_sizes(largest, one_size, expected):
 
 def test_waiting_requests_are_batched():
     async def run():
-        asked = Asked(Gated())
-        first = asked.ask(1)
-        await asked.begun()
-        others = [asked.ask(x) for x in (2, 3, 4, 5, 6)]
-        asked.servable.gate.set()
+        client = BatcherClient(Gated())
+        first = client.ask(1)
+        await client.started()
+        later = [client.ask(x) for x in (2, 3, 4, 5, 6)]
+        client.servable.gate.set()
         assert values(await first) == [2]
-        assert [values(await x) for x in others] == [[4], [6], [8], [10], [12]]
-        sizes = [len(x) for x in asked.servable.seen]
+        assert [values(await x) for x in later] == [[4], [6], [8], [10], [12]]
+        sizes = [len(x) for x in client.servable.batches]
         assert sizes == [1, 4, 1]
-        await asked.batcher.close()
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_batches_are_padded_with_zeros_to_the_next_size():
     async def run():
-        asked = Asked(Gated(sizes=(4,), is_open=True))
-        assert values(await asked.ask(7, 8, 9)) == [14, 16, 18]
-        assert values(await asked.ask(1)) == [2]
-        assert asked.servable.seen[0][:, 0].tolist() == [7, 8, 9, 0]
-        assert asked.servable.seen[1][:, 0].tolist() == [1, 0, 0, 0]
-        await asked.batcher.close()
+        client = BatcherClient(Gated(sizes=(4,), is_open=True))
+        assert values(await client.ask(7, 8, 9)) == [14, 16, 18]
+        assert values(await client.ask(1)) == [2]
+        assert client.servable.batches[0][:, 0].tolist() == [7, 8, 9, 0]
+        assert client.servable.batches[1][:, 0].tolist() == [1, 0, 0, 0]
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_arrays_of_requests_are_aligned():
     async def run():
-        asked = Asked(Gated(is_open=True))
+        client = BatcherClient(Gated(is_open=True))
         loop = asyncio.get_running_loop()
         for at in range(1, 5):
-            found = loop.create_future()
+            future = loop.create_future()
             x = np.frombuffer(bytes(at + 4), "float32", 1, at).reshape(1, 1)
-            asked.batcher.add(Item([x], 1, None, found.set_result))
-            asked.batcher.begin()
-            await found
-        assert asked.servable.aligned == {True}
-        await asked.batcher.close()
+            client.batcher.add(Item([x], 1, None, future.set_result))
+            client.batcher.begin()
+            await future
+        assert client.servable.aligned == {True}
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_request_larger_than_a_batch_is_split():
     async def run():
-        asked = Asked(Gated(is_open=True))
-        assert values(await asked.ask(*range(10))) == list(range(0, 20, 2))
-        assert [len(x) for x in asked.servable.seen] == [4, 4, 2]
-        await asked.batcher.close()
+        client = BatcherClient(Gated(is_open=True))
+        assert values(await client.ask(*range(10))) == list(range(0, 20, 2))
+        assert [len(x) for x in client.servable.batches] == [4, 4, 2]
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_requests_of_other_extents_are_batched_separately_in_order():
     async def run():
-        asked = Asked(Gated())
-        first = asked.ask(1)
-        await asked.begun()
-        later = [asked.ask(x, width=w) for x, w in ((2, 1), (3, 2), (4, 1), (5, 3))]
-        asked.servable.gate.set()
+        client = BatcherClient(Gated())
+        first = client.ask(1)
+        await client.started()
+        later = [client.ask(x, width=w) for x, w in ((2, 1), (3, 2), (4, 1), (5, 3))]
+        client.servable.gate.set()
         await asyncio.gather(first, *later)
-        shapes = [x.shape for x in asked.servable.seen]
+        shapes = [x.shape for x in client.servable.batches]
         assert shapes == [(1, 1), (2, 1), (1, 2), (1, 3)]
-        await asked.batcher.close()
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_full_queue_refuses():
     async def run():
-        asked = Asked(Gated(), queue=2)
-        first = asked.ask(1)
-        await asked.begun()
-        waiting = [asked.ask(2), asked.ask(3)]
+        client = BatcherClient(Gated(), queue=2)
+        first = client.ask(1)
+        await client.started()
+        waiting = [client.ask(2), client.ask(3)]
         with pytest.raises(RequestError, match="too many") as refused:
-            asked.ask(4)
+            client.ask(4)
         assert refused.value.status == 429
         waiting[0].item.cancel()
-        more = asked.ask(5)
-        asked.servable.gate.set()
-        assert values(await more) == [10]
+        retried = client.ask(5)
+        client.servable.gate.set()
+        assert values(await retried) == [10]
         assert values(await waiting[1]) == [6]
         await first
-        assert 2 not in np.concatenate(asked.servable.seen)
-        await asked.batcher.close()
+        assert 2 not in np.concatenate(client.servable.batches)
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_deadlines_apply_in_the_queue_and_in_a_batch():
     async def run():
-        asked = Asked(Gated(), timeout=60)
-        first = asked.ask(1, seconds=0.05)
-        await asked.begun()
-        short, long = asked.ask(2, seconds=0.05), asked.ask(3)
+        client = BatcherClient(Gated(), timeout=60)
+        first = client.ask(1, seconds=0.05)
+        await client.started()
+        short, long = client.ask(2, seconds=0.05), client.ask(3)
         for late in (short, first):
             result = await late
             assert isinstance(result, RequestError) and result.status == 504
-        assert asked.batcher.waiting == 1
-        asked.servable.gate.set()
+        assert client.batcher.waiting == 1
+        client.servable.gate.set()
         assert values(await long) == [6]
-        await asked.batcher.close()
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_error_affects_only_its_request(caplog):
     async def run():
-        asked = Asked(Gated())
-        first = asked.ask(1)
-        await asked.begun()
-        found = [asked.ask(2), asked.ask(-1), asked.ask(float("nan")), asked.ask(3)]
-        asked.servable.gate.set()
-        good, below, broken, last = await asyncio.gather(*found)
+        client = BatcherClient(Gated())
+        first = client.ask(1)
+        await client.started()
+        futures = [
+            client.ask(2),
+            client.ask(-1),
+            client.ask(float("nan")),
+            client.ask(3),
+        ]
+        client.servable.gate.set()
+        good, below, broken, last = await asyncio.gather(*futures)
         assert values(good) == [4] and values(last) == [6] and await first
         assert below.status == 400 and "out of range" in str(below)
         assert broken.status == 500 and "secret" not in str(broken)
-        await asked.batcher.close()
+        await client.batcher.close()
 
     asyncio.run(run())
     assert "a batch failed" in caplog.text
@@ -174,36 +179,36 @@ def test_error_affects_only_its_request(caplog):
 
 def test_waiting_increases_the_batch_size():
     async def run():
-        asked = Asked(Gated(is_open=True), wait=0.5)
-        first = asked.ask(1)
+        client = BatcherClient(Gated(is_open=True), wait=0.5)
+        first = client.ask(1)
         await asyncio.sleep(0.02)
-        second = asked.ask(2)
+        second = client.ask(2)
         await asyncio.gather(first, second)
-        assert [len(x) for x in asked.servable.seen] == [2]
-        await asked.batcher.close()
+        assert [len(x) for x in client.servable.batches] == [2]
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_full_batch_does_not_wait():
     async def run():
-        asked = Asked(Gated(is_open=True), wait=300)
-        requests = [asked.ask(x) for x in range(4)]
+        client = BatcherClient(Gated(is_open=True), wait=300)
+        requests = [client.ask(x) for x in range(4)]
         await asyncio.wait_for(asyncio.gather(*requests), 60)
-        await asked.batcher.close()
+        await client.batcher.close()
 
     asyncio.run(run())
 
 
 def test_workers_compute_concurrently():
     async def run():
-        asked = Asked(Gated(sizes=(1,)), workers=2)
-        both = [asked.ask(1), asked.ask(2)]
-        await asked.begun()
-        await asked.begun()  # while the first one still runs
-        asked.servable.gate.set()
-        assert [values(await x) for x in both] == [[2], [4]]
-        await asked.batcher.close()
+        client = BatcherClient(Gated(sizes=(1,)), workers=2)
+        futures = [client.ask(1), client.ask(2)]
+        await client.started()
+        await client.started()  # while the first one still runs
+        client.servable.gate.set()
+        assert [values(await x) for x in futures] == [[2], [4]]
+        await client.batcher.close()
 
     asyncio.run(run())
 
@@ -211,27 +216,27 @@ def test_workers_compute_concurrently():
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_close_computes_accepted_requests(count):
     async def run():
-        asked = Asked(Gated(), wait=60)
-        found = [asked.ask(x) for x in range(count)]
+        client = BatcherClient(Gated(), wait=60)
+        futures = [client.ask(x) for x in range(count)]
         await asyncio.sleep(0.01)
-        closing = asyncio.ensure_future(asked.batcher.close())
-        asked.servable.gate.set()
+        closing = asyncio.ensure_future(client.batcher.close())
+        client.servable.gate.set()
         await asyncio.wait_for(closing, 10)
-        assert [values(x.result()) for x in found] == [[2 * x] for x in range(count)]
+        assert [values(x.result()) for x in futures] == [[2 * x] for x in range(count)]
 
     asyncio.run(run())
 
 
 def test_close_ends_when_clients_disconnect():
     async def run():
-        asked = Asked(Gated(sizes=(1,)))
-        first = asked.ask(1)
-        await asked.begun()
-        second = asked.ask(2)
-        closing = asyncio.ensure_future(asked.batcher.close())
+        client = BatcherClient(Gated(sizes=(1,)))
+        first = client.ask(1)
+        await client.started()
+        second = client.ask(2)
+        closing = asyncio.ensure_future(client.batcher.close())
         await asyncio.sleep(0.01)
         second.item.cancel()
-        asked.servable.gate.set()
+        client.servable.gate.set()
         await asyncio.wait_for(closing, 10)
         assert values(await first) == [2]
 
@@ -240,29 +245,29 @@ def test_close_ends_when_clients_disconnect():
 
 def test_close_waits_no_longer_than_requests_do():
     async def run():
-        asked = Asked(Gated(), timeout=0.1)
-        first, second = asked.ask(1), asked.ask(2)
-        await asked.begun()
-        third = asked.ask(3)
+        client = BatcherClient(Gated(), timeout=0.1)
+        first, second = client.ask(1), client.ask(2)
+        await client.started()
+        third = client.ask(3)
         start = time.perf_counter()
-        await asked.batcher.close()
+        await client.batcher.close()
         assert time.perf_counter() - start < 10
         for late in (first, second, third):
             assert (await late).status == 504
-        asked.servable.gate.set()
+        client.servable.gate.set()
 
     asyncio.run(run())
 
 
 def test_cancelled_requests_are_not_computed():
     async def run():
-        asked = Asked(Gated(sizes=(1,)))
-        found = asked.ask(*range(10), seconds=0.05)
-        await asked.begun()
-        assert (await found).status == 504
-        asked.servable.gate.set()
-        await asked.batcher.close()
-        assert len(asked.servable.seen) == 1
+        client = BatcherClient(Gated(sizes=(1,)))
+        future = client.ask(*range(10), seconds=0.05)
+        await client.started()
+        assert (await future).status == 504
+        client.servable.gate.set()
+        await client.batcher.close()
+        assert len(client.servable.batches) == 1
 
     asyncio.run(run())
 
@@ -276,13 +281,13 @@ def test_large_requests_are_computed_in_a_thread():
     async def run():
         servable = Quick(is_open=True)
         servable.quick_rows = 4
-        asked = Asked(servable)
+        client = BatcherClient(servable)
         for count, is_inline in ((4, True), (5, False)):
             threads.clear()
-            await asked.ask(*range(count))
-            own = threading.current_thread()
-            assert {x is own for x in threads} == {is_inline}
-        await asked.batcher.close()
+            await client.ask(*range(count))
+            current = threading.current_thread()
+            assert {x is current for x in threads} == {is_inline}
+        await client.batcher.close()
 
     threads = []
     asyncio.run(run())
@@ -295,18 +300,18 @@ def test_single_request_is_computed_immediately(quick_rows):
     async def run():
         servable = Gated(is_open=True)
         servable.quick_rows = quick_rows
-        asked = Asked(servable)
-        found = asked.ask(1)
-        assert not servable.seen
-        await found
-        servable.seen.clear()
-        found = asked.ask(1, at_once=True)
-        assert found.done() == bool(quick_rows) and not asked.batcher.waiting
-        assert values(await found) == [2]
-        found = asked.ask(1, 2, at_once=True)
-        assert found.done() == (quick_rows > 1)
-        assert values(await found) == [2, 4]
-        await asked.batcher.close()
+        client = BatcherClient(servable)
+        future = client.ask(1)
+        assert not servable.batches
+        await future
+        servable.batches.clear()
+        future = client.ask(1, at_once=True)
+        assert future.done() == bool(quick_rows) and not client.batcher.waiting
+        assert values(await future) == [2]
+        future = client.ask(1, 2, at_once=True)
+        assert future.done() == (quick_rows > 1)
+        assert values(await future) == [2, 4]
+        await client.batcher.close()
 
     asyncio.run(run())
 
@@ -357,8 +362,8 @@ def test_concurrent_responses_equal_predict(workers):
                 count = int(generator.integers(1, 12))
                 x = generator.standard_normal((count, 5), dtype="float32")
                 connection.send(binary_request(x))
-                found = binary_output(connection.read())
-                if not np.allclose(found, model(x).numpy(), 1e-5, 1e-6):
+                outputs = binary_output(connection.read())
+                if not np.allclose(outputs, model(x).numpy(), 1e-5, 1e-6):
                     wrong.append((seed, count))
 
     with serving({"mlp": model}, Batching(size=8, workers=workers)) as server:
@@ -375,16 +380,16 @@ def test_response_is_independent_of_other_requests_for_one_size():
     x = rows(1, 64)
     with serving({"mlp": model}, Batching(size=16, one_size=True)) as server:
         with closing(Client(server)) as client:
-            found = set()
-            for others in (0, 1, 6, 15, 40):
-                more = [Client(server) for _ in range(others)]
-                for i, other in enumerate(more):
+            responses = set()
+            for count in (0, 1, 6, 15, 40):
+                clients = [Client(server) for _ in range(count)]
+                for i, other in enumerate(clients):
                     other.send(binary_request(rows(1, 64, seed=i + 1)))
                 client.send(binary_request(x))
-                found.add(binary_output(client.read()).tobytes())
-                for other in more:
+                responses.add(binary_output(client.read()).tobytes())
+                for other in clients:
                     other.close()
-        assert len(found) == 1
+        assert len(responses) == 1
 
 
 def test_request_of_a_disconnected_client_is_not_computed():
@@ -393,7 +398,7 @@ def test_request_of_a_disconnected_client_is_not_computed():
         body = {"inputs": [tensor("x", np.float32([[1]]))]}
         first, second = Client(server), Client(server)
         first.send(request("POST", "/v2/models/m/infer", body))
-        assert servable.begun.acquire(timeout=30)
+        assert servable.started.acquire(timeout=30)
         second.send(request("POST", "/v2/models/m/infer", body))
         batcher = server.service.models["m"].batcher
         wait_for(lambda: batcher.waiting == 1)
@@ -402,7 +407,7 @@ def test_request_of_a_disconnected_client_is_not_computed():
         servable.gate.set()
         assert first.read().status == 200
         first.close()
-    assert len(servable.seen) == 1
+    assert len(servable.batches) == 1
 
 
 @pytest.mark.parametrize("where", ["header", "parameter"])
@@ -426,28 +431,28 @@ def test_onnx_file(name):
     file = ROOT / "tests" / "fixtures" / "onnx" / f"{name}.onnx"
     with np.load(file.with_name(f"{name.partition('_')[0]}.npz")) as arrays:
         inputs = [arrays[key] for key in sorted(arrays) if key.startswith("input")]
-        wanted = [arrays[key] for key in sorted(arrays) if key.startswith("output")]
+        expected = [arrays[key] for key in sorted(arrays) if key.startswith("output")]
     with serving({"m": file}, Batching(size=4)) as server:
         about = ask(server, "GET", "/v2/models/m").json
         names = [x["name"] for x in about["inputs"]]
-        given = {"inputs": [tensor(n, x) for n, x in zip(names, inputs, strict=True)]}
-        answer = ask(server, "POST", "/v2/models/m/infer", given)
-    for told, right in zip(answer.json["outputs"], wanted, strict=True):
-        found = np.reshape(told["data"], told["shape"])
-        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+        body = {"inputs": [tensor(n, x) for n, x in zip(names, inputs, strict=True)]}
+        answer = ask(server, "POST", "/v2/models/m/infer", body)
+    for output, right in zip(answer.json["outputs"], expected, strict=True):
+        actual = np.reshape(output["data"], output["shape"])
+        np.testing.assert_allclose(actual, right, rtol=1e-4, atol=1e-5)
 
 
 def test_native_library(tmp_path):
     tmp_path.chmod(0o700)
     path = stub.shared(tmp_path / "digits.so")
     x, number = rows(11, 3), np.arange(11, dtype="int32") // 2
-    given = {"inputs": [tensor("x", x), tensor("number", number)]}
+    body = {"inputs": [tensor("x", x), tensor("number", number)]}
     with serving({"digits": path}, Batching(size=16)) as server:
         assert server.service.models["digits"].batcher.servable.sizes == (1, 8)
-        answer = ask(server, "POST", "/v2/models/digits/infer", given)
+        answer = ask(server, "POST", "/v2/models/digits/infer", body)
         assert answer.status == 200, answer.body
-        found = np.reshape(answer.json["outputs"][0]["data"], (11, 3))
-    np.testing.assert_allclose(found, x * stub.WEIGHTS + number[:, None], rtol=1e-6)
+        actual = np.reshape(answer.json["outputs"][0]["data"], (11, 3))
+    np.testing.assert_allclose(actual, x * stub.WEIGHTS + number[:, None], rtol=1e-6)
 
 
 def test_stateful_library_is_refused(tmp_path):
@@ -473,19 +478,19 @@ def test_free_extents_of_a_model():
             answer = ask(
                 server, "POST", "/v2/models/m/infer", {"inputs": [tensor("x", x)]}
             )
-            found = np.reshape(answer.json["outputs"][0]["data"], (2, 2))
-            np.testing.assert_allclose(found, x.mean(axis=1), rtol=1e-5, atol=1e-6)
+            actual = np.reshape(answer.json["outputs"][0]["data"], (2, 2))
+            np.testing.assert_allclose(actual, x.mean(axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_index_out_of_range_is_a_client_error():
     inputs = toolkit.Input((2,), dtype="int32", name="x")
     model = toolkit.Model(inputs, layers.Embedding(4, 2)(inputs))
     with serving({"m": model}) as server:
-        given = {"inputs": [tensor("x", np.int32([[0, 4]]))]}
-        answer = ask(server, "POST", "/v2/models/m/infer", given)
+        body = {"inputs": [tensor("x", np.int32([[0, 4]]))]}
+        answer = ask(server, "POST", "/v2/models/m/infer", body)
         assert answer.status == 400 and "out of range" in answer.json["error"]
-        given = {"inputs": [tensor("x", np.int32([[0, 3]]))]}
-        assert ask(server, "POST", "/v2/models/m/infer", given).status == 200
+        body = {"inputs": [tensor("x", np.int32([[0, 3]]))]}
+        assert ask(server, "POST", "/v2/models/m/infer", body).status == 200
 
 
 def test_outputs_of_the_same_name_are_numbered():
@@ -503,12 +508,12 @@ class Doubling(toolkit.Model):
 def test_model_built_for_a_shape():
     model = Doubling()
     model.build((None, 2))
-    given = {"inputs": [tensor("input_0", rows(3, 2))]}
+    body = {"inputs": [tensor("input_0", rows(3, 2))]}
     with serving({"m": model}) as server:
-        answer = ask(server, "POST", "/v2/models/m/infer", given)
-    found = {x["name"]: x for x in answer.json["outputs"]}
-    assert found["sum"]["shape"] == [3]
-    twice = np.reshape(found["twice"]["data"], (3, 2))
+        answer = ask(server, "POST", "/v2/models/m/infer", body)
+    outputs = {x["name"]: x for x in answer.json["outputs"]}
+    assert outputs["sum"]["shape"] == [3]
+    twice = np.reshape(outputs["twice"]["data"], (3, 2))
     np.testing.assert_allclose(twice, rows(3, 2) * 2)
 
 
@@ -541,8 +546,8 @@ def test_model_of_one_batch_size_is_padded_to_it():
     model = toolkit.Model(inputs, layers.Dense(2, name="y")(inputs))
     x = rows(6, 3)
     with serving({"m": model}) as server:
-        given = {"inputs": [tensor("x", x)]}
-        answer = ask(server, "POST", "/v2/models/m/infer", given)
-        found = np.reshape(answer.json["outputs"][0]["data"], (6, 2))
-    wanted = [model(x[:4]).numpy(), model(np.resize(x[4:], (4, 3))).numpy()[:2]]
-    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=1e-5)
+        body = {"inputs": [tensor("x", x)]}
+        answer = ask(server, "POST", "/v2/models/m/infer", body)
+        actual = np.reshape(answer.json["outputs"][0]["data"], (6, 2))
+    expected = [model(x[:4]).numpy(), model(np.resize(x[4:], (4, 3))).numpy()[:2]]
+    np.testing.assert_allclose(actual, np.concatenate(expected), rtol=1e-5)

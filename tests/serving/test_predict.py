@@ -23,9 +23,11 @@ def test_status(server):
 
 
 def test_metadata(server):
-    found = ask(server, "GET", "/v1/models/two%20words/metadata").json
-    assert found["model_spec"]["name"] == "two words"
-    signature = found["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    metadata = ask(server, "GET", "/v1/models/two%20words/metadata").json
+    assert metadata["model_spec"]["name"] == "two words"
+    signature = metadata["metadata"]["signature_def"]["signature_def"][
+        "serving_default"
+    ]
     assert signature["method_name"] == "tensorflow/serving/predict"
     assert signature["inputs"]["b"]["dtype"] == "DT_INT32"
     dims = [x["size"] for x in signature["inputs"]["b"]["tensor_shape"]["dim"]]
@@ -50,25 +52,27 @@ A, B = rows(2, 2), np.arange(6).reshape(2, 3)
     ],
 )
 @pytest.mark.parametrize("path", [PREDICT, "/v1/models/mlp/versions/1:predict"])
-def test_one_tensor(server, model, given, key, path):
-    answer = ask(server, "POST", path, given)
+def test_one_tensor(server, model, body, key, path):
+    answer = ask(server, "POST", path, body)
     assert answer.status == 200 and list(answer.json) == [key]
-    wanted = model.predict(X, verbose=0)
-    np.testing.assert_allclose(answer.json[key], wanted, rtol=1e-6)
+    expected = model.predict(X, verbose=0)
+    np.testing.assert_allclose(answer.json[key], expected, rtol=1e-6)
 
 
 def test_several_tensors_by_rows(server):
-    given = [{"a": a, "b": b} for a, b in zip(A.tolist(), B.tolist(), strict=True)]
-    found = ask(server, "POST", PAIR, {"instances": given}).json["predictions"]
-    assert [row["codes"] for row in found] == (B * 2).tolist()
-    assert [len(row["total"]) for row in found] == [2, 2]
+    instances = [{"a": a, "b": b} for a, b in zip(A.tolist(), B.tolist(), strict=True)]
+    predictions = ask(server, "POST", PAIR, {"instances": instances}).json[
+        "predictions"
+    ]
+    assert [row["codes"] for row in predictions] == (B * 2).tolist()
+    assert [len(row["total"]) for row in predictions] == [2, 2]
 
 
 def test_several_tensors_by_columns(server):
-    given = {"inputs": {"a": A.tolist(), "b": B.tolist()}}
-    found = ask(server, "POST", PAIR, given).json["outputs"]
-    assert found["codes"] == (B * 2).tolist()
-    assert np.shape(found["total"]) == (2, 2)
+    body = {"inputs": {"a": A.tolist(), "b": B.tolist()}}
+    outputs = ask(server, "POST", PAIR, body).json["outputs"]
+    assert outputs["codes"] == (B * 2).tolist()
+    assert np.shape(outputs["total"]) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +83,8 @@ def test_several_tensors_by_columns(server):
         [{"word": "green"}, {"word": "blue"}, {"word": {"b64": "cmVk"}}],
     ],
 )
-def test_texts(server, given):
-    answer = ask(server, "POST", "/v1/models/words:predict", {"instances": given})
+def test_texts(server, instances):
+    answer = ask(server, "POST", "/v1/models/words:predict", {"instances": instances})
     assert answer.json == {"predictions": [2, 0, 1]}
 
 
@@ -129,8 +133,8 @@ def test_texts(server, given):
         ("/v1/models/mlp:classify", {}, 404, "no such path"),
     ],
 )
-def test_invalid_requests_are_refused(server, path, given, status, words):
-    answer = ask(server, "POST", path, given)
+def test_invalid_requests_are_refused(server, path, body, status, words):
+    answer = ask(server, "POST", path, body)
     assert (answer.status, list(answer.json)) == (status, ["error"])
     assert words in answer.json["error"]
 

@@ -54,10 +54,10 @@ def test_health(server, path, expected):
 
 
 def test_metadata_of_the_server(server):
-    found = ask(server, "GET", "/v2").json
-    assert found["name"] == "toolkit" and found["version"]
-    assert found["extensions"] == ["binary_tensor_data"]
-    assert ask(server, "GET", "/v2/").json == found
+    metadata = ask(server, "GET", "/v2").json
+    assert metadata["name"] == "toolkit" and metadata["version"]
+    assert metadata["extensions"] == ["binary_tensor_data"]
+    assert ask(server, "GET", "/v2/").json == metadata
 
 
 @pytest.mark.parametrize("end", ["", "/", "/versions/1", "?x=1"])
@@ -72,8 +72,8 @@ def test_metadata_of_a_model(server, end):
 
 
 def test_name_with_escapes(server):
-    found = ask(server, "GET", "/v2/models/two%20words").json
-    assert [(x["name"], x["datatype"]) for x in found["inputs"]] == [
+    metadata = ask(server, "GET", "/v2/models/two%20words").json
+    assert [(x["name"], x["datatype"]) for x in metadata["inputs"]] == [
         ("a", "FP32"),
         ("b", "INT32"),
     ]
@@ -83,18 +83,18 @@ def test_name_with_escapes(server):
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_json(server, model, count, is_nested):
     x = rows(count, 5)
-    given = tensor("x", x)
+    entry = tensor("x", x)
     if is_nested:
-        given["data"] = x.tolist()
-    answer = ask(server, "POST", INFER, {"id": "a7", "inputs": [given]})
+        entry["data"] = x.tolist()
+    answer = ask(server, "POST", INFER, {"id": "a7", "inputs": [entry]})
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     (output,) = answer.json["outputs"]
     assert answer.json["id"] == "a7"
     assert answer.json["model_name"] == "mlp" and answer.json["model_version"] == "1"
     assert (output["name"], output["datatype"]) == ("y", "FP32")
-    found = np.array(output["data"], "float32").reshape(output["shape"])
-    np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-6)
+    actual = np.array(output["data"], "float32").reshape(output["shape"])
+    np.testing.assert_allclose(actual, model.predict(x, verbose=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 3, 32, 100])
@@ -105,8 +105,8 @@ def test_binary(server, model, count):
         client.send(binary_request(x))
         answer = client.read()
         assert answer.headers["content-type"] == "application/octet-stream"
-        found = binary_output(answer)
-        np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=1e-6)
+        actual = binary_output(answer)
+        np.testing.assert_allclose(actual, model.predict(x, verbose=0), rtol=1e-6)
     client.close()
 
 
@@ -143,18 +143,18 @@ def test_several_tensors_in_both_forms(server, pair, parameters, outputs, in_bin
     head = json.loads(answer.body[:length] if in_binary else answer.body)
     names = [x["name"] for x in outputs] if outputs else ["total", "codes"]
     assert {x["name"] for x in head["outputs"]} == set(names)
-    wanted = pair.predict({"a": a, "b": b}, verbose=0)
+    expected = pair.predict({"a": a, "b": b}, verbose=0)
     at, dtypes = length, {"total": "float32", "codes": "int32"}
-    for told in head["outputs"]:
-        name = told["name"]
+    for output in head["outputs"]:
+        name = output["name"]
         if name in in_binary:
-            size = told["parameters"]["binary_data_size"]
-            found = np.frombuffer(answer.body[at : at + size], dtypes[name])
+            size = output["parameters"]["binary_data_size"]
+            actual = np.frombuffer(answer.body[at : at + size], dtypes[name])
             at += size
         else:
-            found = np.array(told["data"], dtypes[name])
-        found = found.reshape(told["shape"])
-        np.testing.assert_allclose(found, wanted[name], rtol=1e-5)
+            actual = np.array(output["data"], dtypes[name])
+        actual = actual.reshape(output["shape"])
+        np.testing.assert_allclose(actual, expected[name], rtol=1e-5)
     assert not in_binary or at == len(answer.body)
 
 
@@ -300,8 +300,10 @@ def test_binary_tensors_have_the_size_of_their_shape(
 ):
     x = np.zeros((2, 5), "float32")
     spec = tensor("x", x, parameters={"binary_data_size": size})
-    body, own = binary({"inputs": [spec]}, x)
-    headers = {"Inference_Header_Content_Length": own if length is None else length}
+    body, header_length = binary({"inputs": [spec]}, x)
+    headers = {
+        "Inference_Header_Content_Length": header_length if length is None else length
+    }
     answer = ask(server, "POST", INFER, body + extra, **headers)
     assert answer.status == 400 and words in answer.json["error"]
 
@@ -338,8 +340,8 @@ def test_zero_extents_are_refused():
     with serving({"m": servable}) as server:
         for shape in ([10**9, 0], [2**63 - 1, 0], [1, 0]):
             spec = {"name": "x", "datatype": "FP32", "shape": shape}
-            given = {"inputs": [spec | {"data": []}]}
-            answer = ask(server, "POST", "/v2/models/m/infer", given)
+            request_body = {"inputs": [spec | {"data": []}]}
+            answer = ask(server, "POST", "/v2/models/m/infer", request_body)
             assert answer.status == 400 and "expected shape" in answer.json["error"]
             body, length = binary(
                 {"inputs": [spec | {"parameters": {"binary_data_size": 0}}]}
@@ -350,7 +352,7 @@ def test_zero_extents_are_refused():
                 Inference_Header_Content_Length=length,
             )
             assert answer.status == 400 and "expected shape" in answer.json["error"]
-    assert servable.seen == []
+    assert servable.batches == []
 
 
 class Texts(Servable):
@@ -365,18 +367,18 @@ class Texts(Servable):
 
 def test_long_text_does_not_pad_the_other_texts():
     texts = ["a" * 150_000, *["b"] * 30_000]
-    given = {"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
+    entry = {"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     with serving({"m": Texts(sizes=(32,))}) as server:
         tracemalloc.start()
         try:
-            answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [given]})
+            answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [entry]})
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
         assert answer.json["outputs"][0]["data"] == texts
         assert peak < 100 * 2**20
-        given["data"] = [*texts[:-1], 3]
-        answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [given]})
+        entry["data"] = [*texts[:-1], 3]
+        answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [entry]})
         assert answer.status == 400
 
 
@@ -409,14 +411,14 @@ def test_values_in_json(dtype, values, expected):
         with pytest.raises(RequestError, match="in regular lists"):
             from_values(spec, values)
         return
-    found = from_values(spec, values)
+    array = from_values(spec, values)
     if dtype == dtypes.STRING:
-        assert found.dtype == object and found.tolist() == values
+        assert array.dtype == object and array.tolist() == values
     else:
         with np.errstate(over="ignore"):
-            wanted = np.array(values, "float64" if "float" in dtype else dtype)
-            np.testing.assert_array_equal(found, wanted.astype(dtype))
-        assert found.dtype == dtype
+            expected_array = np.array(values, "float64" if "float" in dtype else dtype)
+            np.testing.assert_array_equal(array, expected_array.astype(dtype))
+        assert array.dtype == dtype
 
 
 # --- limits ---------------------------------------------------------------------------
@@ -453,8 +455,8 @@ def test_response_size_is_limited_before_the_computation():
             client.send(binary_request(rows(5, 1), model="m"))
             answer = client.read()
         assert answer.status == 413 and "an answer of <=" in answer.json["error"]
-        given = {"inputs": [tensor("x", rows(1, 1))]}  # which is longer in JSON
-        assert ask(server, "POST", "/v2/models/m/infer", given).status == 413
+        body = {"inputs": [tensor("x", rows(1, 1))]}  # which is longer in JSON
+        assert ask(server, "POST", "/v2/models/m/infer", body).status == 413
     assert servable.calls == 4
 
 
@@ -470,8 +472,8 @@ def test_response_of_unknown_size_is_limited_during_encoding():
 def test_number_of_rows_is_limited(model):
     with serving({"mlp": model}, limits=Limits(rows=10)) as server:
         for count, status in ((10, 200), (11, 413)):
-            given = {"inputs": [tensor("x", rows(count, 5))]}
-            assert ask(server, "POST", INFER, given).status == status
+            body = {"inputs": [tensor("x", rows(count, 5))]}
+            assert ask(server, "POST", INFER, body).status == status
 
 
 def test_json_has_a_lower_limit_than_tensors(model):

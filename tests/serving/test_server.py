@@ -63,8 +63,8 @@ def test_keep_alive_follows_the_request(server, head, keeps):
         client.send(head)
         answer = client.read()
         assert answer.status == 200
-        told = "keep-alive" if b"1.0" in head else None
-        assert answer.headers.get("connection") == (told if keeps else "close")
+        connection = "keep-alive" if b"1.0" in head else None
+        assert answer.headers.get("connection") == (connection if keeps else "close")
         client.send(head)
         assert (client.read() is not None) == keeps
 
@@ -75,8 +75,8 @@ def test_pipelined_requests_are_answered_in_order(server, model):
         sent = [binary_request(x) for x in xs]
         client.send(b"".join(sent) + request("GET", "/v2") * 50)
         for x in xs:
-            found = binary_output(client.read())
-            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+            outputs = binary_output(client.read())
+            np.testing.assert_allclose(outputs, model(x).numpy(), rtol=1e-5)
         for _ in range(50):
             assert client.read().json["name"] == "toolkit"
 
@@ -85,16 +85,18 @@ def test_only_a_single_request_is_marked_as_single(model):
     """A request is single if its connection has sent no other request."""
     one = binary_request(rows(1, 5))
     with serving({"mlp": model}) as server, closing(Client(server)) as client:
-        handle, seen = server.service.handle, []
-        server.service.handle = lambda *given: seen.append(given[0]) or handle(*given)
+        handle, requests = server.service.handle, []
+        server.service.handle = lambda *arguments: (
+            requests.append(arguments[0]) or handle(*arguments)
+        )
 
         def ask_for(count):
             client.send(one * count)
             for _ in range(count):
                 assert client.read().status == 200
-            found = [request.is_alone for request in seen]
-            seen.clear()
-            return found
+            flags = [request.is_alone for request in requests]
+            requests.clear()
+            return flags
 
         assert ask_for(1) == [True]
         assert ask_for(3) == [
@@ -104,7 +106,7 @@ def test_only_a_single_request_is_marked_as_single(model):
         ]  # the pipelined data do not contain all requests
         with closing(Client(server)) as other:
             other.ask("GET", "/v2")
-            seen.clear()
+            requests.clear()
             assert ask_for(1) == [False]
         wait_for(lambda: len(server.connections) == 1)
         assert ask_for(1) == [True]
@@ -118,8 +120,8 @@ def test_request_may_arrive_in_pieces(server, model, piece):
         for at in range(0, len(data), piece):
             client.send(data[at : at + piece])
         for _ in range(2):
-            found = binary_output(client.read())
-            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+            outputs = binary_output(client.read())
+            np.testing.assert_allclose(outputs, model(x).numpy(), rtol=1e-5)
 
 
 def test_data_that_arrives_before_the_check_for_pipelined_requests(model):
@@ -269,8 +271,8 @@ def test_data_after_the_last_request_does_not_lose_the_response():
                 with contextlib.suppress(ConnectionError):
                     for _ in range(50):
                         client.send(b"x" * 10_000)
-                found = binary_output(client.read())
-                np.testing.assert_array_equal(found, 2 * x)
+                outputs = binary_output(client.read())
+                np.testing.assert_array_equal(outputs, 2 * x)
                 assert client.read() is None
 
 
@@ -294,15 +296,17 @@ def test_reading_pauses_while_a_response_is_unread():
             (connection,) = server.connections
             client.socket.settimeout(0.5)
             # The responses are long: all requests are answered before this ends.
-            ahead = request("GET", "/v2", padding="x" * 4000)
+            pipelined = request("GET", "/v2", padding="x" * 4000)
             sent = 0
             with contextlib.suppress(TimeoutError):
                 while sent < 40 * 2**20:
-                    sent += client.socket.send((ahead * 10)[sent % len(ahead) :])
+                    sent += client.socket.send(
+                        (pipelined * 10)[sent % len(pipelined) :]
+                    )
             assert connection._size < 2**20 and sent < 40 * 2**20
             client.socket.settimeout(30)
             np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
-            for _ in range(sent // len(ahead)):
+            for _ in range(sent // len(pipelined)):
                 assert client.read().status == 200
 
 
@@ -389,7 +393,7 @@ def test_full_queue_is_reported_to_clients():
         clients = [Client(server) for _ in range(3)]
         data = request("POST", "/v2/models/m/infer", words)
         clients[0].send(data)
-        assert servable.begun.acquire(timeout=30)
+        assert servable.started.acquire(timeout=30)
         clients[1].send(data)
         wait_for(lambda: server.service.models["m"].batcher.waiting == 1)
         answer = clients[2].ask("POST", "/v2/models/m/infer", words)
@@ -426,8 +430,8 @@ def test_malformed_requests(server, model, seed):
     x = rows(2, 5)
     with closing(Client(server)) as client:
         client.send(binary_request(x))
-        found = binary_output(client.read())
-    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
+        outputs = binary_output(client.read())
+    np.testing.assert_allclose(outputs, model(x).numpy(), rtol=1e-5)
 
 
 # --- metrics --------------------------------------------------------------------------
@@ -442,9 +446,9 @@ def test_metrics():
         assert ask(server, "GET", "/nowhere").status == 404
         answer = ask(server, "GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    found = answer.body.decode()
+    text = answer.body.decode()
     samples = dict(
-        line.rsplit(" ", 1) for line in found.splitlines() if not line.startswith("#")
+        line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")
     )
     label = 'model="m\\"x"'
     assert samples[f'toolkit_requests_total{{{label},code="200"}}'] == "1"
@@ -458,7 +462,7 @@ def test_metrics():
     assert samples[f'{name}_bucket{{{label},le="+Inf"}}'] == "2"
     assert samples[f"toolkit_queue_length{{{label}}}"] == "0"
     assert samples[f"toolkit_model_version{{{label}}}"] == "1"
-    described = set(re.findall(r"# TYPE (\w+)", found))
+    described = set(re.findall(r"# TYPE (\w+)", text))
     names = {re.sub(r"(_bucket|_sum|_count)?(\{.*)?$", "", key) for key in samples}
     assert names == described
 
@@ -469,13 +473,15 @@ def test_metrics():
 def answer_of(server, x):
     """Return the model's version and response."""
     words = {"inputs": [tensor("x", x)]}
-    found = ask(server, "POST", INFER, words).json
-    return found["model_version"], np.reshape(found["outputs"][0]["data"], (len(x), -1))
+    response = ask(server, "POST", INFER, words).json
+    return response["model_version"], np.reshape(
+        response["outputs"][0]["data"], (len(x), -1)
+    )
 
 
 def reload(server):
-    found = asyncio.run_coroutine_threadsafe(server.service.reload("mlp"), server.loop)
-    return found.result(60)
+    future = asyncio.run_coroutine_threadsafe(server.service.reload("mlp"), server.loop)
+    return future.result(60)
 
 
 def test_new_version_responds_and_a_broken_one_does_not(tmp_path, caplog):
@@ -483,14 +489,14 @@ def test_new_version_responds_and_a_broken_one_does_not(tmp_path, caplog):
     first, second = mlp(seed=1), mlp(seed=2)
     first.save(path)
     with serving({"mlp": path}) as server:
-        number, found = answer_of(server, x)
+        number, actual = answer_of(server, x)
         assert number == "1"
-        np.testing.assert_allclose(found, first(x).numpy(), rtol=1e-5)
+        np.testing.assert_allclose(actual, first(x).numpy(), rtol=1e-5)
         second.save(path)
         assert reload(server)
-        number, found = answer_of(server, x)
+        number, actual = answer_of(server, x)
         assert number == "2"
-        np.testing.assert_allclose(found, second(x).numpy(), rtol=1e-5)
+        np.testing.assert_allclose(actual, second(x).numpy(), rtol=1e-5)
         assert ask(server, "GET", "/v2/models/mlp/versions/1").status == 404
         path.write_bytes(b"broken")
         assert not reload(server)
@@ -513,13 +519,13 @@ def test_file_changed_during_a_load_is_reloaded(tmp_path, monkeypatch):
     path, x = tmp_path / "mlp.keras", rows(2, 5)
     first, second = mlp(seed=1), mlp(seed=2)
     first.save(path)
-    own = service.open_servable
+    open_original = service.open_servable
 
     def opened(*arguments):
-        found = own(*arguments)
-        monkeypatch.setattr(service, "open_servable", own)
+        servable = open_original(*arguments)
+        monkeypatch.setattr(service, "open_servable", open_original)
         second.save(path)
-        return found
+        return servable
 
     monkeypatch.setattr(service, "open_servable", opened)
     with serving({"mlp": path}, watch=0.05) as server:
@@ -530,9 +536,9 @@ def test_file_changed_during_a_load_is_reloaded(tmp_path, monkeypatch):
 def test_no_request_is_lost_while_versions_change(tmp_path):
     path, x = tmp_path / "mlp.keras", rows(2, 5)
     models = [mlp(seed=i) for i in range(3)]
-    wanted = [model(x).numpy() for model in models]
+    expected = [model(x).numpy() for model in models]
     models[0].save(path)
-    lost, count, over = [], [0], threading.Event()
+    failures, count, over = [], [0], threading.Event()
 
     def client(server):
         with closing(Client(server)) as connection:
@@ -541,11 +547,11 @@ def test_no_request_is_lost_while_versions_change(tmp_path):
                 answer = connection.read()
                 count[0] += 1
                 if answer is None or answer.status != 200:
-                    lost.append(answer)
+                    failures.append(answer)
                     return
-                found = binary_output(answer)
-                if not any(np.allclose(found, y, 1e-4) for y in wanted):
-                    lost.append(found)
+                outputs = binary_output(answer)
+                if not any(np.allclose(outputs, y, 1e-4) for y in expected):
+                    failures.append(outputs)
 
     with serving({"mlp": path}) as server:
         threads = [threading.Thread(target=client, args=[server]) for _ in range(4)]
@@ -557,7 +563,7 @@ def test_no_request_is_lost_while_versions_change(tmp_path):
         over.set()
         for thread in threads:
             thread.join()
-    assert lost == [] and count[0] > 10
+    assert failures == [] and count[0] > 10
 
 
 # --- the command ----------------------------------------------------------------------
@@ -596,10 +602,10 @@ def test_the_command_serves_reloads_and_stops(tmp_path):
 def test_arguments_are_checked(arguments, code, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
-        found = cli.main(["serve", *arguments])
+        exit_status = cli.main(["serve", *arguments])
     except SystemExit as left:
-        found = left.code
-    assert found == code and words in capsys.readouterr().err
+        exit_status = left.code
+    assert exit_status == code and words in capsys.readouterr().err
 
 
 def test_invalid_library_is_not_served(tmp_path, capsys):
@@ -611,8 +617,10 @@ def test_invalid_library_is_not_served(tmp_path, capsys):
 def test_package_import_does_not_import_the_server():
     code = "import sys, toolkit; from toolkit import layers, models, optimizers; "
     code += "print([x for x in sys.modules if 'serving' in x or x == 'asyncio'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert process.stdout.strip() == "[]", process.stderr
 
 
 def test_small_models_are_computed_without_a_thread(model):

@@ -18,16 +18,19 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process sends itse
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_signal_calls_a_function_of_the_loop(name):
-    number, came = getattr(signal, name), []
+    number, received = getattr(signal, name), []
     before = signal.getsignal(number)
 
     async def wait(signals):
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        signals_of[0] = lambda: (came.append(asyncio.get_running_loop()), ended.set())
+        signals_of[0] = lambda: (
+            received.append(asyncio.get_running_loop()),
+            ended.set(),
+        )
         signals.begin(loop)
         os.kill(os.getpid(), number)
         await asyncio.wait_for(ended.wait(), 30)
-        assert came == [loop]
+        assert received == [loop]
         signals.end()
         os.kill(os.getpid(), number)  # no task waits for it
 
@@ -36,7 +39,7 @@ def test_signal_calls_a_function_of_the_loop(name):
     with Signals(actions) as signals:
         asyncio.run(wait(signals))
         os.kill(os.getpid(), number)  # the loop is closed, and the process survives
-    assert len(came) == 1 and signal.getsignal(number) is before
+    assert len(received) == 1 and signal.getsignal(number) is before
 
 
 async def begin_and_end(signals, between=lambda: None):
@@ -48,10 +51,10 @@ async def begin_and_end(signals, between=lambda: None):
 def test_running_loop_is_restored():
     async def run():
         loop = asyncio.get_running_loop()
-        own = signal.getsignal(signal.SIGHUP)
+        handler = signal.getsignal(signal.SIGHUP)
         with Signals({"SIGHUP": list}) as signals:
             await begin_and_end(signals)
-        assert signal.getsignal(signal.SIGHUP) is own
+        assert signal.getsignal(signal.SIGHUP) is handler
         assert not loop.remove_signal_handler(signal.SIGHUP)
 
     asyncio.run(run())
@@ -59,12 +62,12 @@ def test_running_loop_is_restored():
 
 @pytest.mark.parametrize("is_last", [True, False])
 def test_signals_never_have_the_default_handler(monkeypatch, is_last):
-    before, own, handlers = signal.getsignal(signal.SIGTERM), signal.signal, []
+    before, set_handler, handlers = signal.getsignal(signal.SIGTERM), signal.signal, []
 
     def recorded(number, handler):
         if number == signal.SIGTERM:
             handlers.append(handler)
-        return own(number, handler)
+        return set_handler(number, handler)
 
     try:
         with Signals({"SIGTERM": list}, is_last) as signals:
@@ -73,7 +76,7 @@ def test_signals_never_have_the_default_handler(monkeypatch, is_last):
             assert len(handlers) > 1 and signal.SIG_DFL not in handlers
         assert handlers[-1] is (signal.SIG_IGN if is_last else before)
     finally:
-        own(signal.SIGTERM, before)
+        set_handler(signal.SIGTERM, before)
 
 
 def test_signal_in_another_thread_wakes_the_loop():
@@ -97,12 +100,12 @@ def test_signal_in_another_thread_wakes_the_loop():
 
 def test_handlers_of_the_loop_are_also_called():
     async def run():
-        loop, came = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, arrived.set)
         with Signals({"SIGUSR2": list}) as signals:
             signals.begin(loop)
             os.kill(os.getpid(), signal.SIGUSR1)
-            await asyncio.wait_for(came.wait(), 30)
+            await asyncio.wait_for(arrived.wait(), 30)
             signals.end()
             signals.end()
 
@@ -145,13 +148,13 @@ def test_error_does_not_end_the_process():
 def test_existing_wakeup_descriptor_is_kept():
     async def run():
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, came.set)
+        loop.add_signal_handler(signal.SIGUSR1, arrived.set)
         with Signals({"SIGUSR2": list}) as signals:
             await begin_and_end(signals)
         os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.wait_for(came.wait(), 30)
+        await asyncio.wait_for(arrived.wait(), 30)
 
-    came = asyncio.Event()
+    arrived = asyncio.Event()
     asyncio.run(run())
 
 
@@ -159,10 +162,10 @@ def test_later_wakeup_descriptor_is_kept():
     async def run():
         loop = asyncio.get_running_loop()
         with Signals({"SIGUSR2": list}) as signals:
-            add = partial(loop.add_signal_handler, signal.SIGUSR1, came.set)
+            add = partial(loop.add_signal_handler, signal.SIGUSR1, arrived.set)
             await begin_and_end(signals, add)
         os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.wait_for(came.wait(), 30)
+        await asyncio.wait_for(arrived.wait(), 30)
 
-    came = asyncio.Event()
+    arrived = asyncio.Event()
     asyncio.run(run())

@@ -79,7 +79,7 @@ def test_stop_waits_no_longer_than_requests_do():
         client = Client(server)
         words = {"inputs": [tensor("x", np.float32([[1]]))]}
         client.send(request("POST", "/v2/models/m/infer", words))
-        assert servable.begun.acquire(timeout=30)
+        assert servable.started.acquire(timeout=30)
         start = time.monotonic()
         stopping(server, 1)
         assert client.read().status == 504
@@ -109,7 +109,7 @@ def test_second_stop_does_not_wait():
         client = Client(server)
         words = {"inputs": [tensor("x", np.float32([[1]]))]}
         client.send(request("POST", "/v2/models/m/infer", words))
-        assert servable.begun.acquire(timeout=30)
+        assert servable.started.acquire(timeout=30)
         stopping(server, 1)
         time.sleep(0.2)
         assert server.loop.is_running()
@@ -185,27 +185,31 @@ def loads():
 
 def held_up(monkeypatch, path):
     """Block loads of `path` after the first until the returned event is set."""
-    own, gate, begun = service.open_servable, threading.Event(), threading.Event()
+    open_original, gate, has_started = (
+        service.open_servable,
+        threading.Event(),
+        threading.Event(),
+    )
     count = [0]
 
     def opened(*arguments):
         count[0] += 1
         if count[0] > 1:
-            begun.set()
+            has_started.set()
             assert gate.wait(60)
-        return own(*arguments)
+        return open_original(*arguments)
 
     mlp().save(path)
     monkeypatch.setattr(service, "open_servable", opened)
-    return gate, begun
+    return gate, has_started
 
 
 def test_loop_ends_while_a_new_version_loads(tmp_path, monkeypatch):
     path = tmp_path / "mlp.keras"
-    gate, begun = held_up(monkeypatch, path)
+    gate, has_started = held_up(monkeypatch, path)
     with serving({"mlp": path}) as server:
         server.loop.call_soon_threadsafe(server.service.begin_reload, "mlp")
-        assert begun.wait(30)
+        assert has_started.wait(30)
         assert ask(server, "GET", "/v2/health/ready").status == 200
         stopping(server, 1)
         wait_for(lambda: not server.loop.is_running())
@@ -216,7 +220,7 @@ def test_loop_ends_while_a_new_version_loads(tmp_path, monkeypatch):
 
 def test_application_ends_while_a_new_version_loads(tmp_path, monkeypatch):
     path = tmp_path / "mlp.keras"
-    gate, begun = held_up(monkeypatch, path)
+    gate, has_started = held_up(monkeypatch, path)
 
     async def run():
         app = App({"mlp": path})
@@ -227,15 +231,15 @@ def test_application_ends_while_a_new_version_loads(tmp_path, monkeypatch):
             kind = next(messages)
             if kind == "shutdown":
                 app.service.begin_reload("mlp")
-                while not begun.is_set():
+                while not has_started.is_set():
                     await asyncio.sleep(0.01)
             return {"type": f"lifespan.{kind}"}
 
         await app({"type": "lifespan"}, receive, sent.put)
         return [(await sent.get())["type"] for _ in range(2)]
 
-    told = asyncio.run(run())
-    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    replies = asyncio.run(run())
+    assert replies == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert loads()
     gate.set()
     wait_for(lambda: not loads())
@@ -264,7 +268,7 @@ async def never():
     await asyncio.Event().wait()
 
 
-async def done():
+async def return_one():
     return 1
 
 
@@ -273,7 +277,7 @@ async def failing():
 
 
 def test_wait_for_the_first_of_two():
-    assert asyncio.run(either(done(), never())) is True
-    assert asyncio.run(either(never(), done())) is False
+    assert asyncio.run(either(return_one(), never())) is True
+    assert asyncio.run(either(never(), return_one())) is False
     with pytest.raises(ValueError, match="no"):
         asyncio.run(either(failing(), never()))

@@ -17,11 +17,11 @@ def client(server):
 
 
 def input_of(name, array, is_binary):
-    given = http.InferInput(
+    entry = http.InferInput(
         name, array.shape, {"f": "FP32", "i": "INT32"}[array.dtype.kind]
     )
-    given.set_data_from_numpy(array, binary_data=is_binary)
-    return given
+    entry.set_data_from_numpy(array, binary_data=is_binary)
+    return entry
 
 
 def test_health_and_metadata(client):
@@ -29,8 +29,8 @@ def test_health_and_metadata(client):
     assert client.is_model_ready("mlp") and client.is_model_ready("mlp", "1")
     assert not client.is_model_ready("other")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
-    (given,) = client.get_model_metadata("mlp")["inputs"]
-    assert given == {"name": "x", "datatype": "FP32", "shape": [-1, 5]}
+    (entry,) = client.get_model_metadata("mlp")["inputs"]
+    assert entry == {"name": "x", "datatype": "FP32", "shape": [-1, 5]}
 
 
 @pytest.mark.parametrize("sent", [True, False])
@@ -44,8 +44,8 @@ def test_inference(client, model, sent, received, count):
     result = client.infer(
         "mlp", [input_of("x", x, sent)], outputs=outputs, request_id="7"
     )
-    wanted = model.predict(x, verbose=0)
-    np.testing.assert_allclose(result.as_numpy("y"), wanted, rtol=1e-5)
+    expected = model.predict(x, verbose=0)
+    np.testing.assert_allclose(result.as_numpy("y"), expected, rtol=1e-5)
     assert result.get_response()["id"] == "7"
 
 

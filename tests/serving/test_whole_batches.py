@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from tests.serving.gated import Asked, Gated, values
+from tests.serving.gated import BatcherClient, Gated, values
 from tests.serving.serve import (
     Client,
     ask,
@@ -54,8 +54,8 @@ def test_each_request_is_computed_separately(name):
             client.send(binary_request(x, model="m"))
         for x, client in zip(xs, clients, strict=True):
             with closing(client):
-                found = binary_output(client.read())
-            np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
+                outputs = binary_output(client.read())
+            np.testing.assert_allclose(outputs, model(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_onnx_file(tmp_path):
     x = rows(3, 3)
     with serving({"m": tmp_path / "m.onnx"}) as server:
         answer = ask(server, "POST", "/v2/models/m/infer", {"inputs": [tensor("x", x)]})
-    found = np.reshape(answer.json["outputs"][0]["data"], (3, 3))
-    np.testing.assert_allclose(found, x - x.mean(axis=0), rtol=1e-5, atol=1e-6)
+    actual = np.reshape(answer.json["outputs"][0]["data"], (3, 3))
+    np.testing.assert_allclose(actual, x - x.mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.skipif(
@@ -138,21 +138,21 @@ def test_native_library(tmp_path, name):
                 assert answer.status == 400
                 assert "expected 2 or 4 rows" in answer.json["error"]
                 continue
-            found = np.reshape(answer.json["outputs"][0]["data"], (count, 3))
-            wanted = model(x[:count]).numpy()
-            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+            actual = np.reshape(answer.json["outputs"][0]["data"], (count, 3))
+            expected = model(x[:count]).numpy()
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_servable_may_declare_dependent_rows():
     async def run():
         servable = Gated(sizes=(4,))
         servable.takes_whole_batches = True
-        asked = Asked(servable)
-        found = [asked.ask(1), asked.ask(2, 3), asked.ask(*range(9))]
+        client = BatcherClient(servable)
+        futures = [client.ask(1), client.ask(2, 3), client.ask(*range(9))]
         servable.gate.set()
-        assert [len(values(await x)) for x in found] == [1, 2, 9]
-        assert [len(x) for x in servable.seen] == [1, 2, 9]
-        await asked.batcher.close()
+        assert [len(values(await x)) for x in futures] == [1, 2, 9]
+        assert [len(x) for x in servable.batches] == [1, 2, 9]
+        await client.batcher.close()
 
     asyncio.run(run())
 
@@ -165,8 +165,8 @@ def test_long_texts_do_not_pad_other_requests():
             (["a b", "a"], 200),
             (["a" * 99_999] + ["b"] * 9_999, 413),
         ):
-            given = {"name": "x", "datatype": "BYTES", "shape": [len(texts)]}
-            words = {"inputs": [given | {"data": texts}]}
+            entry = {"name": "x", "datatype": "BYTES", "shape": [len(texts)]}
+            words = {"inputs": [entry | {"data": texts}]}
             tracemalloc.start()
             try:
                 answer = ask(server, "POST", "/v2/models/m/infer", words)
