@@ -148,13 +148,13 @@ def test_a_traceback_without_a_job(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given, code", [(None, 0), (0, 0), (3, 3), (256, 1), (-1, 255), ("why", 1)]
+    "status, code", [(None, 0), (0, 0), (3, 3), (256, 1), (-1, 255), ("why", 1)]
 )
 def test_exit_codes(status, code):
     assert launch.exit_code(status) == code
 
 
-@pytest.mark.parametrize("told, ranks_here", [("4", 4), ("2(x3)", 2), ("x", 1)])
+@pytest.mark.parametrize("variables, ranks_here", [("4", 4), ("2(x3)", 2), ("x", 1)])
 def test_threads_are_divided_between_local_ranks(monkeypatch, variables, ranks_here):
     for name in launch._LOCAL_RANKS:
         monkeypatch.delenv(name, raising=False)

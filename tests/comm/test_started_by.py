@@ -10,7 +10,7 @@ VARIABLES += ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "TOOLKIT_TIMEOUT")
 
 
 @pytest.mark.parametrize(
-    "given, expected",
+    "variables, expected",
     [
         ({}, None),
         ({"TOOLKIT_PROCESSES": "4"}, ("TOOLKIT_PROCESSES", 4)),
@@ -46,7 +46,7 @@ def test_invalid_world_size_is_refused(monkeypatch):
         jobs.launcher_variable()
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan"])
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "nan"])
 def test_a_timeout_must_be_seconds(monkeypatch, value):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", value)
     with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT"):

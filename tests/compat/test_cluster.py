@@ -88,7 +88,7 @@ def test_cluster_specs():
 
 
 @pytest.mark.parametrize(
-    "given, message",
+    "spec, message",
     [
         (["a:1"], "expected a dict"),
         ({"ps": "a:1"}, "expected a list of addresses"),

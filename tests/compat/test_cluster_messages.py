@@ -414,7 +414,7 @@ def registration(graph, arrays, **fields):
 
 
 @pytest.mark.parametrize(
-    "given", [["float32", [2]], ["float32", [4, 1]], ["int32", [4]]], ids=str
+    "argument", [["float32", [2]], ["float32", [4, 1]], ["int32", [4]]], ids=str
 )
 def test_programs_check_their_inputs(server, argument):
     graph = traced(ops.exp, np.ones(4, "float32"))

@@ -482,7 +482,7 @@ def test_a_preprocessing_function_may_return_tensors():
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"fill_mode": "mirrored"}, "did you mean 'mirror'"),
         ({"interpolation_order": 6}, r"in \[0, 5\]; received 6"),
@@ -500,7 +500,7 @@ def test_arguments_are_checked(options, text):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "text"),
+    ("arguments", "error", "text"),
     [
         ({"y": [1]}, ArgumentError, r"one length; received shapes .* and \(1,\)"),
         ({"sample_weight": np.ones(10)}, ArgumentError, "received y=None"),
@@ -517,7 +517,7 @@ def test_arrays_are_checked(arguments, error, text):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "text"),
+    ("options", "error", "text"),
     [
         ({"class_mode": "int"}, ArgumentError, "class_mode: expected one of"),
         ({"class_mode": "binary"}, ArgumentError, "needs two classes"),

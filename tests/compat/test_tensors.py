@@ -75,7 +75,7 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("what", RESULTS)
+@pytest.mark.parametrize("name", RESULTS)
 def test_results_have_tensorflow_attributes(name):
     y = RESULTS[name]()
     assert issubclass(type(y), tf.Tensor) and isinstance(

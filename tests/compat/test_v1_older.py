@@ -123,7 +123,7 @@ RESIZED = [
 ]
 
 
-@pytest.mark.parametrize(("method", "corners", "wanted"), RESIZED)
+@pytest.mark.parametrize(("method", "corners", "expected"), RESIZED)
 def test_pictures_are_resized_by_their_corners(method, corners, expected):
     size = np.shape(expected)
     number = ["bilinear", "nearest", "bicubic", "area"].index(method)

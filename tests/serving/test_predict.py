@@ -39,7 +39,7 @@ A, B = rows(2, 2), np.arange(6).reshape(2, 3)
 
 
 @pytest.mark.parametrize(
-    "given, key",
+    "body, key",
     [
         ({"instances": X.tolist()}, "predictions"),
         ({"instances": [{"x": x} for x in X.tolist()]}, "predictions"),
@@ -76,7 +76,7 @@ def test_several_tensors_by_columns(server):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "instances",
     [
         ["green", "blue", "red"],
         [{"b64": "Z3JlZW4="}, "blue", "red"],
@@ -89,7 +89,7 @@ def test_texts(server, instances):
 
 
 @pytest.mark.parametrize(
-    "path, given, status, words",
+    "path, body, status, words",
     [
         (PREDICT, {}, 400, "expected 'instances' or 'inputs'"),
         (PREDICT, {"instances": [], "inputs": []}, 400, "and not both"),
