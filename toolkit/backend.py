@@ -101,7 +101,7 @@ def clear_session(free_memory: bool = True) -> None:
         free_memory: whether to collect garbage at once, which may take seconds.
     """
     naming.reset_names()
-    seeds.forget_global_seed()
+    seeds.reset_global_seed()
     set_dtype_policy(None)
     if free_memory:
         gc.collect()

@@ -39,8 +39,9 @@ def test_result_has_its_structure_and_its_constants():
     assert_close(outputs["a"][0], X + 1)
     assert_close(outputs["b"][2], X * 2)
     assert (outputs["a"][1], outputs["b"][:2]) == ("text", [None, 3])
-    assert call.fetched == 2
-    assert call.static == [None, "text", None, 3, None]  # no tensors of the trace
+    assert call.num_outputs == 2
+    # no tensors of the trace
+    assert call.static_leaves == [None, "text", None, 3, None]
 
 
 def test_constants_are_read_or_returned():
@@ -49,9 +50,9 @@ def test_constants_are_read_or_returned():
     values = sorted(c.constant.size for c in call.constants)
     assert values[-1] == 3 and 2 in values
     with toolkit.GradientTape() as tape:
-        assert not call.hides_watched()
+        assert not call.has_watched_constant()
         tape.watch(call.constants[0])
-        assert call.hides_watched()
+        assert call.has_watched_constant()
 
 
 # --- Variables ------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_call_marks_the_values_that_it_reads():
 def test_no_lock_is_held_during_the_computation():
     v = Variable(X)
     call = traced(lambda x: x * v, X)
-    assert not call.starts_only
+    assert not call.is_asynchronous
     executable, seen = call.executable, []
 
     def watched(run, *arguments):
@@ -149,7 +150,7 @@ def test_no_lock_is_held_during_the_computation():
         wraps=partial(watched, executable), update=partial(watched, executable.update)
     )
     assert_close(call(X), X * X)
-    call.starts_only = (
+    call.is_asynchronous = (
         True  # an accelerator computes later, and reads the buffers at that time
     )
     assert_close(call(X), X * X)
@@ -278,9 +279,9 @@ def test_device_is_determined_by_the_type_of_values(
         v._tensor._array = v._tensor._array.view(kind)
     monkeypatch.setattr(concrete, "backend", lambda: Backend(is_accelerator))
     monkeypatch.setattr(concrete, "accelerators", [object()])
-    assert call._is_settled() is settled
+    assert call._is_on_device() is settled
     monkeypatch.setattr(concrete, "accelerators", [object(), object()])
-    assert call._is_settled() is False  # the type does not identify the accelerator
+    assert call._is_on_device() is False  # the type does not identify the accelerator
 
 
 @pytest.mark.parametrize("count, settles", [(0, 0), (1, 0), (2, 2)])

@@ -23,7 +23,7 @@ from toolkit.errors import (
     TraceError,
     VariableCreationError,
 )
-from toolkit.functions.function import PROGRAMS
+from toolkit.functions.function import MAX_PROGRAMS
 
 
 def tensor(*values: float) -> toolkit.Tensor:
@@ -367,10 +367,10 @@ def test_copies_of_functions_start_without_traces():
 
 def test_least_recently_used_program_is_removed():
     double = toolkit.function(lambda x: x * 2.0)
-    for n in range(1, PROGRAMS + 20):
+    for n in range(1, MAX_PROGRAMS + 20):
         double(ops.ones((n,)))
         double(ops.ones((1,)))
-    assert double.trace_count == PROGRAMS + 19
+    assert double.trace_count == MAX_PROGRAMS + 19
 
 
 def test_input_signature_takes_keywords_and_numbers():

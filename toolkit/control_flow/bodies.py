@@ -23,7 +23,7 @@ class Body:
     structure: Any
     outputs: list[Tensor]
 
-    def local(self, source: Tensor | Variable) -> Tensor:
+    def placeholder_for(self, source: Tensor | Variable) -> Tensor:
         """Return the placeholder of an outer value inside the body."""
         return self.trace.capture(source)
 
@@ -34,20 +34,20 @@ class Body:
         outputs: Sequence[Tensor],
     ) -> Graph:
         """Return the body as a graph of `inputs` and the outer values `sources`."""
-        stand_ins = [self.local(source) for source in sources]
-        return Graph((*inputs, *stand_ins), tuple(self.trace.nodes), tuple(outputs))
+        placeholders = [self.placeholder_for(source) for source in sources]
+        return Graph((*inputs, *placeholders), tuple(self.trace.nodes), tuple(outputs))
 
 
 def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Body, Any]:
     """Trace `function` on placeholders for the tensors in `args`."""
-    outer = () if state.trace is None else state.trace.tapes
-    with Trace(name, tapes=(*outer, *state.tapes)) as trace:
-        stand_ins = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
-        structure = function(*stand_ins)
+    outer_tapes = () if state.trace is None else state.trace.tapes
+    with Trace(name, tapes=(*outer_tapes, *state.tapes)) as trace:
+        placeholders = tree.map_structure(lambda x: trace.placeholder(x.spec), args)
+        structure = function(*placeholders)
         leaves = tree.flatten(structure)
         outputs = [trace.localize(convert(x)) for x in leaves if x is not None]
-    form = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
-    return Body(trace, form, outputs), stand_ins
+    template = tree.map_structure(lambda x: x if x is None else tree.LEAF, structure)
+    return Body(trace, template, outputs), placeholders
 
 
 def pack(structure: Any, values: Sequence[Any]) -> Any:
@@ -56,16 +56,18 @@ def pack(structure: Any, values: Sequence[Any]) -> Any:
     return tree.map_structure(lambda x: x if x is None else next(remaining), structure)
 
 
-def written_by(bodies: Sequence[Body]) -> list[Variable]:
+def written_variables(bodies: Sequence[Body]) -> list[Variable]:
     """Return the Variables that any of the bodies assigns, each once."""
     return list(dict.fromkeys(v for body in bodies for v in body.trace.writes))
 
 
-def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
-    """Return the outer values that the bodies read, each once, without `but`."""
-    left_out = set(but)
+def captured_sources(bodies: Sequence[Body], excluded: Sequence[Any] = ()) -> list[Any]:
+    """Return the outer values that the bodies read, each once, without `excluded`."""
+    excluded_sources = set(excluded)
     sources = (source for body in bodies for source in body.trace.captures)
-    return [source for source in dict.fromkeys(sources) if source not in left_out]
+    return [
+        source for source in dict.fromkeys(sources) if source not in excluded_sources
+    ]
 
 
 def outer_values(sources: Sequence[Any]) -> list[Tensor]:
@@ -73,33 +75,33 @@ def outer_values(sources: Sequence[Any]) -> list[Tensor]:
     return [x.read() if isinstance(x, Variable) else x for x in sources]
 
 
-def carried_by(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+def carried_values(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
     """Return the value of each Variable for the next iteration."""
-    pairs = zip(finals_of(body, variables), variables, strict=True)
+    pairs = zip(final_values(body, variables), variables, strict=True)
     trace = body.trace
     return [
-        trace.emit(reread_p, (value, body.local(variable)), {})
+        trace.emit(reread_p, (value, body.placeholder_for(variable)), {})
         if variable in trace.writes and value.dtype in dtypes.INEXACT
         else value
         for value, variable in pairs
     ]
 
 
-def finals_of(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
+def final_values(body: Body, variables: Sequence[Variable]) -> list[Tensor]:
     """Return the value of each Variable at the end of the body."""
     return [
-        body.trace.writes[v] if v in body.trace.writes else body.local(v)
+        body.trace.writes[v] if v in body.trace.writes else body.placeholder_for(v)
         for v in variables
     ]
 
 
-def check_carry(op: str, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+def check_carry(op: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Raise if the shape or dtype of a carried value changes."""
-    old, new = ([x.spec for x in xs] for xs in (before, after))
-    if old != new:
+    expected, received = ([x.spec for x in xs] for xs in (inputs, outputs))
+    if expected != received:
         raise ShapeError(
             f"{op}: the body must keep the shapes and dtypes of what it carries: "
-            f"expected {old}; received {new}"
+            f"expected {expected}; received {received}"
         )
 
 
@@ -115,16 +117,16 @@ def check_condition(condition: Body) -> None:
         )
 
 
-def equal_carries(body: Graph, carry: int) -> list[int]:
+def find_equal_carries(body: Graph, carry: int) -> list[int]:
     """Return for each carried value of a body one that is equal after every step.
 
     This is the value itself, unless the body does not read it: then the same output may
     also be another carried value.
     """
-    read = {x for node in body.nodes for x in node.inputs}
-    read |= set(body.outputs)
-    is_read = [x in read for x in body.inputs[:carry]]
-    first: dict[Value, int] = {}
+    used_values = {x for node in body.nodes for x in node.inputs}
+    used_values |= set(body.outputs)
+    is_read = [x in used_values for x in body.inputs[:carry]]
+    first_index: dict[Value, int] = {}
     for i in sorted(range(carry), key=lambda i: not is_read[i]):
-        first.setdefault(body.outputs[i], i)
-    return [i if is_read[i] else first[body.outputs[i]] for i in range(carry)]
+        first_index.setdefault(body.outputs[i], i)
+    return [i if is_read[i] else first_index[body.outputs[i]] for i in range(carry)]

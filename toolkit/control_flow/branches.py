@@ -14,12 +14,12 @@ from toolkit.autodiff.control import gradient_graph
 from toolkit.autodiff.tape import fill_gradients
 from toolkit.control_flow.bodies import (
     Body,
-    finals_of,
+    captured_sources,
+    final_values,
     outer_values,
     pack,
-    sources_of,
     trace_body,
-    written_by,
+    written_variables,
 )
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
@@ -40,7 +40,10 @@ def _cond_vjp(
     gradients = iter(
         bind(cond_p, predicate, *inputs, *fill_gradients(g, y), **backward)
     )
-    return [None, *(next(gradients) if want else None for want in needs_gradient)]
+    return [
+        None,
+        *(next(gradients) if is_needed else None for is_needed in needs_gradient),
+    ]
 
 
 cond_p: Primitive = primitive(
@@ -72,28 +75,32 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
     if predicate.static_value() is not None:
         return true_fn() if predicate else false_fn()
-    yes, _ = trace_body("cond", true_fn)
-    no, _ = trace_body("cond", false_fn)
-    specs = [[x.spec for x in body.outputs] for body in (yes, no)]
-    if repr(yes.structure) != repr(no.structure) or (specs[0] != specs[1]):
+    true_body, _ = trace_body("cond", true_fn)
+    false_body, _ = trace_body("cond", false_fn)
+    specs = [[x.spec for x in body.outputs] for body in (true_body, false_body)]
+    if repr(true_body.structure) != repr(false_body.structure) or (
+        specs[0] != specs[1]
+    ):
         raise ShapeError(
             f"cond: both branches must return the same structure, shapes and dtypes; "
             f"received {specs[0]} and {specs[1]}"
         )
-    return pack(yes.structure, join_branches(predicate, yes, no))
+    return pack(true_body.structure, bind_branches(predicate, true_body, false_body))
 
 
-def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
+def bind_branches(
+    predicate: Tensor, true_body: Body, false_body: Body
+) -> Sequence[Tensor]:
     """Return the outputs of the selected branch; both have outputs with the same specs.
 
     Variables that a branch assigns are also assigned.
     """
-    written = written_by([yes, no])
-    finals = [finals_of(body, written) for body in (yes, no)]
-    sources = sources_of([yes, no])
+    written = written_variables([true_body, false_body])
+    finals = [final_values(body, written) for body in (true_body, false_body)]
+    sources = captured_sources([true_body, false_body])
     graphs = [
         body.graph([], sources, [*body.outputs, *final])
-        for body, final in zip((yes, no), finals, strict=True)
+        for body, final in zip((true_body, false_body), finals, strict=True)
     ]
     if not graphs[0].outputs:
         return ()
@@ -101,7 +108,7 @@ def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
     outputs = bind(
         cond_p, predicate, *outer_values(sources), true=graphs[0], false=graphs[1]
     )
-    count = len(yes.outputs)
+    count = len(true_body.outputs)
     assign_all(zip(written, outputs[count:], strict=True))
     return outputs[:count]
 
@@ -111,12 +118,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """Return `branches[index](*operands)`; the index is clamped to the valid range."""
     index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
 
-    def choose(low: int) -> Any:
-        if low == len(branches) - 1:
-            return branches[low](*operands)
-        is_selected = ops.equal(index, low)
+    def select(first: int) -> Any:
+        if first == len(branches) - 1:
+            return branches[first](*operands)
+        is_selected = ops.equal(index, first)
         return cond(
-            is_selected, lambda: branches[low](*operands), lambda: choose(low + 1)
+            is_selected, lambda: branches[first](*operands), lambda: select(first + 1)
         )
 
-    return choose(0)
+    return select(0)

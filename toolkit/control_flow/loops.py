@@ -15,15 +15,15 @@ from toolkit.autodiff.control import linearize
 from toolkit.autodiff.tape import GradientTape, fill_gradients
 from toolkit.control_flow.bodies import (
     Body,
-    carried_by,
+    captured_sources,
+    carried_values,
     check_carry,
     check_condition,
-    equal_carries,
+    find_equal_carries,
     outer_values,
     pack,
-    sources_of,
     trace_body,
-    written_by,
+    written_variables,
 )
 from toolkit.control_flow.branches import cond
 from toolkit.core.convert import convert
@@ -80,8 +80,10 @@ def _scan_vjp(
     g: Any, y: Any, *inputs: Tensor, body: Graph, backward: Any, **attrs: Any
 ) -> Any:
     """Return the gradients: a reverse scan over the residuals of the forward scan."""
-    read = backward is not None and any(d is not None for d in g[backward.outputs :])
-    if backward is None or read:
+    needs_residual_gradients = backward is not None and any(
+        d is not None for d in g[backward.outputs :]
+    )
+    if backward is None or needs_residual_gradients:
         # A gradient of a gradient: the residuals have a gradient too. Run forward
         # again, and store the residuals of the larger body.
         needs_gradient = tuple(dtypes.is_float(x.dtype) for x in inputs)
@@ -113,27 +115,30 @@ def _bind_scan(
 
     label: the named primitive to apply instead, if no tape needs the gradient.
     """
-    twins = equal_carries(body, carry)
-    unique = sorted(set(twins))
+    representatives = find_equal_carries(body, carry)
+    unique = sorted(set(representatives))
     if length and len(unique) < carry:
-        inner = [*(body.inputs[i] for i in unique), *body.inputs[carry:]]
-        results = [*(body.outputs[i] for i in unique), *body.outputs[carry:]]
-        body = Graph(tuple(inner), body.nodes, tuple(results))
+        unique_inputs = [*(body.inputs[i] for i in unique), *body.inputs[carry:]]
+        unique_outputs = [*(body.outputs[i] for i in unique), *body.outputs[carry:]]
+        body = Graph(tuple(unique_inputs), body.nodes, tuple(unique_outputs))
         inputs = [*(inputs[i] for i in unique), *inputs[carry:]]
-        found = _bind_scan(body, inputs, len(unique), xs, length, reverse, label)
-        return (*(found[unique.index(i)] for i in twins), *found[len(unique) :])
-    kept = 0
+        results = _bind_scan(body, inputs, len(unique), xs, length, reverse, label)
+        return (
+            *(results[unique.index(i)] for i in representatives),
+            *results[len(unique) :],
+        )
+    num_outputs = 0
     backward = None
     attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
     if any(tape.watches(inputs) for tape in state.tapes):
         needs_gradient = tuple(dtypes.is_float(x.dtype) for x in inputs)
-        kept = len(body.outputs)
+        num_outputs = len(body.outputs)
         body, backward = linearize(body, needs_gradient, **attrs)
     elif label is not None:
-        named: Any = {"body": body, "backward": None, **attrs, "facts": label[1]}
-        return tuple(bind(label[0], *inputs, **named))
+        label_attrs: Any = {"body": body, "backward": None, **attrs, "facts": label[1]}
+        return tuple(bind(label[0], *inputs, **label_attrs))
     outputs = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
-    return outputs[:kept] if kept else outputs
+    return outputs[:num_outputs] if num_outputs else outputs
 
 
 # --- public functions -----------------------------------------------------------------
@@ -160,8 +165,10 @@ def while_loop(
         >>> int(toolkit.ops.while_loop(lambda i: i < 10, lambda i: (i + 3,), (0,))[0])
         12
     """
-    single = not isinstance(loop_vars, (tuple, list))
-    values = tree.map_structure(convert, (loop_vars,) if single else tuple(loop_vars))
+    is_single = not isinstance(loop_vars, (tuple, list))
+    values = tree.map_structure(
+        convert, (loop_vars,) if is_single else tuple(loop_vars)
+    )
 
     def step(*args: Any) -> Any:
         results = body(*args)
@@ -170,45 +177,45 @@ def while_loop(
     if maximum_iterations is not None and not is_int(maximum_iterations):
         limit = convert(maximum_iterations)
         if limit.static_value() is None:
-            values = _while_below(limit, cond, step, values)
-            return _like_loop_vars(values, loop_vars)
+            values = _while_with_traced_limit(limit, cond, step, values)
+            return _pack_loop_vars(values, loop_vars)
         maximum_iterations = int(limit)
     if state.trace is None:
         count = 0
         while (maximum_iterations is None or count < maximum_iterations) and cond(
             *values
         ):
-            values = _checked_step(step, values)
+            values = _run_checked_step(step, values)
             count += 1
     else:
-        condition, stand_ins = trace_body("while_loop", cond, *values)
+        condition, placeholders = trace_body("while_loop", cond, *values)
         check_condition(condition)
         if maximum_iterations is not None and state.tapes:
             values = _bounded_while(cond, step, values, maximum_iterations)
         else:
-            bodies = condition, stand_ins, *trace_body("while_loop", step, *values)
+            bodies = condition, placeholders, *trace_body("while_loop", step, *values)
             values = _traced_while(*bodies, values, maximum_iterations)
-    return _like_loop_vars(values, loop_vars)
+    return _pack_loop_vars(values, loop_vars)
 
 
-def _like_loop_vars(values: Any, loop_vars: Any) -> Any:
+def _pack_loop_vars(values: Any, loop_vars: Any) -> Any:
     """Return the values in the container of the loop variables, or a single value."""
     if not isinstance(loop_vars, (tuple, list)):
         return values[0]
     return list(values) if isinstance(loop_vars, list) else values
 
 
-def _while_below(limit: Tensor, cond: Any, step: Any, values: Any) -> Any:
+def _while_with_traced_limit(limit: Tensor, cond: Any, step: Any, values: Any) -> Any:
     """Run a loop with a traced bound on the number of steps."""
-    counted = while_loop(
+    final = while_loop(
         lambda count, values: ops.logical_and(count < limit, cond(*values)),
         lambda count, values: (count + 1, step(*values)),
         (ops.zeros((), limit.dtype), values),
     )
-    return counted[1]
+    return final[1]
 
 
-def _checked_step(step: Callable[..., Any], values: Any) -> Any:
+def _run_checked_step(step: Callable[..., Any], values: Any) -> Any:
     results = tree.map_structure(convert, step(*values))
     check_carry("while_loop", tree.flatten(values), tree.flatten(results))
     return results
@@ -218,8 +225,8 @@ def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
     """Run a bounded loop as a scan, which has a gradient: each step is conditional."""
 
     def scan_step(carry: Any, _: Any) -> Any:
-        running = cond_fn(*carry)
-        return cond(running, lambda: tuple(step(*carry)), lambda: tuple(carry)), None
+        is_running = cond_fn(*carry)
+        return cond(is_running, lambda: tuple(step(*carry)), lambda: tuple(carry)), None
 
     return scan(scan_step, values, length=limit)[0]
 
@@ -234,19 +241,21 @@ def _traced_while(
 ) -> Any:
     initial = tree.flatten(values)
     check_carry("while_loop", initial, body.outputs)
-    written = written_by([body])
-    sources = sources_of([condition, body], but=written)
-    finals = carried_by(body, written)
+    written = written_variables([body])
+    sources = captured_sources([condition, body], excluded=written)
+    finals = carried_values(body, written)
     graphs = [
-        part.graph(
-            [*tree.flatten(inputs), *(part.local(v) for v in written)], sources, outputs
+        traced.graph(
+            [*tree.flatten(inputs), *(traced.placeholder_for(v) for v in written)],
+            sources,
+            outputs,
         )
-        for part, inputs, outputs in (
+        for traced, inputs, outputs in (
             (condition, condition_vars, condition.outputs),
             (body, body_vars, [*body.outputs, *finals]),
         )
     ]
-    found = bind(
+    results = bind(
         while_p,
         *initial,
         *outer_values(written),
@@ -256,8 +265,8 @@ def _traced_while(
         carry=len(initial) + len(written),
         maximum_iterations=limit,
     )
-    assign_all(zip(written, found[len(initial) :], strict=True))
-    return tree.pack_sequence_as(values, found[: len(initial)])
+    assign_all(zip(written, results[len(initial) :], strict=True))
+    return tree.pack_sequence_as(values, results[: len(initial)])
 
 
 @operation
@@ -329,8 +338,8 @@ def run_scan(
     init = tree.map_structure(convert, init)
     xs = None if xs is None else tree.map_structure(convert, xs)
     leaves = [] if xs is None else tree.flatten(xs)
-    known = () if length is None else (int(length),)
-    lengths = {*known, *(x.shape[0] if x.ndim else None for x in leaves)}
+    argument_length = () if length is None else (int(length),)
+    lengths = {*argument_length, *(x.shape[0] if x.ndim else None for x in leaves)}
     if len(lengths) != 1 or None in lengths:
         problem = "expected `length`, or xs of one leading extent, to scan over and no "
         raise ArgumentError(f"scan: {problem}other; received {length=} and xs={leaves}")
@@ -344,25 +353,25 @@ def _unrolled_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> A
     ys: list[Any] = []
     for t in reversed(range(length)) if reverse else range(length):
         x = None if xs is None else tree.map_structure(lambda leaf, t=t: leaf[t], xs)
-        before = tree.flatten(carry)
+        input_leaves = tree.flatten(carry)
         carry, y = f(carry, x)
         carry = tree.map_structure(convert, carry)
-        check_carry("scan", before, tree.flatten(carry))
+        check_carry("scan", input_leaves, tree.flatten(carry))
         ys.append(y)
     if not ys:
-        return carry, _no_steps(f, carry, xs)
+        return carry, _empty_outputs(f, carry, xs)
     ys = ys[::-1] if reverse else ys
     if all(leaf is None for leaf in tree.flatten(ys[0])):
         return carry, ys[0]
     return carry, tree.map_structure(lambda *steps: ops.stack(list(steps)), *ys)
 
 
-def _no_steps(f: Any, carry: Any, xs: Any) -> Any:
+def _empty_outputs(f: Any, carry: Any, xs: Any) -> Any:
     """Return the ys of a scan of length 0: the shapes of one step, without elements."""
-    first = None if xs is None else tree.map_structure(_element, xs)
+    element = None if xs is None else tree.map_structure(_element, xs)
     with Trace("scan") as trace:
         arguments = tree.map_structure(
-            lambda x: x if x is None else trace.placeholder(x.spec), (carry, first)
+            lambda x: x if x is None else trace.placeholder(x.spec), (carry, element)
         )
         ys = f(*arguments)[1]
     return tree.map_structure(
@@ -376,18 +385,18 @@ def _traced_scan(
     def step(carry: Any, x: Any) -> Any:
         return f(carry, None if xs is None else x)
 
-    first = [] if xs is None else tree.map_structure(_element, xs)
-    body, (carry_in, x_in) = trace_body("scan", step, init, first)
+    element = [] if xs is None else tree.map_structure(_element, xs)
+    body, (carry_in, x_in) = trace_body("scan", step, init, element)
     carry = tree.flatten(init)
     n = len(carry)
     check_carry("scan", carry, body.outputs[:n])
-    written = written_by([body])
-    finals = carried_by(body, written)
-    sources = sources_of([body], but=written)
+    written = written_variables([body])
+    finals = carried_values(body, written)
+    sources = captured_sources([body], excluded=written)
     graph = body.graph(
         [
             *tree.flatten(carry_in),
-            *(body.local(v) for v in written),
+            *(body.placeholder_for(v) for v in written),
             *tree.flatten(x_in),
         ],
         sources,
@@ -395,12 +404,12 @@ def _traced_scan(
     )
     x_leaves = [] if xs is None else tree.flatten(xs)
     inputs = [*carry, *outer_values(written), *x_leaves, *outer_values(sources)]
-    carried = n + len(written)
-    sizes = (carried, len(x_leaves), length)
+    num_carried = n + len(written)
+    sizes = (num_carried, len(x_leaves), length)
     outputs = _bind_scan(graph, inputs, *sizes, reverse, label)
-    assign_all(zip(written, outputs[n:carried], strict=True))
+    assign_all(zip(written, outputs[n:num_carried], strict=True))
     new_carry, y_structure = body.structure
-    return pack(new_carry, outputs[:n]), pack(y_structure, outputs[carried:])
+    return pack(new_carry, outputs[:n]), pack(y_structure, outputs[num_carried:])
 
 
 def _element(x: Tensor) -> Tensor:

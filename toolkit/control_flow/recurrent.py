@@ -19,7 +19,7 @@ def _body(*inputs: Tensor, facts: Any, **attrs: Any) -> Any:
     return bind(scan_p, *inputs, **attrs)
 
 
-def _recurrent(name: str) -> Primitive:
+def _declare_recurrent(name: str) -> Primitive:
     """Declare a scan with a name and attributes: pairs of names and values."""
 
     def spec(*specs: Any, facts: Any, **attrs: Any) -> Any:
@@ -34,12 +34,12 @@ def _recurrent(name: str) -> Primitive:
     return decomposable_as(name, spec, _body, vjp)
 
 
-lstm_p: Primitive = _recurrent("lstm")
-gru_p: Primitive = _recurrent("gru")
-rnn_p: Primitive = _recurrent("rnn")
+lstm_p: Primitive = _declare_recurrent("lstm")
+gru_p: Primitive = _declare_recurrent("gru")
+rnn_p: Primitive = _declare_recurrent("rnn")
 
 
-def recurrence(
+def run_recurrence(
     name: str,
     facts: dict[str, Any],
     f: Callable[[Any, Any], tuple[Any, Any]],

@@ -36,21 +36,21 @@ def vectorize(
     """
     if not callable(pyfunc):
         raise ArgumentError(f"vectorize: expected a function; received {pyfunc!r}")
-    left_out = set(excluded or ())
-    ranks = None if signature is None else _ranks(signature)
+    excluded_indices = set(excluded or ())
+    ranks = None if signature is None else _parse_ranks(signature)
 
     @wraps(pyfunc)
     def vectorized(*args: Any) -> Any:
-        indices = [i for i in range(len(args)) if i not in left_out]
-        cores = [0] * len(indices) if ranks is None else ranks
-        if len(cores) != len(indices):
+        indices = [i for i in range(len(args)) if i not in excluded_indices]
+        core_ranks = [0] * len(indices) if ranks is None else ranks
+        if len(core_ranks) != len(indices):
             raise ArgumentError(
-                f"vectorize: expected {len(cores)} arguments, as signature "
+                f"vectorize: expected {len(core_ranks)} arguments, as signature "
                 f"{signature!r} says; received {len(indices)}"
             )
         xs = [convert(args[i]) for i in indices]
-        splits = [x.ndim - rank for x, rank in zip(xs, cores, strict=True)]
-        pairs = list(zip(xs, splits, strict=True))
+        batch_ranks = [x.ndim - rank for x, rank in zip(xs, core_ranks, strict=True)]
+        pairs = list(zip(xs, batch_ranks, strict=True))
         batch = broadcast_shapes("vectorize", *(x.shape[:n] for x, n in pairs))
         rows = [
             ops.reshape(
@@ -72,7 +72,7 @@ def vectorize(
     return vectorized
 
 
-def _ranks(signature: str) -> list[int]:
+def _parse_ranks(signature: str) -> list[int]:
     """Return the number of axes of each argument of a signature."""
     inputs, arrow, outputs = signature.replace(" ", "").partition("->")
     if not (arrow and inputs.startswith("(") and outputs.endswith(")")):

@@ -29,7 +29,7 @@ from toolkit.distribution.placements import (
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
-from toolkit.random.drawing import draws_random_numbers
+from toolkit.random.draw_detection import draws_random_numbers
 
 _current: Distribution | None = None
 

@@ -8,7 +8,7 @@ from toolkit import dtypes, ops, settings
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError
 from toolkit.ops.symbolic import is_symbolic
 
-_MIXED = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
+_MIXED_DTYPES = {"mixed_float16": "float16", "mixed_bfloat16": "bfloat16"}
 
 
 class DTypePolicy:
@@ -29,7 +29,7 @@ class DTypePolicy:
 
     def __init__(self, name: str | None = None) -> None:
         self._name: Any = default_policy().name if name is None else name
-        self._compute_dtype, self._variable_dtype = parse(self._name)
+        self._compute_dtype, self._variable_dtype = parse_policy_name(self._name)
 
     @property
     def name(self) -> str:
@@ -74,15 +74,15 @@ class DTypePolicy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DTypePolicy):
             return False
-        if type(self) in _PLAIN:
-            return type(other) in _PLAIN and self._name == other._name
+        if type(self) in _FLOAT_POLICIES:
+            return type(other) in _FLOAT_POLICIES and self._name == other._name
         return type(other) is type(self) and self.get_config() == other.get_config()
 
     def __hash__(self) -> int:
         return hash(self._name)
 
     def __repr__(self) -> str:
-        kind = DTypePolicy if type(self) in _PLAIN else type(self)
+        kind = DTypePolicy if type(self) in _FLOAT_POLICIES else type(self)
         return f'<{kind.__name__} "{self._name}">'
 
 
@@ -90,22 +90,22 @@ class FloatDTypePolicy(DTypePolicy):
     """DTypePolicy under an older name."""
 
 
-_PLAIN = (DTypePolicy, FloatDTypePolicy)
+_FLOAT_POLICIES = (DTypePolicy, FloatDTypePolicy)
 
 
-def parse(name: Any) -> tuple[str, str]:
+def parse_policy_name(name: Any) -> tuple[str, str]:
     """Return the dtypes of computation and weights for a name."""
     if not isinstance(name, str):
         raise DTypeError(
             "DTypePolicy: 'name' must be a string such as 'mixed_float16'; "
             f"received {name!r} of type {type(name).__name__}"
         )
-    if name in _MIXED:
-        return _MIXED[name], "float32"
+    if name in _MIXED_DTYPES:
+        return _MIXED_DTYPES[name], "float32"
     try:
         dtype = dtypes.standardize(name)
     except ToolkitError:
-        choices = ", ".join((*dtypes.DTYPES, *_MIXED))
+        choices = ", ".join((*dtypes.DTYPES, *_MIXED_DTYPES))
         raise ArgumentError(
             f"DTypePolicy: Cannot convert {name!r} to a policy; expected one of "
             f"{choices}; received {name!r}"
@@ -113,15 +113,15 @@ def parse(name: Any) -> tuple[str, str]:
     return dtype, dtype
 
 
-_chosen: DTypePolicy | None = None
+_global_policy: DTypePolicy | None = None
 
 
 def default_policy() -> DTypePolicy:
     """Return the default policy of layers: floatx unless set."""
-    return DTypePolicy(settings.floatx()) if _chosen is None else _chosen
+    return DTypePolicy(settings.floatx()) if _global_policy is None else _global_policy
 
 
 def set_default_policy(policy: DTypePolicy | None) -> None:
     """Set the default policy of layers; None means floatx."""
-    global _chosen
-    _chosen = policy
+    global _global_policy
+    _global_policy = policy

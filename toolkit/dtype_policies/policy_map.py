@@ -38,8 +38,8 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
             raise ArgumentTypeError(
                 f"DTypePolicyMap: `policy_map` must be a dict; received {policy_map!r}"
             )
-        self._given = default_policy
-        self._default = None if default_policy is None else _policy(default_policy)
+        self._default_argument = default_policy
+        self._default = None if default_policy is None else _get_policy(default_policy)
         self._policies: dict[str, DTypePolicy] = policy_map or {}
 
     @property
@@ -81,7 +81,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
                 f"DTypePolicyMap: {key} already exist in the DTypePolicyMap with the "
                 f"value {self._policies[key]}; delete it first"
             )
-        self._policies[key] = _policy(policy)
+        self._policies[key] = _get_policy(policy)
 
     def __delitem__(self, key: str) -> None:
         del self._policies[key]
@@ -100,13 +100,14 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DTypePolicyMap) and (
-            (self._given, self._policies) == (other._given, other._policies)
+            (self._default_argument, self._policies)
+            == (other._default_argument, other._policies)
         )
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments as plain values."""
         return {
-            "default_policy": serialize_keras_object(self._given),
+            "default_policy": serialize_keras_object(self._default_argument),
             "policy_map": serialize_keras_object(self._policies),
         }
 
@@ -131,7 +132,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
         )
 
 
-def _policy(identifier: Any) -> DTypePolicy:
+def _get_policy(identifier: Any) -> DTypePolicy:
     """Return `dtype_policies.get(identifier)`, but None stays None."""
     from toolkit.dtype_policies import get
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.dtype_policies.policy import DTypePolicy, default_policy, parse
+from toolkit.dtype_policies.policy import DTypePolicy, default_policy, parse_policy_name
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 MODES = ("int8", "float8", "int4", "gptq", "awq")
@@ -30,7 +30,7 @@ class QuantizedDTypePolicy(DTypePolicy):
 
     def __init__(self, mode: str, source_name: str | None = None) -> None:
         source: Any = default_policy().name if source_name is None else source_name
-        self._compute_dtype, self._variable_dtype = parse(source)
+        self._compute_dtype, self._variable_dtype = parse_policy_name(source)
         if mode.split("/")[0] not in MODES:
             raise ArgumentError(
                 f"{type(self).__name__}: Invalid quantization mode. Expected one of "
@@ -79,59 +79,59 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
         return {**super().get_config(), "amax_history_length": self.amax_history_length}
 
 
-class _Grouped(QuantizedDTypePolicy):
+class _GroupedDTypePolicy(QuantizedDTypePolicy):
     """A policy whose mode includes numbers: "gptq/4/128"."""
 
-    _form: tuple[str, ...]
-    _bits: tuple[int, ...] = ()
+    _fields: tuple[str, ...]
+    _supported_bits: tuple[int, ...] = ()
 
     def __init__(self, mode: str, source_name: str | None = None) -> None:
         base, *numbers = mode.split("/")
-        form = "/".join(self._form)
+        mode_format = "/".join(self._fields)
         try:
             values = [int(number) for number in numbers]
         except ValueError:
             values = []
-        if base != self._form[0] or len(values) != len(self._form) - 1:
+        if base != self._fields[0] or len(values) != len(self._fields) - 1:
             raise ArgumentError(
-                f"Invalid mode for {type(self).__name__}. Expected format {form!r}, "
-                f"with integers; received {mode!r}"
+                f"Invalid mode for {type(self).__name__}. Expected format "
+                f"{mode_format!r}, with integers; received {mode!r}"
             )
-        *bits, group = values
-        if any(n not in self._bits for n in bits):
+        *bits, group_size = values
+        if any(n not in self._supported_bits for n in bits):
             raise ArgumentError(
                 f"Invalid weight_bits in mode. {type(self).__name__} knows "
-                f"{self._bits}; received {mode!r}"
+                f"{self._supported_bits}; received {mode!r}"
             )
-        if group < -1 or group == 0:
+        if group_size < -1 or group_size == 0:
             raise ArgumentError(
-                f"Invalid {self._form[-1].strip('<>')} in mode. Supported values are "
+                f"Invalid {self._fields[-1].strip('<>')} in mode. Supported values are "
                 f"-1 and integers > 0; received {mode!r}"
             )
         super().__init__(mode, source_name)
         self.mode = base
-        for field, number in zip(self._form[1:], values, strict=True):
+        for field, number in zip(self._fields[1:], values, strict=True):
             setattr(self, field.strip("<>"), number)
 
 
-class Int4DTypePolicy(_Grouped):
+class Int4DTypePolicy(_GroupedDTypePolicy):
     """A policy of 4-bit integers in blocks: mode "int4/<block_size>"."""
 
-    _form = ("int4", "<block_size>")
+    _fields = ("int4", "<block_size>")
 
 
-class GPTQDTypePolicy(_Grouped):
+class GPTQDTypePolicy(_GroupedDTypePolicy):
     """A policy of GPTQ: mode "gptq/<weight_bits>/<group_size>"."""
 
-    _form = ("gptq", "<weight_bits>", "<group_size>")
-    _bits = (2, 3, 4, 8)
+    _fields = ("gptq", "<weight_bits>", "<group_size>")
+    _supported_bits = (2, 3, 4, 8)
 
 
-class AWQDTypePolicy(_Grouped):
+class AWQDTypePolicy(_GroupedDTypePolicy):
     """A policy of AWQ: mode "awq/4/<group_size>"."""
 
-    _form = ("awq", "<weight_bits>", "<group_size>")
-    _bits = (4,)
+    _fields = ("awq", "<weight_bits>", "<group_size>")
+    _supported_bits = (4,)
 
 
 def quantized_policy(name: str) -> QuantizedDTypePolicy:

@@ -25,7 +25,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Graph, Kind, Primitive
 
 # Types of the arguments that are inputs of the graph; all other arguments are static.
-DATA = (Tensor, np.ndarray, np.generic)
+DATA_TYPES = (Tensor, np.ndarray, np.generic)
 _calls = count()
 # Getters for a Variable; a step reads dozens of Variables, for which `map` is fastest.
 _is_shared, _array_of = attrgetter("_shared"), attrgetter("_tensor._array")
@@ -43,7 +43,7 @@ class ConcreteFunction:
         outputs: the returned nest.
         generate: whether to generate code.
         function: traces a function, for the gradient.
-        spreading: strategy over the ranks of a job; None: this process computes
+        distribution: strategy over the ranks of a job; None: this process computes
             everything.
     """
 
@@ -54,51 +54,60 @@ class ConcreteFunction:
         outputs: Any,
         generate: bool,
         function: Callable[..., Any],
-        spreading: DistributionContext | None = None,
+        distribution: DistributionContext | None = None,
     ) -> None:
         self.name = name
         self._function = function
-        self.kept: Any = None
+        self.retained_leaves: Any = None
         leaves = tree.flatten(outputs)
-        self.is_tensor: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
-        self.static: list[Any | None] = [
+        self.tensor_flags: list[bool] = [isinstance(leaf, Tensor) for leaf in leaves]
+        self.static_leaves: list[Any | None] = [
             None if isinstance(leaf, Tensor) else leaf for leaf in leaves
         ]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        self._fill = tree.packer(tree.structure_of(outputs))
-        self.fetched: int = len(tensors)
+        self._pack_leaves = tree.packer(tree.structure_of(outputs))
+        self.num_outputs: int = len(tensors)
         self.written: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
-        self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.fetched]]
+        self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.num_outputs]]
         self.variables: list[Variable] = list(trace.captures)  # type: ignore[arg-type]
-        reads = [x for node in self.graph.walk() for x in node.inputs]
-        reads += self.graph.outputs
-        constants = dict.fromkeys(x for x in reads if x.constant is not None)
+        used_values = [x for node in self.graph.walk() for x in node.inputs]
+        used_values += self.graph.outputs
+        constants = dict.fromkeys(x for x in used_values if x.constant is not None)
         self.constants: list[Tensor] = list(constants)
         self.locks: Locks = Locks({*self.variables, *self.written})
-        first = len(self.graph.inputs) - len(self.variables)
-        read = {v: first + i for i, v in enumerate(self.variables)}
-        updates = [(self.fetched + i, read.get(v)) for i, v in enumerate(self.written)]
-        self.frozen = _frozen(self.variables, self.written) if spreading is None else []
-        frozen = [read[v] for v in self.frozen]
+        first_variable = len(self.graph.inputs) - len(self.variables)
+        input_indices = {v: first_variable + i for i, v in enumerate(self.variables)}
+        updates = [
+            (self.num_outputs + i, input_indices.get(v))
+            for i, v in enumerate(self.written)
+        ]
+        self.frozen = (
+            _find_frozen(self.variables, self.written) if distribution is None else []
+        )
+        frozen = [input_indices[v] for v in self.frozen]
         arguments = self.graph, backend(), generate, updates, name
         self._compile: Callable[[], Any]
         self._compile = partial(compile_graph, *arguments, frozen=frozen)
-        if spreading is not None:
+        if distribution is not None:
             variables = self.variables, self.written
-            self._compile = partial(spreading.compile, *arguments, *variables)
+            self._compile = partial(distribution.compile, *arguments, *variables)
         self.executable: Any = self._compile()
         self.program: Any = self.executable.program
         self._is_stale = False
         # Whether a call returns before the computation. A later call that overwrites a
         # Variable also runs later, so a call need not hold its buffer.
-        self._is_whole = isinstance(self.executable, Executable)
-        self.starts_only = self._is_whole and self.program.backend.is_accelerator
+        self._is_unsharded = isinstance(self.executable, Executable)
+        self.is_asynchronous = (
+            self._is_unsharded and self.program.backend.is_accelerator
+        )
         # The last mark of changes at which all Variables were shared.
-        self._seen: object = None
+        self._shared_mark: object = None
         # Whether it needs whole values of Variables that are split over processes.
-        used = (*self.variables, *self.written)
-        self.is_placed: bool = spreading is None and any(v.placement for v in used)
+        all_variables = (*self.variables, *self.written)
+        self.has_placement: bool = distribution is None and any(
+            v.placement for v in all_variables
+        )
         self._gradient: Callable[..., Any] | None = None
         self.last_call: int = next(_calls)
 
@@ -108,7 +117,7 @@ class ConcreteFunction:
         Python values among the arguments are static, and are ignored.
         """
         leaves = tree.flatten((args, kwargs))
-        tensors = [convert(x) for x in leaves if isinstance(x, DATA)]
+        tensors = [convert(x) for x in leaves if isinstance(x, DATA_TYPES)]
         expected = [x.spec for x in self.graph.inputs]
         expected = expected[: len(expected) - len(self.variables)]
         if [x.spec for x in tensors] != expected:
@@ -119,11 +128,13 @@ class ConcreteFunction:
         if state.trace is None:
             return self.call(tensors)
         results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
-        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+        for variable, value in zip(
+            self.written, results[self.num_outputs :], strict=True
+        ):
             variable.assign(value)
-        return self._pack(results[: self.fetched])
+        return self._pack(results[: self.num_outputs])
 
-    def renew(self) -> None:
+    def invalidate(self) -> None:
         """Recompile the graph before the next call, for a new distribution of steps."""
         self._is_stale = True
 
@@ -133,27 +144,25 @@ class ConcreteFunction:
         if self._is_stale:
             self.executable = self._compile()
             self.program, self._is_stale = self.executable.program, False
-        if accelerators and not self._is_settled():
+        if accelerators and not self._is_on_device():
             for variable in (*self.variables, *self.written):
                 variable.settle()
-        observed = state.overlay is not None or self.is_placed
-        if observed or (state.tapes and self._is_watched(tensors)):
+        is_observed = state.overlay is not None or self.has_placement
+        if is_observed or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
         elif self.written:
-            results = self._call_writing(tensors)
+            results = self._call_with_writes(tensors)
         else:
             inputs = [x._array for x in tensors]
-            if self.starts_only:
+            if self.is_asynchronous:
                 with self.locks:
-                    results_of_call = self.executable(
-                        [*inputs, *map(_array_of, self.variables)]
-                    )
+                    arrays = self.executable([*inputs, *map(_array_of, self.variables)])
             else:
-                results_of_call = self._read(inputs)
-            results = [Tensor(array) for array in results_of_call]
+                arrays = self._call_without_writes(inputs)
+            results = [Tensor(array) for array in arrays]
         return self._pack(results)
 
-    def on_arrays(self, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    def call_arrays(self, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Run a trace that writes no Variable on NumPy arrays with the traced specs.
 
         For callers that need neither tensors nor tapes: this saves 1/10 of the time of
@@ -162,44 +171,44 @@ class ConcreteFunction:
         Returns:
             New NumPy arrays, one for each tensor that the function returns.
         """
-        if accelerators or self.is_placed or self._is_stale:
+        if accelerators or self.has_placement or self._is_stale:
             results = tree.flatten(self.call([convert(x) for x in arrays]))
             return [np.asarray(y) for y in results]
         self.last_call = next(_calls)
-        return self._read(arrays)
+        return self._call_without_writes(arrays)
 
-    def _read(self, inputs: Sequence[Any]) -> list[Any]:
+    def _call_without_writes(self, inputs: Sequence[Any]) -> list[Any]:
         """Run a trace that writes no Variable, in memory of this machine."""
-        values = self._values()
+        values = self._read_variables()
         results: list[Any]
-        if self._is_whole:
+        if self._is_unsharded:
             results = self.executable.update(inputs, values)
         else:
             results = self.executable([*inputs, *values])
         return results
 
-    def _is_settled(self) -> bool:
+    def _is_on_device(self) -> bool:
         """Return whether all Variables are known to be on the compute device."""
         if len(accelerators) > 1:
             return False  # several accelerators have the same array type
-        kinds = set(map(type, map(_array_of, (*self.variables, *self.written))))
+        array_types = set(map(type, map(_array_of, (*self.variables, *self.written))))
         if backend().is_accelerator:
-            return np.ndarray not in kinds
-        return kinds <= {np.ndarray}
+            return np.ndarray not in array_types
+        return array_types <= {np.ndarray}
 
-    def _values(self) -> list[Any]:
+    def _read_variables(self) -> list[Any]:
         """Return the arrays of the Variables, consistent at one moment."""
         arrays = [v._tensor._array for v in self.variables]
-        if changes.mark is self._seen:
+        if changes.mark is self._shared_mark:
             return arrays
         with self.locks:
             mark = changes.mark
             for variable in self.variables:
                 variable._shared = True
-            self._seen = mark  # only now: another thread may call this too
+            self._shared_mark = mark  # only now: another thread may call this too
             return [v._tensor._array for v in self.variables]
 
-    def _hold(self) -> None:
+    def _mark_shared(self) -> None:
         """Mark the buffers that this trace treats as constant as shared.
 
         Calls that only read wait for the locks afterwards.
@@ -208,19 +217,19 @@ class ConcreteFunction:
         for variable in self.frozen:
             variable._shared = True
 
-    def _call_writing(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def _call_with_writes(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run with the Variables' spare buffers as destinations, then swap them in."""
         if self.program.in_place:
             return self._call_in_place(tensors)
         with self.locks:
-            self._hold()
+            self._mark_shared()
             arrays = [v._tensor._array for v in self.variables]
             buffers = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
-            outs = [*[None] * self.fetched, *buffers]
+            outs = [*[None] * self.num_outputs, *buffers]
             results = self.executable(inputs, outs)
-            commit_all(self.written, results[self.fetched :])
-            return [Tensor(array) for array in results[: self.fetched]]
+            commit_all(self.written, results[self.num_outputs :])
+            return [Tensor(array) for array in results[: self.num_outputs]]
 
     def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run in place on the Variables' buffers: machine code cannot be interrupted.
@@ -228,15 +237,15 @@ class ConcreteFunction:
         It can fail only before it writes the first buffer.
         """
         with self.locks:
-            self._hold()
+            self._mark_shared()
             if any(map(_is_shared, self.written)):
                 for variable in self.written:
                     variable.exclusive_buffer()
-            updated = [*map(_array_of, self.variables), *map(_array_of, self.written)]
-            results = self.executable.update([x._array for x in tensors], updated)
+            arrays = [*map(_array_of, self.variables), *map(_array_of, self.written)]
+            results = self.executable.update([x._array for x in tensors], arrays)
         return list(map(Tensor, results, self.specs))
 
-    def hides_watched(self) -> bool:
+    def has_watched_constant(self) -> bool:
         """Return whether a tape watches a constant of the graph."""
         return any(tape.watches(self.constants) for tape in state.tapes)
 
@@ -250,14 +259,16 @@ class ConcreteFunction:
     def _call_observed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run the call as one node for the tapes, and apply the overlays."""
         inputs = (*tensors, *(v.read() for v in self.variables))
-        found = self.executable([x._array for x in inputs])
-        results = [Tensor(array) for array in found]
-        record = Primitive(self.name, Kind.CONTROL, _no_spec, vjp=self._vjp)
+        arrays = self.executable([x._array for x in inputs])
+        results = [Tensor(array) for array in arrays]
+        primitive = Primitive(self.name, Kind.CONTROL, _reject_spec, vjp=self._vjp)
         for tape in state.tapes:
-            tape.record(record, inputs, {}, tuple(results))
-        for variable, value in zip(self.written, results[self.fetched :], strict=True):
+            tape.record(primitive, inputs, {}, tuple(results))
+        for variable, value in zip(
+            self.written, results[self.num_outputs :], strict=True
+        ):
             variable.assign(value)
-        return results[: self.fetched]
+        return results[: self.num_outputs]
 
     def _vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
         """Run the graph again under a tape, in a separate function."""
@@ -274,28 +285,30 @@ class ConcreteFunction:
         return tape.gradient(outputs, inputs, gs)
 
     def _pack(self, results: list[Tensor]) -> Any:
-        if len(results) == len(self.static):
-            return self._fill(results)
+        if len(results) == len(self.static_leaves):
+            return self._pack_leaves(results)
         remaining = iter(results)
         leaves = [
             next(remaining) if is_tensor else leaf
-            for is_tensor, leaf in zip(self.is_tensor, self.static, strict=True)
+            for is_tensor, leaf in zip(
+                self.tensor_flags, self.static_leaves, strict=True
+            )
         ]
-        return self._fill(leaves)
+        return self._pack_leaves(leaves)
 
 
-def _frozen(variables: list[Variable], written: list[Variable]) -> list[Variable]:
+def _find_frozen(variables: list[Variable], written: list[Variable]) -> list[Variable]:
     """Return the variables whose arrays usually stay the same between calls.
 
     The result is empty if the trace writes weights: then all weights are likely to
     change between calls.
     """
-    used = (*variables, *written)
-    if any(v.trainable for v in written) or any(v.placement for v in used):
+    all_variables = (*variables, *written)
+    if any(v.trainable for v in written) or any(v.placement for v in all_variables):
         return []
-    changed = set(written)
-    return [v for v in variables if v not in changed]
+    written_set = set(written)
+    return [v for v in variables if v not in written_set]
 
 
-def _no_spec(*specs: Any, **attrs: Any) -> Any:
+def _reject_spec(*specs: Any, **attrs: Any) -> Any:
     raise ArgumentError("a call of a function is not a primitive of a graph")

@@ -25,19 +25,19 @@ from toolkit.errors import (
     leaked,
     unknown_choice,
 )
-from toolkit.functions.concrete_function import DATA, ConcreteFunction
+from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
 from toolkit.thread_state import restore_on_error
 
 # Limit of the programs per function; the least recently used one is evicted first.
-PROGRAMS = 64
+MAX_PROGRAMS = 64
 # A warning follows this number of signatures that differ in more than their leading
 # extent.
-RETRACES = 5
+MAX_RETRACES = 5
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
 def function(
@@ -84,8 +84,8 @@ def function(
 class Function:
     """A Python function with its traces; see `function`."""
 
-    # Types of arguments that are always tensors.
-    quick_types: frozenset[type] = frozenset({Tensor})
+    # Types of arguments that are always tensors and need no conversion.
+    fast_types: frozenset[type] = frozenset({Tensor})
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         reduce_retracing: bool = False,
         jit_compile: bool | str = "auto",
-        spreading: DistributionContext | None = None,
+        distribution: DistributionContext | None = None,
     ) -> None:
         if jit_compile not in ("auto", True, False):
             raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))
@@ -101,13 +101,13 @@ class Function:
         self.input_signature = input_signature
         self.reduce_retracing = reduce_retracing
         self.jit_compile = jit_compile
-        self.spreading = spreading
+        self.distribution = distribution
         self.trace_count: int = 0
-        self._concrete: dict[Any, ConcreteFunction] = {}
+        self._traces: dict[Any, ConcreteFunction] = {}
         # Fast path for calls with tensors as the only arguments.
-        self._quick: dict[Any, ConcreteFunction] = {}
+        self._fast_path: dict[Any, ConcreteFunction] = {}
         self._retraces: set[Any] = set()
-        self._tracing = threading.RLock()
+        self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
 
     @property
@@ -145,34 +145,36 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
             return self.traced_function(*args, **kwargs)
-        if kwargs or not self.quick_types.issuperset(map(type, args)):
+        if kwargs or not self.fast_types.issuperset(map(type, args)):
             if any_symbolic(args, kwargs):
                 return self.python_function(*args, **kwargs)
-            concrete, tensors = self._find(args, kwargs)
-            if state.tapes and concrete.hides_watched():
+            concrete, tensors = self._find_trace(args, kwargs)
+            if state.tapes and concrete.has_watched_constant():
                 return self.python_function(*args, **kwargs)
             return concrete.call(tensors)
         try:
             signature = tuple([(x._array.shape, x._array.dtype) for x in args])
         except AttributeError:  # a tensor without data
-            self._find(args, kwargs)
+            self._find_trace(args, kwargs)
             raise
-        if self.spreading is not None:  # arrays may be shards of batches
+        if self.distribution is not None:  # arrays may be shards of batches
             signature = tuple([x.spec for x in args])
-        quick = state.device, placement(), signature
-        found = self._quick.get(quick)
-        if found is None:
-            found = self._quick[quick] = self._find(args, kwargs)[0]
-        if state.tapes and found.hides_watched():
+        fast_key = state.device, placement(), signature
+        cached = self._fast_path.get(fast_key)
+        if cached is None:
+            cached = self._fast_path[fast_key] = self._find_trace(args, kwargs)[0]
+        if state.tapes and cached.has_watched_constant():
             return self.python_function(*args)
-        return found.call(args)
+        return cached.call(args)
 
-    def _find(self, args: Any, kwargs: Any) -> tuple[ConcreteFunction, list[Tensor]]:
+    def _find_trace(
+        self, args: Any, kwargs: Any
+    ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Return the trace for these arguments, and their tensors."""
         if self.input_signature is not None:
-            args, kwargs = self._fitted(args, kwargs), {}
+            args, kwargs = self._fit_arguments(args, kwargs), {}
         elif kwargs or len(args) < self._argument_count:
-            args, kwargs = self._bound(args, kwargs)
+            args, kwargs = self._bind_arguments(args, kwargs)
         leaves = tree.flatten((args, kwargs))
         tensors, static = [], []
         for leaf in leaves:
@@ -186,17 +188,17 @@ class Function:
                 static.append(_static_key(leaf))
         location = state.device, placement()
         key = tree.signature((args, kwargs)), tuple(static), location
-        concrete = self._concrete.get(key)
+        concrete = self._traces.get(key)
         if concrete is None:
-            with self._tracing:
-                concrete = self._concrete.get(key)
+            with self._trace_lock:
+                concrete = self._traces.get(key)
                 if concrete is None:
                     concrete = self._trace(key, args, kwargs, leaves)
         return concrete, tensors
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the traced graph and its program for arguments like these."""
-        return self._find(args, kwargs)[0]
+        return self._find_trace(args, kwargs)[0]
 
     def inspect(self, *args: Any, **kwargs: Any) -> inspection.Inspection:
         """Return the report of the compiler for arguments like these."""
@@ -219,7 +221,7 @@ class Function:
         parameters = self._signature.parameters if self._signature else {}
         return sum(p.kind not in _VARIADIC for p in parameters.values())
 
-    def _bound(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _bind_arguments(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return arguments in one form: by position where that is possible.
 
         Defaults that are plain values are filled in, so that calls with and without
@@ -232,34 +234,36 @@ class Function:
         except TypeError:  # the function raises its own error
             return args, kwargs
         for name, parameter in self._signature.parameters.items():
-            if name not in bound.arguments and isinstance(parameter.default, _PLAIN):
+            if name not in bound.arguments and isinstance(
+                parameter.default, _PLAIN_TYPES
+            ):
                 bound.arguments[name] = parameter.default
         order = [n for n in self._signature.parameters if n in bound.arguments]
         bound.arguments = {name: bound.arguments[name] for name in order}
         return bound.args, bound.kwargs
 
     def _is_dynamic(self, leaf: Any) -> bool:
-        if isinstance(leaf, DATA):
+        if isinstance(leaf, DATA_TYPES):
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
-    def _fitted(self, args: Any, kwargs: Any) -> Any:
+    def _fit_arguments(self, args: Any, kwargs: Any) -> Any:
         """Return the arguments as checked tensors, in the order of input_signature."""
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
-        wanted = tree.flatten(self.input_signature)
-        given = [convert(leaf) for leaf in tree.flatten(args)]
-        fits = len(wanted) == len(given) and all(
-            _fits(x.spec, spec) for x, spec in zip(given, wanted, strict=True)
+        specs = tree.flatten(self.input_signature)
+        tensors = [convert(leaf) for leaf in tree.flatten(args)]
+        is_match = len(specs) == len(tensors) and all(
+            _matches_spec(x.spec, spec) for x, spec in zip(tensors, specs, strict=True)
         )
-        if not fits:
-            expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in wanted)
-            received = ", ".join(repr(x.spec) for x in given)
+        if not is_match:
+            expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in specs)
+            received = ", ".join(repr(x.spec) for x in tensors)
             raise SignatureError(
                 f"{self.name}: expected arguments ({expected}), as in its "
                 f"input_signature; received ({received})"
             )
-        return tree.pack_sequence_as(args, given)
+        return tree.pack_sequence_as(args, tensors)
 
     def _trace(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
@@ -267,71 +271,87 @@ class Function:
         """Run the Python code on placeholders and compile the trace."""
         self._watch_retraces(key)
         with restore_on_error(), show_progress(f"compiling {self.name}"):
-            concrete = self._compiled(key, args, kwargs, leaves)
+            concrete = self._compile_trace(key, args, kwargs, leaves)
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.
-        concrete.kept = [leaf for leaf in leaves if not self._is_dynamic(leaf)]
-        if len(self._concrete) >= PROGRAMS:
-            del self._concrete[min(self._concrete, key=self._last_call)]
-            self._quick.clear()
-        self._concrete[key] = concrete
+        concrete.retained_leaves = [
+            leaf for leaf in leaves if not self._is_dynamic(leaf)
+        ]
+        if len(self._traces) >= MAX_PROGRAMS:
+            del self._traces[min(self._traces, key=self._last_call)]
+            self._fast_path.clear()
+        self._traces[key] = concrete
         return concrete
 
-    def _compiled(
+    def _compile_trace(
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
-        trace, outputs = self._recorded(key, args, kwargs, leaves, not self.trace_count)
+        trace, outputs = self._record_trace(
+            key, args, kwargs, leaves, not self.trace_count
+        )
         if trace.has_created:
             # The second trace must find the created Variables, or each call would
             # create them.
-            trace, outputs = self._recorded(key, args, kwargs, leaves, False)
-        generates = self.jit_compile is not False
+            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
+        generate = self.jit_compile is not False
         return ConcreteFunction(
-            self.name, trace, outputs, generates, Function, self.spreading
+            self.name, trace, outputs, generate, Function, self.distribution
         )
 
-    def _recorded(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any], creates: bool
+    def _record_trace(
+        self,
+        key: Any,
+        args: Any,
+        kwargs: Any,
+        leaves: list[Any],
+        creates_variables: bool,
     ) -> tuple[Trace, Any]:
         """Run the Python code in a trace, and return the trace and the outputs."""
-        with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
-            stand_ins = [
+        with (
+            stage("tracing"),
+            Trace(self.name, creates_variables=creates_variables) as trace,
+        ):
+            placeholders = [
                 trace.placeholder(static) if isinstance(static, Spec) else leaf
                 for leaf, static in zip(leaves, key[1], strict=True)
             ]
-            local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
+            local_args, local_kwargs = tree.pack_sequence_as(
+                (args, kwargs), placeholders
+            )
             outputs = self.traced_function(*local_args, **local_kwargs)
             # Outputs that could change later are read inside the trace.
-            outputs = tree.map_structure(_read, outputs)
+            outputs = tree.map_structure(_read_leaf, outputs)
         return trace, outputs
 
-    def renew(self) -> None:
+    def invalidate(self) -> None:
         """Recompile all traces at their next call, for a new distribution of steps."""
-        for concrete in self._concrete.values():
-            concrete.renew()
+        for concrete in self._traces.values():
+            concrete.invalidate()
 
     def _last_call(self, key: Any) -> int:
-        return self._concrete[key].last_call
+        return self._traces[key].last_call
 
     def _watch_retraces(self, key: Any) -> None:
         """Warn once when retraces accumulate, with the argument that changed last."""
         structure, leaves, _ = key
-        general = structure, tuple(map(_without_leading, leaves))
-        if len(self._retraces) == RETRACES and general not in self._retraces:
-            last = max(self._concrete, key=self._last_call, default=(structure, ()))[1]
+        general_key = structure, tuple(map(_drop_leading_extent, leaves))
+        if len(self._retraces) == MAX_RETRACES and general_key not in self._retraces:
+            last_leaves = max(
+                self._traces, key=self._last_call, default=(structure, ())
+            )[1]
             changes = [
                 f"argument {i} from {old!r} to {new!r}"
-                for i, (old, new) in enumerate(zip(last, leaves, strict=False))
+                for i, (old, new) in enumerate(zip(last_leaves, leaves, strict=False))
                 if old != new
             ]
             warn(
-                f"{self.name} is traced for the {RETRACES + 1}th time, for arguments "
-                "that differ in more than their leading extent: "
+                f"{self.name} is traced for the {MAX_RETRACES + 1}th time, for "
+                "arguments that differ in more than their leading extent: "
                 f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
                 "instead of Python numbers, or pad to fewer shapes."
             )
-        if len(self._retraces) <= RETRACES:
-            self._retraces.add(general)
+        if len(self._retraces) <= MAX_RETRACES:
+            self._retraces.add(general_key)
 
 
 class _Methods(dict[Function, Function]):
@@ -357,7 +377,7 @@ def _methods_of(instance: Any) -> _Methods:
     return methods
 
 
-def _read(leaf: Any) -> Any:
+def _read_leaf(leaf: Any) -> Any:
     if isinstance(leaf, Variable):
         return leaf.read()
     return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
@@ -373,11 +393,11 @@ def _static_key(leaf: Any) -> Any:
     return type(leaf), id(leaf)
 
 
-def _without_leading(leaf: Any) -> Any:
+def _drop_leading_extent(leaf: Any) -> Any:
     return Spec((-1, *leaf.shape[1:]), leaf.dtype) if isinstance(leaf, Spec) else leaf
 
 
-def _fits(spec: Spec, expected: Any) -> bool:
+def _matches_spec(spec: Spec, expected: Any) -> bool:
     if spec.ndim != len(expected.shape) or spec.dtype != dtypes.standardize(
         expected.dtype
     ):

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import ops, tree
 from toolkit.control_flow.loops import scan
-from toolkit.control_flow.recurrent import recurrence
+from toolkit.control_flow.recurrent import run_recurrence
 from toolkit.core.convert import convert
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
@@ -219,7 +219,7 @@ class RNN(WithParts, Layer):
             None if unroll else find_standard_cell(self.cell, masked=len(items) > 1)
         )
         if cell_kind is not None and _is_projected(self.cell) and not training:
-            result = recurrence(
+            result = run_recurrence(
                 *cell_kind, body, (states, zeros), items, self.go_backwards
             )
         else:

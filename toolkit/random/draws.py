@@ -31,7 +31,7 @@ _HALF_BITS = {"bfloat16": 8, "float16": 11}
 _ERF_OF_TWO = math.erf(math.sqrt(2))
 
 
-def checked_dtype(op: str, dtype: Any) -> str:
+def check_dtype(op: str, dtype: Any) -> str:
     """Return the name of a dtype that must be floating."""
     name = dtypes.standardize(dtype)
     if not dtypes.is_float(name):
@@ -39,14 +39,14 @@ def checked_dtype(op: str, dtype: Any) -> str:
     return name
 
 
-def uniform_of(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
+def draw_uniform(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
     """Return uniform numbers on [0, 1), in float64 for float64 and else in float32."""
     wide_dtype = "float64" if dtype == "float64" else "float32"
     return bind(random_uniform_p, key, shape=shape, dtype=wide_dtype)
 
 
-def _unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
-    return uniform_of(draw_seed(seed), shape, dtype)
+def _draw_unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
+    return draw_uniform(draw_seed(seed), shape, dtype)
 
 
 def uniform(
@@ -64,8 +64,8 @@ def uniform(
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
-    dtype = checked_dtype("uniform", dtype)
-    x = _unit(seed, extents_of(shape), dtype)
+    dtype = check_dtype("uniform", dtype)
+    x = _draw_unit(seed, extents_of(shape), dtype)
     if dtype in _HALF_BITS:
         steps = 2.0 ** _HALF_BITS[dtype]
         x = convert(ops.floor(x * steps) / steps, dtype)
@@ -86,17 +86,17 @@ def normal(
         dtype: a floating dtype, floatx if None.
         seed: an integer, a SeedGenerator, or None for the global generator.
     """
-    shape, dtype = extents_of(shape), checked_dtype("normal", dtype)
+    shape, dtype = extents_of(shape), check_dtype("normal", dtype)
     size = math.prod(shape)
     # Box-Muller transform: the angle and the radius of a point give two coordinates.
-    pairs = _unit(seed, (2, (size + 1) // 2), dtype)
+    pairs = _draw_unit(seed, (2, (size + 1) // 2), dtype)
     radius = ops.sqrt(-2.0 * ops.log1p(-pairs[0]))
     angle = (2 * math.pi) * pairs[1]
     points = ops.concatenate([radius * ops.cos(angle), radius * ops.sin(angle)])
-    return _scaled(ops.reshape(points[:size], shape), mean, stddev, dtype)
+    return _scale_and_shift(ops.reshape(points[:size], shape), mean, stddev, dtype)
 
 
-def _scaled(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
+def _scale_and_shift(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
     x = x * convert(stddev, x.dtype) + convert(mean, x.dtype)
     return convert(x, dtype)
 
@@ -109,10 +109,10 @@ def truncated_normal(
     Args:
         shape, mean, stddev, dtype, seed: as for `normal`.
     """
-    dtype = checked_dtype("truncated_normal", dtype)
-    x = _unit(seed, extents_of(shape), dtype) * 2.0 - 1.0
+    dtype = check_dtype("truncated_normal", dtype)
+    x = _draw_unit(seed, extents_of(shape), dtype) * 2.0 - 1.0
     z = math.sqrt(2) * ops.erfinv(_ERF_OF_TWO * x)
-    return _scaled(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
+    return _scale_and_shift(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
 
 
 def randint(
@@ -136,7 +136,7 @@ def randint(
                 f"minval={minval}, maxval={maxval}"
             )
     low, high = convert(minval, "int64"), convert(maxval, "int64")
-    x = _unit(seed, extents_of(shape), "float64")
+    x = _draw_unit(seed, extents_of(shape), "float64")
     offset = convert(ops.floor(x * convert(high - low, "float64")), "int64")
     return convert(offset + low, name)
 
@@ -162,12 +162,12 @@ def categorical(
             "random.categorical: expected logits of shape (batch, classes); received "
             f"{logits.shape}"
         )
-    wide = dtypes.result_type(logits.dtype, "float32")
+    wide_dtype = dtypes.result_type(logits.dtype, "float32")
     batch, classes = logits.shape
     # The largest of logits plus Gumbel noise is a draw from their softmax.
-    x = _unit(seed, (batch, num_samples, classes), wide)
+    x = _draw_unit(seed, (batch, num_samples, classes), wide_dtype)
     noise = -ops.log(-ops.log1p(-x))
-    scores = ops.expand_dims(convert(logits, wide), 1) + noise
+    scores = ops.expand_dims(convert(logits, wide_dtype), 1) + noise
     return convert(ops.argmax(scores, axis=-1), dtypes.standardize(dtype))
 
 
@@ -191,8 +191,10 @@ def dropout(
         return x
     if rate == 1:
         return ops.zeros_like(x)
-    keep = ops.greater_equal(_unit(seed, _noise_shape(x, noise_shape), "float32"), rate)
-    return ops.where(keep, x * (1 / (1 - rate)), 0.0)
+    is_retained = ops.greater_equal(
+        _draw_unit(seed, _noise_shape(x, noise_shape), "float32"), rate
+    )
+    return ops.where(is_retained, x * (1 / (1 - rate)), 0.0)
 
 
 def _noise_shape(x: Tensor, noise_shape: Any) -> tuple[int, ...]:
@@ -228,5 +230,5 @@ def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
             f"random.shuffle: expected an axis in [{-x.ndim}, {x.ndim}); "
             f"received {axis}"
         )
-    order = ops.argsort(_unit(seed, (x.shape[axis],), "float64"))
+    order = ops.argsort(_draw_unit(seed, (x.shape[axis],), "float64"))
     return ops.take(x, order, axis=axis)

@@ -41,12 +41,12 @@ def elastic_transform(
     check_mode("elastic_transform", interpolation, fill_mode)
     size = int(6 * sigma) | 1
     padding = fill_mode, fill_value
-    return stretched(
+    return distort_elastically(
         images, alpha, sigma, size, interpolation, padding, seed, data_format
     )
 
 
-def stretched(
+def distort_elastically(
     images: Any,
     alpha: Any,
     sigma: Any,
@@ -60,7 +60,7 @@ def stretched(
 
     Args:
         size: size of the kernel, in pixels.
-        outside: fill_mode and fill_value.
+        padding: fill_mode and fill_value.
     """
     x, restore = batched("elastic_transform", images, data_format)
     dtype = widened(x).dtype

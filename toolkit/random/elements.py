@@ -30,7 +30,7 @@ class Elements:
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = [*words]
-        self._begins: dict[Variable, list[int]] = {}  # initial states of generators
+        self._initial_states: dict[Variable, list[int]] = {}  # by generator
         self._lock = RLock()
 
     def draws(self) -> ElementScope:
@@ -40,12 +40,14 @@ class Elements:
     def state_of(self, variable: Variable, number: int) -> Tensor:
         """Return the initial state of a generator for an element."""
         with self._lock:
-            begin = self._begins.get(variable)
-            if begin is None:
-                begin = self._begins[variable] = variable.numpy().tolist()
+            initial_state = self._initial_states.get(variable)
+            if initial_state is None:
+                initial_state = self._initial_states[variable] = (
+                    variable.numpy().tolist()
+                )
                 # Later passes start from another state.
                 variable.assign_add(np.array([0, 1], "uint32"))
-        sequence = np.random.SeedSequence([*begin, *self._words, number])
+        sequence = np.random.SeedSequence([*initial_state, *self._words, number])
         return convert(sequence.generate_state(2, np.uint32), "uint32")
 
 
@@ -86,6 +88,6 @@ class ElementScope(Overlay):
         with state.override(overlay=self.parent):
             variable.assign(tensor)
 
-    def keep(self, variable: Variable) -> None:
+    def keep_outer_state(self, variable: Variable) -> None:
         """Keep the outer state of a generator that was created for the element."""
         self.writes[variable] = super().read(variable)

@@ -20,7 +20,7 @@ from toolkit.random.elements import STATE_NAME, Elements, ElementScope
 set_draws_factory(Elements)
 
 # Increment of a generator's state for each draw: the second number counts the keys.
-_ONE_MORE = np.array([0, 1], "uint32")
+_STATE_INCREMENT = np.array([0, 1], "uint32")
 
 
 class SeedGenerator:
@@ -40,17 +40,17 @@ class SeedGenerator:
     def __init__(self, seed: int | None = None, name: str | None = None) -> None:
         self.name: str = name or auto_name(type(self).__name__)
         self._initial_seed = seed
-        words = [make_default_seed() if seed is None else _checked(seed), 0]
+        initial_state = [make_default_seed() if seed is None else _check_seed(seed), 0]
         with name_scope(self.name):
             self.state: Variable = Variable(
-                lambda shape, dtype: convert(words, dtype),
+                lambda shape, dtype: convert(initial_state, dtype),
                 shape=(2,),
                 dtype="uint32",
                 trainable=False,
                 name=STATE_NAME,
             )
         if isinstance(state.overlay, ElementScope):
-            state.overlay.keep(self.state)
+            state.overlay.keep_outer_state(self.state)
 
     def next(self, ordered: bool = True) -> Tensor:
         """Return a new key: (seed, number of earlier keys).
@@ -59,7 +59,7 @@ class SeedGenerator:
             ordered: has no effect: keys always have a fixed order.
         """
         key = self.state.read()
-        self.state.assign(key + convert(_ONE_MORE))
+        self.state.assign(key + convert(_STATE_INCREMENT))
         return key
 
     def get_config(self) -> dict[str, Any]:
@@ -122,13 +122,13 @@ def set_random_seed(seed: int) -> None:
         >>> bool(toolkit.ops.all(x == toolkit.random.normal((3,))))
         True
     """
-    seed = _checked(seed)
+    seed = _check_seed(seed)
     python_random.seed(seed)
     np.random.seed(seed)
-    forget_global_seed()
+    reset_global_seed()
 
 
-def forget_global_seed() -> None:
+def reset_global_seed() -> None:
     """Drop the global generator; the next draw without a seed creates a new one."""
     global _global_generator
     _global_generator = None
@@ -139,7 +139,7 @@ def make_default_seed() -> int:
     return python_random.randint(1, 10**9)
 
 
-def _checked(seed: Any) -> int:
+def _check_seed(seed: Any) -> int:
     if not is_int(seed) or not 0 <= seed < 2**32:
         raise ArgumentError(
             "Expected `seed` argument to be an integer in [0, 2 ** 32); received "
@@ -162,7 +162,7 @@ def draw_seed(seed: Any) -> Tensor:
     if isinstance(seed, SeedGenerator):
         return seed.next()
     if is_int(seed):
-        return convert([_checked(seed), 0], "uint32")
+        return convert([_check_seed(seed), 0], "uint32")
     raise ArgumentError(
         f"seed: expected an integer, a SeedGenerator or None; received {seed!r}"
     )

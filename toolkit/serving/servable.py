@@ -253,7 +253,7 @@ class ModelServable(Servable):
             if not self._compiles:
                 return self._run_eagerly(arrays)
             program = self._compiled(key, arrays)
-        return program.on_arrays(arrays)
+        return program.call_arrays(arrays)
 
     def _compiled(self, key: Any, arrays: Arrays) -> ConcreteFunction:
         """Return the program for these shapes; threads can compile it twice."""

@@ -153,7 +153,7 @@ def test_failed_collective_is_raised_and_changes_no_variable():
     input_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
     updated_inputs = [input_of.get(id(v)) for v in concrete.written]
     updates = [
-        (concrete.fetched + i, number) for i, number in enumerate(updated_inputs)
+        (concrete.num_outputs + i, number) for i, number in enumerate(updated_inputs)
     ]
 
     def compute(group):
@@ -161,7 +161,7 @@ def test_failed_collective_is_raised_and_changes_no_variable():
         assert program.in_place
         local_arrays = local_arrays_of(arrays, axis)
         variables = [np.array(a) for a in local_arrays[2:]]
-        specs = [y.spec for y in program.graph.outputs[concrete.fetched :]]
+        specs = [y.spec for y in program.graph.outputs[concrete.num_outputs :]]
         pairs = zip(updated_inputs, specs, strict=True)
         destinations = [
             np.empty(s.shape, s.dtype) if n is None else variables[n - 2]

@@ -101,7 +101,7 @@ def step_of(name, rows):
     """The graph of a training step, its arrays, and the names of its results."""
     concrete, arrays = concrete_of(name, rows)
     names = [v.path for v in concrete.written]
-    return concrete.graph, arrays, ["logs"] * concrete.fetched + names
+    return concrete.graph, arrays, ["logs"] * concrete.num_outputs + names
 
 
 def concrete_of(name, rows):
@@ -242,7 +242,7 @@ class Failing:
 def test_variables_are_updated_in_place_after_all_collectives(name):
     pytest.importorskip("llvmlite")
     concrete, arrays = concrete_of(name, 8)
-    first = concrete.fetched
+    first = concrete.num_outputs
     input_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
     updated_inputs = [input_of.get(id(v)) for v in concrete.written]
     updates = [(first + i, number) for i, number in enumerate(updated_inputs)]

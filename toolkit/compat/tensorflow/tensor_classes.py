@@ -370,7 +370,7 @@ def _array(values: Any, dtype: np.dtype[Any]) -> Any:
 class Function(functions.Function):
     """A function whose traces contain `tf.Tensor`s."""
 
-    quick_types: frozenset[type] = functions.Function.quick_types | {Tensor, Value}
+    fast_types: frozenset[type] = functions.Function.fast_types | {Tensor, Value}
 
     def _trace(self, *arguments: Any) -> Any:
         with DIALECT.activate():

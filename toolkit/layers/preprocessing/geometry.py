@@ -16,7 +16,7 @@ from toolkit.layers.preprocessing.geometric_layer import (
 )
 from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
-from toolkit.random.elastic import stretched
+from toolkit.random.elastic import distort_elastically
 from toolkit.random.seeds import draw_seed
 from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
@@ -267,7 +267,7 @@ class RandomElasticTransform(GeometricLayer):
         # The kernel size fits the largest sigma; a sigma of 0 is not a Gaussian.
         sigma = ops.maximum(0.05 * min(size) * scale, 1e-6)
         reach = int(6 * 0.05 * min(size) * self.scale[1]) | 1
-        y = stretched(
+        y = distort_elastically(
             x,
             0.1 * max(size) * scale,
             sigma,

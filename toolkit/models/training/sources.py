@@ -45,7 +45,7 @@ from toolkit.models.training.local_rows import (
     cut_rows,
 )
 from toolkit.models.training.py_dataset import PyDataset, count_batches
-from toolkit.random.drawing import draws_random_numbers
+from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
 
 DEFAULT_BATCH = 32

@@ -83,7 +83,7 @@ class CompiledStep:
             self._context = context
         if context is not None and context.recovery.version != self._version:
             for cached in self._functions.values():
-                cached.renew()
+                cached.invalidate()
             self._version = context.recovery.version
         if self._structure.has_changed():
             self._past_traces = self.trace_count
@@ -117,7 +117,9 @@ class CompiledStep:
         run.__name__ = getattr(step, "__name__", "step")
         if self._first_batch_spec is None:
             self._first_batch_spec = tree.map_structure(_spec_of, batch)
-        function = Function(run, jit_compile=self.jit_compile, spreading=self._context)
+        function = Function(
+            run, jit_compile=self.jit_compile, distribution=self._context
+        )
         self._functions[key] = function
         return function
 

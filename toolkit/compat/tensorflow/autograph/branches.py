@@ -19,7 +19,7 @@ from toolkit.compat.tensorflow.autograph.values import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.control_flow.bodies import Body, trace_body
-from toolkit.control_flow.branches import join_branches
+from toolkit.control_flow.branches import bind_branches
 from toolkit.errors import ShapeError
 
 _ONE_BRANCH = "only one branch of an `if` over a tensor sets it"
@@ -103,7 +103,7 @@ class _BranchPair:
                 for j, pair in pairs
                 if self._depends_on_branch(i, j, name, *pair)
             ]
-        outputs = join_branches(
+        outputs = bind_branches(
             test, yes.select_outputs(leaf_keys), no.select_outputs(leaf_keys)
         )
         results = dict(zip(leaf_keys, outputs, strict=True))

@@ -41,8 +41,7 @@ def draws_random_numbers(factory: Factory) -> bool:
     if not factory.functions:
         return False
     states = [
-        _State(*getter_and_setter)
-        for getter_and_setter in _generators(factory.functions)
+        _GeneratorState(*accessors) for accessors in _generators(factory.functions)
     ]
     outer_state = global_state()
     with StatelessScope() as scope, suppress(Exception):
@@ -52,20 +51,20 @@ def draws_random_numbers(factory: Factory) -> bool:
     return any(has_drawn) or bool(scope.writes)
 
 
-class _State:
+class _GeneratorState:
     """Saved state of a generator."""
 
     def __init__(
         self, get: Callable[[], Any], set_state: Callable[[Any], object]
     ) -> None:
-        self._get, self._put = get, set_state
+        self._get, self._set = get, set_state
         self._state = get()
 
     def restore(self) -> bool:
         """Restore the state; return whether it had changed."""
         if pickle.dumps(self._get()) == pickle.dumps(self._state):
             return False
-        self._put(self._state)
+        self._set(self._state)
         return True
 
 
