@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from toolkit.backends.array.common import boxes, count, piece, reduce_rows
+from toolkit.backends.array.common import boxes, fill_counter, piece, reduce_rows
 from toolkit.backends.array.windows import Windows
 from toolkit.backends.numpy import NumPyBackend, create, mkl
 from toolkit.backends.reference.scalars import _erfinv
@@ -220,7 +220,7 @@ def test_slice_broadcasts_like_the_full_array(shape):
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 64])
 def test_count(size):
     out = np.empty(size, np.int64)
-    np.testing.assert_array_equal(count(np, out, 3), np.arange(size) * 3)
+    np.testing.assert_array_equal(fill_counter(np, out, 3), np.arange(size) * 3)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 1000, 1001])
@@ -235,7 +235,7 @@ def test_reduce_rows(rows, width):
 def test_windows_over_padding():
     windows = Windows((4,), (3,), (2,), ((2, 1),), (1,))
     assert windows.out == (3,)
-    (window,) = windows.parts(1, 10)
+    (window,) = windows.window_boxes(1, 10)
     assert window.field == (1, 7)
     x = np.arange(4.0).reshape(1, 4, 1)
     loaded = window.load(np, x, -1.0, np.empty(7))

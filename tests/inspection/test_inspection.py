@@ -8,7 +8,7 @@ import pytest
 import toolkit
 from tests.pictures.geometry import check, texts_of
 from toolkit import layers, ops
-from toolkit.inspection.scaling import Stage, model
+from toolkit.inspection.scaling import Stage, predict_scaling
 from toolkit.pictures.shapes import Rectangle
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def test_tasks_are_distributed_to_more_cores(name):
     ]
     for cores, seconds in expected.items():
         for rest in (0.0, 0.5):
-            scaling = model(found, rest, cores)
+            scaling = predict_scaling(found, rest, cores)
             assert scaling.seconds == seconds + rest
             assert 1.0 <= scaling.speed_up <= cores
             lost = sum(loss for _, loss in scaling.waiting)

@@ -190,7 +190,7 @@ def test_layers_of_several_arguments_are_refused():
 
 @pytest.fixture
 def nothing_told(monkeypatch):
-    monkeypatch.setattr("toolkit.layers.config._told_of_shapes", set())
+    monkeypatch.setattr("toolkit.layers.config._warned_of_shapes", set())
 
 
 @pytest.mark.parametrize("given", [{"input_shape": (4,)}, {"input_dim": 4}])

@@ -11,7 +11,7 @@ Example:
 
 from __future__ import annotations
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 _MODULES = {
     "convnext": (
@@ -44,7 +44,7 @@ _MODULES = {
 
 __all__ = [*_MODULES, *(name for names in _MODULES.values() for name in names)]
 
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = lazy_namespace(
     __name__,
     {f"{__name__}.{module}": names for module, names in _MODULES.items()},
     _MODULES,

@@ -145,20 +145,20 @@ class _JointGraph:
         self.joint = joint
         self.producers = joint.producers()
         self.carry = set(inputs[:carry])
-        self.given = set(inputs)
+        self.graph_inputs = set(inputs)
         # Values of which each step reads or writes one slice of an array in memory.
         self.stacked = {*inputs[carry : carry + xs], *ys}
         # Values of the forward pass, and loop-invariant values.
-        self.known = set(self.given)
+        self.forward_values = set(self.graph_inputs)
         self.invariant = set(inputs[carry + xs :])
         for node in joint.nodes:
-            for group in (self.known, self.invariant):
+            for group in (self.forward_values, self.invariant):
                 if all(x in group or x.constant is not None for x in node.inputs):
                     group.update(node.outputs)
 
     def forward_nodes(self) -> list[Node]:
         """Return the nodes that can run in the forward pass."""
-        return [n for n in self.joint.nodes if n.outputs[0] in self.known]
+        return [n for n in self.joint.nodes if n.outputs[0] in self.forward_values]
 
     def factors(self, value: Any) -> tuple[Any, Any] | None:
         """Return (a, b) if the value is transpose(a) @ b for matrices."""
@@ -178,16 +178,18 @@ class _JointGraph:
         self, values: Sequence[Any]
     ) -> tuple[list[Node], list[Any], set[Value]]:
         """Return the computation of `values`: nodes, residuals, and the inputs read."""
-        nodes, needed = self._required_nodes(values, self._is_known)
+        nodes, needed = self._required_nodes(values, self._is_available)
         stored = cheapest_residuals(
             needed, self._recompute_operands, self._storage_cost
         )
-        residuals = [value for value in stored if value not in self.given - self.carry]
-        available = self.given.union(residuals)
+        residuals = [
+            value for value in stored if value not in self.graph_inputs - self.carry
+        ]
+        available = self.graph_inputs.union(residuals)
         recomputed, ends = self._required_nodes(
             needed, lambda value: value in available
         )
-        read = ends.keys() & self.given - self.carry
+        read = ends.keys() & self.graph_inputs - self.carry
         nodes |= recomputed
         ordered = [node for node in self.joint.nodes if node in nodes]
         return ordered, residuals, read
@@ -209,8 +211,8 @@ class _JointGraph:
                 stack += node.inputs
         return nodes, ends
 
-    def _is_known(self, value: Any) -> bool:
-        return value in self.known
+    def _is_available(self, value: Any) -> bool:
+        return value in self.forward_values
 
     def _recompute_operands(self, value: Any) -> Sequence[Any] | None:
         """Return the operands from which a value is recomputed cheaply, or None.
@@ -228,8 +230,8 @@ class _JointGraph:
 
     def _storage_cost(self, value: Any) -> int:
         """Return the bytes to read, and to write unless it is in memory anyway."""
-        is_there = value in self.stacked
-        return int(value.spec.nbytes * (1 if is_there else 1 + STORED))
+        is_stacked = value in self.stacked
+        return int(value.spec.nbytes * (1 if is_stacked else 1 + STORED))
 
 
 @_once_per_graph

@@ -47,13 +47,13 @@ def jvp(
     inputs = [ops.reshape(convert(x), convert(x).shape) for x in leaves]
     pairs = zip(inputs, directions, strict=True)
     directions = [ops.broadcast_to(convert(d, x.dtype), x.shape) for x, d in pairs]
-    moved = [i for i, x in enumerate(inputs) if dtypes.is_float(x.dtype)]
-    sources = [inputs[i] for i in moved]
+    float_positions = [i for i, x in enumerate(inputs) if dtypes.is_float(x.dtype)]
+    sources = [inputs[i] for i in float_positions]
     with GradientTape(watch_accessed_variables=False) as outer:
         with GradientTape(watch_accessed_variables=False) as inner:
             inner.watch(sources)
             outputs = fun(*tree.pack_sequence_as(list(primals), inputs))
-        outputs, *more = outputs if has_aux else (outputs,)
+        outputs, *aux = outputs if has_aux else (outputs,)
         ys = [convert(y) for y in tree.flatten(outputs)]
         # The gradient is linear in the weights of the outputs. The derivative, by these
         # weights, of its product with the direction is the result.
@@ -67,9 +67,9 @@ def jvp(
             unconnected_gradients="zero",
         )
         total: Any = ops.zeros(())
-        for i, g in zip(moved, gradients, strict=True):
+        for i, g in zip(float_positions, gradients, strict=True):
             total = total + ops.sum(g * directions[i])
     derivatives: list[Tensor] = outer.gradient(
         total, weights, unconnected_gradients="zero"
     )
-    return outputs, tree.pack_sequence_as(outputs, derivatives), *more
+    return outputs, tree.pack_sequence_as(outputs, derivatives), *aux

@@ -62,9 +62,9 @@ class GradientTape:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        state.tapes = self._others()
+        state.tapes = self._other_tapes()
 
-    def _others(self) -> tuple[Any, ...]:
+    def _other_tapes(self) -> tuple[Any, ...]:
         return tuple(tape for tape in state.tapes if tape is not self)
 
     def watch(self, tensor: Any) -> None:
@@ -129,7 +129,7 @@ class GradientTape:
 
     def stop_recording(self) -> AbstractContextManager[None]:
         """Return a context in which nothing is recorded."""
-        return state.override(tapes=self._others())
+        return state.override(tapes=self._other_tapes())
 
     def reset(self) -> None:
         """Clear the records."""
@@ -169,7 +169,7 @@ class GradientTape:
             )
         self._used = True
         if not self.persistent:
-            state.tapes = self._others()
+            state.tapes = self._other_tapes()
         gradients = self._start(target, output_gradients)
         leaves = [unwrap_variable(leaf) for leaf in tree.flatten(sources)]
         for leaf in leaves:
@@ -289,7 +289,7 @@ class GradientTape:
                 f"received {target!r}"
             )
         if not self.persistent:
-            state.tapes = self._others()
+            state.tapes = self._other_tapes()
         leaves = tree.flatten(sources)
         directions = ops.eye(target.size, dtype=target.dtype)
         self.persistent, persistent = True, self.persistent

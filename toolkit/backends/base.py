@@ -203,8 +203,8 @@ class Backend:
         body: LoopBody,
         arena: tuple[str, int],
         moves: Sequence[LoopOperand],
-        turns: int,
-        begun: Sequence[tuple[int, Spec]] = (),
+        iterations: int,
+        initial_outputs: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Any:
         """Return a lowered loop over a program from `assemble`.
@@ -213,9 +213,9 @@ class Backend:
             body: a program of generated code only.
             arena: the operand for the body's intermediate values.
             moves: the location of each array of the body, in the order of its numbers.
-            turns: the number of iterations, at least 1.
-            begun: outputs that start as the inputs of these numbers, if the backend
-                jumps.
+            iterations: the number of iterations, at least 1.
+            initial_outputs: outputs that start as the inputs of these numbers, if
+                the backend jumps.
             changing: operands that are frozen for the body, but differ between runs.
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
@@ -272,7 +272,7 @@ class Backend:
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         limit: int | None,
-        begun: Collection[int] = (),
+        initial_outputs: Collection[int] = (),
     ) -> Any:
         """Return a lowered loop with an unknown trip count, on backends that jump.
 
@@ -282,7 +282,8 @@ class Backend:
             inputs: the first carried values, then the constants.
             outputs: the last carried values.
             limit: the maximum trip count; None: no limit.
-            begun: outputs that start as the inputs of these numbers, updated in place.
+            initial_outputs: outputs that start as the inputs of these numbers, and
+                are updated in place.
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 
@@ -360,9 +361,9 @@ class Backend:
 
     def copy_array(self, array: Any) -> Array:
         """Return a copy without other references, in this backend's memory."""
-        own = self.allocate_aligned(array.shape, dtypes.name_of(array.dtype))
-        own[...] = self.as_row_major(array)
-        return own
+        copy = self.allocate_aligned(array.shape, dtypes.name_of(array.dtype))
+        copy[...] = self.as_row_major(array)
+        return copy
 
     def overwrite(self, target: Array, source: Any) -> None:
         """Copy an array, from any device, over an array of this backend."""
@@ -386,13 +387,13 @@ class Backend:
     handle: Callable[[Array], int] = staticmethod(id)
 
     def call_table(
-        self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
+        self, specs: Sequence[Spec], retained: Collection[int], plan: Any = None
     ) -> Any:
         """Return the table of the array handles of a call, for generated code.
 
         Args:
             specs: of the arrays, by number.
-            kept: the numbers of the arrays that are the same in most calls.
+            retained: the numbers of the arrays that are the same in most calls.
             plan: the content of the program's arena.
         """
         return (ctypes.c_int64 * max(1, len(specs)))()

@@ -60,19 +60,19 @@ def check_device(name: str) -> str:
     Raises:
         DeviceError: the device does not exist.
     """
-    wanted = name.lower() if ":" in name else f"{name.lower()}:0"
+    device = name.lower() if ":" in name else f"{name.lower()}:0"
     try:
-        known = _devices_of(backend_of(wanted))
+        devices = _devices_of(backend_of(device))
     except BackendUnavailable as error:
-        others = ", ".join(_devices_of(backend()))
+        available = ", ".join(_devices_of(backend()))
         raise BackendUnavailable(
-            f"device: expected one of {others}; received {name!r}: {error}"
+            f"device: expected one of {available}; received {name!r}: {error}"
         ) from error
-    if wanted not in known:
+    if device not in devices:
         raise DeviceError(
-            f"device: expected one of {', '.join(known)}; received {name!r}"
+            f"device: expected one of {', '.join(devices)}; received {name!r}"
         )
-    return wanted
+    return device
 
 
 def _devices_of(name: str) -> tuple[str, ...]:
@@ -88,8 +88,8 @@ def set_num_threads(count: int | None) -> None:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
             this process may use.
     """
-    whole = is_int(count) and not isinstance(count, bool)
-    if count is not None and not (whole and count > 0):
+    is_integer = is_int(count) and not isinstance(count, bool)
+    if count is not None and not (is_integer and count > 0):
         raise ArgumentError(
             f"set_num_threads: expected a number of threads or None; received {count!r}"
         )
@@ -108,8 +108,8 @@ def set_logical_devices(kind: str, count: int) -> None:
     """
     if kind != "cpu":
         raise unknown_choice("set_logical_devices: kind", kind, ("cpu",))
-    whole = is_int(count) and not isinstance(count, bool)
-    if not (whole and count > 0):
+    is_integer = is_int(count) and not isinstance(count, bool)
+    if not (is_integer and count > 0):
         raise ArgumentError(
             f"set_logical_devices: expected a number of devices; received {count!r}"
         )
@@ -118,13 +118,13 @@ def set_logical_devices(kind: str, count: int) -> None:
 
 def list_devices() -> tuple[str, ...]:
     """Return the names of the devices; `show` gives the reason for a missing GPU."""
-    found = _devices_of(backend())
+    devices = _devices_of(backend())
     if backend() == GPU_BACKEND:
-        return found
+        return devices
     try:
-        return found + _devices_of(GPU_BACKEND)
+        return devices + _devices_of(GPU_BACKEND)
     except DeviceError:
-        return found
+        return devices
 
 
 def on_backend_change(callback: Callable[[], None]) -> None:

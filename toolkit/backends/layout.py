@@ -60,10 +60,10 @@ def _view(node: Node, source: Layout) -> Layout | None:
     result = node.outputs[0].spec
     strides, offset = source.strides, source.offset
     if node.op.name == "reshape":
-        found = _reshaped(Operand(node.inputs[0].spec, strides), result.shape)
-        if found is None:
+        view_strides = _reshaped(Operand(node.inputs[0].spec, strides), result.shape)
+        if view_strides is None:
             return None
-        strides = found
+        strides = view_strides
     elif node.op.name == "transpose":
         strides = tuple(strides[axis] for axis in attrs["axes"])
     elif node.op.name == "broadcast_to":
@@ -87,12 +87,12 @@ def _reshaped(source: Operand, shape: tuple[int, ...]) -> tuple[int, ...] | None
     """Return the strides after a reshape without a copy; None if it must copy."""
     if source.is_contiguous:
         return contiguous(source.spec.with_shape(shape)).strides
-    kept = [
+    long_axes = [
         (n, stride)
         for n, stride in zip(source.spec.shape, source.strides, strict=True)
         if n != 1
     ]
-    if [n for n, _ in kept] != [n for n in shape if n != 1]:
+    if [n for n, _ in long_axes] != [n for n in shape if n != 1]:
         return None
-    remaining = iter(kept)
+    remaining = iter(long_axes)
     return tuple(0 if n == 1 else next(remaining)[1] for n in shape)

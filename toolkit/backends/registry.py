@@ -55,12 +55,12 @@ def get_backend(name: str) -> Backend:
 
 
 def _create(name: str) -> Backend:
-    known, _, number = name.partition(":")
-    if known not in _factories:
+    prefix, _, number = name.partition(":")
+    if prefix not in _factories:
         _find_installed()
-    if known not in _factories:
+    if prefix not in _factories:
         raise unknown_choice("backend", name, _factories)
-    factory: Callable[..., Backend] = _load(_factories[known])
+    factory: Callable[..., Backend] = _load(_factories[prefix])
     created = factory(int(number)) if number else factory()
     created.key = name
     if created.is_accelerator:
@@ -91,5 +91,5 @@ def _load(factory: Factory | str) -> Factory:
     if not isinstance(factory, str):
         return factory
     module, _, attribute = factory.partition(":")
-    found: Factory = getattr(importlib.import_module(module), attribute)
-    return found
+    loaded: Factory = getattr(importlib.import_module(module), attribute)
+    return loaded

@@ -75,13 +75,13 @@ def render_kernel(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
         return None
 
     def kernel(*arrays: Array, out: Any = None, **attrs: Any) -> Any:
-        found = record.spec(*map(_spec, arrays), **attrs)
+        specs = record.spec(*map(_spec, arrays), **attrs)
         result = rule(*map(upcast, arrays), **attrs)
-        if not isinstance(found, tuple):
-            return _store_result(scalars.xp, result, found, out)
-        outs = out or (None,) * len(found)
-        each = zip(result, found, outs, strict=True)
-        return tuple(_store_result(scalars.xp, *one) for one in each)
+        if not isinstance(specs, tuple):
+            return _store_result(scalars.xp, result, specs, out)
+        outs = out or (None,) * len(specs)
+        triples = zip(result, specs, outs, strict=True)
+        return tuple(_store_result(scalars.xp, *one) for one in triples)
 
     return kernel
 
@@ -108,10 +108,10 @@ class KernelTable(dict[str, Kernel]):
 
     def __init__(
         self,
-        known: Mapping[str, Kernel],
+        kernels: Mapping[str, Kernel],
         render: Callable[[Primitive], Kernel | None],
     ) -> None:
-        super().__init__(known)
+        super().__init__(kernels)
         self.render = render
 
     def __contains__(self, name: object) -> bool:

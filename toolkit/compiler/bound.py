@@ -139,7 +139,7 @@ class BoundProgram:
         nodes = [self.graph.nodes[i] for i in segment.members]
         self.timed_units += [
             TimedUnit([nodes[i] for i in which], segment.start + after, *figures)
-            for after, which, *figures in segment.code.parts
+            for after, which, *figures in segment.code.timed_sections
         ]
 
     def _bind_start(self, index: int) -> None:

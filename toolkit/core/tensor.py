@@ -285,19 +285,19 @@ def fetch(values: Sequence[Any]) -> PendingCopy:
             by_owner.setdefault(owner_of(x._array), []).append(i)
     for i in by_owner.pop(None, ()):
         results[i] = values[i].numpy()
-    coming = [
+    pending = [
         (numbers, owner.fetch([values[i]._array for i in numbers]))
         for owner, numbers in by_owner.items()
     ]
 
     def get() -> list[Any]:
-        for numbers, fetched in coming:
+        for numbers, fetched in pending:
             for i, array in zip(numbers, fetched.get(), strict=True):
                 results[i] = array
-        coming.clear()
+        pending.clear()
         return results
 
-    return PendingCopy(get, lambda: all(fetched.is_done for _, fetched in coming))
+    return PendingCopy(get, lambda: all(fetched.is_done for _, fetched in pending))
 
 
 _eager_kernels: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from toolkit.data.stage_registry import set_importer
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 __all__ = [
     "AUTOTUNE",
@@ -41,6 +41,6 @@ __all__ = [
     "read_sequence_example",
 ]
 
-__getattr__, __dir__ = on_first_use(__name__, {"toolkit.data.pipeline": __all__})
+__getattr__, __dir__ = lazy_namespace(__name__, {"toolkit.data.pipeline": __all__})
 
 set_importer(lambda: import_module("toolkit.data.pipeline"))

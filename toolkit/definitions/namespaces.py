@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 
-def on_first_use(
+def lazy_namespace(
     namespace: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions `__getattr__` and `__dir__` of a module.
@@ -37,6 +37,6 @@ def on_first_use(
 
     def listed() -> list[str]:
         names = {*vars(sys.modules[namespace]), *module_of, *submodules}
-        return sorted(names - {on_first_use.__name__})
+        return sorted(names - {lazy_namespace.__name__})
 
     return find, listed

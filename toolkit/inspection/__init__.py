@@ -1,6 +1,6 @@
 """Inspection of a compiled function: passes, kernels, memory, times."""
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 _HOMES = {
     ".inspection": ("Inspection", "Kernel"),
@@ -9,4 +9,4 @@ _HOMES = {
 
 __all__ = [name for names in _HOMES.values() for name in names]
 
-__getattr__, __dir__ = on_first_use(__name__, _HOMES)
+__getattr__, __dir__ = lazy_namespace(__name__, _HOMES)

@@ -24,7 +24,7 @@ from toolkit.inspection import drawing
 from toolkit.inspection.scaling import (
     Scaling,
     measured_stages,
-    model,
+    predict_scaling,
     spans,
     time_between,
 )
@@ -177,7 +177,7 @@ class Inspection:
         run, units = runs[repeats // 2], self._bound.timed_units
         stages = measured_stages(run, units, kernel_of)
         idle = time_between(run, units)
-        return [model(stages, idle, count) for count in cores]
+        return [predict_scaling(stages, idle, count) for count in cores]
 
     def plot(
         self,
@@ -382,8 +382,8 @@ def _pass_row(name: str, graph: Graph, label: str) -> str:
 def _difference(before: Graph, after: Graph) -> str:
     """Return the primitives that a pass removed from the graph, and added to it."""
     old, new = (Counter(node.op.name for node in g.nodes) for g in (before, after))
-    removed, come = _listed(old - new), _listed(new - old)
-    texts = [f"without {removed}"] * bool(removed) + [f"with {come}"] * bool(come)
+    removed, added = _listed(old - new), _listed(new - old)
+    texts = [f"without {removed}"] * bool(removed) + [f"with {added}"] * bool(added)
     return "; ".join(texts) or "other operands"
 
 

@@ -189,11 +189,11 @@ class MixedInspection(Inspection):
             for node in partition.program.source.nodes:
                 for y in node.outputs:
                     producers[y] = partition.program.backend, node.op.name
-        takers = [
+        readers = [
             (partition.program.backend, partition.inputs)
             for partition in self.program.partitions
         ]
-        for backend, values in [*takers, (home, graph.outputs)]:
+        for backend, values in [*readers, (home, graph.outputs)]:
             for x in values:
                 owner, name = producers.get(x, (backend, ""))
                 if owner is not backend:

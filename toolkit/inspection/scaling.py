@@ -90,7 +90,7 @@ def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
     return Counter({group: ends[group] - starts[group] for group in ends})
 
 
-def model(stages: Sequence[Stage], idle: float, cores: int) -> Scaling:
+def predict_scaling(stages: Sequence[Stage], idle: float, cores: int) -> Scaling:
     """Predict the time of stages and of the time between them on a number of cores."""
     waiting: defaultdict[int, float] = defaultdict(float)
     seconds, work = idle, idle
@@ -101,6 +101,6 @@ def model(stages: Sequence[Stage], idle: float, cores: int) -> Scaling:
         for kernel, task in zip(stage.kernels, stage.tasks, strict=True):
             share = task / tasks if tasks else 0.0
             waiting[kernel] += (span - tasks / cores) * share
-    worst = sorted(waiting.items(), key=lambda pair: -pair[1])
-    lost = tuple((kernel, loss) for kernel, loss in worst if loss > 0.0)
-    return Scaling(cores, seconds, work / seconds if seconds else 1.0, lost)
+    by_loss = sorted(waiting.items(), key=lambda pair: -pair[1])
+    lost_seconds = tuple((kernel, loss) for kernel, loss in by_loss if loss > 0.0)
+    return Scaling(cores, seconds, work / seconds if seconds else 1.0, lost_seconds)

@@ -1,6 +1,6 @@
 """Layers, with the names and arguments of `keras.layers`; imported on first use."""
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 _HOMES = {
     ".activation": (
@@ -245,7 +245,7 @@ _HOMES = {
 
 __all__ = [name for names in _HOMES.values() for name in names]
 
-__getattr__, __dir__ = on_first_use(__name__, _HOMES)
+__getattr__, __dir__ = lazy_namespace(__name__, _HOMES)
 
 # Import it eagerly: threads that use layers for the first time at once would import a
 # cycle of modules from several ends.

@@ -49,9 +49,9 @@ _NEITHER = "None or a negative value"
 
 def _not_negative(layer: Layer, argument: str, value: Any) -> float:
     if value is None or not value >= 0:
-        what = "a negative value" if argument == "max_value" else _NEITHER
+        invalid_value = "a negative value" if argument == "max_value" else _NEITHER
         raise ArgumentError(
-            f"{argument} of a {type(layer).__name__} layer cannot be {what}; "
+            f"{argument} of a {type(layer).__name__} layer cannot be {invalid_value}; "
             f"received {value!r}"
         )
     return float(value)

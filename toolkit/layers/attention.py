@@ -54,7 +54,7 @@ def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
     return f"{source},{target}->{scores}", f"{scores},{source}->{target}"
 
 
-def _also(name: str) -> Any:
+def _get_private_attribute(name: str) -> Any:
     """Return a property that aliases an attribute, for subclasses written for Keras."""
     return property(attrgetter(name), lambda self, value: setattr(self, name, value))
 
@@ -62,14 +62,19 @@ def _also(name: str) -> Any:
 class ProjectedAttention(Layer):
     """Base class of multi-head attention, with or without shared keys."""
 
-    _num_heads, _key_dim, _value_dim = map(_also, ("num_heads", "key_dim", "value_dim"))
-    _use_bias, _dropout = _also("use_bias"), _also("dropout")
-    _kernel_initializer = _also("kernel_initializer")
-    _bias_initializer = _also("bias_initializer")
-    _kernel_regularizer = _also("kernel_regularizer")
-    _bias_regularizer = _also("bias_regularizer")
-    _kernel_constraint = _also("kernel_constraint")
-    _bias_constraint = _also("bias_constraint")
+    _num_heads, _key_dim, _value_dim = map(
+        _get_private_attribute, ("num_heads", "key_dim", "value_dim")
+    )
+    _use_bias, _dropout = (
+        _get_private_attribute("use_bias"),
+        _get_private_attribute("dropout"),
+    )
+    _kernel_initializer = _get_private_attribute("kernel_initializer")
+    _bias_initializer = _get_private_attribute("bias_initializer")
+    _kernel_regularizer = _get_private_attribute("kernel_regularizer")
+    _bias_regularizer = _get_private_attribute("bias_regularizer")
+    _kernel_constraint = _get_private_attribute("kernel_constraint")
+    _bias_constraint = _get_private_attribute("bias_constraint")
     _activity_regularizer = property(
         lambda self: self._regularization["activity_regularizer"]
     )

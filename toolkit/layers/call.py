@@ -218,10 +218,10 @@ class Arguments:
     """
 
     def __init__(self, layer: Any, info: CallInfo, args: Any, kwargs: Any) -> None:
-        given = {**dict(zip(info.names, args, strict=False)), **kwargs}
-        by_name = {**info.defaults, **given}
+        received = {**dict(zip(info.names, args, strict=False)), **kwargs}
+        by_name = {**info.defaults, **received}
         complete = info.plain and len(by_name) == len(info.names)
-        if not complete or len(given) < len(args) + len(kwargs):
+        if not complete or len(received) < len(args) + len(kwargs):
             try:
                 bound = info.signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -361,8 +361,8 @@ def explain(error: ToolkitError, layer: Any, args: Any, kwargs: Any) -> None:
     """
     if getattr(error, "layer", None) or getattr(error.__cause__, "layer", None):
         return
-    given = [*args, *kwargs.items()]
-    shapes = ", ".join(_brief(value) for value in given)
+    received = [*args, *kwargs.items()]
+    shapes = ", ".join(_brief(value) for value in received)
     error.args = (f"{error}\n  in {describe(layer)}, called with {shapes}",)
     vars(error)["layer"] = layer
 

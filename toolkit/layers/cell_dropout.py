@@ -12,14 +12,14 @@ from toolkit import ops, random
 from toolkit.core.tensor import Tensor, state
 
 
-class _Kept(threading.local):
+class _MaskCache(threading.local):
     """Cached masks of cells, by purpose."""
 
     def __init__(self) -> None:
         self.masks: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-_kept = _Kept()
+_mask_cache = _MaskCache()
 
 
 class DropoutRNNCell:
@@ -60,16 +60,16 @@ class DropoutRNNCell:
 
     def reset_dropout_mask(self) -> None:
         """Discard the input mask, so that the next step creates a new one."""
-        _kept.masks.setdefault(self, {}).pop("inputs", None)
+        _mask_cache.masks.setdefault(self, {}).pop("inputs", None)
 
     def reset_recurrent_dropout_mask(self) -> None:
         """Discard the state mask, so that the next step creates a new one."""
-        _kept.masks.setdefault(self, {}).pop("state", None)
+        _mask_cache.masks.setdefault(self, {}).pop("state", None)
 
     def _mask(self, purpose: str, like: Any, rate: float) -> Any:
         if not rate > 0:
             return None
-        masks = _kept.masks.setdefault(self, {})
+        masks = _mask_cache.masks.setdefault(self, {})
         if not _is_usable(masks.get(purpose), like):
             masks[purpose] = self._create_dropout_mask(like, rate)
         return masks[purpose]
@@ -96,7 +96,7 @@ class DropoutRNNCell:
         """
         if not training:
             return None, None
-        if self not in _kept.masks:
+        if self not in _mask_cache.masks:
             return self.dropout_masks(inputs.shape[0], inputs.shape[-1], training)
         masks = self.get_dropout_mask(inputs), self.get_recurrent_dropout_mask(state)
         first, second = (m[0] if isinstance(m, list) else m for m in masks)
@@ -134,11 +134,11 @@ def one_mask(calls: list[tuple[Any, Any, Any]]) -> Iterator[None]:
             shapes.
     """
     for cell, step_input, first_state in calls:
-        _kept.masks.pop(cell, None)
+        _mask_cache.masks.pop(cell, None)
         cell.get_dropout_mask(step_input)
         cell.get_recurrent_dropout_mask(first_state)
     try:
         yield
     finally:
         for cell, _, _ in calls:
-            _kept.masks.pop(cell, None)
+            _mask_cache.masks.pop(cell, None)

@@ -78,9 +78,11 @@ class StackedRNNCells(WithParts, Layer):
         batch, features = tree.flatten(inputs)[0].shape[-2:]
         masks = []
         for cell in self.cells:
-            ours = is_stepped(cell)
+            has_dropout_masks = is_stepped(cell)
             masks.append(
-                cell.dropout_masks(batch, features, training) if ours else None
+                cell.dropout_masks(batch, features, training)
+                if has_dropout_masks
+                else None
             )
             features = output_size_of(cell)
 

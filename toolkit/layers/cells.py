@@ -393,8 +393,8 @@ class LSTMCell(Cell):
                 initializer((self.units,), dtype=dtype),
                 initializer((2 * self.units,), dtype=dtype),
             )
-            forget = ops.ones((self.units,), dtype=dtype)
-            return ops.concatenate([sides[0], forget, sides[1]])
+            forget_bias = ops.ones((self.units,), dtype=dtype)
+            return ops.concatenate([sides[0], forget_bias, sides[1]])
 
         if not self.unit_forget_bias:
             return create_weight(self, "bias", (width,))

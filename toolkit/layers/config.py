@@ -77,13 +77,15 @@ class Configurable(Buildable, Recorded):
             "trainable": self.trainable,
             "dtype": dtype_policies.serialize(self.dtype_policy),
         }
-        is_ours = cls.__module__.startswith("toolkit.")
-        if recorded_only or is_ours:
+        is_builtin = cls.__module__.startswith("toolkit.")
+        if recorded_only or is_builtin:
             config = {k: v for k, v in config.items() if accepts(cls, k)}
         arguments = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds the arguments of its constructor
-            arguments = {k: v for k, v in arguments.items() if _is_ours(cls, k)}
-        if is_ours:
+            arguments = {
+                k: v for k, v in arguments.items() if _is_builtin_argument(cls, k)
+            }
+        if is_builtin:
             arguments = {
                 k: _resolved(k, v, getattr(self, k, None)) for k, v in arguments.items()
             }
@@ -111,8 +113,8 @@ class Configurable(Buildable, Recorded):
             policy = dtype_policies.deserialize(config["dtype"])
             # A user's constructor can expect a name, as in Keras.
             plain = type(policy) is dtype_policies.DTypePolicy
-            is_ours = cls.__module__.startswith("toolkit.")
-            config["dtype"] = policy.name if plain and not is_ours else policy
+            is_builtin = cls.__module__.startswith("toolkit.")
+            config["dtype"] = policy.name if plain and not is_builtin else policy
         if _is_recorded(cls):
             config = {k: deserialize_argument(v) for k, v in config.items()}
         try:
@@ -127,7 +129,7 @@ class Configurable(Buildable, Recorded):
 
 
 # Classes that already warned about `input_shape`; each warns once.
-_told_of_shapes: set[type] = set()
+_warned_of_shapes: set[type] = set()
 
 
 class WithParts(Configurable):
@@ -161,8 +163,8 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
         )
     for name in ("input_dim", "input_shape"):  # a config does not contain them
         (layer._arguments or {}).pop(name, None)
-    if type(layer) not in _told_of_shapes:
-        _told_of_shapes.add(type(layer))
+    if type(layer) not in _warned_of_shapes:
+        _warned_of_shapes.add(type(layer))
         warn(
             f"{type(layer).__name__}: Do not pass an `input_shape`/`input_dim` "
             "argument to a layer; put an Input(shape) first in the Sequential instead"
@@ -208,7 +210,7 @@ def _is_recorded(cls: type) -> bool:
     return owner.__module__.startswith("toolkit.")
 
 
-def _is_ours(cls: type, name: str) -> bool:
+def _is_builtin_argument(cls: type, name: str) -> bool:
     """Return whether a toolkit class, not a user's class, has this argument."""
-    ours = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
-    return bool(ours) and has_argument(ours[0], name)
+    builtin_classes = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
+    return bool(builtin_classes) and has_argument(builtin_classes[0], name)

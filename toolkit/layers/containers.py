@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class Arrivals:
+class ArrivalOrder:
     """Ordered collection of weak references, by identity, in order of arrival.
 
     A removed object keeps its position in case it is added again, unless it is
@@ -30,17 +30,17 @@ class Arrivals:
         entry = self._entries.get(id(value))
         if entry is not None and entry[0]() is value:
             return False
-        self.forget(value)  # drop a dead object with the same id
+        self.discard(value)  # drop a dead object with the same id
         self._entries[id(value)] = weakref.ref(value), _is_trainable(value)
         return True
 
-    def forget(self, value: Any) -> None:
+    def discard(self, value: Any) -> None:
         """Let an object be last when it is added again."""
         self._entries.pop(id(value), None)
 
-    def copy(self) -> Arrivals:
+    def copy(self) -> ArrivalOrder:
         """Return an independent copy."""
-        copy = Arrivals()
+        copy = ArrivalOrder()
         copy._entries = dict(self._entries)
         return copy
 
@@ -50,12 +50,12 @@ class Arrivals:
         Unknown objects are last.
         """
         pending = {id(value): value for value in values}
-        arrived = [
+        ordered = [
             (pending.pop(number), trainable)
             for number, (reference, trainable) in list(self._entries.items())
             if number in pending and reference() is pending[number]
         ]
-        return arrived + [(value, _is_trainable(value)) for value in pending.values()]
+        return ordered + [(value, _is_trainable(value)) for value in pending.values()]
 
     def __reduce__(self) -> Any:
         """Pickle by objects: a copy has different ids."""
@@ -85,7 +85,7 @@ class Owned:
 
     def _report_removed(self, *values: Any) -> None:
         if (owner := self.owner) is not None:
-            owner._forget_arrivals(values)
+            owner._discard_arrivals(values)
 
 
 class OwnedList(Owned, list[Any]):

@@ -46,25 +46,27 @@ class Convolution(LowRankLayer):
 
     def __init__(
         self,
-        given: dict[str, Any],
+        arguments: dict[str, Any],
         paddings: tuple[str, ...] = ("same", "valid"),
         **kwargs: Any,
     ) -> None:
-        super().__init__(activity_regularizer=given["activity_regularizer"], **kwargs)
-        for name in ("kernel_size", "strides", "dilation_rate"):
-            setattr(self, name, extents(self, name, given[name], self.rank))
-        for name in ("filters", "groups", "depth_multiplier"):
-            if name in given:
-                setattr(self, name, positive(self, name, given[name]))
-        self.padding: str = choice(
-            self, "padding", str(given["padding"]).lower(), paddings
+        super().__init__(
+            activity_regularizer=arguments["activity_regularizer"], **kwargs
         )
-        self.data_format: str = standardize_data_format(given["data_format"])
-        self.activation: Any = activations.get(given["activation"])
-        self.use_bias: bool = given["use_bias"]
+        for name in ("kernel_size", "strides", "dilation_rate"):
+            setattr(self, name, extents(self, name, arguments[name], self.rank))
+        for name in ("filters", "groups", "depth_multiplier"):
+            if name in arguments:
+                setattr(self, name, positive(self, name, arguments[name]))
+        self.padding: str = choice(
+            self, "padding", str(arguments["padding"]).lower(), paddings
+        )
+        self.data_format: str = standardize_data_format(arguments["data_format"])
+        self.activation: Any = activations.get(arguments["activation"])
+        self.use_bias: bool = arguments["use_bias"]
         names = ("kernel", "depthwise", "pointwise", "bias")
-        weights = (name for name in names if f"{name}_initializer" in given)
-        declare_weights(self, given, *weights)
+        weights = (name for name in names if f"{name}_initializer" in arguments)
+        declare_weights(self, arguments, *weights)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @property

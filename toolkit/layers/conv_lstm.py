@@ -187,8 +187,8 @@ class _ConvLSTM(CellLayer):
         stateful: bool = False,
         **kwargs: Any,
     ) -> None:
-        given = {**locals(), "rank": self.rank}
-        super().__init__(given, "conv_lstm_cell", **kwargs)
+        arguments = {**locals(), "rank": self.rank}
+        super().__init__(arguments, "conv_lstm_cell", **kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 3)
 
     def compute_output_shape(

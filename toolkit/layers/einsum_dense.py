@@ -154,7 +154,7 @@ class _EinsumScales(ScaleLayout):
         rows = math.prod(inputs.shape[i] for i in order[len(letters) :])
         return ops.reshape(ops.transpose(inputs, order), (-1, rows))
 
-    def stored(self, scale: Any) -> Any:
+    def to_stored_scale(self, scale: Any) -> Any:
         """Return the scale with the axes of the outputs, extent 1 for missing axes."""
         shape = [
             scale.shape[self._kernel.index(x)] if x in self._kernel else 1
@@ -171,7 +171,7 @@ class _EinsumScales(ScaleLayout):
         return ops.reshape(ops.transpose(scale, order), shape)
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
-        axes = self.kept(shape)
+        axes = self.scale_shape(shape)
         back = sorted(range(len(axes)), key=self._order.__getitem__)
         return ops.transpose(ops.reshape(scale, [axes[i] for i in self._order]), back)
 

@@ -12,7 +12,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.weight import Weight
-from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.layers.config import renamed
 from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
@@ -215,9 +215,9 @@ class ReversibleEmbedding(Embedding):
         """
         return self._reverse_embeddings
 
-    def _whole_reverse(self) -> WholeWeight:
+    def _whole_reverse(self) -> IntegerWeight:
         """Return the reverse table in 8 or 4 bits."""
-        return self._whole(ScaleLayout(shared=(0,), packed=0), _REVERSE)
+        return self._integer_weight(ScaleLayout(shared=(0,), packed=0), _REVERSE)
 
     def _quantize_weight(self) -> None:
         super()._quantize_weight()

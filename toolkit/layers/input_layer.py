@@ -53,12 +53,16 @@ class InputLayer(Layer):
         if kwargs:
             raise unknown_argument_error(self, kwargs)
         extents: Any = (shape,) if is_int(shape) else shape
-        given = {"shape": extents, "batch_shape": batch_shape, "batch_size": batch_size}
+        shape_arguments = {
+            "shape": extents,
+            "batch_shape": batch_shape,
+            "batch_size": batch_size,
+        }
         if input_tensor is not None:
-            _check_fits(input_tensor, **given, dtype=dtype, sparse=sparse)
+            _check_fits(input_tensor, **shape_arguments, dtype=dtype, sparse=sparse)
             batch_shape, dtype = input_tensor.shape, input_tensor.dtype
         else:
-            _check_one_shape(**given)
+            _check_one_shape(**shape_arguments)
             if batch_shape is None:
                 batch_shape = (batch_size, *extents)
         if (sparse or ragged) and not has_composites():
@@ -99,7 +103,7 @@ class InputLayer(Layer):
         return cls(**config)
 
 
-def _check_fits(tensor: Any, **given: Any) -> None:
+def _check_fits(tensor: Any, **expected: Any) -> None:
     """Raise if an argument contradicts the symbolic tensor."""
     if not isinstance(tensor, KerasTensor):
         raise ArgumentError(
@@ -112,7 +116,7 @@ def _check_fits(tensor: Any, **given: Any) -> None:
         "dtype": tensor.dtype,
         "sparse": False,
     }
-    for name, value in given.items():
+    for name, value in expected.items():
         value = tuple(value) if isinstance(value, list) else value
         if value is not None and value != actual[name]:
             raise ArgumentError(

@@ -167,8 +167,8 @@ def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:
     names = [getattr(spec, "name", None) for spec in flat_specs]
     if not isinstance(inputs, dict) or not all(names):
         return inputs
-    missing = [name for name in names if name not in inputs]
-    if missing:
+    missing_names = [name for name in names if name not in inputs]
+    if missing_names:
         raise ArgumentError(
             f"{describe(layer)}: expected inputs named {names}; received {list(inputs)}"
         )

@@ -158,8 +158,8 @@ class Layer(Configurable, Operation):
                 if type(x) is np.ndarray and self._convert_input_args:
                     args = (x := standardize_input(x, self._input_dtype),)
                 if type(x) is Tensor and mask_of(x) is None:
-                    dtype, wanted = x.dtype, self._input_dtype
-                    if wanted in (None, dtype) or dtype not in dtypes.FLOATS:
+                    dtype, input_dtype = x.dtype, self._input_dtype
+                    if input_dtype in (None, dtype) or dtype not in dtypes.FLOATS:
                         if self._input_spec is not None:
                             self._check_input(x)
                         return self._run(self.call, args, {}, kwargs.get("training"))
@@ -356,17 +356,18 @@ class Layer(Configurable, Operation):
         if not self.built:
             raise NotBuiltError(f"{self.name}.stateless_call: build the layer first")
         pairs: list[tuple[Any, Any]] = []
-        for what, values in (
+        for attribute, values in (
             ("trainable_variables", trainable_variables),
             ("non_trainable_variables", non_trainable_variables),
         ):
-            own = getattr(self, what)
-            if len(own) != len(values):
+            variables = getattr(self, attribute)
+            if len(variables) != len(values):
                 raise ArgumentError(
-                    f"{self.name}.stateless_call: expected {len(own)} {what}; "
+                    f"{self.name}.stateless_call: expected {len(variables)} "
+                    f"{attribute}; "
                     f"received {len(values)}"
                 )
-            pairs += zip(own, values, strict=True)
+            pairs += zip(variables, values, strict=True)
         with StatelessScope(pairs) as scope:
             outputs = self(*args, **kwargs)
             losses = self.losses if return_losses else []

@@ -36,7 +36,7 @@ class Merge(Layer):
         tensors = _of_one_rank(_listed(self, inputs))
         pairs = zip(map(mask_of, inputs), tensors, strict=True)
         return self.merge(
-            tensors, [m if m is None else _spread(m, x) for m, x in pairs]
+            tensors, [m if m is None else _expand_mask(m, x) for m, x in pairs]
         )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -130,11 +130,11 @@ class Multiply(Merge):
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
-        kept = [
+        factors = [
             x if mask is None else ops.where(mask, x, 1)
             for x, mask in zip(inputs, masks, strict=True)
         ]
-        product = reduce(ops.multiply, kept)
+        product = reduce(ops.multiply, factors)
         present = [mask for mask in masks if mask is not None]
         if len(present) < len(masks):
             return product
@@ -266,13 +266,13 @@ class Dot(Merge):
         if self.normalize:
             x, y = _of_length_1(x, axes[0]), _of_length_1(y, axes[1])
         letters = iter("cdefghijklmnopqrst")
-        left, right = (
+        x_letters, y_letters = (
             ["a", *(next(letters) for _ in range(t.ndim - 1))] for t in (x, y)
         )
-        left[axes[0]] = right[axes[1]] = "z"
-        remaining = [*left[1:], *right[1:]]
+        x_letters[axes[0]] = y_letters[axes[1]] = "z"
+        remaining = [*x_letters[1:], *y_letters[1:]]
         result = "a" + "".join(letter for letter in remaining if letter != "z")
-        total = ops.einsum(f"{''.join(left)},{''.join(right)}->{result}", x, y)
+        total = ops.einsum(f"{''.join(x_letters)},{''.join(y_letters)}->{result}", x, y)
         return ops.expand_dims(total, -1) if total.ndim == 1 else total
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:
@@ -284,19 +284,19 @@ def _of_length_1(x: Any, axis: int) -> Any:
     return x * ops.rsqrt(ops.maximum(squared, 1e-12))
 
 
-def _spread(mask: Any, x: Any) -> Any:
+def _expand_mask(mask: Any, x: Any) -> Any:
     """Insert axes into a mask, (batch, ...), to match the rank of its tensor."""
     return ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
 
 
 def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
     """Reduce pairs of tensors; a masked element yields to the unmasked one."""
-    result, kept = inputs[0], masks[0]
+    result, is_valid = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:], strict=True):
         x = x if mask is None else ops.where(mask, x, result)
-        result = result if kept is None else ops.where(kept, result, x)
-        present = kept is not None and mask is not None
-        kept = ops.logical_or(kept, mask) if present else None
+        result = result if is_valid is None else ops.where(is_valid, result, x)
+        present = is_valid is not None and mask is not None
+        is_valid = ops.logical_or(is_valid, mask) if present else None
         result = function(result, x)
     return result
 

@@ -25,13 +25,13 @@ class Affine(Layer):
 
     _traces_call = True
 
-    def __init__(self, given: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, arguments: dict[str, Any], **kwargs: Any) -> None:
         """Store the constructor's arguments, its `locals()`."""
         super().__init__(**kwargs)
-        self.epsilon: float = given["epsilon"]
-        self.center: bool = given["center"]
-        self.scale: bool = given["scale"]
-        declare_weights(self, given, "beta", "gamma")
+        self.epsilon: float = arguments["epsilon"]
+        self.center: bool = arguments["center"]
+        self.scale: bool = arguments["scale"]
+        declare_weights(self, arguments, "beta", "gamma")
         self.gamma: Any = None
         self.beta: Any = None
         self.supports_masking = True

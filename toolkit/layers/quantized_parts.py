@@ -32,7 +32,7 @@ def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:
                 getattr(sublayer, "quantization_config", None)
             ),
         }
-        for path, sublayer in _parts(layer, (), visited)
+        for path, sublayer in _iterate_parts(layer, (), visited)
         if _mode(sublayer)
     ]
 
@@ -58,7 +58,9 @@ def _mode(sublayer: Any) -> str | None:
     return getattr(sublayer, "quantization_mode", None)
 
 
-def _parts(value: Any, path: Path, visited: set[int]) -> Iterator[tuple[Path, Any]]:
+def _iterate_parts(
+    value: Any, path: Path, visited: set[int]
+) -> Iterator[tuple[Path, Any]]:
     """Return every sublayer of a layer or a container, with its path."""
     for key, child in _children(value):
         is_layer = isinstance(child, StateOwner)
@@ -69,7 +71,7 @@ def _parts(value: Any, path: Path, visited: set[int]) -> Iterator[tuple[Path, An
         visited.add(id(child))
         if is_layer:
             yield (*path, key), child
-        yield from _parts(child, (*path, key), visited)
+        yield from _iterate_parts(child, (*path, key), visited)
 
 
 def _children(value: Any) -> list[tuple[str | int, Any]]:

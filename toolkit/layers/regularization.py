@@ -89,8 +89,8 @@ def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
         expected = "a tuple or list of integers"
         if is_sequence:
             numbers = all(n is None or is_int(n) for n in noise_shape)
-            what = "dimensions to be positive" if numbers else "elements to be"
-            expected = f"all {what} integers or None"
+            requirement = "dimensions to be positive" if numbers else "elements to be"
+            expected = f"all {requirement} integers or None"
         raise ArgumentError(
             "Dropout: Invalid value received for argument `noise_shape`. Expected "
             f"{expected}; received {noise_shape!r}"

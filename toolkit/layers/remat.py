@@ -143,8 +143,8 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(f)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         tapes = state.tapes
-        computed_again_anyway = any(isinstance(tape, _Reads) for tape in tapes)
-        if not tapes or computed_again_anyway or any_symbolic(args, kwargs):
+        is_recomputed = any(isinstance(tape, _Reads) for tape in tapes)
+        if not tapes or is_recomputed or any_symbolic(args, kwargs):
             return f(*args, **kwargs)
         return _Application(f, args, kwargs).record(tapes)
 
@@ -167,7 +167,7 @@ class _Reads:
         """Do nothing: this operation will be recomputed."""
 
 
-class _Again(StatelessScope):
+class _Recomputation(StatelessScope):
     """Variables with their earlier values; assignments stay local."""
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
@@ -225,7 +225,7 @@ class _Application:
 
     def _vjp(self, g: Any, y: Any, *xs: Tensor) -> Any:
         gs = g if isinstance(g, tuple) else (g,)
-        xs = _after(gs, xs)
+        xs = _order_after(gs, xs)
         leaves = list(self.leaves)
         count = len(self.positions)
         for i, x in zip(self.positions, xs[:count], strict=True):
@@ -237,7 +237,7 @@ class _Application:
             context.override(layer=layer, training=training),
             state.override(autocast=autocast),
             GradientTape(watch_accessed_variables=False) as tape,
-            _Again(pairs),
+            _Recomputation(pairs),
         ):
             tape.watch(sources)
             loss_counts = _all_losses()
@@ -245,8 +245,8 @@ class _Application:
             outputs += [layer._losses[i][1] for layer, i in _added_losses(loss_counts)]
             for layer in list(with_losses):
                 layer._losses[:] = loss_counts.get(layer, [])
-        found = iter(tape.gradient(outputs, sources, list(gs)))
-        return tuple(next(found) if dtypes.is_float(x.dtype) else None for x in xs)
+        gradients = iter(tape.gradient(outputs, sources, list(gs)))
+        return tuple(next(gradients) if dtypes.is_float(x.dtype) else None for x in xs)
 
 
 def _tensors(outputs: Any) -> list[Tensor]:
@@ -268,7 +268,7 @@ def _added_losses(loss_counts: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
     ]
 
 
-def _after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _order_after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Make `xs` depend on the gradients, so that the graph recomputes after them.
 
     Otherwise common subexpressions would be shared with the first computation.

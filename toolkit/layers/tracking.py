@@ -17,7 +17,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
-from toolkit.layers.containers import Arrivals, is_tracked, set_owner, track
+from toolkit.layers.containers import ArrivalOrder, is_tracked, set_owner, track
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -141,7 +141,7 @@ class StateOwner:
     # The losses of `add_loss`, each with its trace or scope: it has no value elsewhere.
     _losses: list[tuple[Any, Tensor]]
     _owned: list[Any]  # attributes that hold or can hold state
-    _arrivals: Arrivals  # their state, in order of arrival
+    _arrivals: ArrivalOrder  # their state, in order of arrival
     _locked = False
     _trainable = True
     _walk: Walk | None = None
@@ -153,7 +153,7 @@ class StateOwner:
         is_object_new = create is object.__new__  # object.__new__ takes no arguments
         instance = create(cls) if is_object_new else create(cls, *args, **kwargs)
         instance.__dict__["_owned"] = []
-        instance.__dict__["_arrivals"] = Arrivals()
+        instance.__dict__["_arrivals"] = ArrivalOrder()
         return instance
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class StateOwner:
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)
         self._untrack(name, value)
-        self._forget_arrivals([value])
+        self._discard_arrivals([value])
         object.__delattr__(self, name)
 
     def _track(self, value: Any) -> None:
@@ -227,11 +227,11 @@ class StateOwner:
             for leaf in _leaves(value, set()):
                 Walk.changes += self._arrivals.add(leaf)
 
-    def _forget_arrivals(self, values: Iterable[Any]) -> None:
+    def _discard_arrivals(self, values: Iterable[Any]) -> None:
         """Let removed state be last when it is added again."""
         for value in values:
             for leaf in _leaves(value, set()):
-                self._arrivals.forget(leaf)
+                self._arrivals.discard(leaf)
                 Walk.changes += 1
 
     def _in_order(self) -> list[tuple[Any, bool]]:
@@ -247,8 +247,8 @@ class StateOwner:
 
     def _own_variables(self) -> list[Variable]:
         """Return this layer's variables without sublayers; trainable ones first."""
-        arrived = [pair for pair in self._in_order() if isinstance(pair[0], Variable)]
-        return [v for v, trainable in sorted(arrived, key=lambda pair: not pair[1])]
+        tracked = [pair for pair in self._in_order() if isinstance(pair[0], Variable)]
+        return [v for v, trainable in sorted(tracked, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
         return self._owned_of(StateOwner)

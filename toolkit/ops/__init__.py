@@ -4,7 +4,7 @@ One block of names per file. At the end, operators are installed on Tensor, Kera
 and Variable: `x + y` is `ops.add(x, y)`.
 """
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.ops.activation import (
     celu,
     elu,
@@ -423,7 +423,7 @@ from toolkit.ops.windows import (
 from toolkit.ops import image, linalg, nn, numpy, operators, quantize  # isort: skip
 
 # Functions of `keras.ops` that modules of higher levels define.
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = lazy_namespace(
     __name__,
     {
         "toolkit.autodiff.custom_gradient": ["custom_gradient"],

@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
@@ -388,4 +388,4 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Any, keepdims: bool) -> Tensor:
 
 
 # A module of a higher level defines it.
-__getattr__, __dir__ = on_first_use(__name__, {"toolkit.autodiff.jvp": ["jvp"]})
+__getattr__, __dir__ = lazy_namespace(__name__, {"toolkit.autodiff.jvp": ["jvp"]})

@@ -1,7 +1,7 @@
 """The namespace `keras.ops.nn`: functions for neural networks."""
 
 from toolkit import ops
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 # Modules of `toolkit.ops` whose functions are included, and a few names of other
 # modules.
@@ -20,4 +20,4 @@ __all__ = sorted(
 __all__ += _LATE
 
 
-__getattr__, __dir__ = on_first_use(__name__, {"toolkit.ops": __all__})
+__getattr__, __dir__ = lazy_namespace(__name__, {"toolkit.ops": __all__})

@@ -1,7 +1,7 @@
 """The namespace `keras.ops.numpy`: functions that no other namespace has."""
 
 from toolkit import ops
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.ops.keras_modules import MODULE_OF
 
 # Keras has no `remainder`; a module of a higher level defines `vectorize`.
@@ -16,4 +16,4 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = on_first_use(__name__, {"toolkit.ops": __all__})
+__getattr__, __dir__ = lazy_namespace(__name__, {"toolkit.ops": __all__})

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 
 if TYPE_CHECKING:
     from toolkit.pictures import curves, notebook, page, spans
 
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = lazy_namespace(
     __name__, {}, modules=("curves", "notebook", "page", "spans")
 )

@@ -65,12 +65,15 @@ def abs_max_quantize_grouped_with_zero_point(
     low, high = value_range
     margin = default_epsilon() if epsilon is None else epsilon
     # Each range includes 0, so that its zero point is one of the integers.
-    least = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
-    most = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
-    flat = xp.equal(least, most)
-    least, most = xp.where(flat, least - 1, least), xp.where(flat, most + 1, most)
-    scale = xp.divide(xp.add(xp.subtract(most, least), margin), high - low)
-    zero = xp.clip(xp.add(xp.round(xp.divide(-least, scale)), low), low, high)
+    minimum = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
+    maximum = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
+    flat = xp.equal(minimum, maximum)
+    minimum, maximum = (
+        xp.where(flat, minimum - 1, minimum),
+        xp.where(flat, maximum + 1, maximum),
+    )
+    scale = xp.divide(xp.add(xp.subtract(maximum, minimum), margin), high - low)
+    zero = xp.clip(xp.add(xp.round(xp.divide(-minimum, scale)), low), low, high)
     y = xp.clip(xp.add(xp.round(xp.divide(grouped, scale)), zero), low, high)
     y = xp.reshape(y, (groups * block_size, columns))[:rows]
     of_groups = (groups, columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.random.draws import (
     categorical,
     dropout,
@@ -48,6 +48,6 @@ __all__ = [
 ]
 
 # These use loops, so control flow is imported on first use.
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = lazy_namespace(
     __name__, {"toolkit.random.rejection": ["beta", "binomial", "gamma", "poisson"]}
 )

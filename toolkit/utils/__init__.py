@@ -7,7 +7,7 @@ from toolkit.config import (
     enable_interactive_logging,
     is_interactive_logging_enabled,
 )
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.utils.config import Config
 from toolkit.utils.files import get_file
 from toolkit.utils.numerical import normalize, to_categorical
@@ -52,4 +52,4 @@ __all__ = [
     *(name for names in _LATE.values() for name in names),
 ]
 
-__getattr__, __dir__ = on_first_use(__name__, _LATE, ("bounding_boxes", "legacy"))
+__getattr__, __dir__ = lazy_namespace(__name__, _LATE, ("bounding_boxes", "legacy"))

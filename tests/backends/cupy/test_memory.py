@@ -48,7 +48,7 @@ def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
     arrays = [np.full(5, i, "float32") for i in range(6)]
     targets = [np.zeros(20, np.uint8) for _ in arrays]
     for array, target in zip(arrays, targets, strict=True):
-        ring.put(array, lambda p, t=target: stream.append((p, t)), None)
+        ring.upload(array, lambda p, t=target: stream.append((p, t)), None)
         array += 100.0  # the caller's again at once
     stream_step(stream)
     for i, target in enumerate(targets):

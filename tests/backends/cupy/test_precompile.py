@@ -266,7 +266,7 @@ def device():
         _graphs=graphs,
         begun=started,
     )
-    vars(cuda_device).update(stream=Stream(), _turn=Stream(), _is_entered=False)
+    vars(cuda_device).update(stream=Stream(), _entry_lock=Stream(), _is_entered=False)
     return cuda_device
 
 

@@ -194,7 +194,7 @@ def device():
     cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: 8.0)
     cuda_device.cupy = SimpleNamespace(cuda=cuda)
     vars(cuda_device).update(
-        _products=Library(), _graphs=Library(), _turn=Stream(), _is_entered=False
+        _products=Library(), _graphs=Library(), _entry_lock=Stream(), _is_entered=False
     )
     return cuda_device
 

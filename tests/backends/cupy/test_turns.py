@@ -32,7 +32,7 @@ def device():
         Context("device", log),
         Context("stream", log),
     )
-    vars(cuda_device).update(_turn=threading.RLock(), _is_entered=False, log=log)
+    vars(cuda_device).update(_entry_lock=threading.RLock(), _is_entered=False, log=log)
     return cuda_device
 
 
@@ -40,9 +40,9 @@ def test_only_the_first_of_several_asks_cupy(device):
     for _ in range(2):
         with device.scope(), device.scope():
             assert device.log == ["+device", "+stream"]
-            assert not can_be_taken(device._turn)
+            assert not can_be_taken(device._entry_lock)
         assert device.log == ["+device", "+stream", "-stream", "-device"]
-        assert can_be_taken(device._turn)
+        assert can_be_taken(device._entry_lock)
         device.log.clear()
 
 
@@ -50,7 +50,7 @@ def test_what_fails_inside_ends_the_turn(device):
     with pytest.raises(ZeroDivisionError), device.scope(), device.scope():
         raise ZeroDivisionError
     assert device.log == ["+device", "+stream", "-stream", "-device"]
-    assert can_be_taken(device._turn)
+    assert can_be_taken(device._entry_lock)
     with device.scope():
         assert device.log[4:] == ["+device", "+stream"]
 
@@ -60,7 +60,7 @@ def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
     with pytest.raises(RuntimeError, match="no stream"), device.scope():
         pass
     assert device.log == ["+device", "-device"]
-    assert can_be_taken(device._turn)
+    assert can_be_taken(device._entry_lock)
 
 
 def test_a_broken_device_has_no_turns(device):

@@ -144,8 +144,8 @@ def emit_parts(name):
     out, x, y = b.address(0, "int64"), b.entry(1), b.entry(2)
     parts_by_index = {
         "split": b.split(x, y),
-        "part": b.part(x, y, 88),
-        "ceil_div": (b.ceil_div(x, y), b.most(x, b.least(y, 20))),
+        "part": b.tile_range(x, y, 88),
+        "ceil_div": (b.ceil_div(x, y), b.max(x, b.min(y, 20))),
     }[name]
     for k, value in enumerate(parts_by_index):
         b.put_scalar(b.int64(value), out + k)

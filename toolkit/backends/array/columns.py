@@ -9,14 +9,14 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Box, Scratch, scratch_bytes
-from toolkit.backends.array.windows import Part, Windows, seen
+from toolkit.backends.array.windows import WindowBox, Windows, max_elements
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
 # Bytes of the column buffer: half of a common L2 cache.
 _BUDGET = 1 << 20
 # A product of fewer rows would spend its time on reads of the weights.
-_LEAST_PIXELS = 256
+_MIN_PIXELS = 256
 
 
 @record
@@ -49,18 +49,22 @@ class Columns:
         """Return the maximum number of windows in a part."""
         column = self.groups * self.depth * dtypes.itemsize(self.dtype)
         total = self.batch * math.prod(self.windows.out)
-        return min(total, max(_BUDGET // max(1, column), _LEAST_PIXELS))
+        return min(total, max(_BUDGET // max(1, column), _MIN_PIXELS))
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def window_boxes(self) -> tuple[WindowBox, ...]:
         """Return all windows, part by part."""
-        return self.windows.parts(self.batch, self.pixels)
+        return self.windows.window_boxes(self.batch, self.pixels)
 
     @cached_property
-    def seen(self) -> int:
+    def max_elements(self) -> int:
         """Return the elements that a part reads, if they must be copied first."""
         copied = self.half or self.windows.padded
-        return seen(self.parts, self.groups * self.channels) if copied else 0
+        return (
+            max_elements(self.window_boxes, self.groups * self.channels)
+            if copied
+            else 0
+        )
 
     @cached_property
     def is_pointwise(self) -> bool:
@@ -72,7 +76,7 @@ class Columns:
         """Return the scratch bytes of `blocks` and of more pieces, given in
         elements.
         """
-        sizes = (self.pixels * self.groups * self.depth, self.seen, *pieces)
+        sizes = (self.pixels * self.groups * self.depth, self.max_elements, *pieces)
         itemsize = dtypes.itemsize(self.dtype)
         return scratch_bytes(*(size * itemsize for size in sizes))
 
@@ -81,30 +85,36 @@ class Columns:
         buffer.
         """
         buffer = memory.take(self.pixels * self.groups * self.depth, self.dtype)
-        copy = memory.take(self.seen, self.dtype) if self.seen else None
+        copy = memory.take(self.max_elements, self.dtype) if self.max_elements else None
         if self.is_pointwise and not self.half and x.flags.c_contiguous:
             yield ..., grouped(x, self.groups)
             return
         field = None
-        for part in self.parts:
-            loaded = part.load(xp, x, 0, copy)
+        for window_box in self.window_boxes:
+            loaded = window_box.load(xp, x, 0, copy)
             # Copies into the same buffer share a view.
-            copied = self.half or not part.whole
-            if not copied or part.field != field:
-                field = part.field if copied else None
-                view = self._view(xp, part, loaded)
+            copied = self.half or not window_box.is_unpadded
+            if not copied or window_box.field != field:
+                field = window_box.field if copied else None
+                view = self._view(xp, window_box, loaded)
                 block = buffer[: view.size].reshape(view.shape)
             xp.copyto(block, view)
-            yield part.box, block.reshape(self.groups, -1, self.depth)
+            yield window_box.box, block.reshape(self.groups, -1, self.depth)
 
-    def _view(self, xp: Any, part: Part, loaded: Array) -> Array:
+    def _view(self, xp: Any, window_box: WindowBox, loaded: Array) -> Array:
         """Return a view of the columns: (groups, images, *out, *size, channels)."""
         across, *steps, channel = loaded.strides
         axes = zip(steps, self.windows.strides, strict=True)
         gaps = zip(steps, self.windows.dilation, strict=True)
         return xp.lib.stride_tricks.as_strided(
             loaded,
-            (self.groups, part.field[0], *part.out, *self.windows.size, self.channels),
+            (
+                self.groups,
+                window_box.field[0],
+                *window_box.out,
+                *self.windows.size,
+                self.channels,
+            ),
             (
                 *(self.channels * channel, across),
                 *(step * stride for step, stride in axes),
@@ -113,15 +123,15 @@ class Columns:
             ),
         )
 
-    def add(self, xp: Any, part: Part, block: Array, images: Array) -> None:
+    def add(self, xp: Any, window_box: WindowBox, block: Array, images: Array) -> None:
         """Add the columns of a part to the pixels of `images` that they cover."""
-        shape = (self.groups, part.field[0], *part.out, -1, self.channels)
+        shape = (self.groups, window_box.field[0], *window_box.out, -1, self.channels)
         # To (images, *out, taps, groups, channels), in the order of the pixels.
         block = xp.moveaxis(block.reshape(shape), 0, -2)
         target = images.reshape(*images.shape[:-1], *block.shape[-2:])
-        for tap, (pixels, chosen) in enumerate(part.meetings):
+        for tap, (pixels, covered) in enumerate(window_box.meetings):
             met = target[pixels]
-            xp.add(met, block[..., tap, :, :][chosen], out=met)
+            xp.add(met, block[..., tap, :, :][covered], out=met)
 
 
 @lru_cache(maxsize=256)

@@ -93,8 +93,8 @@ def boxes(shape: Sequence[int], limit: int) -> Iterator[Box]:
         inner *= shape[axis]
         axis -= 1
     extent = shape[axis]
-    parts = -(-extent // max(1, limit // inner))
-    step = -(-extent // parts)
+    num_boxes = -(-extent // max(1, limit // inner))
+    step = -(-extent // num_boxes)
     for outer in product(*(range(n) for n in shape[:axis])):
         head = tuple(slice(i, i + 1) for i in outer)
         for start in range(0, extent, step):
@@ -112,14 +112,14 @@ def piece(array: Array, shape: tuple[int, ...], box: Box) -> Array:
     return array[tuple(slice(None) if n == 1 else s for s, n in extents)]
 
 
-def count(xp: Any, out: Array, step: int = 1) -> Array:
+def fill_counter(xp: Any, out: Array, step: int = 1) -> Array:
     """Compute out[i] = i * step by doubling, because `arange` has no `out`."""
     out[:1] = 0
-    done, size = 1, out.size
-    while done < size:
-        more = min(done, size - done)
-        xp.add(out[:more], done * step, out=out[done : done + more])
-        done += more
+    filled, size = 1, out.size
+    while filled < size:
+        added = min(filled, size - filled)
+        xp.add(out[:added], filled * step, out=out[filled : filled + added])
+        filled += added
     return out
 
 
@@ -130,15 +130,15 @@ def reduce_rows(ufunc: Any, x: Array, out: Array, wide: Array) -> None:
     """
     rows, width = x.shape
     joined = max(1, wide.size // max(width, 1))
-    whole = rows - rows % joined
-    if joined == 1 or not whole:
+    joined_rows = rows - rows % joined
+    if joined == 1 or not joined_rows:
         ufunc.reduce(x, axis=0, dtype=x.dtype, out=out)
         return
     wide = wide[: joined * width]
-    matrix = x[:whole].reshape(-1, joined * width)
+    matrix = x[:joined_rows].reshape(-1, joined * width)
     ufunc.reduce(matrix, axis=0, dtype=x.dtype, out=wide)
     ufunc.reduce(wide.reshape(joined, width), axis=0, dtype=x.dtype, out=out)
-    if whole < rows:
-        rest = wide[:width]
-        ufunc.reduce(x[whole:], axis=0, dtype=x.dtype, out=rest)
-        ufunc(out, rest, out=out)
+    if joined_rows < rows:
+        remainder = wide[:width]
+        ufunc.reduce(x[joined_rows:], axis=0, dtype=x.dtype, out=remainder)
+        ufunc(out, remainder, out=out)

@@ -64,13 +64,11 @@ class Contract(Kernels):
         """Return the int32 product of int8; BLAS computes it exactly in float64."""
         memory = Scratch(self.xp, work)
         shape = matmul_shape(a.shape, b.shape)
-        left, right = (
-            self._copy_to(memory.take(x.shape, "float64"), x) for x in (a, b)
-        )
-        product = self._matmul(left, right, memory.take(shape, "float64"))
+        lhs, rhs = (self._copy_to(memory.take(x.shape, "float64"), x) for x in (a, b))
+        product = self._matmul(lhs, rhs, memory.take(shape, "float64"))
         # A sum that overflows 32 bits keeps its low bits, as in all backends.
-        whole = self._copy_to(memory.take(shape, "int64"), product)
-        return self._copy_to(self._result(out, shape, "int32"), whole)
+        integers = self._copy_to(memory.take(shape, "int64"), product)
+        return self._copy_to(self._result(out, shape, "int32"), integers)
 
     def _matmul(self, a: Array, b: Array, out: Any) -> Array:
         """Compute one product of two matrices if possible, else one per pair."""
@@ -87,8 +85,6 @@ class Contract(Kernels):
     def _through_float32(self, a: Array, b: Array, out: Any, work: Any) -> Array:
         memory = Scratch(self.xp, work)
         shape = matmul_shape(a.shape, b.shape)
-        left, right = (
-            self._copy_to(memory.take(x.shape, "float32"), x) for x in (a, b)
-        )
-        product = self._matmul(left, right, memory.take(shape, "float32"))
+        lhs, rhs = (self._copy_to(memory.take(x.shape, "float32"), x) for x in (a, b))
+        product = self._matmul(lhs, rhs, memory.take(shape, "float32"))
         return self._copy_to(self._result(out, shape, a.dtype), product)

@@ -150,7 +150,7 @@ class Conv(Kernels):
         **attrs: Any,
     ) -> Array:
         """Return the int32 convolution of 8-bit integers, exact in float64 BLAS."""
-        images, weights = (each.astype("float64") for each in (x, w))
+        images, weights = (operand.astype("float64") for operand in (x, w))
         images -= offset
         sums = self.conv(images, weights, **attrs)
         return self._copy_to(self._result(out, sums.shape, "int32"), sums)
@@ -187,7 +187,9 @@ class Conv(Kernels):
                 Columns.of(out, windows, groups), g, w, out, memory
             )
         columns = Columns.of(g, mirrored, groups)
-        return self._forward(columns, g, self._turned(w, columns, memory), out, memory)
+        return self._forward(
+            columns, g, self._transpose_weights(w, columns, memory), out, memory
+        )
 
     @workspace(_kernel_grad_bytes)
     def conv_kernel_grad(
@@ -243,15 +245,15 @@ class Conv(Kernels):
         if columns.half:
             total = memory.take(out.shape, "float32")
         weights = grouped(total.reshape(columns.depth, -1), columns.groups)
-        part = memory.take(weights.shape, columns.dtype)
+        product = memory.take(weights.shape, columns.dtype)
         rows = memory.take(columns.pixels * g.shape[-1], columns.dtype)
         target = weights
         for box, block in columns.blocks(self.xp, x, memory):
             gradient = self._rows(g[box], columns, rows)
             self.gemm(block.transpose(0, 2, 1), gradient, out=target)
-            if target is part:
-                self.xp.add(weights, part, out=weights)
-            target = part
+            if target is product:
+                self.xp.add(weights, product, out=weights)
+            target = product
         if target is weights:
             total.fill(0)
         return self._copy_to(out, total) if columns.half else out
@@ -267,11 +269,11 @@ class Conv(Kernels):
         buffer = memory.take(
             (columns.groups, columns.pixels, columns.depth), columns.dtype
         )
-        for part in columns.parts:
-            gradient = self._rows(g[part.box], columns, rows)
+        for window_box in columns.window_boxes:
+            gradient = self._rows(g[window_box.box], columns, rows)
             block = buffer[:, : gradient.shape[1]]
             self.gemm(gradient, weights, out=block)
-            columns.add(self.xp, part, block, total)
+            columns.add(self.xp, window_box, block, total)
         return self._copy_to(out, total) if columns.half else out
 
     def _rows(self, g: Array, columns: Columns, buffer: Array) -> Array:
@@ -287,7 +289,7 @@ class Conv(Kernels):
             w = self._copy_to(memory.take(w.shape, "float32"), w)
         return grouped(w.reshape(-1, w.shape[-1]), columns.groups)
 
-    def _turned(self, w: Array, columns: Columns, memory: Scratch) -> Array:
+    def _transpose_weights(self, w: Array, columns: Columns, memory: Scratch) -> Array:
         """Return the weights of the input gradient: (groups, depth, channels)."""
         *size, channels, filters = w.shape
         groups, spatial = columns.groups, len(size)
@@ -295,6 +297,6 @@ class Conv(Kernels):
         split = flipped.reshape(*size, channels, groups, filters // groups)
         # To (groups, *size, filters, channels).
         axes = (spatial + 1, *range(spatial), spatial + 2, spatial)
-        turned = split.transpose(axes)
-        copy = self._copy_to(memory.take(turned.shape, columns.dtype), turned)
+        transposed = split.transpose(axes)
+        copy = self._copy_to(memory.take(transposed.shape, columns.dtype), transposed)
         return copy.reshape(groups, -1, channels)

@@ -20,7 +20,7 @@ from toolkit.backends.array.common import (
     reduce_rows,
     scratch_bytes,
 )
-from toolkit.backends.array.windows import Part, Windows, seen
+from toolkit.backends.array.windows import WindowBox, Windows, max_elements
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
@@ -60,9 +60,9 @@ class Depthwise:
         return min(total, max(1, _CHUNK // max(1, self.channels)))
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def window_boxes(self) -> tuple[WindowBox, ...]:
         """Return all windows, part by part."""
-        return self.windows.parts(self.batch, self.pixels)
+        return self.windows.window_boxes(self.batch, self.pixels)
 
     @cached_property
     def chunk(self) -> int:
@@ -70,9 +70,9 @@ class Depthwise:
         return self.pixels * self.channels
 
     @cached_property
-    def seen(self) -> int:
+    def max_elements(self) -> int:
         """Return the number of elements that a part of windows reads."""
-        return seen(self.parts, self.channels)
+        return max_elements(self.window_boxes, self.channels)
 
     @cached_property
     def tiles_shape(self) -> tuple[int, ...]:
@@ -88,21 +88,23 @@ class Depthwise:
     def forward_bytes(self) -> int:
         """Return the scratch bytes of `forward`."""
         tiles = math.prod(self.tiles_shape)
-        return self.nbytes(tiles, self.seen, self.chunk, self.chunk)
+        return self.nbytes(tiles, self.max_elements, self.chunk, self.chunk)
 
     def forward(self, xp: Any, x: Array, w: Array, out: Array, memory: Scratch) -> None:
         """Compute out[..., c, m] = the sum over taps of x[..., c] * w[tap, c, m]."""
         tiles = self._tiles(xp, w, memory)
-        copy, spare, sums = self._take(memory, self.seen, self.chunk, self.chunk)
+        copy, spare, sums = self._take(
+            memory, self.max_elements, self.chunk, self.chunk
+        )
         outputs = out.reshape(*out.shape[:-1], self.channels, self.multiplier)
-        for part in self.parts:
-            loaded = part.load(xp, x, 0, copy)
-            target = outputs[part.box]
+        for window_box in self.window_boxes:
+            loaded = window_box.load(xp, x, 0, copy)
+            target = outputs[window_box.box]
             product, total = _shaped(target.shape[:-1], spare, sums)
             row = target.shape[-3]
             for m in range(self.multiplier):
                 total.fill(0)
-                for tap, shift in enumerate(part.shifts):
+                for tap, shift in enumerate(window_box.shifts):
                     xp.multiply(loaded[shift], tiles[m, tap, :row], out=product)
                     xp.add(total, product, out=total)
                 xp.copyto(target[..., m], total, casting="unsafe")
@@ -121,16 +123,16 @@ class Depthwise:
         total = memory.take(out.shape, self.dtype) if self.half else out
         total.fill(0)
         gradients = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
-        for part in self.parts:
+        for window_box in self.window_boxes:
             for m in range(self.multiplier):
-                g_part = gradients[part.box][..., m]
+                g_part = gradients[window_box.box][..., m]
                 (gradient,) = _shaped(g_part.shape, copy)
                 xp.copyto(gradient, g_part)
-                for tap, (pixels, chosen) in enumerate(part.meetings):
+                for tap, (pixels, covered) in enumerate(window_box.meetings):
                     met = total[pixels]
                     (product,) = _shaped(met.shape, spare)
                     tile = tiles[m, tap, : met.shape[-2]]
-                    xp.multiply(gradient[chosen], tile, out=product)
+                    xp.multiply(gradient[covered], tile, out=product)
                     xp.add(met, product, out=met)
         if self.half:
             xp.copyto(out, total, casting="unsafe")
@@ -139,7 +141,7 @@ class Depthwise:
         """Return the scratch bytes of `kernel_grad`."""
         weights = self.multiplier * self.windows.taps * self.channels
         return self.nbytes(
-            *(self.seen, self.chunk, self.chunk, weights, WIDE, self.channels)
+            *(self.max_elements, self.chunk, self.chunk, weights, WIDE, self.channels)
         )
 
     def kernel_grad(
@@ -147,19 +149,21 @@ class Depthwise:
     ) -> None:
         """Sum x * g over all pixels, for each tap."""
         windows = self.windows
-        copy, spare, gradients = self._take(memory, self.seen, self.chunk, self.chunk)
+        copy, spare, gradients = self._take(
+            memory, self.max_elements, self.chunk, self.chunk
+        )
         shape = (self.multiplier, windows.taps, self.channels)
         total = memory.take(shape, self.dtype)
         wide, row = self._take(memory, WIDE, self.channels)
         total.fill(0)
         split = g.reshape(*g.shape[:-1], self.channels, self.multiplier)
-        for part in self.parts:
-            loaded = part.load(xp, x, 0, copy)
+        for window_box in self.window_boxes:
+            loaded = window_box.load(xp, x, 0, copy)
             for m in range(self.multiplier):
-                g_part = split[part.box][..., m]
+                g_part = split[window_box.box][..., m]
                 gradient, product = _shaped(g_part.shape, gradients, spare)
                 xp.copyto(gradient, g_part)
-                for tap, shift in enumerate(part.shifts):
+                for tap, shift in enumerate(window_box.shifts):
                     xp.multiply(loaded[shift], gradient, out=product)
                     reduce_rows(xp.add, product.reshape(-1, self.channels), row, wide)
                     xp.add(total[m, tap], row, out=total[m, tap])

@@ -109,9 +109,9 @@ class Elementwise(Kernels):
         buffers = memory.take(size, integer), memory.take(size, integer)
         for box in boxes(out.shape, CHUNK):
             target = out[box]
-            chosen, left, right = (piece(x, out.shape, box) for x in (c, a, b))
+            condition, lhs, rhs = (piece(x, out.shape, box) for x in (c, a, b))
             bits, diff = (_shaped(buffer, target) for buffer in buffers)
-            special.select(xp, chosen, left, right, target, bits, diff)
+            special.select(xp, condition, lhs, rhs, target, bits, diff)
         return out
 
     @workspace(_steps_bytes(0))

@@ -13,7 +13,7 @@ from toolkit.backends.array.common import (
     Kernels,
     Scratch,
     boxes,
-    count,
+    fill_counter,
     is_half,
     scratch_bytes,
 )
@@ -97,7 +97,7 @@ class Index(Kernels):
         index = memory.take(indices.size, "int64")
         self.xp.copyto(index, indices.reshape(-1))
         self._wrap("scatter", index, extent, axis)
-        block = count(self.xp, memory.take(lead, "int64"), extent)
+        block = fill_counter(self.xp, memory.take(lead, "int64"), extent)
         start = memory.take((lead, indices.size), "int64")
         self.xp.add(block.reshape(-1, 1), index, out=start)
         self.xp.multiply(start, width, out=start)
@@ -151,15 +151,15 @@ class Index(Kernels):
         """Raise unless each index is in [-extent, extent); return the minimum."""
         if not index.size:
             return 0
-        least = int(self.xp.minimum.reduce(index, axis=None))
-        greatest = int(self.xp.maximum.reduce(index, axis=None))
-        if least < -extent or greatest >= extent:
-            wrong = greatest if greatest >= extent else least
+        lowest = int(self.xp.minimum.reduce(index, axis=None))
+        highest = int(self.xp.maximum.reduce(index, axis=None))
+        if lowest < -extent or highest >= extent:
+            wrong = highest if highest >= extent else lowest
             raise OutOfRangeError(
                 f"{op}: index {wrong} is out of range for axis {axis} "
                 f"with {extent} elements"
             )
-        return least
+        return lowest
 
     def _wrap(self, op: str, index: Array, extent: int, axis: int) -> None:
         """Check the indices, and add the extent to negative ones, in place."""
@@ -181,7 +181,7 @@ class Index(Kernels):
         stride = 1
         for i in reversed(range(x.ndim)):
             if i != axis:
-                steps = count(self.xp, counter[: shape[i]], stride)
+                steps = fill_counter(self.xp, counter[: shape[i]], stride)
                 steps = steps.reshape(-1, *(1,) * (x.ndim - 1 - i))
                 self.xp.add(positions, steps, out=positions)
             stride *= x.shape[i]
@@ -204,7 +204,7 @@ class Index(Kernels):
         xp, size = self.xp, min(updates.size, CHUNK)
         out = self._result(out, x.shape, x.dtype)
         target, through = out, is_half(x.dtype) and mode in _ROUNDED
-        columns = count(self.xp, memory.take(updates.shape[1], "int64"), 1)
+        columns = fill_counter(self.xp, memory.take(updates.shape[1], "int64"), 1)
         flat = memory.take(size, "int64")
         values = memory.take(size, "float32" if through else x.dtype)
         if through:

@@ -20,19 +20,19 @@ class Linalg(Kernels):
         if is_half(dtype):
             xs = tuple(x.astype("float32") for x in xs)
         y = getattr(self.xp.linalg, name)(*xs, **arguments)
-        return self._hand_out(y, dtype, out)
+        return self._return_result(y, dtype, out)
 
-    def _hand_out(self, y: Any, dtype: Any, out: Any) -> Any:
+    def _return_result(self, y: Any, dtype: Any, out: Any) -> Any:
         if isinstance(y, tuple):
-            return self._hand_out_each(y, dtype, out)
+            return self._return_results(y, dtype, out)
         return self.xp.asarray(y, dtype) if out is None else self._copy_to(out, y)
 
-    def _hand_out_each(
+    def _return_results(
         self, results: tuple[Any, ...], dtype: Any, out: Any
     ) -> tuple[Array, ...]:
         outs = (None,) * len(results) if out is None else out
         return tuple(
-            self._hand_out(a, a.dtype if a.dtype.kind == "i" else dtype, o)
+            self._return_result(a, a.dtype if a.dtype.kind == "i" else dtype, o)
             for a, o in zip(results, outs, strict=True)
         )
 
@@ -40,8 +40,8 @@ class Linalg(Kernels):
         self, name: str, x: Array, out: Any, **arguments: Any
     ) -> tuple[Array, ...]:
         """Return the results of a function with several results."""
-        found: tuple[Array, ...] = self._run(name, x, out=out, **arguments)
-        return found
+        factors: tuple[Array, ...] = self._run(name, x, out=out, **arguments)
+        return factors
 
     def dft(
         self, real: Array, imag: Array, *, axis: int, inverse: bool, out: Any = None
@@ -55,13 +55,13 @@ class Linalg(Kernels):
             y = xp.fft.fft(x, axis=axis)
         else:
             y = xp.fft.ifft(x, axis=axis, norm="forward")
-        return self._hand_out_each((y.real, y.imag), real.dtype, out)
+        return self._return_results((y.real, y.imag), real.dtype, out)
 
     def rdft(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Return the first half of the transform of real numbers on the last axis."""
         wide = x.astype("float32") if is_half(x.dtype) else x
         y = self.xp.fft.rfft(wide, axis=-1)
-        return self._hand_out_each((y.real, y.imag), x.dtype, out)
+        return self._return_results((y.real, y.imag), x.dtype, out)
 
     def irdft(self, real: Array, imag: Array, *, length: int, out: Any = None) -> Array:
         """Return the real part of the inverse of the first half of frequencies."""
@@ -72,7 +72,7 @@ class Linalg(Kernels):
         # `irfft` counts all elements except the first and the middle one twice.
         x[..., 1 : (length + 1) // 2] /= 2
         y = xp.fft.irfft(x, length, axis=-1, norm="forward")
-        return self._hand_out(y, real.dtype, out)
+        return self._return_result(y, real.dtype, out)
 
     def solve(self, a: Array, b: Array, *, out: Any = None) -> Array:
         """Return x with a @ x = b; raise LinAlgError if a matrix is singular."""
@@ -103,7 +103,7 @@ class Linalg(Kernels):
         """Return eigenvalues and eigenvectors, both complex."""
         dtype = self.xp.result_type(x.dtype, "complex64")
         y = tuple(self.xp.linalg.eig(x))
-        return self._hand_out_each(y, dtype, out)
+        return self._return_results(y, dtype, out)
 
     def lu(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Compute the LU decomposition with partial pivoting, all matrices at once.
@@ -127,5 +127,5 @@ class Linalg(Kernels):
             y[:, i + 1 :, i] /= xp.where(head == 0, xp.ones_like(head), head)
             y[:, i + 1 :, i + 1 :] -= y[:, i + 1 :, i, None] * y[:, i, None, i + 1 :]
         lead = x.shape[:-2]
-        found = (y.reshape(x.shape), pivots.reshape(*lead, k), rows.reshape(*lead, m))
-        return self._hand_out_each(found, x.dtype, out)
+        factors = (y.reshape(x.shape), pivots.reshape(*lead, k), rows.reshape(*lead, m))
+        return self._return_results(factors, x.dtype, out)

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, scratch_bytes
-from toolkit.backends.array.windows import Part, Windows, seen
+from toolkit.backends.array.windows import WindowBox, Windows, max_elements
 from toolkit.backends.base import workspace
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
@@ -46,25 +46,25 @@ class _Pooling:
         return _pooling(windows, x.shape[0], x.shape[-1], dtype)
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def window_boxes(self) -> tuple[WindowBox, ...]:
         """Return all windows, part by part."""
         total = self.batch * math.prod(self.windows.out)
         pixels = min(total, max(1, _CHUNK // max(1, self.channels)))
-        return self.windows.parts(self.batch, pixels)
+        return self.windows.window_boxes(self.batch, pixels)
 
     @cached_property
     def chunk(self) -> int:
         """Return the maximum number of output elements in a part."""
-        if not self.parts:
+        if not self.window_boxes:
             return 0
-        first = self.parts[0]
+        first = self.window_boxes[0]
         return math.prod((first.field[0], *first.out, self.channels))
 
-    def seen(self, dtype: str) -> int:
+    def max_elements(self, dtype: str) -> int:
         """Return the elements that a part reads, if they must be copied to `dtype`."""
         if dtype == self.dtype and not self.windows.padded:
             return 0
-        return seen(self.parts, self.channels)
+        return max_elements(self.window_boxes, self.channels)
 
     @cached_property
     def rank(self) -> str:
@@ -89,9 +89,9 @@ def _pooling(windows: Windows, batch: int, channels: int, dtype: str) -> _Poolin
 def _max_pool_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
     """Return the bytes of input pixels, two ranks per window, and an equality mask."""
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
-    seen = pool.seen(x.dtype) * dtypes.itemsize(x.dtype)
+    elements = pool.max_elements(x.dtype) * dtypes.itemsize(x.dtype)
     ranks = pool.chunk * dtypes.itemsize(pool.rank)
-    return scratch_bytes(seen, ranks, ranks, pool.chunk, pool.chunk)
+    return scratch_bytes(elements, ranks, ranks, pool.chunk, pool.chunk)
 
 
 def _gather_bytes(
@@ -101,7 +101,7 @@ def _gather_bytes(
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     itemsize = dtypes.itemsize(x.dtype)
     return scratch_bytes(
-        pool.seen(x.dtype) * itemsize, pool.chunk, pool.chunk * itemsize
+        pool.max_elements(x.dtype) * itemsize, pool.chunk, pool.chunk * itemsize
     )
 
 
@@ -120,7 +120,7 @@ def _sum_bytes(x: Spec, window: Shape, strides: Shape, padding: Pads) -> int:
     pool = _Pooling.of(x, x.shape[1:-1], window, strides, padding)
     itemsize = dtypes.itemsize(pool.sums)
     return scratch_bytes(
-        pool.seen(pool.sums) * itemsize, pool.total_sizes[0] * itemsize
+        pool.max_elements(pool.sums) * itemsize, pool.total_sizes[0] * itemsize
     )
 
 
@@ -161,14 +161,14 @@ class Pool(Kernels):
         if not y.size:
             return y, index
         memory = Scratch(self.xp, work)
-        size = pool.seen(pool.dtype)
+        size = pool.max_elements(pool.dtype)
         copy = memory.take(size, x.dtype) if size else None
         ranks = [memory.take(pool.chunk, pool.rank) for _ in range(2)]
         marks = [memory.take(pool.chunk, "bool") for _ in range(2)]
-        for part in pool.parts:
-            box = part.box
-            loaded = part.load(self.xp, x, _lowest(pool.dtype), copy)
-            views = [loaded[shift] for shift in part.shifts]
+        for window_box in pool.window_boxes:
+            box = window_box.box
+            loaded = window_box.load(self.xp, x, _lowest(pool.dtype), copy)
+            views = [loaded[shift] for shift in window_box.shifts]
             buffers = (_shaped(b, y[box]) for b in (*ranks, *marks))
             self._find_maxima(views, y[box], index[box], *buffers)
         return y, index
@@ -225,18 +225,18 @@ class Pool(Kernels):
         if not out.size:
             return out
         integer = f"int{8 * x.itemsize}"
-        memory, size = Scratch(xp, work), pool.seen(pool.dtype)
+        memory, size = Scratch(xp, work), pool.max_elements(pool.dtype)
         copy = memory.take(size, x.dtype) if size else None
         equal = memory.take(pool.chunk, "bool")
         bits = memory.take(pool.chunk, integer)
-        for part in pool.parts:
-            loaded = part.load(xp, x, 0, copy).view(integer)
-            target, winner = out[part.box].view(integer), index[part.box]
-            chosen, same = _shaped(bits, target), _shaped(equal, target)
+        for window_box in pool.window_boxes:
+            loaded = window_box.load(xp, x, 0, copy).view(integer)
+            target, winner = out[window_box.box].view(integer), index[window_box.box]
+            masked, same = _shaped(bits, target), _shaped(equal, target)
             target.fill(0)
-            for position, shift in enumerate(part.shifts):
-                self._keep(loaded[shift], winner, position, same, chosen)
-                xp.bitwise_or(target, chosen, out=target)
+            for position, shift in enumerate(window_box.shifts):
+                self._keep(loaded[shift], winner, position, same, masked)
+                xp.bitwise_or(target, masked, out=target)
         return out
 
     @workspace(_scatter_bytes)
@@ -263,14 +263,14 @@ class Pool(Kernels):
         equal = memory.take(pool.chunk, "bool")
         bits = memory.take(pool.chunk, integer)
         copy, total = self._totals(pool, out, memory)
-        for part in pool.parts:
-            gradient = self._converted(g[part.box], copy).view(integer)
-            chosen, same = _shaped(bits, gradient), _shaped(equal, gradient)
-            values = chosen.view(pool.sums)
-            for position, (pixels, inside) in enumerate(part.meetings):
-                self._keep(gradient, index[part.box], position, same, chosen)
+        for window_box in pool.window_boxes:
+            gradient = self._converted(g[window_box.box], copy).view(integer)
+            masked, same = _shaped(bits, gradient), _shaped(equal, gradient)
+            values = masked.view(pool.sums)
+            for position, (pixels, covered) in enumerate(window_box.meetings):
+                self._keep(gradient, index[window_box.box], position, same, masked)
                 met = total[pixels]
-                xp.add(met, values[inside], out=met)
+                xp.add(met, values[covered], out=met)
         return out if total is out else self._copy_to(out, total)
 
     @workspace(_sum_bytes)
@@ -291,15 +291,15 @@ class Pool(Kernels):
         out = self._result(out, shape, x.dtype)
         if not out.size:
             return out
-        memory, size = Scratch(xp, work), pool.seen(pool.sums)
+        memory, size = Scratch(xp, work), pool.max_elements(pool.sums)
         copy = memory.take(size, pool.sums) if size else None
         sums = memory.take(pool.total_sizes[0], pool.sums)
-        for part in pool.parts:
-            loaded = part.load(xp, x, 0, copy)
-            target = out[part.box]
+        for window_box in pool.window_boxes:
+            loaded = window_box.load(xp, x, 0, copy)
+            target = out[window_box.box]
             total = _shaped(sums, target) if sums.size else target
             total.fill(0)
-            for shift in part.shifts:
+            for shift in window_box.shifts:
                 xp.add(total, loaded[shift], out=total)
             if total is not target:
                 self._copy_to(target, total)
@@ -323,11 +323,11 @@ class Pool(Kernels):
         if not out.size:
             return out
         copy, total = self._totals(pool, out, Scratch(self.xp, work))
-        for part in pool.parts:
-            gradient = self._converted(g[part.box], copy)
-            for pixels, inside in part.meetings:
+        for window_box in pool.window_boxes:
+            gradient = self._converted(g[window_box.box], copy)
+            for pixels, covered in window_box.meetings:
                 met = total[pixels]
-                self.xp.add(met, gradient[inside], out=met)
+                self.xp.add(met, gradient[covered], out=met)
         return out if total is out else self._copy_to(out, total)
 
     def _keep(

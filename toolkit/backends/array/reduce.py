@@ -146,18 +146,18 @@ class Reduce(Kernels):
         self, ufunc: Any, x: Array, axis: Any, keepdims: bool, out: Any, work: Any
     ) -> Array:
         """Reduce float32 copies of chunks into a float32 accumulator."""
-        memory, kept = Scratch(self.xp, work), _reduced(x.shape, axis, True)
-        total = memory.take(kept, "float32")
+        memory, kept_shape = Scratch(self.xp, work), _reduced(x.shape, axis, True)
+        total = memory.take(kept_shape, "float32")
         buffer, partial = (memory.take(min(x.size, CHUNK), "float32") for _ in "xp")
         total.fill(ufunc.identity)
         for box in boxes(x.shape, CHUNK):
             chunk = buffer[: x[box].size].reshape(x[box].shape)
             self.xp.copyto(chunk, x[box])
-            part = partial[: math.prod(_reduced(chunk.shape, axis, True))]
-            part = part.reshape(_reduced(chunk.shape, axis, True))
-            ufunc.reduce(chunk, axis=axis, keepdims=True, out=part)
+            chunk_result = partial[: math.prod(_reduced(chunk.shape, axis, True))]
+            chunk_result = chunk_result.reshape(_reduced(chunk.shape, axis, True))
+            ufunc.reduce(chunk, axis=axis, keepdims=True, out=chunk_result)
             target = total if box is ... else total[_within(box, axis)]
-            ufunc(target, part, out=target)
+            ufunc(target, chunk_result, out=target)
         out = self._result(out, _reduced(x.shape, axis, keepdims), x.dtype)
         return self._copy_to(out, total.reshape(out.shape))
 
@@ -178,7 +178,7 @@ class Reduce(Kernels):
         rows, length = _rows_per_chunk(x.shape, x.ndim - 1)
         memory = Scratch(self.xp, work)
         buffer = memory.take(rows * length, x.dtype)
-        found = memory.take(rows, "int64")
+        index_buffer = memory.take(rows, "int64")
         for box in boxes(x.shape[:-1], max(1, rows)):
             chunk = x[box]
             if not chunk.flags.c_contiguous:
@@ -186,7 +186,7 @@ class Reduce(Kernels):
                 self.xp.copyto(copy, chunk)
                 chunk = copy
             target = result[box]
-            position = found[: target.size].reshape(target.shape)
+            position = index_buffer[: target.size].reshape(target.shape)
             find(chunk, axis=-1, out=position)
             self._copy_to(target, position)
         return out

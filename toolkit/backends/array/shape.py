@@ -76,16 +76,16 @@ class Shape(Kernels):
         extents = zip(x.shape, widths, strict=True)
         shape = tuple(low + n + high for n, (low, high) in extents)
         out = self._result(out, shape, x.dtype)
-        inside = out
+        interior = out
         for axis, (low, high) in enumerate(widths):
             before = (slice(None),) * axis
             if low:
-                inside[(*before, slice(0, low))] = value
+                interior[(*before, slice(0, low))] = value
             if high:
-                inside[(*before, slice(-high, None))] = value
-            end = inside.shape[axis] - high
-            inside = inside[(*before, slice(low, end))]
-        self._copy_to(inside, x)
+                interior[(*before, slice(-high, None))] = value
+            end = interior.shape[axis] - high
+            interior = interior[(*before, slice(low, end))]
+        self._copy_to(interior, x)
         return out
 
 

@@ -18,7 +18,7 @@ from toolkit.backends.array.common import (
     Kernels,
     Scratch,
     boxes,
-    count,
+    fill_counter,
     is_half,
     scratch_bytes,
 )
@@ -26,7 +26,7 @@ from toolkit.backends.base import workspace
 from toolkit.ir import Spec
 
 # `searchsorted` has no `out`, so it computes results in arrays of at most 1 KB.
-_FOUND = 128
+_SEARCH_CHUNK = 128
 
 
 def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> int:
@@ -43,9 +43,9 @@ def _argsort_bytes(x: Spec, axis: int, **attrs: Any) -> int:
 
 def _searchsorted_bytes(edges: Spec, x: Spec, **attrs: Any) -> int:
     """Return the bytes of the edges and some values as float32, if narrower."""
-    found = min(_FOUND, math.prod(x.shape))
+    chunk_size = min(_SEARCH_CHUNK, math.prod(x.shape))
     is_narrow = edges.dtype in HALVES
-    return scratch_bytes(4 * math.prod(edges.shape), 4 * found) if is_narrow else 0
+    return scratch_bytes(4 * math.prod(edges.shape), 4 * chunk_size) if is_narrow else 0
 
 
 class Sort(Kernels):
@@ -65,10 +65,10 @@ class Sort(Kernels):
         dtype = "float32" if is_half(x.dtype) else x.dtype
         values, mark = memory.take(size, dtype), memory.take(size, "bool")
         keys, *spare = (memory.take(size, "int64") for _ in range(4))
-        places = count(self.xp, memory.take(size, "int64"))
+        positions = fill_counter(self.xp, memory.take(size, "int64"))
         for box in boxes(source.shape[:-1], rows):
             chunk = source[box]
-            buffers = [b[: chunk.size] for b in (values, mark, keys, places, *spare)]
+            buffers = [b[: chunk.size] for b in (values, mark, keys, positions, *spare)]
             self._copy_to(buffers[0].reshape(chunk.shape), chunk)
             order = self._order(length, *buffers).reshape(chunk.shape)
             self._copy_to(target[box], order)
@@ -80,7 +80,7 @@ class Sort(Kernels):
         values: Array,
         mark: Array,
         keys: Array,
-        places: Array,
+        positions: Array,
         first: Array,
         second: Array,
         third: Array,
@@ -92,15 +92,15 @@ class Sort(Kernels):
             # Sort by the low words first, then stably by the high words.
             xp.bitwise_and(keys, 0xFFFFFFFF, out=first)
             xp.subtract(first, 1 << 31, out=first)
-            low = self._sort(first, places, length)
+            low = self._sort(first, positions, length)
             xp.right_shift(keys, 32, out=keys)
             xp.take(keys, low, out=second, mode="wrap")
-            high = self._sort(second, places, length)
+            high = self._sort(second, positions, length)
             order = xp.take(low, high, out=third, mode="wrap")
         else:
-            order = self._sort(keys, places, length)
+            order = self._sort(keys, positions, length)
         rows = order.reshape(-1, length)
-        xp.subtract(rows, places[::length].reshape(-1, 1), out=rows)
+        xp.subtract(rows, positions[::length].reshape(-1, 1), out=rows)
         return order
 
     def _to_integers(self, values: Array, mark: Array, keys: Array, t: Array) -> None:
@@ -122,10 +122,10 @@ class Sort(Kernels):
         xp.bitwise_and(t, (1 << (width - 1)) - 1, out=t)
         xp.bitwise_xor(keys, t, out=keys)
 
-    def _sort(self, keys: Array, places: Array, length: int) -> Array:
+    def _sort(self, keys: Array, positions: Array, length: int) -> Array:
         """Sort 32-bit keys by row, in place, and return the source index of each."""
         self.xp.left_shift(keys, 32, out=keys)
-        self.xp.bitwise_or(keys, places, out=keys)
+        self.xp.bitwise_or(keys, positions, out=keys)
         keys.reshape(-1, length).sort(axis=-1)
         return self.xp.bitwise_and(keys, 0xFFFFFFFF, out=keys)
 
@@ -141,16 +141,16 @@ class Sort(Kernels):
     ) -> Array:
         """Return the insertion points of `values` in a sorted 1-D array, as int32."""
         out = self._result(out, values.shape, "int32")
-        edges, flat, found = sorted_values, values.reshape(-1), out.reshape(-1)
+        edges, flat, result = sorted_values, values.reshape(-1), out.reshape(-1)
         wide = None
         if is_half(edges.dtype):  # NumPy does not sort NaN last for bfloat16
             memory = Scratch(self.xp, work)
             edges = self._copy_to(memory.take(edges.size, "float32"), edges)
-            wide = memory.take(min(_FOUND, flat.size), "float32")
-        for start in range(0, flat.size, _FOUND):
-            some = flat[start : start + _FOUND]
+            wide = memory.take(min(_SEARCH_CHUNK, flat.size), "float32")
+        for start in range(0, flat.size, _SEARCH_CHUNK):
+            some = flat[start : start + _SEARCH_CHUNK]
             if wide is not None:
                 some = self._copy_to(wide[: some.size], some)
             positions = self.xp.searchsorted(edges, some, side=side)
-            found[start : start + _FOUND] = positions
+            result[start : start + _SEARCH_CHUNK] = positions
         return out

@@ -92,20 +92,20 @@ def select(
 ) -> None:
     """Compute out = a where c else b on bits, faster than a masked copy."""
     integer = bits.dtype
-    chosen = b.view(integer)
+    selected_bits = b.view(integer)
     xp.copyto(bits, c)
     xp.negative(bits, out=bits)
-    xp.bitwise_xor(a.view(integer), chosen, out=diff)
+    xp.bitwise_xor(a.view(integer), selected_bits, out=diff)
     xp.bitwise_and(diff, bits, out=diff)
-    xp.bitwise_xor(diff, chosen, out=out.view(integer))
+    xp.bitwise_xor(diff, selected_bits, out=out.view(integer))
 
 
 def _polynomial(xp: Any, coefficients: Sequence[float], x: Array, out: Array) -> None:
     """Evaluate a polynomial by Horner's rule; the lowest power is first."""
-    *rest, next_highest, highest = coefficients
+    *lower, next_highest, highest = coefficients
     xp.multiply(x, highest, out=out)
     xp.add(out, next_highest, out=out)
-    for coefficient in reversed(rest):
+    for coefficient in reversed(lower):
         xp.multiply(out, x, out=out)
         xp.add(out, coefficient, out=out)
 

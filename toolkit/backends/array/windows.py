@@ -58,19 +58,19 @@ class Windows:
         """Yield the positions of a window, in row-major order."""
         return product(*map(range, self.size))
 
-    def parts(self, batch: int, pixels: int) -> tuple[Part, ...]:
+    def window_boxes(self, batch: int, pixels: int) -> tuple[WindowBox, ...]:
         """Return all windows of a batch in boxes of at most `pixels`."""
         shape = (batch, *self.out)
-        parts = []
+        window_boxes = []
         for box in boxes(shape, pixels):
             ranges = [] if box is ... else list(box)
             ranges += [slice(0, n) for n in shape[len(ranges) :]]
-            parts.append(Part(self, box, ranges[0], tuple(ranges[1:])))
-        return tuple(parts)
+            window_boxes.append(WindowBox(self, box, ranges[0], tuple(ranges[1:])))
+        return tuple(window_boxes)
 
 
 @record
-class Part:
+class WindowBox:
     """Box of adjacent windows: `box` is their index among all outputs."""
 
     windows: Windows
@@ -91,7 +91,7 @@ class Part:
         return (self.images.stop - self.images.start, *extents)
 
     @cached_property
-    def inside(self) -> tuple[Index, Index]:
+    def covered_pixels(self) -> tuple[Index, Index]:
         """Return the index of these pixels in the images, and in the field."""
         windows = self.windows
         source, target = [self.images], [slice(None)]
@@ -109,11 +109,11 @@ class Part:
         return tuple(source), tuple(target)
 
     @cached_property
-    def whole(self) -> bool:
+    def is_unpadded(self) -> bool:
         """Return whether no window includes padding."""
-        _, (_, *target) = self.inside
-        inside = zip(target, self.field[1:], strict=True)
-        return all(r.stop - r.start == extent for r, extent in inside)
+        _, (_, *target) = self.covered_pixels
+        axes = zip(target, self.field[1:], strict=True)
+        return all(r.stop - r.start == extent for r, extent in axes)
 
     @cached_property
     def shifts(self) -> list[Index]:
@@ -141,7 +141,7 @@ class Part:
 
     def _meeting(self, offset: Extents) -> tuple[Index, Index]:
         windows = self.windows
-        pixels, chosen = [self.images], [slice(None)]
+        pixels, covered = [self.images], [slice(None)]
         axes = zip(
             *(offset, self.outputs, windows.dilation, windows.strides),
             *(windows.padding, windows.spatial),
@@ -153,8 +153,8 @@ class Part:
             last = max(first, min(r.stop, (n - 1 - shift) // stride + 1))
             start = first * stride + shift
             pixels.append(slice(start, start + (last - first) * stride, stride))
-            chosen.append(slice(first - r.start, last - r.start))
-        return tuple(pixels), tuple(chosen)
+            covered.append(slice(first - r.start, last - r.start))
+        return tuple(pixels), tuple(covered)
 
     def load(self, xp: Any, x: Array, fill: Any, buffer: Array | None) -> Array:
         """Return the part of images `x` under the windows, with padding.
@@ -162,18 +162,18 @@ class Part:
         The result is a view if it has no padding and `x` needs no cast. Otherwise it is
         in `buffer`, which is flat.
         """
-        source, target = self.inside
-        seen = x[source]
-        if buffer is None or (self.whole and x.dtype == buffer.dtype):
-            return seen
+        source, target = self.covered_pixels
+        pixels = x[source]
+        if buffer is None or (self.is_unpadded and x.dtype == buffer.dtype):
+            return pixels
         shape = (*self.field, x.shape[-1])
         loaded = buffer[: math.prod(shape)].reshape(shape)
-        if not self.whole:
+        if not self.is_unpadded:
             loaded.fill(fill)
-        xp.copyto(loaded[target], seen)
+        xp.copyto(loaded[target], pixels)
         return loaded
 
 
-def seen(parts: tuple[Part, ...], channels: int) -> int:
+def max_elements(window_boxes: tuple[WindowBox, ...], channels: int) -> int:
     """Return the maximum number of elements under the windows of one part."""
-    return math.prod((*parts[0].field, channels)) if parts else 0
+    return math.prod((*window_boxes[0].field, channels)) if window_boxes else 0

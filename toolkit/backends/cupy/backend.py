@@ -174,13 +174,13 @@ class CupyBackend(Backend):
         body: LoopBody,
         arena: tuple[str, int],
         moves: Sequence[LoopOperand],
-        turns: int,
-        begun: Sequence[tuple[int, Spec]] = (),
+        iterations: int,
+        initial_outputs: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Lowered:
         """Return a loop over a program as the one step of a node."""
         arena_address = Scratch(arena[1], body.arena_bytes)
-        loop = Loop(body, arena_address, tuple(moves), turns)
+        loop = Loop(body, arena_address, tuple(moves), iterations)
         # The arena gets an allocation even if it is empty.
         return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
 
@@ -298,10 +298,10 @@ class CupyBackend(Backend):
         return self.device.address
 
     def call_table(
-        self, specs: Sequence[Spec], kept: Collection[int], plan: Any = None
+        self, specs: Sequence[Spec], retained: Collection[int], plan: Any = None
     ) -> CallTable:
         """Return the table that gives a program the array addresses of a call."""
-        return CallTable(specs, kept, plan)
+        return CallTable(specs, retained, plan)
 
     # --- facts ------------------------------------------------------------------------
 

@@ -125,8 +125,8 @@ class Binder:
     ) -> Iterator[Callable[[], None]]:
         """Yield the calls of a step."""
 
-        def at(place: Address) -> int:
-            return address(resolve(to_reference(place, inputs)))
+        def at(location: Address) -> int:
+            return address(resolve(to_reference(location, inputs)))
 
         if isinstance(step, Launch):
             arguments = [self._argument(a, at, step) for a in step.arguments]
@@ -188,9 +188,9 @@ class Binder:
                 return address(resolve(base)) + shift + offset
 
             for i, node in enumerate(loop.body.code.nodes):
-                place = partial(locations, i)
+                location = partial(locations, i)
                 for step in node.steps:
-                    yield from self._calls(step, node.inputs, place, inner)
+                    yield from self._calls(step, node.inputs, location, inner)
 
 
 def locate_in_iteration(

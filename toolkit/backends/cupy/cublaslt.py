@@ -132,11 +132,11 @@ class Gemm:
         ]
         width, bits = dtypes.itemsize(self.dtypes[1]), "relu" in self.epilogue
         aux = self.n * self.aux_leading
-        beside = {"c": width * spans[2], "bias": width * self.m}
-        beside["aux"] = aux // 8 if bits else width * aux
+        extra_sizes = {"c": width * spans[2], "bias": width * self.m}
+        extra_sizes["aux"] = aux // 8 if bits else width * aux
         items = [dtypes.itemsize(self.dtypes[0])] * 2 + [width]
         nbytes = [item * span for item, span in zip(items, spans, strict=True)]
-        return nbytes + [beside[name] for name in self.extras]
+        return nbytes + [extra_sizes[name] for name in self.extras]
 
     @property
     def layouts(self) -> list[dict[str, int]]:

@@ -67,12 +67,12 @@ class CudaDevice(Device):
             self.cupy.cuda.driver.CUDADriverError,
         )
         self.libraries: frozenset[str]
-        self.missing: dict[str, str]
-        self.libraries, self.missing = usable_libraries()
+        self.unavailable: dict[str, str]
+        self.libraries, self.unavailable = usable_libraries()
         self.arch: int = int(self.device.compute_capability)
         self._compiler = Compiler(self._cubin)
         self._functions: dict[Kernel, Callable[..., None]] = {}
-        self._turn = RLock()
+        self._entry_lock = RLock()
         self._is_entered = False
         if "cublaslt" in self.libraries:
             with suppress(RuntimeError):  # the system has no room for a thread
@@ -82,7 +82,7 @@ class CudaDevice(Device):
     def scope(self) -> Iterator[None]:
         if self.broken:
             raise self.broken
-        with self._turn:
+        with self._entry_lock:
             if self._is_entered:  # scopes of a step nest
                 yield
                 return
@@ -195,13 +195,13 @@ class CudaDevice(Device):
             self._planner.cancel()
 
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
-        missing = [k for k in kernels if k not in self._functions]
-        if missing:
-            cubins = self._compiler.wait_for(missing)
+        unloaded = [k for k in kernels if k not in self._functions]
+        if unloaded:
+            cubins = self._compiler.wait_for(unloaded)
             if folder := cache_folder():
                 disk_cache.trim_periodically(folder)
             with self.device:
-                for kernel, cubin in zip(missing, cubins, strict=True):
+                for kernel, cubin in zip(unloaded, cubins, strict=True):
                     self._functions[kernel] = self._function(kernel, cubin)
         return [self._functions[k] for k in kernels]
 

@@ -93,10 +93,10 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
         **where,
     )
     produced = {y for node in signature.nodes for y in node.outputs}
-    found: dict[int, Any] = {}
+    dnn_tensors: dict[int, Any] = {}
     for number, tensor in enumerate(signature.tensors):
         if number not in produced:
-            found[number] = graph.tensor(
+            dnn_tensors[number] = graph.tensor(
                 dim=list(tensor.shape),
                 stride=list(tensor.strides),
                 data_type=kinds[tensor.dtype],
@@ -104,11 +104,11 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
                 name=f"t{tensor.uid}",
             )
     for node in signature.nodes:
-        inputs = [found[i] for i in node.inputs]
+        inputs = [dnn_tensors[i] for i in node.inputs]
         for number, result in zip(
             node.outputs, _append(fe, graph, node, inputs), strict=True
         ):
-            found[number], tensor = result, signature.tensors[number]
+            dnn_tensors[number], tensor = result, signature.tensors[number]
             # Without a shape, the frontend would infer the smallest shape for
             # gradients.
             result.set_dim(list(tensor.shape)).set_stride(list(tensor.strides))
@@ -278,8 +278,8 @@ class Plans:
             keys: of the graphs.
             make: a function that returns serialized plans, as far as possible.
         """
-        missing = [key for key in dict.fromkeys(keys) if not self.has(key)]
-        for key, content in make(missing).items():
+        missing_keys = [key for key in dict.fromkeys(keys) if not self.has(key)]
+        for key, content in make(missing_keys).items():
             with suppress(Exception):  # ignore invalid bytes: `get` builds the plan
                 graph = load_graph(content, {"handle": self.handle})
                 self._plans[key] = GraphPlan(self, key[0], graph)

@@ -184,7 +184,7 @@ class Device(ABC):
             return self.empty(host.shape, dtypes.name_of(host.dtype))
         with self.scope(), self.failing():
             is_kept = isinstance(values, list)
-            return self.uploads.put(
+            return self.uploads.upload(
                 np.asarray(host, order="C"), is_recurring=not is_kept
             )
 
@@ -206,10 +206,10 @@ class Device(ABC):
         """
         watched, stamp = list(self._watched.values()), self.started
 
-        def check(found: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-            for words, rows in zip(watched, found, strict=False):
+        def check(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+            for words, rows in zip(watched, arrays, strict=False):
                 self._raise_problem(words, rows.reshape(-1, 3), stamp)
-            return found[len(watched) :]
+            return arrays[len(watched) :]
 
         with self.scope(), self.failing():
             reports = [words.array for words in watched]
@@ -217,9 +217,9 @@ class Device(ABC):
 
     def download(self, array: Array) -> np.ndarray[Any, Any]:
         """Copy a row-major array to host memory, after all earlier launches."""
-        found: np.ndarray[Any, Any]
-        (found,) = self.fetch([array]).get()
-        return found
+        host_array: np.ndarray[Any, Any]
+        (host_array,) = self.fetch([array]).get()
+        return host_array
 
     @abstractmethod
     def address(self, array: Array) -> int:

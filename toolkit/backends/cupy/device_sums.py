@@ -57,8 +57,11 @@ class DeviceSum:
                     self.group.transfer(sends, receives, "all_reduce")
                 elif isinstance(step, AllGather):
                     self.group.all_gathers(
-                        (Span(at(part), n), Span(at(whole), n * self.group.size))
-                        for part, whole, n in step.parts
+                        (
+                            Span(at(source), n),
+                            Span(at(destination), n * self.group.size),
+                        )
+                        for source, destination, n in step.parts
                     )
                 else:
                     self._launch(*next(kernels), at)

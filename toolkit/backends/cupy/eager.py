@@ -56,9 +56,9 @@ class EagerKernel:
         ]
         with device.scope():
             self._run(program, [*inputs, *results_in], len(inputs))
-            for y, found in zip(destinations, results_in, strict=True):
-                if y is not None and y is not found:
-                    y[...] = found
+            for y, result in zip(destinations, results_in, strict=True):
+                if y is not None and y is not result:
+                    y[...] = result
         outs = tuple(results_in) if out is None else destinations
         return outs if len(results) > 1 else outs[0]
 

@@ -46,10 +46,10 @@ def match_chain(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
     extra: list[Any] = []
     scale = 1.0
     for node in nodes[1:]:
-        found = _step(node, value, vector)
-        if found is None:
+        match = _step(node, value, vector)
+        if match is None:
             return None
-        step, other = found
+        step, other = match
         if step == "scale":
             scale = other
         elif other is not None:

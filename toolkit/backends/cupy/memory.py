@@ -35,7 +35,7 @@ PIECE = 16 << 20
 SMALL = 64 << 10
 # Number of free blocks that are kept for later arrays, and the free blocks of one size
 # that stay unused: two for each of the two arrays of a batch.
-MOST_FREE = 16
+MAX_FREE_BLOCKS = 16
 TURNS = 4
 
 
@@ -73,7 +73,7 @@ class PinnedRing:
         # (buffer, the event after its last copy), least recently used first.
         self.slots: deque[tuple[Any, Any]] = deque([(None, None)] * count)
 
-    def put(
+    def upload(
         self, host: np.ndarray[Any, Any], copy: Callable[[Any], None], stream: Any
     ) -> None:
         """Start a copy of an array that can change as soon as this returns.
@@ -152,7 +152,7 @@ class Uploads:
         self.count: int = 0
         self.lock: RLock = RLock()
 
-    def put(self, host: np.ndarray[Any, Any], is_recurring: bool = True) -> Array:
+    def upload(self, host: np.ndarray[Any, Any], is_recurring: bool = True) -> Array:
         """Return a device array with a copy of a row-major host array.
 
         Args:
@@ -172,7 +172,7 @@ class Uploads:
             target = device.address(block.memory)
             for start in range(0, flat.size, PIECE):
                 send = partial(self._send, target + start)
-                self.ring.put(flat[start : start + PIECE], send, copies)
+                self.ring.upload(flat[start : start + PIECE], send, copies)
             block.arrived.record(copies)
             device.stream.wait_event(block.arrived)
         lease = Lease(block.number, self.dropped) if is_recurring else block
@@ -197,7 +197,7 @@ class Uploads:
                 self.free.append(block)
             # The pool can give the other blocks to later steps, which run after its
             # copies.
-            del self.free[:-MOST_FREE]
+            del self.free[:-MAX_FREE_BLOCKS]
 
     def clear(self) -> None:
         """Return all free blocks to the pool."""

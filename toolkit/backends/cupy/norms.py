@@ -20,7 +20,7 @@ OPS = ("batch_norm_of", "batch_norm_grad_of")
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
 # Vector width in bytes of reads along the channels of one position.
 VECTOR = 16
-MOST_ELEMENTS = 1 << 31
+MAX_ELEMENTS = 1 << 31
 THREADS = 256
 _VARIANCE = make_kernel(
     "variance",
@@ -37,7 +37,7 @@ def is_supported(node: Any) -> bool:
     specs = [value.spec for value in node.inputs]
     x, scale = specs[:2] if node.op.name == OPS[0] else specs[1:3]
     row = x.shape[-1] * dtypes.itemsize(x.dtype)
-    fits = 2 <= x.ndim <= 5 and 0 < x.size < MOST_ELEMENTS
+    fits = 2 <= x.ndim <= 5 and 0 < x.size < MAX_ELEMENTS
     return x.dtype in DTYPES and scale.dtype == "float32" and fits and row % VECTOR == 0
 
 

@@ -47,12 +47,12 @@ def _candidates() -> list[str]:
     names = [*libraries.sonames("nvrtc"), "libnvrtc.so"]
     if sys.platform == "win32":
         names = [f"nvrtc64_{version}0_0.dll" for version in libraries.versions()]
-    found: list[str] = []
+    paths_in_roots: list[str] = []
     for root in find_package_folders("nvidia"):
         for name in names:
-            found += map(str, sorted(root.glob(f"*/**/{name}")))
+            paths_in_roots += map(str, sorted(root.glob(f"*/**/{name}")))
     paths = (folder / name for folder in libraries.folders() for name in names)
-    return [*found, *(str(path) for path in paths if path.exists()), *names]
+    return [*paths_in_roots, *(str(path) for path in paths if path.exists()), *names]
 
 
 @cache

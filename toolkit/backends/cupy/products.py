@@ -154,11 +154,14 @@ def lower_matmul(
     target = Matrix(Buffer(len(inputs)), contiguous(spec))
     additions = [s for s in epilogue.steps if s in ("bias", "add")]
     addresses = [Buffer(numbers[x]) for x in epilogue.extra]
-    beside = dict(zip(additions, addresses, strict=True))
+    extra_addresses = dict(zip(additions, addresses, strict=True))
     names = [s for s in ("relu", "bias") if s in epilogue.steps]
-    vectors = (beside["bias"],) if "bias" in beside else ()
+    vectors = (extra_addresses["bias"],) if "bias" in extra_addresses else ()
     finish = ProductEpilogue(
-        "_".join(names) or "default", epilogue.scale, beside.get("add"), vectors
+        "_".join(names) or "default",
+        epilogue.scale,
+        extra_addresses.get("add"),
+        vectors,
     )
     try:
         multiply(builder, a, b, target, precision, finish)
@@ -298,8 +301,8 @@ def _pad_to_alignment(
 
 def _rows_bytes(x: Matrix) -> int:
     """Return the bytes of a matrix; short rows count as the minimum for a block."""
-    turned, _ = x.layout
-    rows, columns = x.spec.shape[::-1] if turned else x.spec.shape
+    is_transposed, _ = x.layout
+    rows, columns = x.spec.shape[::-1] if is_transposed else x.spec.shape
     return rows * max(columns, BLOCK_ELEMENTS) * x.itemsize
 
 
@@ -317,17 +320,17 @@ def _allocate_resized(
     """Return scratch memory for a matrix with other extents, or the matrix."""
     if x.spec.shape == shape:
         return x
-    (turned, _), spec = x.layout, x.spec.with_shape(shape)
-    strides = (1, shape[0]) if turned else (shape[1], 1)
+    (is_transposed, _), spec = x.layout, x.spec.with_shape(shape)
+    strides = (1, shape[0]) if is_transposed else (shape[1], 1)
     operand = Operand(spec, tuple(s * x.itemsize for s in strides))
     return Matrix(builder.allocate(spec.nbytes), operand)
 
 
 def _copy_rows(builder: StepBuilder, x: Matrix, y: Matrix) -> None:
     """Copy a matrix into a smaller one, or into a larger one with zero padding."""
-    turned, pitch = x.layout
+    is_transposed, pitch = x.layout
     (height, width), (source_rows, source_columns) = (
-        z.spec.shape[::-1] if turned else z.spec.shape for z in (y, x)
+        z.spec.shape[::-1] if is_transposed else z.spec.shape for z in (y, x)
     )
     launch = copy_rows(
         (height, width), (source_rows, source_columns), pitch, x.itemsize

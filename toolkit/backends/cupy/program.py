@@ -47,17 +47,17 @@ class CallTable(list[int]):
 
     Args:
         specs: of the inputs and outputs, by number.
-        kept: the numbers of the arrays that keep their addresses.
+        retained: the numbers of the arrays that keep their addresses.
         plan: of the memory of the program's intermediate values.
     """
 
     def __init__(
-        self, specs: Sequence[Spec], kept: Collection[int] = (), plan: Any = None
+        self, specs: Sequence[Spec], retained: Collection[int] = (), plan: Any = None
     ) -> None:
         super().__init__([0] * len(specs))
         self.plan = plan
         self.specs: list[Spec] = list(specs)
-        self.retained: frozenset[int] = frozenset(kept)
+        self.retained: frozenset[int] = frozenset(retained)
 
 
 @record
@@ -113,7 +113,7 @@ class GpuProgram:
         return ((i, s) for i, node in enumerate(self.nodes) for s in node.steps)
 
     @property
-    def parts(self) -> list[tuple[int, list[int], int, int, list[StepSource]]]:
+    def timed_sections(self) -> list[tuple[int, list[int], int, int, list[StepSource]]]:
         """Return the separately timed parts: moment, node, flops, bytes, and steps."""
         return [
             (
@@ -283,12 +283,12 @@ class Runner:
             for i, offset, spec in zip(worn, offsets, specs, strict=True):
                 view = self.device.view(block, offset, spec.shape, spec.dtype)
                 self.staged[i] = view
-            found = [
+            copies = [
                 (i, self.device.address(y), self.objects.specs[i].nbytes)
                 for i, y in self.staged.items()
             ]
             self.copies_in, self.copies_out = (
-                [copy for copy in found if copy[0] in used] for used in self.used
+                [copy for copy in copies if copy[0] in used] for used in self.used
             )
             self.unstaged = [i for i in self.unstaged if i not in self.staged]
             self.bindings.clear()

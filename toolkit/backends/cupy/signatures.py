@@ -226,7 +226,7 @@ def convolution(
     tensors_read = [graph.tensor(extra[step]) for step in follow if step != "relu"]
     out = graph.tensor(result)
     steps = [op, *follow]
-    value, rest = -1, iter(tensors_read)
+    value, remaining = -1, iter(tensors_read)
     for number, step in enumerate(steps):
         target = out if number == len(steps) - 1 else graph.inner(out)
         if number == 0:
@@ -234,5 +234,5 @@ def convolution(
         elif step == "relu":
             value = graph.add("relu", [value], [target])
         else:
-            value = graph.add("add", [value, next(rest)], [target])
+            value = graph.add("add", [value, next(remaining)], [target])
     return graph.build()

@@ -112,12 +112,14 @@ class NumPyBackend(Backend):
         body: Any,
         arena: tuple[str, int],
         moves: Sequence[LoopOperand],
-        turns: int,
-        begun: Sequence[tuple[int, Spec]] = (),
+        iterations: int,
+        initial_outputs: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),
     ) -> Any:
         """Return one call that runs a program for a number of iterations."""
-        return self.generator.lower_scan(body, arena, moves, turns, begun, changing)
+        return self.generator.lower_scan(
+            body, arena, moves, iterations, initial_outputs, changing
+        )
 
     def processors(
         self, name: str | None = None, threads: bool = True
@@ -149,11 +151,11 @@ class NumPyBackend(Backend):
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         limit: int | None,
-        begun: Collection[int] = (),
+        initial_outputs: Collection[int] = (),
     ) -> Any:
         """Return calls for the first condition, the loop, and its results."""
         return self.generator.lower_while(
-            condition, body, inputs, outputs, limit, begun
+            condition, body, inputs, outputs, limit, initial_outputs
         )
 
     @property

@@ -149,9 +149,9 @@ def scatter(x: Array, indices: Array, updates: Array, axis: int, mode: str) -> A
     """Combine `updates` into a copy of `x`, in the order of the indices."""
     result, updates = widen(x).copy(), widen(updates)
     before = (np.s_[:],) * axis
-    for place in np.ndindex(indices.shape):
-        target = (*before, indices[place])
-        result[target] = _COMBINE[mode](result[target], updates[(*before, *place)])
+    for position in np.ndindex(indices.shape):
+        target = (*before, indices[position])
+        result[target] = _COMBINE[mode](result[target], updates[(*before, *position)])
     return result.astype(x.dtype)
 
 
@@ -166,9 +166,9 @@ def put_along_axis(
     """Combine `updates` into a copy of `x`, in order."""
     result = widen(x).copy()
     updates = widen(updates)
-    for place in np.ndindex(indices.shape):
-        target = (*place[:axis], indices[place], *place[axis + 1 :])
-        result[target] = _COMBINE[mode](result[target], updates[place])
+    for position in np.ndindex(indices.shape):
+        target = (*position[:axis], indices[position], *position[axis + 1 :])
+        result[target] = _COMBINE[mode](result[target], updates[position])
     return result.astype(x.dtype)
 
 

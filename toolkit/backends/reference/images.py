@@ -26,10 +26,10 @@ def _pad(x: Array, padding: Pads, value: Any = 0) -> Array:
 
 def _crop(x: Array, padding: Pads, spatial: Shape) -> Array:
     """Invert `_pad`."""
-    inside = (
+    interior = (
         np.s_[low : low + n] for (low, _), n in zip(padding, spatial, strict=True)
     )
-    return x[(np.s_[:], *inside)]
+    return x[(np.s_[:], *interior)]
 
 
 def _padded_shape(batch: int, spatial: Shape, padding: Pads, channels: int) -> Shape:
@@ -70,8 +70,8 @@ def conv(
     images, weights = _split(_pad(widen(x), padding), groups), _split(widen(w), groups)
     padded = (*images.shape[:-2], x.shape[-1])
     result = 0
-    for offset, seen in _taps(padded, w.shape[:-2], strides, dilation):
-        result = result + np.einsum("...gc,cgf->...gf", images[seen], weights[offset])
+    for offset, pixels in _taps(padded, w.shape[:-2], strides, dilation):
+        result = result + np.einsum("...gc,cgf->...gf", images[pixels], weights[offset])
     return np.reshape(result, (*np.shape(result)[:-2], w.shape[-1])).astype(x.dtype)
 
 
@@ -97,8 +97,8 @@ def conv_input_grad(
     channels = w.shape[-2] * groups
     padded = _padded_shape(g.shape[0], spatial, padding, channels)
     images = np.zeros((*padded[:-1], groups, w.shape[-2]), gradients.dtype)
-    for offset, seen in _taps(padded, w.shape[:-2], strides, dilation):
-        images[seen] += np.einsum("...gf,cgf->...gc", gradients, weights[offset])
+    for offset, pixels in _taps(padded, w.shape[:-2], strides, dilation):
+        images[pixels] += np.einsum("...gf,cgf->...gc", gradients, weights[offset])
     return _crop(images.reshape(padded), padding, spatial).astype(g.dtype)
 
 
@@ -121,8 +121,8 @@ def conv_kernel_grad(
     shape = (*kernel, images.shape[-1], *gradients.shape[-2:])
     weights = np.zeros(shape, images.dtype)
     flat = gradients.reshape(-1, *gradients.shape[-2:])
-    for offset, seen in _taps(padded, kernel, strides, dilation):
-        pixels = images[seen].reshape(-1, *images.shape[-2:])
+    for offset, window_index in _taps(padded, kernel, strides, dilation):
+        pixels = images[window_index].reshape(-1, *images.shape[-2:])
         weights[offset] = np.einsum("pgc,pgf->cgf", pixels, flat)
     return weights.reshape(*kernel, images.shape[-1], g.shape[-1]).astype(x.dtype)
 
@@ -135,11 +135,11 @@ def max_pool(
     lowest = -np.inf if dtypes.is_float(name) else np.iinfo(name).min
     images = _pad(widen(x), padding, lowest)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
-    seen = np.stack([images[pixels] for _, pixels in taps])
+    window_values = np.stack([images[pixels] for _, pixels in taps])
     # NumPy's argmax returns the first of equal elements, and the first NaN before all
     # numbers.
-    index = np.argmax(seen, axis=0)
-    y = np.take_along_axis(seen, index[np.newaxis], axis=0)[0]
+    index = np.argmax(window_values, axis=0)
+    y = np.take_along_axis(window_values, index[np.newaxis], axis=0)[0]
     return y.astype(x.dtype), index.astype(np.int32)
 
 
@@ -149,8 +149,10 @@ def max_pool_gather(
     """Return the elements of `x` at the argmax positions; 0 on padding."""
     images = _pad(x, padding)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
-    seen = np.stack([images[pixels] for _, pixels in taps])
-    return np.take_along_axis(seen, index[np.newaxis].astype(np.int64), axis=0)[0]
+    window_values = np.stack([images[pixels] for _, pixels in taps])
+    return np.take_along_axis(
+        window_values, index[np.newaxis].astype(np.int64), axis=0
+    )[0]
 
 
 def max_pool_scatter(
@@ -160,8 +162,8 @@ def max_pool_scatter(
     padded = _padded_shape(g.shape[0], spatial, padding, g.shape[-1])
     images = np.zeros(padded, widen(g).dtype)
     taps = _taps(padded, window, strides, (1,) * len(window))
-    for position, (_, seen) in enumerate(taps):
-        images[seen] += np.where(index == position, widen(g), 0)
+    for position, (_, pixels) in enumerate(taps):
+        images[pixels] += np.where(index == position, widen(g), 0)
     return _crop(images, padding, spatial).astype(g.dtype)
 
 
@@ -170,8 +172,8 @@ def sum_pool(x: Array, window: Shape, strides: Shape, padding: Pads) -> Array:
     images = _pad(widen(x), padding)
     taps = _taps(images.shape, window, strides, (1,) * len(window))
     result = 0
-    for _, seen in taps:
-        result = result + images[seen]
+    for _, pixels in taps:
+        result = result + images[pixels]
     return np.asarray(result).astype(x.dtype)
 
 
@@ -181,6 +183,6 @@ def sum_pool_grad(
     """Return images with each element of `g` added to all pixels of its window."""
     padded = _padded_shape(g.shape[0], spatial, padding, g.shape[-1])
     images = np.zeros(padded, widen(g).dtype)
-    for _, seen in _taps(padded, window, strides, (1,) * len(window)):
-        images[seen] += widen(g)
+    for _, pixels in _taps(padded, window, strides, (1,) * len(window)):
+        images[pixels] += widen(g)
     return _crop(images, padding, spatial).astype(g.dtype)

@@ -13,15 +13,15 @@ Array = Any
 
 def _narrowed(x: Array, *results: Array) -> Any:
     """Return results in the dtype of x; a single result is not a tuple."""
-    found = tuple(np.asarray(y).astype(x.dtype) for y in results)
-    return found if len(found) > 1 else found[0]
+    narrowed = tuple(np.asarray(y).astype(x.dtype) for y in results)
+    return narrowed if len(narrowed) > 1 else narrowed[0]
 
 
 def dft(real: Array, imag: Array, axis: int, inverse: bool) -> Any:
     """Multiply by the matrix of exp(-2 pi i j k / n), or of its conjugates."""
     n = real.shape[axis]
-    turns = np.outer(np.arange(n), np.arange(n)) / n
-    matrix = np.exp((2j if inverse else -2j) * np.pi * turns)
+    angles = np.outer(np.arange(n), np.arange(n)) / n
+    matrix = np.exp((2j if inverse else -2j) * np.pi * angles)
     y = np.moveaxis(widen(real) + 1j * widen(imag), axis, -1) @ matrix
     y = np.moveaxis(y, -1, axis)
     return _narrowed(real, y.real, y.imag)
@@ -29,8 +29,8 @@ def dft(real: Array, imag: Array, axis: int, inverse: bool) -> Any:
 
 def rdft(x: Array) -> Any:
     """Return the first half of the transform of real numbers along the last axis."""
-    found = dft(x, np.zeros_like(x), axis=x.ndim - 1, inverse=False)
-    return tuple(y[..., : x.shape[-1] // 2 + 1] for y in found)
+    spectrum = dft(x, np.zeros_like(x), axis=x.ndim - 1, inverse=False)
+    return tuple(y[..., : x.shape[-1] // 2 + 1] for y in spectrum)
 
 
 def irdft(real: Array, imag: Array, length: int) -> Array:
@@ -82,15 +82,15 @@ def lu(x: Array) -> Any:
     y = widen(x).copy()
     pivots = np.zeros((*lead, min(m, n)), np.int32)
     rows = np.zeros((*lead, m), np.int32)
-    for place in np.ndindex(lead):
-        a, order = y[place], list(range(m))
+    for batch_index in np.ndindex(lead):
+        a, order = y[batch_index], list(range(m))
         for i in range(min(m, n)):
             j = i + int(np.argmax(np.abs(a[i:, i])))
-            pivots[(*place, i)] = j
+            pivots[(*batch_index, i)] = j
             a[[i, j]] = a[[j, i]]
             order[i], order[j] = order[j], order[i]
             if a[i, i] != 0:
                 a[i + 1 :, i] /= a[i, i]
             a[i + 1 :, i + 1 :] -= np.outer(a[i + 1 :, i], a[i, i + 1 :])
-        rows[place] = order
+        rows[batch_index] = order
     return y.astype(x.dtype), pivots, rows

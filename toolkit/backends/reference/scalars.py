@@ -31,10 +31,10 @@ def _erfinv(y: float) -> float:
     return math.copysign(x, y)
 
 
-def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+def _apply_elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
     """Return a function of arrays that calls a scalar function for each element."""
     of_all = np.vectorize(function, [np.float64])
     return lambda x: of_all(x).astype(x.dtype)
 
 
-WORDS = {"erf": _each(math.erf), "erfinv": _each(_erfinv)}
+WORDS = {"erf": _apply_elementwise(math.erf), "erfinv": _apply_elementwise(_erfinv)}

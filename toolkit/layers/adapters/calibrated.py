@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
-from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
 from toolkit.ops.int4 import matmul_int4
 from toolkit.quantizers.affine import Quantized
 from toolkit.quantizers.configs import QuantizationConfig
@@ -42,7 +42,7 @@ class ObservedWeight(Weight):
         return super().multiply(product, inputs)
 
 
-class CalibratedWeight(WholeWeight):
+class CalibratedWeight(IntegerWeight):
     """Quantized matrix in groups of rows, in the Variables of Keras.
 
     The value is `(number - zero) * scale`, divided by the row's scale for AWQ. The
@@ -88,7 +88,7 @@ class CalibratedWeight(WholeWeight):
             "expected a call of the model's `quantize`"
         )
 
-    def stored(self, quantized: Quantized) -> dict[str, Any]:
+    def variable_values(self, quantized: Quantized) -> dict[str, Any]:
         """Return the values of the layer's Variables for a matrix, by attribute."""
         numbers = quantized.numbers.T
         if self._bits == 4:

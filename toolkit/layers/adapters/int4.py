@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.errors import ArgumentError
-from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
 from toolkit.ops.int4 import matmul_int4
 from toolkit.quantizers.grouped import (
     abs_max_quantize_grouped_with_zero_point,
@@ -21,7 +21,7 @@ from toolkit.quantizers.quantizer import AbsMaxQuantizer
 _RANGE = (-8, 7)
 
 
-class Int4Weight(WholeWeight):
+class Int4Weight(IntegerWeight):
     """Integers from -8 to 7 that replace a weight matrix.
 
     With blocks the weight is `(number - zero) * scale`; without blocks, `number /

@@ -8,12 +8,12 @@ from typing import Any
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.core.variable import Variable
-from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
 
 
-class Int8Weight(WholeWeight):
+class Int8Weight(IntegerWeight):
     """Integers that replace a weight; the weight is integers / scale.
 
     Inputs are also rounded if the quantization config has an activation quantizer. Then
@@ -39,12 +39,15 @@ class Int8Weight(WholeWeight):
 
     def create(self, shape: Any) -> None:
         self._create(self.name, shape, "zeros", "int8")
-        stored = self.layout.stored(ops.ones(self.layout.kept(shape)))
+        stored = self.layout.to_stored_scale(ops.ones(self.layout.scale_shape(shape)))
         self._create(self.scales[0], stored.shape, "ones")
 
     def quantized(self, value: Any) -> dict[str, Any]:
         integers, scale = self._scaled(self.weight_quantizer, value)
-        return {f"_{self.name}": integers, self.scales[0]: self.layout.stored(scale)}
+        return {
+            f"_{self.name}": integers,
+            self.scales[0]: self.layout.to_stored_scale(scale),
+        }
 
     def value(self) -> Any:
         return self._divided(self.variable, ops.convert_to_tensor(self.scale))

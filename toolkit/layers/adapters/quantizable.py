@@ -13,7 +13,7 @@ from toolkit.layers.adapters.int4 import Int4Weight
 from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
-from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.layers.rollback import rollback_on_error
 from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
@@ -168,11 +168,13 @@ class QuantizableLayer(LowRankLayer):
             self._create_float8()
         return None
 
-    def _whole_weight(self) -> WholeWeight:
+    def _whole_weight(self) -> IntegerWeight:
         """Return the integer form of the main weight."""
-        return self._whole(self._scale_layout())
+        return self._integer_weight(self._scale_layout())
 
-    def _whole(self, layout: ScaleLayout, name: str | None = None) -> WholeWeight:
+    def _integer_weight(
+        self, layout: ScaleLayout, name: str | None = None
+    ) -> IntegerWeight:
         """Return an integer weight for the config, or for the policy without a config.
 
         Args:
@@ -189,7 +191,7 @@ class QuantizableLayer(LowRankLayer):
         config = config or Int4QuantizationConfig(block_size=size)
         return Int4Weight(self, layout, config, name)
 
-    def _create_whole(self, weight: WholeWeight, shape: Any) -> None:
+    def _create_whole(self, weight: IntegerWeight, shape: Any) -> None:
         weight.create(tuple(shape))
         self._adapt_with(weight)
 
@@ -217,7 +219,7 @@ class QuantizableLayer(LowRankLayer):
             weight = self._whole_weight()
             self._replace_weight(weight, weight.quantized(plain.value))
 
-    def _replace_weight(self, weight: WholeWeight, values: dict[str, Any]) -> None:
+    def _replace_weight(self, weight: IntegerWeight, values: dict[str, Any]) -> None:
         """Replace a weight by integers, given by the attributes of their Variables."""
         locked, shape = self._locked, Weight(self, weight.name).shape
         self._locked = False
@@ -249,7 +251,7 @@ class QuantizableLayer(LowRankLayer):
             ops.convert_to_numpy(ops.cast(matrix, "float32"))
         )
         weight = CalibratedWeight(self, layout, policy)
-        self._replace_weight(weight, weight.stored(result))
+        self._replace_weight(weight, weight.variable_values(result))
         self.quantization_config, self.dtype_policy = config, policy
 
     def enable_lora(self, rank: int, *args: Any, **kwargs: Any) -> None:
@@ -285,7 +287,7 @@ class QuantizableLayer(LowRankLayer):
         return [*first, *(v for v in result if v not in used), *scales]
 
     def _merged(self) -> dict[Variable, Any]:
-        if not isinstance(self._quantized, WholeWeight):
+        if not isinstance(self._quantized, IntegerWeight):
             return super()._merged()
         merged = ops.convert_to_tensor(self._main_weight())
         values = self._quantized.quantized(merged)

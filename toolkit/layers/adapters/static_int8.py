@@ -17,7 +17,7 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.weight import Weight
-from toolkit.layers.adapters.whole import Extents, ScaleLayout, WholeWeight
+from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
 from toolkit.layers.layer import Layer
 from toolkit.ops.quantize import convolve_whole
 from toolkit.quantizers.configs import Int8QuantizationConfig
@@ -73,7 +73,7 @@ class InputRange(Weight):
         return high / max(self.high, self.low * high / low if low else 0, epsilon())
 
 
-class StaticInt8Weight(WholeWeight):
+class StaticInt8Weight(IntegerWeight):
     """Integers that replace the weights of a convolution: weights = integers / scale.
 
     The inputs are rounded with a fixed scale of the layer.
@@ -90,7 +90,7 @@ class StaticInt8Weight(WholeWeight):
 
     def create(self, shape: Any) -> None:
         self._create(self.name, shape, "zeros", "int8")
-        outputs = tuple(n for n in self.layout.kept(shape) if n != 1) or (1,)
+        outputs = tuple(n for n in self.layout.scale_shape(shape) if n != 1) or (1,)
         self._create(self.scales[0], outputs, "ones")
         self._create(self.scales[1], (), "ones")
 
@@ -108,9 +108,11 @@ class StaticInt8Weight(WholeWeight):
         """Convolve inputs, without bias and activation."""
         layer = self.layer
         scales = (ops.convert_to_tensor(getattr(layer, name)) for name in self.scales)
-        return self._whole()(ops.convert_to_tensor(inputs), self.variable, *scales)
+        return self._integer_function()(
+            ops.convert_to_tensor(inputs), self.variable, *scales
+        )
 
-    def _whole(self) -> Callable[..., Any]:
+    def _integer_function(self) -> Callable[..., Any]:
         layer, quantizer = self.layer, self.inputs_quantizer
         dtype, options = layer.compute_dtype, layer._window_options()
 
@@ -186,7 +188,7 @@ class CalibratedConvolution(QuantizableLayer):
 
     # --- conversion -------------------------------------------------------------------
 
-    def _whole_weight(self) -> WholeWeight:
+    def _whole_weight(self) -> IntegerWeight:
         layout = ScaleLayout(self._shared_axes())
         return StaticInt8Weight(self, layout, self.quantization_config)
 

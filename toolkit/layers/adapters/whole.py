@@ -41,7 +41,7 @@ class ScaleLayout:
         self.blocks: int = blocks
         self.packed: int = packed
 
-    def kept(self, shape: Any) -> Extents:
+    def scale_shape(self, shape: Any) -> Extents:
         """Return the shape of a weight with extent 1 for axes that share a scale."""
         shared = {axis % len(shape) for axis in self.shared}
         return tuple(1 if i in shared else n for i, n in enumerate(shape))
@@ -66,16 +66,16 @@ class ScaleLayout:
         """Convert a scale of inputs to the axes of the outputs."""
         return scale
 
-    def stored(self, scale: Any) -> Any:
-        """Convert a scale (of shape `kept`) to the format of Keras files."""
+    def to_stored_scale(self, scale: Any) -> Any:
+        """Convert a scale (of shape `scale_shape`) to the format of Keras files."""
         return ops.squeeze(scale, self.shared)
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
-        """Reshape a stored scale to the shape `kept` of a weight of this shape."""
-        return ops.reshape(scale, self.kept(shape))
+        """Reshape a stored scale to the `scale_shape` of a weight of this shape."""
+        return ops.reshape(scale, self.scale_shape(shape))
 
 
-class WholeWeight(Weight):
+class IntegerWeight(Weight):
     """Integers of a few bits that replace a weight.
 
     Args:
@@ -110,7 +110,7 @@ class WholeWeight(Weight):
                 f"weight_quantizer; received {type(result).__name__}"
             )
         integers, scale = result
-        expected = self.layout.kept(value.shape)
+        expected = self.layout.scale_shape(value.shape)
         if tuple(scale.shape) != expected:
             raise ArgumentError(
                 f"{self.layer.name}: the weight_quantizer must have a scale of shape "

@@ -292,7 +292,7 @@ class RandomInvert(RandomColorLayer):
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
     def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
-        return {"apply_inversion": self._chosen(n, seed)}
+        return {"apply_inversion": self._draw_is_selected(n, seed)}
 
     def _adjusted(self, x: Any, apply_inversion: Any) -> Any:
         return ops.where(per_image(apply_inversion), self.value_range[1] - x, x)

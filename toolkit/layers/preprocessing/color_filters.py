@@ -150,7 +150,10 @@ class RandomGaussianBlur(RandomColorLayer):
         # A sigma of 0 would compute 0 / 0 in the center of the kernel.
         low, high = map(float, self.sigma)
         sigma = random.uniform((2,), low, high, seed=seed) + 1e-6
-        return {"should_apply_blur": self._chosen(n, seed), "blur_factor": sigma}
+        return {
+            "should_apply_blur": self._draw_is_selected(n, seed),
+            "blur_factor": sigma,
+        }
 
     def _adjusted(self, x: Any, should_apply_blur: Any, blur_factor: Any) -> Any:
         blurred = ops.image.gaussian_blur(

@@ -170,6 +170,6 @@ class RandomColorLayer(ColorLayer):
         low, high = bounds or self.factor
         return random.uniform((n, 1, 1, 1), float(low), float(high), seed=seed)
 
-    def _chosen(self, n: int, seed: Any) -> Any:
+    def _draw_is_selected(self, n: int, seed: Any) -> Any:
         """Return a random boolean per image; its probability is drawn from `factor`."""
         return self._uniform(n, seed, (0.0, 1.0)) < self._uniform(n, seed)

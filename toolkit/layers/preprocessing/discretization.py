@@ -177,9 +177,9 @@ def compress_summary(summary: Array, epsilon: float) -> Array:
     """Compress a summary to at most about 1 / epsilon quantiles."""
     if summary.shape[1] * epsilon < 1:
         return summary
-    parts = epsilon + np.arange(0.0, 1.0, epsilon)
+    fractions = epsilon + np.arange(0.0, 1.0, epsilon)
     total = summary[1].cumsum()
     shares = total / total[-1]
-    quantiles = np.interp(parts, shares, summary[0])
-    ends = np.interp(parts, shares, total)
+    quantiles = np.interp(fractions, shares, summary[0])
+    ends = np.interp(fractions, shares, total)
     return np.stack([quantiles, np.diff(ends, prepend=0.0)]).astype("float32")

@@ -42,8 +42,8 @@ def encode(indices: Any, mode: str, depth: int, dtype: str, weights: Any = None)
             codes = codes * ops.expand_dims(ops.cast(weights, dtype), -1)
         return ops.sum(codes, axis=1) if mode == "count" else ops.max(codes, axis=1)
     indices = ops.cast(indices, "int64" if "64" in indices.dtype else "int32")
-    known = ops.logical_and(indices >= 0, indices < depth)
-    columns = ops.where(known, indices, depth)
+    is_valid = ops.logical_and(indices >= 0, indices < depth)
+    columns = ops.where(is_valid, indices, depth)
     counts = ops.bincount(columns, weights=weights, minlength=depth + 1)[..., :depth]
     return ops.cast(counts > 0 if mode == "multi_hot" else counts, dtype)
 
@@ -131,11 +131,11 @@ class CategoryEncoding(DataLayer):
 
     def _check_range(self, inputs: Any) -> None:
         """Raise if values are known and out of range."""
-        known = getattr(inputs, "_array", None)
-        if not isinstance(known, np.ndarray) or not known.size:
+        array = getattr(inputs, "_array", None)
+        if not isinstance(array, np.ndarray) or not array.size:
             return
-        low, high = known.min(), known.max()
-        if low < 0 or high >= self.num_tokens or (known % 1 != 0).any():
+        low, high = array.min(), array.max()
+        if low < 0 or high >= self.num_tokens or (array % 1 != 0).any():
             raise ArgumentError(
                 f"CategoryEncoding {self.name!r}: Input values must be in the range 0 "
                 f"<= values < num_tokens with num_tokens={self.num_tokens}, and whole "

@@ -88,7 +88,7 @@ class RandomErasing(RandomColorLayer):
             for i, axis, extent in ((0, 1, width), (1, 0, height))
         ]
         return {
-            "apply_erasing": ops.reshape(self._chosen(n, seed), (n,)),
+            "apply_erasing": ops.reshape(self._draw_is_selected(n, seed), (n,)),
             "batch_masks": ops.logical_and(*intervals),
             "fill_value": self._filling(tuple(images.shape), seed),
         }

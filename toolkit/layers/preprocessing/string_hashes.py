@@ -16,14 +16,14 @@ def _word(data: bytes, at: int, size: int = 8) -> int:
     return int.from_bytes(data[at : at + size], "little")
 
 
-def _right(x: int, n: int) -> int:
+def _rotate_right(x: int, n: int) -> int:
     """Rotate 64 bits to the right."""
     x &= _MASK
     return (x >> n | x << (64 - n)) & _MASK
 
 
-def _left(x: int, n: int) -> int:
-    return _right(x, 64 - n)
+def _rotate_left(x: int, n: int) -> int:
+    return _rotate_right(x, 64 - n)
 
 
 def _fold(x: int) -> int:
@@ -42,8 +42,8 @@ def _up_to_16(data: bytes) -> int:
     factor = _K2 + 2 * n
     if n >= 8:
         a, b = _word(data, 0) + _K2, _word(data, n - 8)
-        c = _right(b, 37) * factor + a
-        d = (_right(a, 25) + b) * factor
+        c = _rotate_right(b, 37) * factor + a
+        d = (_rotate_right(a, 25) + b) * factor
         return _mix(c & _MASK, d & _MASK, factor)
     if n >= 4:
         return _mix(n + (_word(data, 0, 4) << 3), _word(data, n - 4, 4), factor)
@@ -60,8 +60,8 @@ def _halves(data: bytes, first: int) -> tuple[int, int, int, int]:
     factor = _K2 + 2 * n
     a, b = _word(data, 0) * first, _word(data, 8)
     c, d = _word(data, n - 8) * factor, _word(data, n - 16) * _K2
-    y = (_right(a + b, 43) + _right(c, 30) + d) & _MASK
-    return a, y, (a + _right(b + _K2, 18) + c) & _MASK, factor
+    y = (_rotate_right(a + b, 43) + _rotate_right(c, 30) + d) & _MASK
+    return a, y, (a + _rotate_right(b + _K2, 18) + c) & _MASK, factor
 
 
 def _up_to_64(data: bytes) -> int:
@@ -71,27 +71,27 @@ def _up_to_64(data: bytes) -> int:
     e, f = _word(data, 16) * factor, _word(data, 24)
     g = (y + _word(data, n - 32)) * factor
     h = (z + _word(data, n - 24)) * factor
-    u = _right(e + f, 43) + _right(g, 30) + h
-    return _mix(u & _MASK, (e + _right(f + a, 18) + g) & _MASK, factor)
+    u = _rotate_right(e + f, 43) + _rotate_right(g, 30) + h
+    return _mix(u & _MASK, (e + _rotate_right(f + a, 18) + g) & _MASK, factor)
 
 
 def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
     """Hash 32 bytes and two seeds to two words."""
     w, x, y, z = (_word(data, at + i) for i in (0, 8, 16, 24))
     a += w
-    b = _right(b + a + z, 21)
+    b = _rotate_right(b + a + z, 21)
     total = a + x + y
-    return (total + z) & _MASK, (b + _right(total, 44) + a) & _MASK
+    return (total + z) & _MASK, (b + _rotate_right(total, 44) + a) & _MASK
 
 
 def _round(data: bytes, at: int, state: tuple[int, ...], factor: int, times: int):
     """Process 64 bytes; `times` is 1, and 9 for the last block."""
     x, y, z, v0, v1, w0, w1 = state
-    x = _right(x + y + v0 + _word(data, at + 8), 37) * factor & _MASK
-    y = _right(y + v1 + _word(data, at + 48), 42) * factor & _MASK
+    x = _rotate_right(x + y + v0 + _word(data, at + 8), 37) * factor & _MASK
+    y = _rotate_right(y + v1 + _word(data, at + 48), 42) * factor & _MASK
     x ^= w1 * times & _MASK
     y = (y + v0 * times + _word(data, at + 40)) & _MASK
-    z = _right(z + w0, 33) * factor & _MASK
+    z = _rotate_right(z + w0, 33) * factor & _MASK
     v = _weak(data, at, v1 * factor, x + w0)
     w = _weak(data, at + 32, z + w1, y + _word(data, at + 16))
     return z, y, x, *v, *w
@@ -130,14 +130,14 @@ def farm_hash(data: bytes) -> int:
 
 def _sip_round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
     a = (a + b) & _MASK
-    b = _left(b, 13) ^ a
+    b = _rotate_left(b, 13) ^ a
     c = (c + d) & _MASK
-    d = _left(d, 16) ^ c
-    a = (_left(a, 32) + d) & _MASK
-    d = _left(d, 21) ^ a
+    d = _rotate_left(d, 16) ^ c
+    a = (_rotate_left(a, 32) + d) & _MASK
+    d = _rotate_left(d, 21) ^ a
     c = (c + b) & _MASK
-    b = _left(b, 17) ^ c
-    return a, b, _left(c, 32), d
+    b = _rotate_left(b, 17) ^ c
+    return a, b, _rotate_left(c, 32), d
 
 
 def sip_hash(data: bytes, key: tuple[int, int]) -> int:

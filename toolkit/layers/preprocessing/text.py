@@ -310,10 +310,10 @@ class TextVectorization(AdaptableLayer):
         if not leading:
             return self._lookup_layer._encode(ids[0])
         blocks = blocks_of(lengths)
-        parts = [self._codes([ids[row] for row in rows]) for rows in blocks]
-        codes = parts[0]
-        if len(parts) > 1:
-            codes = _in_order(ops.concatenate(parts), blocks)
+        code_blocks = [self._codes([ids[row] for row in rows]) for rows in blocks]
+        codes = code_blocks[0]
+        if len(code_blocks) > 1:
+            codes = _in_order(ops.concatenate(code_blocks), blocks)
         return ops.reshape(codes, (*leading, *codes.shape[1:]))
 
     def _in_rows(self, ids: list[Array]) -> Any:

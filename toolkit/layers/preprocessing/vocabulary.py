@@ -101,19 +101,19 @@ class VocabularyLayer(AdaptableLayer):
     def _mask_count(self) -> int:
         return int(self.mask_token is not None and self.output_mode == "int")
 
-    def check_ready(self, what: str) -> None:
+    def check_ready(self, caller: str) -> None:
         """Raise unless there is a vocabulary, given or learned."""
         if not self._tokens and not self._adapted:
             raise NotBuiltError(
-                f"{what}: there is no vocabulary yet; pass `vocabulary`, or call "
+                f"{caller}: there is no vocabulary yet; pass `vocabulary`, or call "
                 "`adapt` before the layer is used"
             )
 
-    def check_adaptable(self, what: str) -> None:
+    def check_adaptable(self, caller: str) -> None:
         """Raise if the constructor received the vocabulary."""
         if self._has_input_vocabulary:
             raise ArgumentError(
-                f"{what}: cannot adapt a layer after a static vocabulary was given"
+                f"{caller}: cannot adapt a layer after a static vocabulary was given"
             )
 
     def _set_tokens(self, tokens: list[Any]) -> None:

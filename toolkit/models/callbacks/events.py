@@ -116,7 +116,7 @@ def _png(pixels: np.ndarray[Any, Any]) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, _MODES[channels], 0, 0, 0)
     # filter type 0 for each row
     rows = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0)))
-    parts = (
+    sections = (
         (b"IHDR", header),
         (b"IDAT", zlib.compress(rows.tobytes())),
         (b"IEND", b""),
@@ -126,6 +126,6 @@ def _png(pixels: np.ndarray[Any, Any]) -> bytes:
         + kind
         + body
         + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in parts
+        for kind, body in sections
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

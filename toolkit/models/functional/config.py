@@ -135,10 +135,10 @@ def functional_from_config(
                 calls.pop(0)
                 progress = True
         if not progress:
-            stuck = [name for name, calls in waiting.items() if calls]
+            unresolved = [name for name, calls in waiting.items() if calls]
             raise ArgumentError(
                 "Functional.from_config: the calls of these layers form a loop or "
-                f"need layers that are not there: {stuck}"
+                f"need layers that are not there: {unresolved}"
             )
 
     def symbol(reference: Any) -> KerasTensor:

@@ -105,8 +105,8 @@ class FunctionalInputs(FunctionalSymbols):
             return x.as_batch()
         mask = getattr(x, "_keras_mask", None)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None
-        is_kept = dtype is not None and dtypes.is_integer(str(dtype))
-        tensor = convert_input(x, str(dtype) if is_kept else symbol.dtype)
+        keeps_dtype = dtype is not None and dtypes.is_integer(str(dtype))
+        tensor = convert_input(x, str(dtype) if keeps_dtype else symbol.dtype)
         rank, expected = tensor.ndim, symbol.ndim
         if rank == expected + 1 and tensor.shape[-1] == 1:
             tensor = tensor[..., 0]
@@ -154,9 +154,9 @@ def _pick(expected: dict[Any, Any], received: dict[Any, Any]) -> list[Any] | Non
     """Return the leaves of a dict at the keys of `expected`; None if incomplete."""
     if not set(expected) <= set(received):
         return None
-    picked = {key: received[key] for key in expected}
+    selected = {key: received[key] for key in expected}
     try:
-        return tree.flatten_up_to(expected, picked)
+        return tree.flatten_up_to(expected, selected)
     except ArgumentError:
         return None
 

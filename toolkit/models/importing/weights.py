@@ -218,7 +218,7 @@ class _Names:
     """Generator of unique names of layers and Variables."""
 
     def __init__(self) -> None:
-        self._taken: set[tuple[str, str]] = set()
+        self._used_names: set[tuple[str, str]] = set()
 
     def of(self, source: str, users: list[Use]) -> tuple[str, str]:
         """Split a name: `encoder.0.dense.weight` is `weight` of `encoder.0.dense`.
@@ -231,10 +231,10 @@ class _Names:
             # TorchScript's `/conv1/Conv` is the only node of the module `conv1`.
             parent = plain_name(node.name.removesuffix(f"/{node.op}"))
         name, count = leaf, 0
-        while (parent, name) in self._taken:
+        while (parent, name) in self._used_names:
             count += 1
             name = f"{leaf}_{count}"
-        self._taken.add((parent, name))
+        self._used_names.add((parent, name))
         return parent, name
 
 

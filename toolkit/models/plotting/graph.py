@@ -70,10 +70,10 @@ class _Reader:
         self.boxes: dict[int, Box] = {}
         self.edges: dict[tuple[Box, Box], None] = {}
 
-    def cluster(self, model: Any, parts: list[Any]) -> Cluster:
+    def cluster(self, model: Any, cluster_members: list[Any]) -> Cluster:
         cluster = Cluster(model.name)
         members = None if isinstance(model, Sequential) else model._topology.members
-        for layer in parts:
+        for layer in cluster_members:
             if self._is_open(layer):
                 cluster.children.append(self.cluster(layer, _members_of(layer)))
             elif id(layer) not in self.boxes:
@@ -146,8 +146,8 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
     if show.dtype:
         yield Cell("Output dtype", truncate(_text(outputs, "dtype"), _LONG))
     if show.trainable and isinstance(layer, Layer) and layer.weights:
-        mood = "good" if layer.trainable else "bad"
-        yield Cell("", "Trainable" if layer.trainable else "Non-trainable", mood)
+        style = "good" if layer.trainable else "bad"
+        yield Cell("", "Trainable" if layer.trainable else "Non-trainable", style)
 
 
 def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:

@@ -129,9 +129,11 @@ def plot_model(
     return _shown(path, kind)
 
 
-def _check(caller: str, rankdir: str, others: dict[str, Any]) -> None:
-    if others:
-        raise ArgumentError(f"{caller}: Unrecognized keyword arguments: {others}")
+def _check(caller: str, rankdir: str, unknown_arguments: dict[str, Any]) -> None:
+    if unknown_arguments:
+        raise ArgumentError(
+            f"{caller}: Unrecognized keyword arguments: {unknown_arguments}"
+        )
     if rankdir not in DIRECTIONS:
         raise unknown_choice(f"{caller}: rankdir", rankdir, DIRECTIONS)
 

@@ -198,7 +198,7 @@ def program_section(plan: Inspection, name: str) -> Markup:
         "100% of the roofline means that data comes from a cache, not from memory."
     )
     hint = "Rest on a block to see what it holds, and how long."
-    drawn = figure(plan.plot(), hint, min_scale=0.7)
+    drawing = figure(plan.plot(), hint, min_scale=0.7)
     listed = table(heads, rows, caption, numbers=(1, 2, 3, 4))
     heading = tag("h2", "What the compiler made of it")
-    return tag("section", heading, tag("p", note), listed, drawn, id="compiler")
+    return tag("section", heading, tag("p", note), listed, drawing, id="compiler")

@@ -294,7 +294,7 @@ def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
     for key in dict.fromkeys((*expected, *stored)):
         inner = f"{path}/{key}"
         if key not in stored or key not in expected:
-            present, missing = (
+            present_in, missing_from = (
                 ("model", "file") if key in expected else ("file", "model")
             )
             summary_text = expected.get(key, stored.get(key))
@@ -303,12 +303,14 @@ def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
                 if isinstance(summary_text, dict)
                 else "weight"
             )
-            errors.append(f"{inner}: {kind} of the {present}, missing in the {missing}")
+            errors.append(
+                f"{inner}: {kind} of the {present_in}, missing in the {missing_from}"
+            )
             continue
         stored_value, other = stored[key], expected[key]
         if isinstance(stored_value, dict) and isinstance(other, dict):
-            more, below = _compare(stored_value, other, inner)
-            matches, errors = matches + more, errors + below
+            inner_matches, below = _compare(stored_value, other, inner)
+            matches, errors = matches + inner_matches, errors + below
         elif isinstance(stored_value, dict) or isinstance(other, dict):
             errors.append(f"{inner}: an object in one, a weight in the other")
         elif stored_value.shape != other.shape:

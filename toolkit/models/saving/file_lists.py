@@ -177,7 +177,7 @@ class Division:
         self._limit = float(max_shard_size) * 2**30
         self._size = self._number = 0
 
-    def place(self, name: str, nbytes: int) -> int:
+    def assign_file(self, name: str, nbytes: int) -> int:
         """Return the index of the next array's file.
 
         Raises:

@@ -31,22 +31,22 @@ class Layout:
 
     Args:
         text: the text of the layout.
-        part: the index of the part, if the file's array contains several.
+        part_index: the index of the part, if the file's array contains several.
 
     Attributes:
         num_parts: the number of parts.
     """
 
-    def __init__(self, text: str, part: int | None = None) -> None:
-        self.text, self.part = text, part
+    def __init__(self, text: str, part_index: int | None = None) -> None:
+        self.text, self.part_index = text, part_index
         sides = text.split("->")
         if len(sides) != 2:
             raise self._error('expected "axes in the file -> axes here"')
         # Axes that are numbers get internal names, which start with "#".
         self._sizes: dict[str, int] = {}
         self._file_groups, self._weight_groups = (self._groups(side) for side in sides)
-        file, own = _named(self._file_groups), _named(self._weight_groups)
-        if sorted(file) != sorted(own) or len(set(file)) != len(file):
+        file, groups = _named(self._file_groups), _named(self._weight_groups)
+        if sorted(file) != sorted(groups) or len(set(file)) != len(file):
             raise self._error("expected each axis once on either side")
         if any(self._sizes[axis] != 1 for axis in _numbers(self._weight_groups)):
             raise self._error("expected no number but 1 on the right")
@@ -56,15 +56,17 @@ class Layout:
         if len(above) > 1:
             raise self._error("expected at most one number that is not 1")
         self.num_parts = above[0] if above else 1
-        if above and (type(part) is not int or not 0 <= part < self.num_parts):
+        if above and (
+            type(part_index) is not int or not 0 <= part_index < self.num_parts
+        ):
             raise self._error(f"expected a part from 0 to {self.num_parts - 1}")
-        if part is not None and not above:
+        if part_index is not None and not above:
             raise self._error("expected no part, for there is no number above 1")
 
     def _error(self, message: str) -> ArgumentError:
-        part = "" if self.part is None else f", part {self.part!r}"
+        suffix = "" if self.part_index is None else f", part {self.part_index!r}"
         return ArgumentError(
-            f"mapping: {message}; received the layout {self.text!r}{part}"
+            f"mapping: {message}; received the layout {self.text!r}{suffix}"
         )
 
     def _groups(self, side: str) -> _Groups:
@@ -146,7 +148,9 @@ class Layout:
         )
 
     def _index_of(self, axis: str) -> int:
-        return 0 if self._sizes[axis] == 1 or self.part is None else self.part
+        return (
+            0 if self._sizes[axis] == 1 or self.part_index is None else self.part_index
+        )
 
 
 def _named(groups: _Groups) -> list[str]:

@@ -70,7 +70,7 @@ def _optimizer(config: Any) -> Any:
 def _map_nested(deserialize: Any, config: Any) -> Any:
     """Deserialize every config or name in a nest of them."""
     if isinstance(config, (list, tuple)):
-        return [_map_nested(deserialize, each) for each in config]
+        return [_map_nested(deserialize, item) for item in config]
     if isinstance(config, dict) and "class_name" not in config:
         return {key: _map_nested(deserialize, value) for key, value in config.items()}
     return None if config is None else deserialize(config)

@@ -211,9 +211,9 @@ class _Group:
         """Return the datasets of a layer, in order."""
         root = self._group.name.strip("/")
         paths = [f"{root}/{n}" for n in self.names("weight_names")]
-        missing = [path for path in paths if path not in self._datasets]
-        if missing:
-            raise ModelFileError(f"there is no array {missing[0]!r}")
+        missing_paths = [path for path in paths if path not in self._datasets]
+        if missing_paths:
+            raise ModelFileError(f"there is no array {missing_paths[0]!r}")
         return [self._datasets[path] for path in paths]
 
 

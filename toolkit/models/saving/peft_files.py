@@ -108,10 +108,14 @@ def load_adapters(model: Any, path: Path, mapping: Any) -> None:
     with open_safetensors(path) as file:
         names = {name for adaptation in adaptations for name in adaptation.names}
         if names != file.arrays.keys():
-            missing, more = names - file.arrays.keys(), file.arrays.keys() - names
+            missing_names, unexpected_names = (
+                names - file.arrays.keys(),
+                file.arrays.keys() - names,
+            )
             raise ModelFileError(
                 f"{str(path)!r}: expected the factors of the layers with `enable_lora`"
-                f"; missing {sorted(missing)}; unexpected {sorted(more)}"
+                f"; missing {sorted(missing_names)}; unexpected "
+                f"{sorted(unexpected_names)}"
             )
         pairs: list[tuple[Any, Array]] = []
         for adaptation in adaptations:

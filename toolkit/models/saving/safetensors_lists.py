@@ -54,11 +54,12 @@ def open_index(path: Path) -> Iterator[dict[str, StoredArray]]:
                     "not say"
                 )
             arrays |= stored
-        missing = [key for key in listing.where if key not in arrays]
-        if missing:
+        missing_keys = [key for key in listing.where if key not in arrays]
+        if missing_keys:
             raise ModelFileError(
-                f"{label}: {missing[0][:100]!r} is not in "
-                f"{', '.join(map(repr, listing.where[missing[0]]))}, as the list says"
+                f"{label}: {missing_keys[0][:100]!r} is not in "
+                f"{', '.join(map(repr, listing.where[missing_keys[0]]))}, as the list "
+                "says"
             )
         yield arrays
 
@@ -97,7 +98,7 @@ def _divided(arrays: Arrays, max_shard_size: float) -> list[Arrays]:
     """Return the arrays of each file."""
     division, shards = Division(max_shard_size), [Arrays()]
     for name, array in arrays.items():
-        if division.place(name, array.nbytes) == len(shards):
+        if division.assign_file(name, array.nbytes) == len(shards):
             shards.append({})
         shards[-1][name] = array
     return shards

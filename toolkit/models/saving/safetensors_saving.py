@@ -76,16 +76,16 @@ class _Filled:
         self, name: str, value: Array, key: str, layout: Layout | None
     ) -> None:
         """Write a weight into an array."""
-        part: int = (layout.part if layout else None) or 0
+        part_index: int = (layout.part_index if layout else None) or 0
         shape = layout.file_shape(value.shape) if layout else value.shape
         array = self.arrays.setdefault(key, np.empty(shape, value.dtype))
         names = self._names_by_part.setdefault(key, {})
-        if part in names or (array.shape, array.dtype) != (shape, value.dtype):
+        if part_index in names or (array.shape, array.dtype) != (shape, value.dtype):
             raise ArgumentError(
                 f"save_weights: {name} and {next(iter(names.values()))} do not go "
                 f"together into {key!r}"
             )
-        names[part] = name
+        names[part_index] = name
         self._counts[key] = layout.num_parts if layout else 1
         if layout is None:
             array[...] = value

@@ -149,9 +149,9 @@ def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
     shape, source = tuple(load.weight.shape), load.source
     if not source.names:
         return f"the mapping has no row for it, of shape {shape}"
-    missing = [name for name in source.names if name not in stored]
-    if missing:
-        names = "" if missing == [load.name] else ", ".join(missing) + " "
+    missing_names = [name for name in source.names if name not in stored]
+    if missing_names:
+        names = "" if missing_names == [load.name] else ", ".join(missing_names) + " "
         return (
             f"{names}missing in the file; expected {load.weight.dtype} of shape {shape}"
         )

@@ -63,7 +63,7 @@ def _divided(
     for group, (name, arrays) in groups.items():
         shards[-1].setdefault(group, (name, {}))
         for key, array in arrays.items():
-            number = division.place(f"{group}/{key}", array.nbytes)
+            number = division.assign_file(f"{group}/{key}", array.nbytes)
             if number == len(shards):
                 shards.append({})
             total += array.nbytes
@@ -91,16 +91,16 @@ def open_shards(path: Path) -> Iterator[dict[str, Dataset]]:
     """Return the datasets of all files of a `.weights.json` index."""
     with shards_of(path).open(open_datasets) as (listing, files):
         datasets: dict[str, Dataset] = {}
-        for name, part in files.items():
-            twice = datasets.keys() & part.keys()
+        for name, shard in files.items():
+            twice = datasets.keys() & shard.keys()
             if twice:
                 raise ModelFileError(
                     f"{str(path)!r}: {sorted(twice)[0]} is in several files"
                 )
-            if listing.written.get(name) not in (None, contents_checksum(part)):
+            if listing.written.get(name) not in (None, contents_checksum(shard)):
                 raise ModelFileError(
                     f"{str(path)!r}: {name!r} is not the file that it lists under this "
                     "name: it is damaged, or was saved at another time"
                 )
-            datasets |= part
+            datasets |= shard
         yield datasets

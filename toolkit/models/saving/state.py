@@ -95,7 +95,7 @@ def _group(path: str) -> str:
     return f"{path}/vars" if path else "vars"
 
 
-def _earlier(group: str) -> str:
+def _previous_group_name(group: str) -> str:
     """Return the name of a group in our earlier files, without private attributes."""
     return "/".join(owner.removeprefix("_") for owner in group.split("/"))
 
@@ -118,7 +118,11 @@ def _match(
         groups.setdefault(group, {})[key] = dataset
     plan, mismatches, unmatched = [], [], []
     for path, owner in owners.items():
-        group = _group(path) if _group(path) in groups else _earlier(_group(path))
+        group = (
+            _group(path)
+            if _group(path) in groups
+            else _previous_group_name(_group(path))
+        )
         load = Load(path, owner, groups.pop(group, {}))
         if isinstance(owner, Optimizer):
             if _optimizer_fits(load):

@@ -81,7 +81,10 @@ def _restart_numbers(names: Iterable[str], automatic: set[str]) -> dict[str, str
         rank = ranks[prefix, kind][number] if kind in automatic else number
         return f"{kind}_{rank}"
 
-    return {"/".join(rename(*part) for part in path): n for n, path in paths.items()}
+    return {
+        "/".join(rename(*split_name) for split_name in path): n
+        for n, path in paths.items()
+    }
 
 
 def _split_name(name: str) -> Iterator[tuple[str, str, int]]:

@@ -168,7 +168,7 @@ class Agreement:
         arguments: dict[str, Any],
     ) -> None:
         listeners = [c for hook in _HOOKS for c in callbacks.listeners_of(hook)]
-        may_stop = any("_never_stops" not in vars(type(c)) for c in listeners)
+        can_stop = any("_never_stops" not in vars(type(c)) for c in listeners)
         needed = [
             type(c).__name__
             for c in callbacks.callbacks
@@ -176,7 +176,7 @@ class Agreement:
         ]
         local = [f"{name}={value}" for name, value in arguments.items()]
         local += [f"callbacks that save: {', '.join(needed) or 'none'}"]
-        exchanged = job.exchange([may_stop, ", ".join(local)])
+        exchanged = job.exchange([can_stop, ", ".join(local)])
         if len({text for _, text in exchanged}) > 1:
             received = group_by_rank([text for _, text in exchanged])
             raise ArgumentError(
@@ -220,8 +220,8 @@ class Agreement:
         """Return the number of steps until the next agreement."""
         if self._checks_every_step:
             return 1
-        spent = (perf_counter() - self._start_time) / self._steps
-        return max(1, min(int(_PACE / max(spent, 1e-6)), 2 * self._steps))
+        step_seconds = (perf_counter() - self._start_time) / self._steps
+        return max(1, min(int(_PACE / max(step_seconds, 1e-6)), 2 * self._steps))
 
     def __enter__(self) -> None:
         handler = signal.getsignal(signal.SIGINT)

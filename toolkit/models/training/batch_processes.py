@@ -136,7 +136,7 @@ def serve(arguments: Sequence[str] = ()) -> None:
         arguments: have no effect.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as devnull:
         os.dup2(devnull.fileno(), 0)
     os.dup2(2, 1)
@@ -144,7 +144,7 @@ def serve(arguments: Sequence[str] = ()) -> None:
         dataset = _loaded(_receive(requests))
         while True:
             index = pickle.loads(_receive(requests))
-            _send(answers, _batch(dataset, index))
+            _send(replies, _batch(dataset, index))
     except (EOFError, OSError):
         os._exit(0)  # the parent has ended
 

@@ -23,8 +23,8 @@ class CompileConfigured:
 
         Without a loss, an attribute that `compile` did not set belongs to the subclass.
         """
-        earlier = (self._compiled_with or {}).get("loss")
-        return self.loss if loss is None and self.loss is not earlier else loss
+        previous_loss = (self._compiled_with or {}).get("loss")
+        return self.loss if loss is None and self.loss is not previous_loss else loss
 
     def get_compile_config(self) -> dict[str, Any]:
         """Return the arguments of `compile` as plain values; empty before `compile`."""
@@ -38,7 +38,7 @@ class CompileConfigured:
         A class that overrides `compile` must define this, too; otherwise it does
         nothing.
         """
-        if not _is_ours(type(self).compile):
+        if not _is_toolkit_method(type(self).compile):
             warn(
                 f"{type(self).__name__} has a `compile` of its own: define "
                 "`get_compile_config` and `compile_from_config` to have models "
@@ -55,5 +55,5 @@ class CompileConfigured:
             optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
 
 
-def _is_ours(method: Any) -> bool:
+def _is_toolkit_method(method: Any) -> bool:
     return str(method.__module__).startswith("toolkit.")

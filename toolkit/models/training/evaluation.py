@@ -225,7 +225,7 @@ class Evaluation(Steps):
         self.stop_predicting = False
         callbacks.on_predict_begin()
         results: list[Any] = []
-        coming: deque[Any] = deque()
+        pending: deque[Any] = deque()
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             outputs = [step(batch) for batch in group]
@@ -235,18 +235,18 @@ class Evaluation(Steps):
                     take_local_outputs(output, rows, job.rows) for output, rows in pairs
                 ]
             if accelerators:
-                coming += map(_Outputs, outputs)
+                pending += map(_Outputs, outputs)
             else:
                 results += outputs
-            while len(coming) > _AHEAD:
-                results.append(coming.popleft().get())
+            while len(pending) > _AHEAD:
+                results.append(pending.popleft().get())
             if len(outputs) > 1:
                 outputs = [tree.map_structure(_concatenate, *outputs)]
             callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
             if callbacks.should_stop(self.stop_predicting):
                 self.stop_predicting = True
                 break
-        results += (outputs.get() for outputs in coming)
+        results += (outputs.get() for outputs in pending)
         callbacks.on_predict_end()
         return tree.map_structure(_concatenate, *results)
 

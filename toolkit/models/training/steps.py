@@ -332,8 +332,8 @@ class Steps:
         ]
         with StatelessScope(pairs):
             loss = self._total_loss(x, y, y_pred, sample_weight, training)
-            after = [[v.value for v in group] for group in local_metrics[1:]]
-        return loss, (trainable_variables, *after)
+            metric_values = [[v.value for v in group] for group in local_metrics[1:]]
+        return loss, (trainable_variables, *metric_values)
 
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None

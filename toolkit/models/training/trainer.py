@@ -435,8 +435,8 @@ class _LossWatch:
 
     def _warn(self, losses: list[Any]) -> None:
         self.warned = True
-        bad = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
-        first = next(bad)
+        nonfinite = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
+        first = next(nonfinite)
         warn(
             f"fit: the loss is {float(losses[first])} since step "
             f"{self._step + first + 1}; try a lower learning rate or clip the "

@@ -4,7 +4,7 @@ An image is (height, width, channels). Most functions also take a batch of image
 channels first if `data_format` is "channels_first".
 """
 
-from toolkit.definitions.namespaces import on_first_use
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.ops.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from toolkit.ops.image.filters import gaussian_blur, sobel_edges, ssim
 from toolkit.ops.image.pieces import (
@@ -21,6 +21,6 @@ from toolkit.ops.image.warping import (
 )
 
 # It draws random numbers, so a module of a higher level defines it.
-__getattr__, __dir__ = on_first_use(
+__getattr__, __dir__ = lazy_namespace(
     __name__, {"toolkit.random.elastic": ["elastic_transform"]}
 )

@@ -62,16 +62,16 @@ def partition_levels(launches: Sequence[Bound]) -> list[list[int]]:
     Returns:
         The indices of the launches, by level.
     """
-    found: list[list[int]] = []
+    levels: list[list[int]] = []
     # (start, end, whether it is written, level) for the memory of earlier launches.
     accesses = np.zeros((0, 4), np.int64)
     for i, launch in enumerate(launches):
         ranges = _memory_ranges(launch)
         level = max((_level_after(accesses, *one) for one in ranges), default=0)
-        found += [[]] * (level == len(found))
-        found[level] = [*found[level], i]
+        levels += [[]] * (level == len(levels))
+        levels[level] = [*levels[level], i]
         accesses = np.concatenate([accesses, [(*one, level) for one in ranges]])
-    return found
+    return levels
 
 
 def _level_after(

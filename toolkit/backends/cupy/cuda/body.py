@@ -301,9 +301,9 @@ class Body:
             update = getattr(s, names[mode])(row, update)
         return s.select(s.equal(column, index), update, row)
 
-    def _element_at(self, source: Source, place: Source) -> Value:
+    def _element_at(self, source: Source, index: Source) -> Value:
         """Return a full value at one column, which every thread of the row computes."""
-        at = self.value(place, {})
+        at = self.value(index, {})
         # For a bad index any column is valid.
         column = self.w.let("int32", f"{at.text} < 0 ? 0 : {at.text}")
         needed = self.dependencies(source)
@@ -318,18 +318,18 @@ class Body:
 
     def dependencies(self, source: Source) -> set[Source]:
         """Return the full values that a value depends on, and itself."""
-        found: set[Source] = set()
+        sources: set[Source] = set()
         stack = [source]
         while stack:
             source = stack.pop()
-            if source not in found:
+            if source not in sources:
                 is_step = source[0] == "step"
                 if is_step and self.plan.steps[source[1]].role != FULL:
                     continue
-                found.add(source)
+                sources.add(source)
                 if is_step:
                     stack += self.plan.steps[source[1]].arguments
-        return found
+        return sources
 
     def load(self, k: int, columns: Sequence[str]) -> Value:
         """Return one element of a read, at a column of the row."""
@@ -346,13 +346,13 @@ class Body:
     def parameters(self) -> list[tuple[str, str, Argument]]:
         """Return (type, name, argument) of the reads and of the problem."""
         operands = {read.operand: read.dtype for read in self.plan.reads}
-        found: list[tuple[str, str, Argument]] = [
+        parameters: list[tuple[str, str, Argument]] = [
             (f"const {STORED[dtype]}*", f"p{k}", Buffer(k))
             for k, dtype in sorted(operands.items())
         ]
         if self.plan.accesses_elements:
-            found.append(("i64*", "problem", Problem()))
-        return found
+            parameters.append(("i64*", "problem", Problem()))
+        return parameters
 
     def output(self, write: int) -> tuple[str, str, Argument]:
         """Return (type, name, argument) of an output."""
@@ -401,8 +401,8 @@ def to_storage(value: Value, dtype: str) -> str:
 
 def body_dtype(body: Body, step: int) -> str:
     """Return the dtype that a step reduces."""
-    kind, index, *rest = body.plan.steps[step].arguments[0]
+    kind, index, *options = body.plan.steps[step].arguments[0]
     if kind == "number":
-        return str(rest[0])
+        return str(options[0])
     of = body.plan.reads if kind == "read" else body.plan.steps
     return of[index].dtype

@@ -167,7 +167,7 @@ def _needs_full_rows(plan: LoopNest) -> bool:
 
 def repeated_reads(phases: Phases) -> list[int]:
     """Return the reads of more than one pass, except reads that all rows share."""
-    found = [k for phase in phases.phases for k in phase.reads]
-    several = {k for k in found if found.count(k) > 1}
+    phase_reads = [k for phase in phases.phases for k in phase.reads]
+    repeated = {k for k in phase_reads if phase_reads.count(k) > 1}
     reads = phases.plan.reads
-    return sorted(k for k in several if reads[k].by_row and reads[k].by_column)
+    return sorted(k for k in repeated if reads[k].by_row and reads[k].by_column)

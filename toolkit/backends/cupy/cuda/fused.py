@@ -63,10 +63,10 @@ def generate_fused(
         return ()
     if not can_share_loop(body.nodes):
         return None
-    return _generate_parts(body, inputs, outputs, aligned)
+    return _generate_subgraphs(body, inputs, outputs, aligned)
 
 
-def _generate_parts(
+def _generate_subgraphs(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a split body, with scratch memory between its parts."""
@@ -78,19 +78,19 @@ def _generate_parts(
     launches: list[Launch] = []
     end = 0
     makers = body.producers()
-    for part in split_body(body, inputs):
-        for x in part.inputs:
+    for subgraph in split_body(body, inputs):
+        for x in subgraph.inputs:
             if x not in located:  # of another shape
                 root = strip_labels(makers, x)
                 located[x] = contiguous(x.spec), located[root][1]
-        for y in part.outputs:
+        for y in subgraph.outputs:
             if y not in located:
                 located[y] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
                 end += aligned_bytes(y.spec.nbytes)
-        entries = [located[x] for x in (*part.inputs, *part.outputs)]
-        operands, count = [operand for operand, _ in entries], len(part.inputs)
-        part_launches = _generate_part(
-            part, operands[:count], operands[count:], aligned
+        entries = [located[x] for x in (*subgraph.inputs, *subgraph.outputs)]
+        operands, count = [operand for operand, _ in entries], len(subgraph.inputs)
+        part_launches = _generate_subgraph(
+            subgraph, operands[:count], operands[count:], aligned
         )
         if part_launches is None:
             return None
@@ -102,15 +102,18 @@ def _generate_parts(
     return launches
 
 
-def _generate_part(
-    part: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+def _generate_subgraph(
+    subgraph: Graph,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    aligned: bool,
 ) -> Sequence[Launch] | None:
     """Return the launches of one part of a body, which alone can be a single node."""
-    if can_share_loop(part.nodes):
-        return generate_body(part, inputs, outputs, aligned)
-    if len(part.nodes) > 1:
+    if can_share_loop(subgraph.nodes):
+        return generate_body(subgraph, inputs, outputs, aligned)
+    if len(subgraph.nodes) > 1:
         return None
-    return generate(part.nodes[0], inputs, outputs, aligned)
+    return generate(subgraph.nodes[0], inputs, outputs, aligned)
 
 
 def generate_single(

@@ -55,16 +55,16 @@ GENERATORS: dict[str, str | Generator] = {
 
 def find_generator(op: Primitive) -> Generator | None:
     """Return the generator of a primitive, or None."""
-    found = GENERATORS.get(op.name, _SCALAR_RULE if op.scalar else None)
-    return _import(found) if isinstance(found, str) else found
+    generator = GENERATORS.get(op.name, _SCALAR_RULE if op.scalar else None)
+    return _import(generator) if isinstance(generator, str) else generator
 
 
 @cache
 def _import(location: str) -> Generator:
     module, _, function = location.partition(":")
     package = __name__.rpartition(".")[0]
-    found: Generator = getattr(import_module(f"{package}.{module}"), function)
-    return found
+    generator: Generator = getattr(import_module(f"{package}.{module}"), function)
+    return generator
 
 
 def generate(

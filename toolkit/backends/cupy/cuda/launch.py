@@ -121,11 +121,11 @@ def rebase_launch(
             return replace(word, offset=word.offset + base)
         return word
 
-    def argument(found: Argument) -> Argument:
-        if isinstance(found, Table):
-            rows = (tuple(address(word) for word in row) for row in found.rows)
+    def argument(value: Argument) -> Argument:
+        if isinstance(value, Table):
+            rows = (tuple(address(word) for word in row) for row in value.rows)
             return Table(tuple(rows))
-        return address(found)  # type: ignore[no-any-return]
+        return address(value)  # type: ignore[no-any-return]
 
     return replace(launch, arguments=tuple(map(argument, launch.arguments)))
 

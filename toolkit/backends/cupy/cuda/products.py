@@ -29,14 +29,14 @@ def generate_matmul(
     reducer = Reducer("any" if dtype == "bool" else "sum", dtype, k)
     total = reducer.declare()
     with k.block(f"for (int n = 0; n < {depth}; ++n)"):
-        left, right = (
+        lhs, rhs = (
             k.let(
                 dtype,
                 f"widen({name}[{offset_text(x, [*_batch_indices(batch, x), *names])}])",
             )
             for name, x, names in (("a", a, [row, "n"]), ("b", b, ["n", column]))
         )
-        reducer.add(total, [CUDAScalars(k).multiply(left, right)])
+        reducer.add(total, [CUDAScalars(k).multiply(lhs, rhs)])
     k(f"y[i] = Narrow<{STORED[dtype]}>::of({total[0].text});")
     return [k.launch()]
 

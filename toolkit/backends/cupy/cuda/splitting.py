@@ -28,7 +28,7 @@ MAX_LIVE_REGISTERS = 48
 # together with the elements of the row; see `division.MAX_ROW_REGISTERS`.
 LONG_ROW = 1 << 14
 
-Part = list[Node]
+NodeGroup = list[Node]
 
 
 def split_body(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
@@ -39,14 +39,14 @@ def split_body(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
     if fits_in_registers(body) and not _sums_long_rows(body.nodes):
         return [body]
     splitter = _BodySplitter(body, inputs)
-    parts: list[Part] = [[]]
+    groups: list[NodeGroup] = [[]]
     for cone in splitter.cones():
-        is_valid = splitter.can_be_part(cone)
+        is_valid = splitter.can_be_one_kernel(cone)
         for nodes in [cone] if is_valid else [[node] for node in cone]:
-            if parts[-1] and not splitter.can_be_part([*parts[-1], *nodes]):
-                parts.append([])
-            parts[-1] += nodes
-    return [splitter.graph(part) for part in parts]
+            if groups[-1] and not splitter.can_be_one_kernel([*groups[-1], *nodes]):
+                groups.append([])
+            groups[-1] += nodes
+    return [splitter.graph(group) for group in groups]
 
 
 def fits_in_registers(graph: Graph) -> bool:
@@ -81,9 +81,11 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
     registers too. A second read of the row values is cheaper. Half-precision values are
     then summed as stored in memory, after rounding.
     """
-    parts = {classify_reduction(n) for n in nodes if is_reduction(n)}
+    reduced_axes = {classify_reduction(n) for n in nodes if is_reduction(n)}
     columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)
-    return {"leading", "trailing"} <= parts and max(columns, default=0) > LONG_ROW
+    return {"leading", "trailing"} <= reduced_axes and max(
+        columns, default=0
+    ) > LONG_ROW
 
 
 def strip_labels(makers: Mapping[Value, Node], value: Any) -> Any:
@@ -116,15 +118,15 @@ class _BodySplitter:
                 root = strip_labels(self.makers, x)
                 self.readers.setdefault(root, []).append(node)
 
-    def cones(self) -> list[Part]:
+    def cones(self) -> list[NodeGroup]:
         """Return, for each output, its nodes that no earlier output needs.
 
         Nodes that only relabel are excluded.
         """
-        cones: list[Part] = []
-        seen: set[Node] = set()
+        cones: list[NodeGroup] = []
+        visited: set[Node] = set()
         for output in self.body.outputs:
-            cone: Part = []
+            cone: NodeGroup = []
             stack = [(self.makers.get(output), False)]
             while stack:
                 node, is_ready = stack.pop()
@@ -132,8 +134,8 @@ class _BodySplitter:
                     continue
                 if is_ready:
                     cone.append(node)
-                elif node not in seen:
-                    seen.add(node)
+                elif node not in visited:
+                    visited.add(node)
                     stack.append((node, True))
                     makers = [self.makers.get(x) for x in node.inputs]
                     stack += [(maker, False) for maker in reversed(makers)]
@@ -143,16 +145,16 @@ class _BodySplitter:
     def _counts(self, node: Node) -> bool:
         return not is_reshape_like(node) or node.outputs[0] in self.returned
 
-    def can_be_part(self, nodes: Part) -> bool:
+    def can_be_one_kernel(self, nodes: NodeGroup) -> bool:
         """Return whether nodes can be a part."""
         graph = self.graph(nodes)
         is_one = fits_in_registers(graph) and not _sums_long_rows(nodes)
         return is_one and can_share_loop(graph.nodes)
 
-    def graph(self, part: Part) -> Graph:
+    def graph(self, group: NodeGroup) -> Graph:
         """Return a part as a graph, with its inputs and externally read outputs."""
-        members = set(part)
-        nodes = self._with_labels(part)
+        members = set(group)
+        nodes = self._with_labels(group)
         produced = {y for node in nodes for y in node.outputs}
         inputs = dict.fromkeys(
             x
@@ -162,7 +164,7 @@ class _BodySplitter:
         )
         outputs = [
             y
-            for node in part
+            for node in group
             for y in node.outputs
             if y in self.returned or any(n not in members for n in self._readers(y))
         ]
@@ -172,16 +174,16 @@ class _BodySplitter:
         """Return the nodes that compute something from a value."""
         return [n for n in self.readers.get(value, ()) if self._counts(n)]
 
-    def _with_labels(self, part: Part) -> Part:
+    def _with_labels(self, group: NodeGroup) -> NodeGroup:
         """Add the nodes that relabel values in no memory under other labels."""
-        produced = {y for node in part for y in node.outputs}
-        nodes: Part = []
-        seen: set[Node] = set()
+        produced = {y for node in group for y in node.outputs}
+        nodes: NodeGroup = []
+        visited: set[Node] = set()
 
         def visit(node: Node) -> None:
-            if node in seen:
+            if node in visited:
                 return
-            seen.add(node)
+            visited.add(node)
             for x in node.inputs:
                 maker, root = self.makers.get(x), strip_labels(self.makers, x)
                 is_here = root in produced or root in self.scattered
@@ -190,6 +192,6 @@ class _BodySplitter:
                         visit(maker)
             nodes.append(node)
 
-        for node in part:
+        for node in group:
             visit(node)
         return nodes

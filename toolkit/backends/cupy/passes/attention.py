@@ -13,14 +13,14 @@ def use_attention_outputs(graph: Graph, target: Target) -> Graph:
 
     Dead-code elimination then removes the sums that the output replaces.
     """
-    found: dict[Any, Node] = {}
+    forward_nodes: dict[Any, Node] = {}
     nodes = []
     for node in graph.nodes:
         if node.op.name == "attention":
-            found[_key(node.inputs, node)] = node
+            forward_nodes[_key(node.inputs, node)] = node
         partner = None
         if node.op.name == "attention_grad":
-            partner = found.get(_key(node.inputs[4:], node))
+            partner = forward_nodes.get(_key(node.inputs[4:], node))
         if partner is not None and target.backend.can_compute(partner):
             out, peak, _ = partner.outputs
             inputs = (node.inputs[0], out, peak, *node.inputs[4:])

@@ -19,9 +19,11 @@ def hoist_casts(graph: Graph, target: Target) -> Graph:
         reads = [x for x in node.inputs if x.constant is None]
         if not reads or not all(x in inputs for x in reads):
             return False
-        given: int = sum(x.spec.nbytes for x in reads)
-        produced: int = sum(y.spec.nbytes for y in node.outputs)
-        return produced <= given and all(is_elementwise(node, x) for x in reads)
+        read_bytes: int = sum(x.spec.nbytes for x in reads)
+        produced_bytes: int = sum(y.spec.nbytes for y in node.outputs)
+        return produced_bytes <= read_bytes and all(
+            is_elementwise(node, x) for x in reads
+        )
 
     early = [node for node in graph.nodes if is_early(node)]
     moved = set(early)

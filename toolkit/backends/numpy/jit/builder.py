@@ -335,11 +335,11 @@ class Builder:
         pair = self.int64(a), self.int64(b)
         return Index(self, self.select(condition, *pair).text)
 
-    def least(self, a: Number, b: Number) -> Number:
+    def min(self, a: Number, b: Number) -> Number:
         """Emit the minimum of two integers."""
         return self._extreme("smin", a, b)
 
-    def most(self, a: Number, b: Number) -> Number:
+    def max(self, a: Number, b: Number) -> Number:
         """Emit the maximum of two integers."""
         return self._extreme("smax", a, b)
 

@@ -76,12 +76,12 @@ class Kernel(Builder):
         quotient = index // count
         return quotient, index - quotient * count
 
-    def part(
+    def tile_range(
         self, index: Number, size: Number, extent: Number
     ) -> tuple[Number, Number]:
         """Emit the range of tile `index`, of `size` elements, of an extent."""
         low = index * size
-        return low, self.least(low + size, extent)
+        return low, self.min(low + size, extent)
 
     # --- one element ------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class Kernel(Builder):
             yield index, self.first_lanes(high - index)
 
     @contextmanager
-    def each(self, count: int, step: int = 1) -> Iterator[Number]:
+    def elidable_loop(self, count: int, step: int = 1) -> Iterator[Number]:
         """Emit range(0, count, step), without a loop for a single iteration."""
         if 0 < count <= step:
             yield 0

@@ -70,7 +70,7 @@ class NativeProgram:
         return [pair for section in self.sections for pair in section.calls]
 
     @property
-    def parts(self) -> list[tuple[int, list[int], int, int, list[Code], bool]]:
+    def timed_sections(self) -> list[tuple[int, list[int], int, int, list[Code], bool]]:
         """The timed parts: section, nodes, flops, bytes, code, and whether shared.
 
         Concurrent branches are parts of one section.

@@ -125,12 +125,12 @@ def _limit_steps(
         Whether the remaining mask is purely causal.
     """
     causal = call.integer("is_causal", 0)
-    left = call.integer("left_window_size", -1)
-    right = call.integer("right_window_size", -1)
-    if min(left, right) < -1:
-        raise ModelFileError(f"windows of {left} and {right}")
+    left_size = call.integer("left_window_size", -1)
+    right_size = call.integer("right_window_size", -1)
+    if min(left_size, right_size) < -1:
+        raise ModelFileError(f"windows of {left_size} and {right_size}")
     plain = mask.allowed is None and mask.bias is None and lengths is None
-    if plain and causal and not steps and max(left, right) < 0:
+    if plain and causal and not steps and max(left_size, right_size) < 0:
         return True
     columns = ops.reshape(ops.arange(keys, dtype="int64"), (1, 1, 1, -1))
     rows = ops.reshape(ops.arange(queries, dtype="int64"), (1, 1, -1, 1)) + steps
@@ -140,10 +140,10 @@ def _limit_steps(
         mask.limit(columns < counts)
     if causal:
         mask.limit(columns <= rows)
-    if left >= 0:
-        mask.limit(columns >= rows - left)
-    if right >= 0:
-        mask.limit(columns <= rows + right)
+    if left_size >= 0:
+        mask.limit(columns >= rows - left_size)
+    if right_size >= 0:
+        mask.limit(columns <= rows + right_size)
     return False
 
 

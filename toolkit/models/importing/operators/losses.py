@@ -27,8 +27,8 @@ def _negative_log_likelihood(
     counts = None if ignored is None else ops.not_equal(classes, ignored)
     if counts is not None:  # an ignored target is not a class
         classes = ops.where(counts, classes, 0)
-    picked = ops.take_along_axis(x.tensor, ops.expand_dims(classes, 1), axis=1)
-    loss = -ops.squeeze(picked, axis=1)
+    log_probability = ops.take_along_axis(x.tensor, ops.expand_dims(classes, 1), axis=1)
+    loss = -ops.squeeze(log_probability, axis=1)
     weights = None if weight is None else ops.take(weight.tensor, classes, axis=0)
     if counts is not None:
         is_counted = ops.cast(counts, x.dtype)

@@ -110,9 +110,9 @@ def _count_elements(
         starts = np.arange(-low, n + high - reach + 1, stride)
         bottom, top = (-first, n + last) if with_pads else (0, n)
         # Positions start + i d for i < k that are in [bottom, top).
-        before = np.clip(-((starts - bottom) // d), 0, k)
-        after = np.clip(-((starts - top) // d), 0, k)
-        yield np.maximum(after - before, 1)
+        begin = np.clip(-((starts - bottom) // d), 0, k)
+        end = np.clip(-((starts - top) // d), 0, k)
+        yield np.maximum(end - begin, 1)
 
 
 def _by_slices(

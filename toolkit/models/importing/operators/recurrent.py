@@ -167,11 +167,11 @@ def _scanned(
         news = step(row, states)
         if step_index is None:
             return tuple(news), news[0]
-        goes_on = ops.expand_dims(step_index < lengths, 1)
+        is_valid = ops.expand_dims(step_index < lengths, 1)
         masked = tuple(
-            ops.where(goes_on, new, old) for new, old in zip(news, states, strict=True)
+            ops.where(is_valid, new, old) for new, old in zip(news, states, strict=True)
         )
-        return masked, ops.where(goes_on, news[0], ops.zeros_like(news[0]))
+        return masked, ops.where(is_valid, news[0], ops.zeros_like(news[0]))
 
     xs: Any = projected
     if lengths is not None:
@@ -215,12 +215,12 @@ def _lstm(
     peepholes: Value | None = None,
 ) -> tuple[Value, ...]:
     sequences = _unpacked(call, x, r, lengths)
-    forget = call.integer("input_forget", 0)
+    couples_gates = call.integer("input_forget", 0)
     n, clip = sequences.units, sequences.clip
     direction = _directions(
         call, sequences, (w, r, b), [h, c], ("sigmoid", "tanh", "tanh"), 4
     )
-    if forget:
+    if couples_gates:
         raise UnsupportedError("input_forget=1")
     results = []
     for i, (one, back) in enumerate(direction):
@@ -259,24 +259,29 @@ def _gru(
     h: Value | None = None,
 ) -> tuple[Value, ...]:
     sequences = _unpacked(call, x, r, lengths)
-    after = bool(call.integer("linear_before_reset", 0))
+    resets_after = bool(call.integer("linear_before_reset", 0))
     n, clip = sequences.units, sequences.clip
     direction = _directions(call, sequences, (w, r, b), [h], ("sigmoid", "tanh"), 3)
     results = [
-        _scanned(sequences, one, back, partial(_gru_step, one, n, clip, after))
+        _scanned(sequences, one, back, partial(_gru_step, one, n, clip, resets_after))
         for one, back in direction
     ]
     return _joined(sequences, results)
 
 
 def _gru_step(
-    direction: Direction, n: int, clip: float | None, after: bool, row: Any, states: Any
+    direction: Direction,
+    n: int,
+    clip: float | None,
+    resets_after: bool,
+    row: Any,
+    states: Any,
 ) -> Any:
     """Compute a GRU step; gates are in ONNX's order: update, reset, hidden."""
     sigmoid, tanh = direction.functions
     (hidden,) = states
     bias = direction.biases[1]
-    if after:
+    if resets_after:
         inner = ops.matmul(hidden, direction.recurrent)
         inner = inner if bias is None else inner + bias
         gates = row[:, : 2 * n] + inner[:, : 2 * n]
@@ -285,7 +290,7 @@ def _gru_step(
         gates = gates if bias is None else gates + bias[: 2 * n]
     gates = sigmoid(_clipped(gates, clip))
     z, reset = gates[:, :n], gates[:, n:]
-    if after:
+    if resets_after:
         candidate = row[:, 2 * n :] + reset * inner[:, 2 * n :]
     else:
         product = ops.matmul(reset * hidden, direction.recurrent[:, 2 * n :])

@@ -321,9 +321,9 @@ def _pooled(x: Value, batch: Any, pairs: Any, is_inside: Any, how: Any) -> Any:
     first = ops.reshape(batch * (height * width), (-1, 1, 1))
     combine = ops.add if mode == "avg" else ops.maximum
     total = None
-    for (row, up), (column, left) in itertools.product(*pairs):
+    for (row, row_weight), (column, column_weight) in itertools.product(*pairs):
         positions = ops.expand_dims(row, 2) * width + ops.expand_dims(column, 1)
-        weight = ops.expand_dims(up, 2) * ops.expand_dims(left, 1)
+        weight = ops.expand_dims(row_weight, 2) * ops.expand_dims(column_weight, 1)
         weight = ops.where(is_valid, weight, ops.zeros_like(weight))
         term = ops.take(table, first + positions, axis=0) * ops.expand_dims(weight, -1)
         total = term if total is None else combine(total, term)

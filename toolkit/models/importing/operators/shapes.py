@@ -293,8 +293,8 @@ def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
     tensor = x.tensor
     rows = ops.expand_dims(ops.arange(x.shape[-2], dtype="int32"), 1) + shift
     columns = ops.arange(x.shape[-1], dtype="int32")
-    is_kept = columns >= rows if call.integer("upper", 1) else columns <= rows
-    return Value(ops.where(is_kept, tensor, ops.zeros_like(tensor)))
+    is_inside = columns >= rows if call.integer("upper", 1) else columns <= rows
+    return Value(ops.where(is_inside, tensor, ops.zeros_like(tensor)))
 
 
 def _constant(call: Call) -> Value:

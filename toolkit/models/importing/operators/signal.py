@@ -111,18 +111,18 @@ def _stft(
     length: Value | None = None,
 ) -> Value:
     one_sided = call.integer("onesided", 1)
-    hop = int(call.static_number(step, None, "the step"))
+    frame_step = int(call.static_number(step, None, "the step"))
     default = x.shape[1] if window is None or window.ndim != 1 else window.shape[0]
     n = int(call.static_number(length, default, "the length of frames"))
     components = _complex(x, "STFT")
-    fits = x.ndim == 3 and hop > 0 and 0 < n <= x.shape[1]
+    fits = x.ndim == 3 and frame_step > 0 and 0 < n <= x.shape[1]
     if not fits or (window is not None and window.shape != (n,)):
         raise ModelFileError(
-            f"STFT: frames of {n} at steps of {hop} for the shape {x.shape}"
+            f"STFT: frames of {n} at steps of {frame_step} for the shape {x.shape}"
         )
-    frames = 1 + (x.shape[1] - n) // hop
+    frames = 1 + (x.shape[1] - n) // frame_step
     call.allow((x.shape[0], frames, n), x.dtype)
-    positions = np.arange(frames)[:, None] * hop + np.arange(n)
+    positions = np.arange(frames)[:, None] * frame_step + np.arange(n)
     components = [ops.take(component, positions, axis=1) for component in components]
     if window is not None:
         components = [component * window.tensor for component in components]

@@ -81,7 +81,7 @@ def _decaying(rate: float, decay: float) -> dict[str, Any]:
 def _map_nested(config: Any) -> Any:
     """Convert every loss or metric in a nest of names and configs."""
     if isinstance(config, (list, tuple)):
-        return [_map_nested(each) for each in config]
+        return [_map_nested(item) for item in config]
     if not isinstance(config, dict):
         return config
     if "class_name" not in config:

@@ -121,8 +121,10 @@ def _renamed(calls: Any) -> Any:
         return {key: _renamed(value) for key, value in calls.items()}
     if not isinstance(calls, (list, tuple)):
         return calls
-    is_place = len(calls) > 2 and isinstance(calls[0], str) and type(calls[1]) is int
-    first = [_without_slash(calls[0])] if is_place else []
+    has_location = (
+        len(calls) > 2 and isinstance(calls[0], str) and type(calls[1]) is int
+    )
+    first = [_without_slash(calls[0])] if has_location else []
     return [*first, *map(_renamed, calls[len(first) :])]
 
 
@@ -163,11 +165,11 @@ def _upgrade_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
             value = _initializer(value)
         elif key == "dtype" and value in ("infer", "_infer"):
             continue
-        is_gone = key == "batch_input_shape" or (
+        is_removed = key == "batch_input_shape" or (
             cls is not None and key in _GONE and not has_argument(cls, key)
         )
         neutral = _GONE.get(key)
-        if not is_gone:
+        if not is_removed:
             remaining[key] = value
         elif neutral is not None and value not in neutral:
             raise ModelFileError(

@@ -56,8 +56,8 @@ def _without_kernel(name: str) -> Rule:
     """Return a rule that removes the kernel arguments of a convolution without one."""
 
     def rule(inner: Arguments) -> tuple[str, Arguments]:
-        gone = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
-        inner = {key: value for key, value in inner.items() if key not in gone}
+        removed_keys = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
+        inner = {key: value for key, value in inner.items() if key not in removed_keys}
         if name.startswith("Depthwise"):
             inner.pop("filters", None)
         return name, inner

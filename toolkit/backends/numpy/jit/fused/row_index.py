@@ -59,7 +59,7 @@ class RowElementValues(Values):
         at = self.value(column_source, {})
         # If the index is out of range, the result is unused: any column is valid.
         wide = self.b.first_lane(self.scalars.cast(at, "int64"))
-        column = self.b.most(Index(self.b, wide.text), 0)
+        column = self.b.max(Index(self.b, wide.text), 0)
         needed = self._find_dependencies(source)
         values: Available = {COLUMNS: at}
         for k, read in enumerate(self.plan.reads):

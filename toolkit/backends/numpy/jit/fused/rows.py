@@ -225,7 +225,7 @@ class _Columns:
         with self.b.accumulate(
             low, high, _BLOCK_ELEMENTS, _flatten(states)
         ) as iteration:
-            end = self.b.least(iteration.index + _BLOCK_ELEMENTS, high)
+            end = self.b.min(iteration.index + _BLOCK_ELEMENTS, high)
             fresh = [r.initial() for r in self.reducers]
             block_states = self._vectors(bases, iteration.index, end, column, fresh)
             states = self._merge(self._unflatten(iteration.values), block_states)

@@ -65,9 +65,9 @@ class TransposedTiles:
         extent = self.v.extents[-1]
         low, high = self._range(self.transposed_loop)
         with self.b.loop(0, extent, self.columns) as column:
-            end = self.b.least(column + self.columns, extent)
+            end = self.b.min(column + self.columns, extent)
             with self.b.loop(low, high, self.rows) as first:
-                last = self.b.least(first + self.rows, high)
+                last = self.b.min(first + self.rows, high)
                 self._tile(bases, (first, last), (column, end))
 
     def _tile(
@@ -76,9 +76,7 @@ class TransposedTiles:
         """Emit parts of several rows, after their transposed tiles."""
         b, (first, last) = self.b, rows
         # At the end of an array, a tile starts before its rows, so blocks are whole.
-        start = b.most(
-            b.least(first, self.v.extents[self.transposed_loop] - self.rows), 0
-        )
+        start = b.max(b.min(first, self.v.extents[self.transposed_loop] - self.rows), 0)
         for k in self.tiles:
             self._fill_tile(k, bases[k], (start, last), columns)
         with b.loop(first, last) as index:
@@ -103,11 +101,11 @@ class TransposedTiles:
         stride = self.v.strides[k, self.v.numbers.rank - 1]
         with b.of_lanes(side), b.loop(column, end, side) as index:
             # Columns after the end repeat the last column.
-            numbers = [b.least(index + i, end - 1) for i in range(side)]
+            numbers = [b.min(index + i, end - 1) for i in range(side)]
             lines = [base + number * stride for number in numbers]
             with b.loop(start, last, side) as row:
                 # The last block can overlap the previous block, with equal results.
-                begin = b.least(row, self.v.extents[self.transposed_loop] - side)
+                begin = b.min(row, self.v.extents[self.transposed_loop] - side)
                 block = [b.load(line, begin, kind, None) for line in lines]
                 offset = (begin - start) * self.columns + (index - column)
                 for i, vector in enumerate(b.transposed(block)):

@@ -188,7 +188,7 @@ class Values:
         if not self.plan.is_ragged:
             return extent
         start = index * extent
-        return self.b.least(self.count - start, extent)
+        return self.b.min(self.count - start, extent)
 
     def reducer_of(self, step: int) -> Reducer:
         """Return the reducer of a reduction."""

@@ -42,7 +42,7 @@ def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
     b, count = e.b, e.count
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as outer:
         start = outer * count
-        low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
+        low, high = b.max(b.low - start, 0), b.min(b.high - start, count)
         e.gather(e.x + outer * e.limit, e.indices, e.out + start, (low, high))
     return b
 

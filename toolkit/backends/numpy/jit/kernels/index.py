@@ -38,7 +38,7 @@ _COMBINED = ("float32", "float64", "int32", "int64")
 def _prefetch_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
     """Prefetch the first cache lines of a run of elements."""
     step = CACHE_LINE // dtypes.itemsize(dtype)
-    with b.loop(0, b.least(run, step * _PREFETCH_LINES), step) as i:
+    with b.loop(0, b.min(run, step * _PREFETCH_LINES), step) as i:
         b.prefetch(row + i)
 
 
@@ -50,11 +50,11 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
     count, limit, run = (b.entry(4 + k) for k in range(3))
     with b.loop(b.low // count, (b.high + count - 1) // count) as outer:
         start = outer * count
-        low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
+        low, high = b.max(b.low - start, 0), b.min(b.high - start, count)
         with b.loop(low, high) as position:
             # No hardware prefetcher follows indices. A prefetch of a bad index is
             # harmless.
-            prefetch_position = b.least(position + _PREFETCH_INDICES, count - 1)
+            prefetch_position = b.min(position + _PREFETCH_INDICES, count - 1)
             prefetch_index = b.integer_at(indices + prefetch_position, index_dtype)
             _prefetch_row(b, x + (outer * limit + prefetch_index) * run, run, dtype)
             with valid_index(b, indices, position, index_dtype, limit, error) as index:
@@ -78,7 +78,7 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Ke
     with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
         b.copy(x + b.low * run, out + b.low * run, (b.high - b.low) * run, dtype)
     first = b.low // limit
-    last = b.least(outers, (b.high - 1 + limit) // limit)
+    last = b.min(outers, (b.high - 1 + limit) // limit)
     with b.loop(first, last) as outer, b.loop(0, count) as position:
         with valid_index(b, indices, position, index_dtype, limit, error) as index:
             row = outer * limit + index

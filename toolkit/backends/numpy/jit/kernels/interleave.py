@@ -94,7 +94,7 @@ def emit_interleave(dtype: str, runs: tuple[int, ...], edge: RowPadding) -> Kern
     writer = _Rows(b, dtype, runs, edge)
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as group:
         start = group * count
-        low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
+        low, high = b.max(b.low - start, 0), b.min(b.high - start, count)
         sources = [
             x.element(offset + group * step, "i8")
             for x, (offset, step) in zip(arrays, layouts, strict=True)

@@ -38,7 +38,7 @@ def emit_run(dtype: str, is_cut: bool) -> Kernel:
     run, size, offset, step, part_count, part_size = (b.entry(2 + k) for k in range(6))
     with b.loop(b.low, b.high) as unit:
         row, number = b.split(unit, part_count) if is_cut else (unit, 0)
-        first, end = b.part(number, part_size, run) if is_cut else (0, run)
+        first, end = b.tile_range(number, part_size, run) if is_cut else (0, run)
         source = b.at(x + row * step, first, dtype)
         b.copy(source, out + (row * size + offset + first), end - first, dtype)
     return b
@@ -209,7 +209,7 @@ def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel
     extents = [b.entry(2 + ndim + k) for k in range(ndim)]
     sizes = [b.entry(2 + 2 * ndim + k) for k in range(ndim)]
     first = [
-        b.most(0, b.least(b.integer_at(start, kind), extent - size))
+        b.max(0, b.min(b.integer_at(start, kind), extent - size))
         for start, extent, size, kind in zip(
             starts, extents, sizes, index_dtypes, strict=True
         )

@@ -59,9 +59,9 @@ class Geometry:
         n, k = self.image[axis], self.window[axis]
         stride, low = self.strides[axis], self.low[axis]
         start = o * stride - low
-        first = 0 if low == 0 else b.most(0, 0 - start)
+        first = 0 if low == 0 else b.max(0, 0 - start)
         fits = (self.pooled[axis] - 1) * stride - low + k <= n
-        last = k if fits else b.least(k, n - start)
+        last = k if fits else b.min(k, n - start)
         return start, (first, last)
 
     def windows_of_pixel(
@@ -70,8 +70,8 @@ class Geometry:
         """Return the padded position of a pixel on an axis, and its windows."""
         k, stride = self.window[axis], self.strides[axis]
         at = pixel + self.low[axis]
-        last = b.least(at // stride + 1, self.pooled[axis])
-        first = b.most(0, b.most(at - (k - stride), 0) // stride)
+        last = b.min(at // stride + 1, self.pooled[axis])
+        first = b.max(0, b.max(at - (k - stride), 0) // stride)
         if k < stride:  # pixels between windows belong to none
             first = (at + (stride - k)) // stride
         return at, (first, last)

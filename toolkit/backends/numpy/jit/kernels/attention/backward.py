@@ -70,7 +70,7 @@ class _Block:
         self.inverses = [b.binary("fdiv", one, x) for x in totals]
         end = self._key_end()
         with b.loop(0, end, plan.keys) as start:
-            self._keys(start, b.least(end - start, plan.keys))
+            self._keys(start, b.min(end - start, plan.keys))
         step = w.row_stride("query_grad")
         w.transpose_out(self.sums, bases["query_grad"], step, first, plan.features)
 
@@ -98,7 +98,7 @@ class _Block:
             w.multiply(rows[factor], right, area, count, features, strides)
         self._compute_gradients(start, count)
         remaining = w.n["targets"] - self.function.first
-        queries = b.least(remaining, plan.width)
+        queries = b.min(remaining, plan.width)
         for name, factor, area, features in (
             ("value_grad", "g", self.weights, plan.value_features),
             ("key_grad", "query", self.weight_gradients, plan.features),
@@ -120,7 +120,7 @@ class _Block:
             plan.features,
             count,
             (item, steps["key"], line, line),
-            b.least(start, 1),
+            b.min(start, 1),
         )
 
     def _compute_gradients(self, start: Number, count: Number) -> None:

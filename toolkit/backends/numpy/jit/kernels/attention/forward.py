@@ -94,7 +94,7 @@ class _Block:
         """Process a block of keys. The values are maxima and sums of weights."""
         w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
         old_peaks, totals = values[:VECTORS], values[VECTORS:]
-        count = b.least(self.function.end - start, plan.keys)
+        count = b.min(self.function.end - start, plan.keys)
         key_step, value_step = w.row_stride("key"), w.row_stride("value")
         keys, item = bases["key"] + start * key_step, w.itemsize
         w.multiply(
@@ -108,7 +108,7 @@ class _Block:
         peaks = self._peaks(start, count, old_peaks)
         shifts = [b.binary("fsub", x, y) for x, y in zip(old_peaks, peaks, strict=True)]
         factors = [w.exponential(x) for x in shifts]
-        earlier = b.least(start, 1)
+        earlier = b.min(start, 1)
         with b.loop(0, earlier * plan.value_features) as feature:
             line = w.load_line(self.sums, feature)
             pairs = zip(line, factors, strict=True)

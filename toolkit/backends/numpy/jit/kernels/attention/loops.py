@@ -59,7 +59,7 @@ class BlockFunction:
         if not self.plan.causal:
             return count
         visible = self.first + 1 - start
-        return b.most(b.least(visible, count), 0)
+        return b.max(b.min(visible, count), 0)
 
 
 def emit_attention_loops(
@@ -119,7 +119,7 @@ class _HeadLoops:
         with b.loop(b.low, b.high) as unit:
             batch_group, piece = w.b.split(unit, n["pieces"])
             batch, head_group = w.b.split(batch_group, n["head_groups"])
-            targets = w.b.part(piece, n["piece"], n["targets"])
+            targets = w.b.tile_range(piece, n["piece"], n["targets"])
             first = head_group * n["heads"]
             with b.loop(first, first + n["heads"]) as key_head:
                 self._group(batch, key_head, targets)
@@ -180,4 +180,4 @@ class _HeadLoops:
         sources = self.w.n["sources"]
         if not self.plan.causal:
             return sources
-        return self.b.least(first + self.plan.width, sources)
+        return self.b.min(first + self.plan.width, sources)

@@ -81,7 +81,7 @@ class LogitMasks:
             quads = [load_quad(b, address, extra.dtype, mask) for address in addresses]
         else:
             last = count - 1
-            numbers = [b.least(key + i, last) for i in range(COLUMNS)]
+            numbers = [b.min(key + i, last) for i in range(COLUMNS)]
             offsets = [number * step for number in numbers]
             quads = [
                 gather_quad(b, [row + offset for offset in offsets], extra.dtype)

@@ -107,7 +107,7 @@ class _Query:
             b.binary("fmul", x, b.constant(self.plan.scale, x))
             for x in self._features(self.bases["query"], self.plan.features)
         ]
-        with b.loop(0, b.least(self.sources - start, b.lanes), _ROWS) as first:
+        with b.loop(0, b.min(self.sources - start, b.lanes), _ROWS) as first:
             rows = self._rows("key", start + first)
             for i, row in enumerate(rows):
                 total = w.zero
@@ -149,7 +149,7 @@ class _Query:
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
             weights = w.load_vector(self._logit_address(blocks.index))
             is_nonzero = b.binary("fcmp une", weights, w.zero, "bool")
-            remaining = b.least(self.sources - blocks.index, b.lanes)
+            remaining = b.min(self.sources - blocks.index, b.lanes)
             end = b.choose(self._any_lane(is_nonzero), remaining, 0)
             with b.accumulate(0, end, _ROWS, blocks.values) as rows:
                 first = blocks.index + rows.index
@@ -173,7 +173,7 @@ class _Query:
         The result of a clamped row is not used, or its weight is 0.
         """
         b, step = self.b, self.w.row_stride(name)
-        numbers = (b.least(first + i, self.sources - 1) for i in range(_ROWS))
+        numbers = (b.min(first + i, self.sources - 1) for i in range(_ROWS))
         return [self.bases[name] + number * step for number in numbers]
 
     def _features(self, address: Pointer, count: int) -> list[Value]:

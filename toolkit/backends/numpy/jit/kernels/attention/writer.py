@@ -265,7 +265,7 @@ class AttentionWriter(MatrixWriter):
         """Transpose lines to rows, with an optional factor for each query."""
         b, lanes = self.b, self.plan.lanes
         count = self.n["targets"] - first
-        last = b.least(count, self.plan.width) - 1
+        last = b.min(count, self.plan.width) - 1
         base = target + first * step
         for low, high, mask in _ranges(columns, lanes):
             valid = columns % lanes if mask else lanes
@@ -281,7 +281,7 @@ class AttentionWriter(MatrixWriter):
                     # Queries after the last one write to its row, before the last one
                     # does.
                     for j, value in reversed(vectors):
-                        number = b.least(query + j, last)
+                        number = b.min(query + j, last)
                         if factors is not None:
                             address = factors + number * self.itemsize
                             factor = b.splat(self.b.scalar(address, self.dtype))
@@ -293,7 +293,7 @@ class AttentionWriter(MatrixWriter):
         b = self.b
         last = self.n["targets"] - 1
         numbers = [first + i for i in range(self.plan.lanes)]
-        return [base + b.least(number, last) * step for number in numbers]
+        return [base + b.min(number, last) * step for number in numbers]
 
     # --- numbers per row --------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class _Correlation(ConvolutionWriter):
     def _part_images(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the images of a part."""
         b, first = self.b, state.strip * self.images
-        low, high = b.most(0, b.low - first), b.least(self.images, b.high - first)
+        low, high = b.max(0, b.low - first), b.min(self.images, b.high - first)
         with b.loop(low, high) as number:
             yield replace(state, x=state.x + number * self.image, element=number)
 
@@ -135,18 +135,18 @@ class _Correlation(ConvolutionWriter):
             count: the number of panels.
         """
         if not self.plan.is_split_by_panels:
-            return self.b.each(count)
+            return self.b.elidable_loop(count)
         b, total = self.b, sum(panel.count for panel in self.plan.panels)
         ends = state.strip, state.strip + 1
         low, high = (end * total // self.strips - first for end in ends)
-        return b.loop(b.most(0, low), b.least(count, high))
+        return b.loop(b.max(0, low), b.min(count, high))
 
     def _panels(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
         weights = self.plan.weights // at.blocks
-        with self.b.each(at.blocks) as block:
+        with self.b.elidable_loop(at.blocks) as block:
             first = 0
             for panel in self.plan.panels:
                 with self._each_panel(state, first, panel.count) as index:
@@ -216,7 +216,7 @@ class _Correlation(ConvolutionWriter):
         # Division truncates towards zero, but negative results do not matter.
         low = (axis.gap - 1 - base) // axis.gap
         last = axis.extent + axis.gap - 1 - base
-        return b.most(0, low), b.least(axis.taps, last // axis.gap)
+        return b.max(0, low), b.min(axis.taps, last // axis.gap)
 
     # --- tiles ------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class _Correlation(ConvolutionWriter):
             if len(tile.segments) > MAX_SEGMENTS:
                 self._compute_single_positions(tile, axis, state)
                 continue
-            with self.b.each(tile.count) as index:
+            with self.b.elidable_loop(tile.count) as index:
                 first = index * tile.size + tile.start
                 base = first * axis.stride + axis.offset
                 x = state.x + base * axis.pitch

@@ -109,7 +109,7 @@ class _KernelGrad(ConvolutionWriter):
                 state,
                 x=state.x + image * self.image,
                 g=state.g + image * self.gradient,
-                images=1 if group == 1 else self.b.least(remaining, group),
+                images=1 if group == 1 else self.b.min(remaining, group),
             )
 
     def _strips(self, state: _LoopState) -> Iterator[_LoopState]:
@@ -128,7 +128,7 @@ class _KernelGrad(ConvolutionWriter):
         if is_last and self.plan.taps_of_tile > 1:
             yield from self._tap_tiles(state, axis)
             return
-        with self.b.each(axis.taps) as tap:
+        with self.b.elidable_loop(axis.taps) as tap:
             next_state = self._at_tap(state, depth, tap)
             if is_last:
                 yield next_state
@@ -157,7 +157,7 @@ class _KernelGrad(ConvolutionWriter):
         low = (last - base) // axis.stride
         high = axis.extent + last - base
         high = high // axis.stride
-        return b.most(0, low), b.least(axis.count, high)
+        return b.max(0, low), b.min(axis.count, high)
 
     def _tap_tiles(self, state: _LoopState, axis: Axis) -> Iterator[_LoopState]:
         """Yield tiles of several taps of the last axis and all channels."""
@@ -178,7 +178,7 @@ class _KernelGrad(ConvolutionWriter):
             return
         first = 0
         for size, count in split_evenly(at.depth, self.plan.rows):
-            with self.b.each(count) as index:
+            with self.b.elidable_loop(count) as index:
                 channel = index * size + first
                 yield replace(
                     state,
@@ -191,9 +191,9 @@ class _KernelGrad(ConvolutionWriter):
 
     def _panels(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the panels of all blocks of channels."""
-        with self.b.each(self.plan.channels.blocks) as block:
+        with self.b.elidable_loop(self.plan.channels.blocks) as block:
             for panel in self.plan.panels:
-                with self.b.each(panel.count) as index:
+                with self.b.elidable_loop(panel.count) as index:
                     yield self._at_panel(state, block, panel, index)
 
     def _at_panel(
@@ -231,8 +231,8 @@ class _KernelGrad(ConvolutionWriter):
             first = 0
             for panel in plan.panels:
                 # The loop has one iteration if the part is such a panel, else none.
-                low = b.most(number, first)
-                high = b.least(number + 1, first + panel.count)
+                low = b.max(number, first)
+                high = b.min(number + 1, first + panel.count)
                 with b.loop(low, high) as index:
                     index = index - first
                     yield self._at_panel(state, block, panel, index)
@@ -386,7 +386,7 @@ class _KernelGrad(ConvolutionWriter):
         if depth or state.strip == 0:
             return low, high
         end = state.strip + self.plan.strip
-        return self.b.most(low, state.strip), self.b.least(high, end)
+        return self.b.max(low, state.strip), self.b.min(high, end)
 
     def _step(
         self, state: _LoopState, rows: tuple[tuple[int, int], ...], sums: list[Value]

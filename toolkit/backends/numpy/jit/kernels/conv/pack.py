@@ -153,7 +153,7 @@ class _Pack(ConvolutionWriter):
         vectors = at["width"] // b.lanes
         panel_vector = j % at["vectors"]
         first = j - panel_vector
-        size = b.least(at["vectors"], vectors - first)
+        size = b.min(at["vectors"], vectors - first)
         row = size * b.lanes
         point = row * at["depth"]
         # Points within panels, rows of all inputs within points.
@@ -187,7 +187,7 @@ class _Pack(ConvolutionWriter):
             x = x + j * at["vector"]
             panel_vector = j % at["vectors"]
             first = j - panel_vector
-            size = b.least(at["vectors"], vectors - first)
+            size = b.min(at["vectors"], vectors - first)
             pitch = size * b.lanes
             preceding_vectors = block * vectors + first
             w = packed + preceding_vectors * volume + panel_vector * b.lanes

@@ -249,9 +249,9 @@ class Stages:
         else:
             lanes, vectors, step = self.b.lanes, self.vectors, 1
         table = self._table(radix, m) if m > 1 else None
-        with self.b.of_lanes(lanes), self.b.each(m) as p:
+        with self.b.of_lanes(lanes), self.b.elidable_loop(m) as p:
             factors = self._factors(table, p, radix)
-            with self.b.each(stride, step or lanes) as q:
+            with self.b.elidable_loop(stride, step or lanes) as q:
                 for vector in range(vectors):
                     index = p * stride + q
                     x = [
@@ -293,9 +293,9 @@ class Stages:
             lanes = 1  # only a power of two of vectors can be interleaved
         cycles = np.outer(np.arange(1, radix), np.arange(m)) / self.n
         table = self.twiddles.add(cycles)
-        with self.b.of_lanes(lanes), self.b.each(m, lanes) as start:
+        with self.b.of_lanes(lanes), self.b.elidable_loop(m, lanes) as start:
             # The last vector may overlap the previous one.
-            p = start if m % lanes == 0 else self.b.least(start, m - lanes)
+            p = start if m % lanes == 0 else self.b.min(start, m - lanes)
             y = self.arithmetic.transform(
                 [source.load(p + m * k) for k in range(radix)]
             )

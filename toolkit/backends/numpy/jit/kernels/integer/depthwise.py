@@ -183,7 +183,7 @@ class _Depthwise:
         b, n, plan = self.b, self.n, self.plan
         with b.loop(b.low, b.high) as unit:
             image, band = b.split(unit, n.bands)
-            first, end = b.part(band, n.band, n.rows)
+            first, end = b.tile_range(band, n.band, n.rows)
             memory = self.memory + b.slot * n.memory
             count = (end - first - 1) * plan.strides[0] + plan.size[0]
             self._copy(image, first * plan.strides[0] - n.top, count, memory)
@@ -199,8 +199,8 @@ class _Depthwise:
     ) -> None:
         """Copy rows of an image, with padding."""
         b, n = self.b, self.n
-        left_padding = b.least(n.left, n.line)
-        valid = b.least(n.width, n.line - left_padding) * n.channels
+        left_padding = b.min(n.left, n.line)
+        valid = b.min(n.width, n.line - left_padding) * n.channels
         line, left_padding = n.line * n.channels, left_padding * n.channels
         with b.loop(0, count) as i:
             row, target = first + i, memory + i * line

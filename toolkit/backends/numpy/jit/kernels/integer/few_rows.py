@@ -86,7 +86,7 @@ class _FewRows:
         full, remainder = b.split(n.depth, terms)
         pairs = b.whole_vectors(0, full, _TOGETHER)
         with b.loop(b.low, b.high) as panel:
-            first, end = b.part(panel, n.width, n.columns)
+            first, end = b.tile_range(panel, n.width, n.columns)
             self._start(first, end)
             with b.loop(0, pairs, _TOGETHER) as word:
                 self._add([word + i for i in range(_TOGETHER)], first, end)

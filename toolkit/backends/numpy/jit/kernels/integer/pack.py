@@ -117,7 +117,7 @@ class _Panels:
         with b.accumulate(0, full, 1, sums) as loop:
             pack(loop.index, loop.values, None)
             loop.next(loop.values)
-        with b.accumulate(0, b.least(remainder, 1), 1, loop.values) as last:
+        with b.accumulate(0, b.min(remainder, 1), 1, loop.values) as last:
             pack(full, last.values, remainder)
             last.next(last.values)
         with b.loop(b.ceil_div(n.depth, words.terms), n.words) as word:
@@ -150,7 +150,7 @@ class TermReader:
         for i in range(self.count):
             row: Number = word * self.count + i
             if count is not None:
-                row = b.least(row, self.depth - 1)
+                row = b.min(row, self.depth - 1)
             x = b.load(source + row * self.columns, 0, "int8", mask)
             if self.offset:
                 x = b.binary("xor", x, b.constant(-128, x))

@@ -187,8 +187,8 @@ class _Patches:
         """Pack the taps of the innermost axis: padding, pixels, padding."""
         b, axis = self.b, self.axes[-1]
         size = axis.size
-        low = b.least(b.most(0, 0 - start), size)
-        high = b.most(low, b.least(size, axis.extent - start))
+        low = b.min(b.max(0, 0 - start), size)
+        high = b.max(low, b.min(size, axis.extent - start))
         self._clear(target, low * self.depth)
         pixels = x + (start + low) * axis.pitch
         address = target + low * self.depth * self.size

@@ -143,7 +143,7 @@ class _Product:
         """Multiply a block of rows by a panel."""
         b, n, plan = self.b, self.n, self.plan
         panel, block = b.split(unit, n.row_blocks)
-        rows = b.part(block, n.block_rows, n.rows)
+        rows = b.tile_range(block, n.block_rows, n.rows)
         is_full = b.compare("slt", panel, full)
         if plan.has_full_panels:
             with b.when(is_full):
@@ -155,7 +155,7 @@ class _Product:
     def _row_block(self, block: Number, full: Number) -> None:
         """Multiply a block of rows by all panels, after packing it if necessary."""
         b, n, plan = self.b, self.n, self.plan
-        rows, words = b.part(block, n.block_rows, n.rows), self.words
+        rows, words = b.tile_range(block, n.block_rows, n.rows), self.words
         if plan.patches is not None:
             memory = self.words + b.slot * n.block_rows * n.row_bytes
             call_packer(b, plan.patches, self.images, memory, rows, self.numbers)
@@ -180,7 +180,7 @@ class _Product:
         name = "sum_tail" if is_tail else "sum_panel"
         b.declarations |= _sum_function(name, self.plan, vectors)
         with b.loop(first, end, self.plan.max_rows) as row:
-            count = b.least(self.plan.max_rows, end - row)
+            count = b.min(self.plan.max_rows, end - row)
             addresses = (
                 (words or self.words) + row * n.row_bytes,
                 self.panels + panel * n.panel_bytes,

@@ -104,7 +104,7 @@ class _Dot(MatrixWriter):
             return
         with b.loop(low, high, _ROWS) as row:
             self._rows(x, columns, row, high, self.sums)
-            rows = b.least(high - row, _ROWS)
+            rows = b.min(high - row, _ROWS)
             self._apply_epilogue(rows, row, element)
 
     def _compute_single_column(
@@ -119,7 +119,7 @@ class _Dot(MatrixWriter):
         b = self.b
         with b.loop(low, high, b.lanes) as row:
             remaining = high - row
-            with b.loop(0, b.least(remaining, b.lanes), _ROWS) as group:
+            with b.loop(0, b.min(remaining, b.lanes), _ROWS) as group:
                 address = self.sums + group * self.itemsize
                 self._rows(x, columns, row + group, high, address)
             at = element + row
@@ -160,7 +160,7 @@ class _Dot(MatrixWriter):
         b = self.b
         last = high - 1
         # A row past the end is a copy of the last row.
-        rows = [b.least(first + i, last) for i in range(_ROWS)]
+        rows = [b.min(first + i, last) for i in range(_ROWS)]
         pointers = [x + row * self.n.a_row for row in rows]
         for i, value in enumerate(self._sums(pointers, columns)):
             total = self._total(value)

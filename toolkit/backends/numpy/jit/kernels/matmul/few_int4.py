@@ -140,7 +140,7 @@ class _FewInt4:
         """Emit the loops over parts, and over their register blocks of columns."""
         b, plan = self.b, self.plan
         with b.loop(b.low, b.high) as panel:
-            first, end = b.part(panel, self.n.width, self.n.columns)
+            first, end = b.tile_range(panel, self.n.width, self.n.columns)
             full = b.whole_vectors(first, end, plan.columns)
             with b.loop(first, full, plan.columns) as column:
                 self._columns(column, plan.pairs, None)

@@ -62,7 +62,7 @@ def emit_pack(
     with b.loop(b.low, b.high) as unit:
         panel, chunk = w.b.split(unit, n.chunks)
         product, line = w.b.split(panel, n.panels)
-        first, end = w.b.part(chunk, n.chunk, n.depth)
+        first, end = w.b.tile_range(chunk, n.chunk, n.depth)
         x = w.batch_address(source, product, batch, "b")
         line = line * lines
         x = x + line * n.line + first * n.term
@@ -188,19 +188,19 @@ class Packer:
         w, b, lanes = self.w, self.b, self.b.lanes
         last_line = panel.lines - 1
         last_term = panel.depth - lanes
-        strips = b.least(w.b.ceil_div(panel.lines, lanes), self.vectors)
+        strips = b.min(w.b.ceil_div(panel.lines, lanes), self.vectors)
         with b.loop(0, strips) as strip:
             first = strip * lanes
             # A line past the end is a copy of the last line.
             numbers = [first + i for i in range(lanes)]
             lines = [
-                panel.source + b.least(number, last_line) * panel.line
+                panel.source + b.min(number, last_line) * panel.line
                 for number in numbers
             ]
             target = panel.target + strip * w.vector_bytes
             with b.loop(0, panel.depth, lanes) as index:
                 # The last block may overlap the previous one, with the same values.
-                term = b.least(index, last_term)
+                term = b.min(index, last_term)
                 offset = term * w.itemsize
                 rows = [w.load_vector(x + offset) for x in lines]
                 address = target + term * self.term_bytes

@@ -170,13 +170,13 @@ class _Product(MatrixWriter):
         block_index, panels = self.b.split(unit, n.panel_blocks)
         number, rows = self.b.split(block_index, n.row_blocks)
         product, slot = self.b.split(number, n.slots)
-        first, end = self.b.part(slot, n.block_depth, n.depth)
+        first, end = self.b.tile_range(slot, n.block_depth, n.depth)
         block = replace(
             full,
             a=full.a + first * n.a_term,
             b=full.b + first * n.b_term,
-            rows=self.b.part(rows, n.block_rows, n.rows),
-            panels=self.b.part(panels, n.block_panels, self.panels),
+            rows=self.b.tile_range(rows, n.block_rows, n.rows),
+            panels=self.b.tile_range(panels, n.block_panels, self.panels),
             depth=end - first,
             term=first,
         )
@@ -222,7 +222,7 @@ class _Product(MatrixWriter):
         start = self.scratch + (0 - first) * size
         remaining: Number = first
         if packer.packing == LINES:
-            groups = (b.least(last, self.full) - first) // PANELS_TOGETHER
+            groups = (b.min(last, self.full) - first) // PANELS_TOGETHER
             remaining = first + groups * PANELS_TOGETHER
             with b.loop(first, remaining, PANELS_TOGETHER) as panel:
                 source, target = block.b + panel * n.b_panel, start + panel * size
@@ -240,14 +240,14 @@ class _Product(MatrixWriter):
             return
         b, n = self.b, self.n
         with b.loop(0, self.b.ceil_div(block.depth, n.step_depth)) as step:
-            first, end = self.b.part(step, n.step_depth, block.depth)
+            first, end = self.b.tile_range(step, n.step_depth, block.depth)
             step_block = replace(
                 block,
                 a=block.a + first * n.a_term,
                 b=block.b + first * block.b_term,
                 depth=end - first,
                 term=block.term + first,
-                earlier=b.least(step, 1),
+                earlier=b.min(step, 1),
                 is_last=b.compare("slt", block.depth - 1, end),
             )
             self._block(self._prepare_panels(step_block))
@@ -306,10 +306,10 @@ class _Product(MatrixWriter):
     def _tile(self, tile: _Tile, block: _Block) -> None:
         b, (first, last) = self.b, block.panels
         if self.tiling.full:
-            with b.loop(first, b.least(last, self.full)) as panel:
+            with b.loop(first, b.min(last, self.full)) as panel:
                 self._sums(tile, block, panel, self.tiling.vectors, False)
         if self.tiling.tail:
-            with b.loop(b.most(first, self.full), last) as panel:
+            with b.loop(b.max(first, self.full), last) as panel:
                 self._sums(tile, block, panel, self.tiling.tail, True)
 
     def _sums(

@@ -130,7 +130,9 @@ class _Row(MatrixWriter):
         self.high: Number = n.columns
         with b.loop(b.low, b.high) as part_index:
             self.sums = sums + part_index * n.columns * self.itemsize
-            self._sum_rows(self.right_address, *b.part(part_index, n.step, n.depth))
+            self._sum_rows(
+                self.right_address, *b.tile_range(part_index, n.step, n.depth)
+            )
 
     def write(self, epilogue: Epilogue) -> None:
         """Compute all columns at once, or panel by panel."""
@@ -160,12 +162,12 @@ class _Row(MatrixWriter):
         """Sum all terms of some widths of columns, then apply the epilogue."""
         b, n, result = self.b, self.n, self.sums
         self.low = first * self.width
-        self.high = b.least(end * self.width, n.columns)
+        self.high = b.min(end * self.width, n.columns)
         if self.plan.is_chained:
             result = self.sums + n.columns * self.itemsize
             with b.loop(0, b.ceil_div(n.depth, n.step)) as step:
-                self._sum(y, *b.part(step, n.step, n.depth))
-                self._add_to(result, b.least(step, 1))
+                self._sum(y, *b.tile_range(step, n.step, n.depth))
+                self._add_to(result, b.min(step, 1))
         else:
             self._sum(y, 0, n.depth)
         for column, mask in b.run(self.low, self.high):

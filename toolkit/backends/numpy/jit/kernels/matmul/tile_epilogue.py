@@ -111,7 +111,7 @@ class TileEpilogue(MatrixWriter):
             ):
                 self.store_vector(x, target + i * line)
         remaining = n.columns - row
-        count = b.least(remaining, vectors * lanes)
+        count = b.min(remaining, vectors * lanes)
         element = row * n.rows + first
         if is_flat:
             loaded = epilogue.columns(0)

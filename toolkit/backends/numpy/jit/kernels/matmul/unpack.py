@@ -77,7 +77,7 @@ def load_block_number(
     name = "@llvm.fptosi.sat.i64.f32"
     b.declarations.add(f"declare i64 {name}(float)")
     block = b.index(f"call i64 {name}(float {stored})")
-    safe = b.most(b.least(block, blocks - 1), 0)
+    safe = b.max(b.min(block, blocks - 1), 0)
     with b.when(b.compare("ne", block, safe)):
         b.note_bad_index(error, block, blocks)
     return safe
@@ -146,10 +146,10 @@ class Unpacker:
             target = panels.target + loop.index * self.term_bytes
             self._prefetch_row(source, first, last)
             term = _Term(source, target, panels)
-            with b.loop(first, b.least(last, panels.full)) as panel:
+            with b.loop(first, b.min(last, panels.full)) as panel:
                 for j in range(self.vectors):
                     self._write(term, panel, j)
-            with b.loop(b.most(first, panels.full), last) as panel:
+            with b.loop(b.max(first, panels.full), last) as panel:
                 self._write_tail(term, panel)
             loop.next([stored])
 

@@ -163,7 +163,7 @@ def emit_rounded_panels(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
         group, part_index = b.split(unit, part_count)
-        with b.loop(*b.part(part_index, images, count)) as image:
+        with b.loop(*b.tile_range(part_index, images, count)) as image:
             at.group(group, pixels + image * plan.pixels.nbytes, image, 0)
     at.tiles.release()
     return b
@@ -193,8 +193,8 @@ class _Correlation:
             first: the part's first position.
         """
         b, plan = self.b, self.plan
-        panels = b.part(group, plan.group, plan.panels)
-        columns = b.part(group, plan.group * SPAN, plan.width)
+        panels = b.tile_range(group, plan.group, plan.panels)
+        columns = b.tile_range(group, plan.group * SPAN, plan.width)
         for axes in plan.sweeps:
             runs = plan.runs(axes)
             count = self._positions(axes, first)
@@ -204,7 +204,7 @@ class _Correlation:
                     weights = self.weights + panel * (2 * plan.strip_bytes)
                     column = (panel - panels[0]) * (SPAN * _ITEM)
                     self._multiply(runs, x, weights, self.sums + column)
-                with b.loop(0, b.least(count - position, SPAN)) as row:
+                with b.loop(0, b.min(count - position, SPAN)) as row:
                     address = self.sums + row * SUMS_BYTES
                     self._apply_epilogue(
                         axes, address, (position + row, first, image), columns
@@ -214,7 +214,7 @@ class _Correlation:
         """Return the number of positions of a sweep's part along the grid."""
         b, grid = self.b, self.plan.pixels.grid
         outer, *inner = axes
-        count = b.least(outer.count - first, grid.part_size)
+        count = b.min(outer.count - first, grid.part_size)
         step, *steps = grid.steps
         inner_positions = 1 + sum(
             (axis.count - 1) * n for axis, n in zip(inner, steps, strict=True)

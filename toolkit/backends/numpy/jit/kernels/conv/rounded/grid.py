@@ -196,11 +196,9 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
         first_cell = last.low if outer else first + last.low
         source = source + (first_cell * last.stride + residues[-1]) * last.pitch
         # The range of cells whose input exists.
-        low = b.least(b.most(0 - first_cell, 0), cells[-1])
+        low = b.min(b.max(0 - first_cell, 0), cells[-1])
         inputs_in_phase = last.extent - residues[-1] + (last.stride - 1)
-        high = b.most(
-            b.least(inputs_in_phase // last.stride - first_cell, cells[-1]), low
-        )
+        high = b.max(b.min(inputs_in_phase // last.stride - first_cell, cells[-1]), low)
         if exists is not None:
             low, high = (b.choose(exists, end, cells[-1]) for end in (low, high))
         yield Line(phase, line, source, last.stride * last.pitch, (low, high))

@@ -132,7 +132,7 @@ def pack_planes(
         is_long = b.compare("sge", high - low, BLOCK_LINES)
         with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
             # The last block may overlap the previous one, with the same values.
-            start = b.least(cell, high - BLOCK_LINES)
+            start = b.min(cell, high - BLOCK_LINES)
             _pack_transposed(
                 b, planes, line, (start, BLOCK_LINES), address + start * _ITEM
             )

@@ -245,7 +245,7 @@ class _Winograd(PatchWriter):
         total = prod(self.plan.tiles)
         low, high = (end * total // self.strips for end in (b.low, b.high))
         with b.loop(low, high, block) as first:
-            count = b.least(block, high - first)
+            count = b.min(block, high - first)
             with b.loop(0, count) as slot:
                 self.transform(self.patches, first + slot, slot)
             self._products(count)
@@ -262,7 +262,7 @@ class _Winograd(PatchWriter):
             x = self.points + point * plan.point
             y = self.products + point * plan.point
             for panel in split_panels(at.width, plan.vectors, b.lanes):
-                with self.b.each(panel.count) as index:
+                with self.b.elidable_loop(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     w = self.w + column * (points * at.depth)
                     w = w + point * (at.depth * panel.vectors * b.lanes)
@@ -290,7 +290,7 @@ class _Winograd(PatchWriter):
         image, y, x = self.corner(tile)
         source = self.products + slot * b.lanes
         size, pitch = self.plan.points, self.plan.point
-        rows = b.least(self.plan.outputs, vertical.count - y)
+        rows = b.min(self.plan.outputs, vertical.count - y)
         with b.loop(0, at.width, b.lanes) as column:
             vector = source + column * (self.plan.vector // b.lanes)
             with b.loop(0, size) as j:

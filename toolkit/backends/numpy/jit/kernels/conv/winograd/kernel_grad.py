@@ -238,7 +238,7 @@ class _WinogradGrad(PatchWriter):
                 self._block(row)
             return
         first_image = b.slot * self.grain
-        last_image = b.least(first_image + self.grain, self.count)
+        last_image = b.min(first_image + self.grain, self.count)
         with b.when(self.b.compare("eq", first_image, b.low)):
             self.clear(self.sums, POINTS**2 * plan.sums)
         self._tiles(self.inputs, self.gradients, b.low, b.high)
@@ -258,7 +258,7 @@ class _WinogradGrad(PatchWriter):
             replace(self.inputs, images=self.inputs.images + first_input),
             replace(self.gradients, images=self.gradients.images + first_output),
             low,
-            b.least(low + self.grain, self.count),
+            b.min(low + self.grain, self.count),
         )
         channel = first_input * plan.direct.width + first_output
         self._taps(self.result + group * plan.direct.pitch + channel)
@@ -270,7 +270,7 @@ class _WinogradGrad(PatchWriter):
         b, block, total = self.b, self.plan.block, prod(self.plan.tiles)
         end = high * total
         with b.loop(low * total, end, block) as first:
-            count = b.least(block, end - first)
+            count = b.min(block, end - first)
             for patches in (inputs, gradients):
                 with b.loop(0, count) as slot:
                     tile = first + slot
@@ -288,11 +288,14 @@ class _WinogradGrad(PatchWriter):
             g = self.gradients.points + point * plan.point
             sums = self.sums + point * plan.sums
             for panel in split_panels(plan.width, plan.vectors, b.lanes):
-                with self.b.each(panel.count) as index:
+                with self.b.elidable_loop(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     panel_g = g + column * (plan.vector // b.lanes)
                     panel_sums = sums + column
-                    with self.b.each(vectors) as vector, self.b.each(blocks) as block:
+                    with (
+                        self.b.elidable_loop(vectors) as vector,
+                        self.b.elidable_loop(blocks) as block,
+                    ):
                         source = x + vector * plan.vector
                         source = source + block * plan.rows
                         channel = vector * blocks + block

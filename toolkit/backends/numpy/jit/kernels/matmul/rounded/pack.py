@@ -65,8 +65,8 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
         group_index, chunk = b.split(unit, n.chunks)
         group, factor = b.split(group_index, n.factors)
         strips = b.ceil_div(n.lines, BLOCK_LINES)
-        line_range = b.part(group, n.group, strips)
-        term_range = b.part(chunk, n.chunk, n.blocks)
+        line_range = b.tile_range(group, n.group, strips)
+        term_range = b.tile_range(chunk, n.chunk, n.blocks)
         # The inner loop follows the contiguous axis.
         outer, inner = (
             (term_range, line_range) if packing == LINES else (line_range, term_range)
@@ -154,7 +154,7 @@ def _lines(b: Kernel, x: Pointer, block: BlockFormat, partial: _Partial) -> list
         lines, terms = partial
         masks = b.first_of_vectors(terms, 2)
         # A line past the end is a copy of the last line.
-        numbers = [b.least(i, lines - 1) for i in numbers]
+        numbers = [b.min(i, lines - 1) for i in numbers]
     pairs = []
     for number in numbers:
         line = x + number * block.line

@@ -81,8 +81,8 @@ class TiledProduct:
         self.tiles.configure()
         with b.loop(b.low, b.high) as unit:
             group, part_index = b.split(unit, b.ceil_div(n.rows, n.part_rows))
-            columns = b.part(group, n.group_columns, n.columns)
-            with b.loop(*b.part(part_index, n.part_rows, n.rows), SPAN) as row:
+            columns = b.tile_range(group, n.group_columns, n.columns)
+            with b.loop(*b.tile_range(part_index, n.part_rows, n.rows), SPAN) as row:
                 with b.loop(*columns, SPAN) as column:
                     self.multiply(row, column, self.sums + (column - columns[0]) * 4)
                 self._apply_epilogue(row, columns)
@@ -104,7 +104,7 @@ class TiledProduct:
         """Apply the epilogue to the valid sums, row by row."""
         b, n = self.b, self.n
         first, end = columns
-        with b.loop(0, b.least(n.rows - row, SPAN)) as i:
+        with b.loop(0, b.min(n.rows - row, SPAN)) as i:
             row_operands = self.epilogue.of_row(row + i)
             for j, mask in b.run(first, end):
                 address = self.sums + i * SUMS_BYTES + (j - first) * 4

@@ -97,7 +97,7 @@ class _SplitKProduct:
             sums = self.sums + slot * (n.rows * n.columns * 4)
             rows = self.scratch + slot * n.scratch
             columns = rows + n.rows // BLOCK_LINES * _STRIP_BYTES
-            first, end = b.part(slot, n.slot_blocks, n.blocks)
+            first, end = b.tile_range(slot, n.slot_blocks, n.blocks)
             with b.loop(first, end, PART) as low:
                 block_range = (low, low + PART)
                 self._pack(first_factor, (self.a, rows), n.rows, block_range)
