@@ -46,11 +46,12 @@ from toolkit.serialization import (
     get_registered_object,
     serialize_keras_object,
 )
+from toolkit.type_aliases import ActivationLike, TensorLike
 
 
 @operation
 def relu(
-    x: Any,
+    x: TensorLike,
     negative_slope: float = 0.0,
     max_value: float | None = None,
     threshold: float = 0.0,
@@ -81,7 +82,7 @@ def _limited(x: Tensor, max_value: float | None) -> Tensor:
 
 
 @operation
-def gelu(x: Any, approximate: bool = False) -> Tensor:
+def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """Multiply x by the probability that a standard normal variable is below x.
 
     Args:
@@ -95,13 +96,13 @@ def gelu(x: Any, approximate: bool = False) -> Tensor:
 
 
 @operation
-def exponential(x: Any) -> Tensor:
+def exponential(x: TensorLike) -> Tensor:
     """Compute exp(x), elementwise."""
     return ops.exp(x)
 
 
 @operation
-def mish(x: Any) -> Tensor:
+def mish(x: TensorLike) -> Tensor:
     """Compute x * tanh(softplus(x)), elementwise.
 
     Reference:
@@ -112,7 +113,7 @@ def mish(x: Any) -> Tensor:
 
 
 @operation
-def legacy_hard_sigmoid(x: Any) -> Tensor:
+def legacy_hard_sigmoid(x: TensorLike) -> Tensor:
     """Compute 0.2 * x + 0.5, limited to [0, 1]: the hard sigmoid of Keras 1 and 2.
 
     Models in Keras 2 files use it under the name `hard_sigmoid`.
@@ -129,7 +130,7 @@ def legacy_hard_sigmoid(x: Any) -> Tensor:
     return ops.clip(0.2 * x + 0.5, 0, 1)
 
 
-def linear(x: Any) -> Any:
+def linear(x: TensorLike) -> Any:
     """Return x: no activation."""
     return x
 
@@ -148,7 +149,7 @@ _BY_NAME: dict[str, Any] = {function.__name__: function for function in _FUNCTIO
 _ALIASES: dict[str, Any] = {"swish": silu, "hard_swish": hard_silu}
 
 
-def serialize(activation: Any) -> Any:
+def serialize(activation: ActivationLike) -> Any:
     """Return an activation's name if it is in this module, else its config."""
     name = getattr(activation, "__name__", None)
     if _BY_NAME.get(str(name)) is activation:

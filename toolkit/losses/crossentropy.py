@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from toolkit.arguments import Axes, Fraction, NonNegative
 from toolkit.errors import ArgumentError
@@ -18,6 +17,7 @@ from toolkit.losses.probabilistic import (
     poisson,
     sparse_categorical_crossentropy,
 )
+from toolkit.type_aliases import DTypeLike
 
 
 class BinaryCrossentropy(LossFunctionWrapper):
@@ -45,7 +45,7 @@ class BinaryCrossentropy(LossFunctionWrapper):
         axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             binary_crossentropy,
@@ -90,7 +90,7 @@ class BinaryFocalCrossentropy(LossFunctionWrapper):
         axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_focal_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             binary_focal_crossentropy,
@@ -131,7 +131,7 @@ class CategoricalCrossentropy(LossFunctionWrapper):
         axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             categorical_crossentropy,
@@ -173,7 +173,7 @@ class CategoricalFocalCrossentropy(LossFunctionWrapper):
         axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_focal_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             categorical_focal_crossentropy,
@@ -218,7 +218,7 @@ class SparseCategoricalCrossentropy(LossFunctionWrapper):
         reduction: str | None = "sum_over_batch_size",
         axis: Axes = -1,
         name: str | None = "sparse_categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             sparse_categorical_crossentropy,
@@ -252,7 +252,7 @@ class CategoricalGeneralizedCrossEntropy(LossFunctionWrapper):
         q: float = 0.5,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_generalized_cross_entropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         if not 0 < q < 1:
             raise ArgumentError(
@@ -278,7 +278,7 @@ class KLDivergence(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "kl_divergence",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(kl_divergence, reduction, name, dtype)
 
@@ -296,6 +296,6 @@ class Poisson(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "poisson",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(poisson, reduction, name, dtype)

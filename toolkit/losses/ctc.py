@@ -13,6 +13,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.index import put_along_axis_p
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # The log of probability 0; minus infinity would make the gradient NaN.
 NEVER = -1e30
@@ -34,8 +35,8 @@ def _checked(op: str, output: Any, lengths: Any) -> tuple[Tensor, Tensor]:
 
 @operation
 def ctc_loss(
-    target: Any,
-    output: Any,
+    target: TensorLike,
+    output: TensorLike,
     target_length: Any,
     output_length: Any,
     mask_index: int = 0,
@@ -116,7 +117,7 @@ def _shifted(x: Tensor, by: int) -> Tensor:
 
 @operation
 def ctc_decode(
-    inputs: Any,
+    inputs: TensorLike,
     sequence_lengths: Any,
     strategy: str = "greedy",
     beam_width: int = 100,

@@ -9,6 +9,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import as_pair
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def signed_labels(y_true: Any) -> Tensor:
@@ -18,7 +19,7 @@ def signed_labels(y_true: Any) -> Tensor:
 
 
 @operation
-def hinge(y_true: Any, y_pred: Any) -> Tensor:
+def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Compute mean(maximum(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
@@ -30,7 +31,7 @@ def hinge(y_true: Any, y_pred: Any) -> Tensor:
 
 
 @operation
-def squared_hinge(y_true: Any, y_pred: Any) -> Tensor:
+def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Compute mean(maximum(1 - y_true * y_pred, 0) ** 2) over the last axis.
 
     Args:
@@ -74,7 +75,7 @@ class Hinge(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(hinge, reduction, name, dtype)
 
@@ -92,7 +93,7 @@ class SquaredHinge(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "squared_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(squared_hinge, reduction, name, dtype)
 
@@ -110,6 +111,6 @@ class CategoricalHinge(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(categorical_hinge, reduction, name, dtype)

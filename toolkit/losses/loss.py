@@ -15,6 +15,7 @@ from toolkit.errors import ShapeError, unknown_choice
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.symbolic import FunctionOperation, any_symbolic
 from toolkit.serialization.recording import Recorded
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none")
 
@@ -45,7 +46,7 @@ class Loss(Recorded):
         self,
         name: str | None = None,
         reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         self.name: str = name or auto_name(type(self).__name__)
         self.reduction: str | None = standardize_reduction(reduction)
@@ -57,7 +58,7 @@ class Loss(Recorded):
         """Return the dtype of the computation."""
         return self._dtype
 
-    def call(self, y_true: Any, y_pred: Any) -> Tensor:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         """Return the losses, without weights and reduction."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
@@ -116,14 +117,14 @@ class LossFunctionWrapper(Loss):
         fn: Callable[..., Any],
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.fn = fn
         self._fn_kwargs = kwargs
 
-    def call(self, y_true: Any, y_pred: Any) -> Tensor:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         if not tree.is_nested(y_pred):
             y_true, y_pred = match_ranks(y_true, y_pred)
         return self.fn(y_true, y_pred, **self._fn_kwargs)

@@ -10,6 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import as_pair
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike
 
 
 @operation
@@ -127,7 +128,7 @@ class Dice(LossFunctionWrapper):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "dice",
         axis: Axes = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(dice, reduction, name, dtype, axis=axis)
         self.axis = axis
@@ -155,7 +156,7 @@ class Tversky(LossFunctionWrapper):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "tversky",
         axis: Axes = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             tversky, reduction, name, dtype, alpha=alpha, beta=beta, axis=axis
@@ -187,7 +188,7 @@ class Circle(LossFunctionWrapper):
         remove_diagonal: bool = True,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "circle",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             circle,

@@ -11,12 +11,13 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.losses.regression import as_pair
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 @operation
 def binary_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
@@ -78,8 +79,8 @@ def binary_focal_crossentropy(
 
 @operation
 def categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
@@ -109,8 +110,8 @@ def categorical_crossentropy(
 
 @operation
 def categorical_focal_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     alpha: Any = 0.25,
     gamma: float = 2.0,
     from_logits: bool = False,
@@ -207,7 +208,7 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
 
 
 @operation
-def kl_divergence(y_true: Any, y_pred: Any) -> Tensor:
+def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Compute sum(y_true * log(y_true / y_pred)) over the last axis.
 
     Args:

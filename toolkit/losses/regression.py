@@ -10,6 +10,7 @@ from toolkit.arguments import Axes
 from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper, match_ranks
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def as_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
@@ -18,7 +19,7 @@ def as_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     return ops.convert_to_tensor(y_true, y_pred.dtype), y_pred
 
 
-def matched(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+def matched(y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, Any]:
     """Return both as tensors of y_pred's dtype and of one rank."""
     return match_ranks(*as_pair(y_true, y_pred))
 
@@ -66,7 +67,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
 
 
 @operation
-def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Tensor:
+def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Compute mean((log(1 + y_true) - log(1 + y_pred)) ** 2) over the last axis.
 
     Args:
@@ -119,7 +120,7 @@ def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
 
 
 @operation
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Compute -sum(unit(y_true) * unit(y_pred)) along `axis`; -1 for parallel vectors.
 
     Args:
@@ -131,7 +132,7 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
     return -ops.sum(unit(y_true, axis) * unit(y_pred, axis), axis=axis)
 
 
-def unit(x: Any, axis: int) -> Tensor:
+def unit(x: TensorLike, axis: int) -> Tensor:
     """Return x / |x| along an axis; 0 where x is 0."""
     squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, 1e-12))
@@ -155,7 +156,7 @@ class MeanSquaredError(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_squared_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_error, reduction, name, dtype)
 
@@ -173,7 +174,7 @@ class MeanAbsoluteError(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_absolute_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_error, reduction, name, dtype)
 
@@ -191,7 +192,7 @@ class MeanAbsolutePercentageError(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_absolute_percentage_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_percentage_error, reduction, name, dtype)
 
@@ -209,7 +210,7 @@ class MeanSquaredLogarithmicError(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_squared_logarithmic_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_logarithmic_error, reduction, name, dtype)
 
@@ -237,7 +238,7 @@ class Huber(LossFunctionWrapper):
         delta: float = 1.0,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "huber_loss",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(huber, reduction, name, dtype, delta=delta)
         self.delta = delta
@@ -256,7 +257,7 @@ class LogCosh(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "log_cosh",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(log_cosh, reduction, name, dtype)
 
@@ -281,7 +282,7 @@ class CosineSimilarity(LossFunctionWrapper):
         axis: Axes = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "cosine_similarity",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(cosine_similarity, reduction, name, dtype, axis=axis)
         self.axis = axis

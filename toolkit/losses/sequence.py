@@ -10,6 +10,7 @@ from toolkit.errors import ShapeError
 from toolkit.losses.ctc import ctc_loss
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike
 
 
 @operation
@@ -56,6 +57,6 @@ class CTC(LossFunctionWrapper):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "ctc",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(ctc, reduction, name, dtype)

@@ -9,7 +9,6 @@ gradient is NaN.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
@@ -38,6 +37,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.numeric import abs, negative
 from toolkit.ops.shape import slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # --- rectifiers -----------------------------------------------------------------------
 
@@ -67,26 +67,26 @@ def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 
 @operation
-def relu(x: Any) -> Tensor:
+def relu(x: TensorLike) -> Tensor:
     """Compute max(x, 0), elementwise; the gradient at 0 is 0."""
     return _limit(convert(x), 0, None)
 
 
 @operation
-def relu6(x: Any) -> Tensor:
+def relu6(x: TensorLike) -> Tensor:
     """Compute min(max(x, 0), 6), elementwise."""
     return _limit(convert(x), 0, 6)
 
 
 @operation
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Tensor:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     """Return x where it is positive, negative_slope * x elsewhere."""
     (x,) = floating(x)
     return where(greater(x, 0), x, x * negative_slope)
 
 
 @operation
-def elu(x: Any, alpha: float = 1.0) -> Tensor:
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """Return x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Reference:
@@ -97,7 +97,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @operation
-def selu(x: Any) -> Tensor:
+def selu(x: TensorLike) -> Tensor:
     """Compute scale * elu(x, alpha), which preserves mean 0 and variance 1.
 
     Reference:
@@ -108,7 +108,7 @@ def selu(x: Any) -> Tensor:
 
 
 @operation
-def celu(x: Any, alpha: float = 1.0) -> Tensor:
+def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """Compute max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)): an elu of slope 1 at 0.
 
     Reference:
@@ -129,7 +129,7 @@ def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
 
 
 @operation
-def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
+def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
     """Return x where it is above the threshold, default_value elsewhere."""
     x = convert(x)
     return where(less_equal(x, threshold), convert(default_value, x.dtype), x)
@@ -139,14 +139,14 @@ def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
 
 
 @operation
-def hard_sigmoid(x: Any) -> Tensor:
+def hard_sigmoid(x: TensorLike) -> Tensor:
     """Compute x / 6 + 1 / 2, limited to [0, 1]."""
     (x,) = floating(x)
     return _limit(x + 3, 0, 6) / 6
 
 
 @operation
-def hard_silu(x: Any) -> Tensor:
+def hard_silu(x: TensorLike) -> Tensor:
     """Compute x * hard_sigmoid(x).
 
     Reference:
@@ -160,27 +160,27 @@ hard_swish = hard_silu
 
 
 @operation
-def hard_tanh(x: Any) -> Tensor:
+def hard_tanh(x: TensorLike) -> Tensor:
     """Limit x to [-1, 1]."""
     return _limit(convert(x), -1, 1)
 
 
 @operation
-def sparse_sigmoid(x: Any) -> Tensor:
+def sparse_sigmoid(x: TensorLike) -> Tensor:
     """Compute (x + 1) / 2, limited to [0, 1]."""
     (x,) = floating(x)
     return 0.5 * (_limit(x, -1, 1) + 1)
 
 
 @operation
-def hard_shrink(x: Any, threshold: float = 0.5) -> Tensor:
+def hard_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
     """Return x where abs(x) > threshold, 0 elsewhere."""
     x = convert(x)
     return where(less_equal(abs(x), threshold), zero_like(x), x)
 
 
 @operation
-def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
+def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
     """Move x towards 0 by the threshold, but not past 0."""
     (x,) = floating(x)
     shrunk = where(greater(x, 0), x - threshold, x + threshold)
@@ -203,26 +203,26 @@ softplus_p: Primitive = decomposable(
 
 
 @operation
-def softplus(x: Any) -> Tensor:
+def softplus(x: TensorLike) -> Tensor:
     """Compute log(1 + exp(x)), elementwise."""
     return bind(softplus_p, *floating(x))
 
 
 @operation
-def log_sigmoid(x: Any) -> Tensor:
+def log_sigmoid(x: TensorLike) -> Tensor:
     """Compute log(sigmoid(x)), elementwise."""
     return -softplus(-convert(x))
 
 
 @operation
-def softsign(x: Any) -> Tensor:
+def softsign(x: TensorLike) -> Tensor:
     """Compute x / (1 + abs(x)), elementwise."""
     (x,) = floating(x)
     return x / (abs(x) + 1)
 
 
 @operation
-def silu(x: Any) -> Tensor:
+def silu(x: TensorLike) -> Tensor:
     """Compute x * sigmoid(x), elementwise, also called swish."""
     (x,) = floating(x)
     return x * sigmoid(x)
@@ -260,7 +260,7 @@ gelu_p: Primitive = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p
 
 
 @operation
-def gelu(x: Any, approximate: bool = True) -> Tensor:
+def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
     """Multiply x by the probability that a standard normal variable is below x.
 
     Args:
@@ -280,14 +280,14 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
 
 
 @operation
-def tanh_shrink(x: Any) -> Tensor:
+def tanh_shrink(x: TensorLike) -> Tensor:
     """Compute x - tanh(x), elementwise."""
     (x,) = floating(x)
     return x - tanh(x)
 
 
 @operation
-def squareplus(x: Any, b: float = 4) -> Tensor:
+def squareplus(x: TensorLike, b: float = 4) -> Tensor:
     """Compute (x + sqrt(x ** 2 + b)) / 2, elementwise: a smooth relu.
 
     Reference:
@@ -302,7 +302,7 @@ def squareplus(x: Any, b: float = 4) -> Tensor:
 
 
 @operation
-def sparse_plus(x: Any) -> Tensor:
+def sparse_plus(x: TensorLike) -> Tensor:
     """Return 0 up to -1, (x + 1) ** 2 / 4 up to 1, and x above."""
     (x,) = floating(x)
     middle = _limit(x, -1, 1) + 1
@@ -310,7 +310,7 @@ def sparse_plus(x: Any) -> Tensor:
 
 
 @operation
-def glu(x: Any, axis: int = -1) -> Tensor:
+def glu(x: TensorLike, axis: int = -1) -> Tensor:
     """Multiply the first half of x along `axis` by the sigmoid of the second half.
 
     Reference:

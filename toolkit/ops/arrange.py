@@ -29,12 +29,13 @@ from toolkit.ops.shape import (
     transpose,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import Axis, TensorLike
 
 # --- repeating ------------------------------------------------------------------------
 
 
 @operation
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Tensor:
     """Repeat each element of x along `axis`; None repeats the flattened x.
 
     Args:
@@ -109,7 +110,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 @operation
-def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
+def roll(x: TensorLike, shift: Any, axis: Axis | None = None) -> Tensor:
     """Move x by `shift` positions along `axis`, cyclically.
 
     Args:
@@ -162,7 +163,7 @@ def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
 
 
 @operation
-def fliplr(x: Any) -> Tensor:
+def fliplr(x: TensorLike) -> Tensor:
     """Reverse the second axis of x."""
     x = convert(x)
     if x.ndim < 2:
@@ -171,7 +172,7 @@ def fliplr(x: Any) -> Tensor:
 
 
 @operation
-def flipud(x: Any) -> Tensor:
+def flipud(x: TensorLike) -> Tensor:
     """Reverse the first axis of x."""
     return flip(x, 0)
 
@@ -180,7 +181,7 @@ def flipud(x: Any) -> Tensor:
 
 
 @operation
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Return the diagonals of matrices along two axes, as the last axis.
 
     Args:
@@ -211,7 +212,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 
 @operation
-def diag(x: Any, k: int = 0) -> Tensor:
+def diag(x: TensorLike, k: int = 0) -> Tensor:
     """Return the k-th diagonal of a matrix, or a matrix with that diagonal."""
     x = convert(x)
     if x.ndim == 2:
@@ -228,7 +229,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
 
 
 @operation
-def diagflat(x: Any, k: int = 0) -> Tensor:
+def diagflat(x: TensorLike, k: int = 0) -> Tensor:
     """Return a matrix with the elements of x, flattened, on its k-th diagonal."""
     return diag(reshape(x, (-1,)), k)
 
@@ -261,7 +262,7 @@ def dstack(xs: Sequence[Any]) -> Tensor:
 
 
 @operation
-def append(x1: Any, x2: Any, axis: int | None = None) -> Tensor:
+def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> Tensor:
     """Append x2 to x1 along `axis`; None flattens both."""
     x1, x2 = convert(x1), convert(x2)
     if axis is None:
@@ -270,7 +271,7 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Tensor:
 
 
 @operation
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+def array_split(x: TensorLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     """Split x along an axis into parts whose sizes differ by at most one.
 
     Indices instead of a number of parts are split points, as in `split`.
@@ -289,25 +290,27 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]
 
 
 @operation
-def hsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+def hsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
     """Split x along its second axis; a vector along its only axis."""
     x = convert(x)
     return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @operation
-def vsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+def vsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
     """Split x, of at least 2 axes, along its first axis."""
     return _split_deep("vsplit", x, indices_or_sections, 0, 2)
 
 
 @operation
-def dsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
+def dsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
     """Split x, of at least 3 axes, along its third axis."""
     return _split_deep("dsplit", x, indices_or_sections, 2, 3)
 
 
-def _split_deep(op: str, x: Any, where: Any, axis: int, ndim: int) -> list[Tensor]:
+def _split_deep(
+    op: str, x: TensorLike, where: Any, axis: int, ndim: int
+) -> list[Tensor]:
     x = convert(x)
     if x.ndim < ndim:
         raise ShapeError(f"{op}: expected at least {ndim} axes; received {x.shape}")
@@ -315,7 +318,7 @@ def _split_deep(op: str, x: Any, where: Any, axis: int, ndim: int) -> list[Tenso
 
 
 @operation
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
     """Return the powers of a vector as columns: x ** (N - 1), ..., x, 1.
 
     Args:

@@ -24,6 +24,7 @@ from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, reshape, sum_to, transpose
 from toolkit.ops.softmax import softmax_p
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # Value of masked logits. It is finite, so that a row that is masked entirely has equal
 # weights and no NaN, and so small that exp(MASKED - maximum) is 0.
@@ -260,11 +261,11 @@ decomposable("attention_grad_of", _attention_grad_of)
 
 @operation
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
     bias: Any = None,
-    mask: Any = None,
+    mask: TensorLike | None = None,
     scale: float | None = None,
     is_causal: bool = False,
     flash_attention: bool | None = None,

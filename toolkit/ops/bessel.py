@@ -32,6 +32,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 Array = np.ndarray[Any, Any]
 
@@ -92,21 +93,21 @@ def _scaled_i(order: int, x: Tensor) -> Tensor:
 
 
 @operation
-def i0e(x: Any) -> Tensor:
+def i0e(x: TensorLike) -> Tensor:
     """Return exp(-abs(x)) * i0(x), elementwise."""
     (x,), dtype = doubles(x)
     return convert(_scaled_i(0, absolute(x)), dtype)
 
 
 @operation
-def i1e(x: Any) -> Tensor:
+def i1e(x: TensorLike) -> Tensor:
     """Return exp(-abs(x)) * i1(x), elementwise."""
     (x,), dtype = doubles(x)
     return convert(sign(x) * _scaled_i(1, absolute(x)), dtype)
 
 
 @operation
-def i1(x: Any) -> Tensor:
+def i1(x: TensorLike) -> Tensor:
     """Return the modified Bessel function of the first kind of order 1, elementwise."""
     (x,), dtype = doubles(x)
     size = absolute(x)
@@ -160,7 +161,7 @@ def _scaled_k(order: int, x: Tensor) -> Tensor:
     return where(is_far, tail, where(is_small, series, y))
 
 
-def _k(order: int, x: Any, is_scaled: bool) -> Tensor:
+def _k(order: int, x: TensorLike, is_scaled: bool) -> Tensor:
     (x,), dtype = doubles(x)
     is_valid = greater(x, 0) | logical_not(equal(x, x))
     inner = where(is_valid, x, 1.0)
@@ -171,7 +172,7 @@ def _k(order: int, x: Any, is_scaled: bool) -> Tensor:
 
 
 @operation
-def bessel_k0(x: Any) -> Tensor:
+def bessel_k0(x: TensorLike) -> Tensor:
     """Return the modified Bessel function of the second kind of order 0.
 
     Args:
@@ -181,13 +182,13 @@ def bessel_k0(x: Any) -> Tensor:
 
 
 @operation
-def bessel_k0e(x: Any) -> Tensor:
+def bessel_k0e(x: TensorLike) -> Tensor:
     """Return exp(x) * bessel_k0(x), elementwise; infinity for x <= 0."""
     return _k(0, x, True)
 
 
 @operation
-def bessel_k1(x: Any) -> Tensor:
+def bessel_k1(x: TensorLike) -> Tensor:
     """Return the modified Bessel function of the second kind of order 1.
 
     Args:
@@ -197,7 +198,7 @@ def bessel_k1(x: Any) -> Tensor:
 
 
 @operation
-def bessel_k1e(x: Any) -> Tensor:
+def bessel_k1e(x: TensorLike) -> Tensor:
     """Return exp(x) * bessel_k1(x), elementwise; infinity for x <= 0."""
     return _k(1, x, True)
 
@@ -243,7 +244,7 @@ def _y(order: int, x: Tensor) -> Tensor:
     return where(is_far, _waves(_TERMS[order], order, far)[1], y)
 
 
-def _second_kind(order: int, x: Any) -> Tensor:
+def _second_kind(order: int, x: TensorLike) -> Tensor:
     (x,), dtype = doubles(x)
     is_valid = greater(x, 0)
     y = _y(order, where(is_valid & logical_not(isinf(x)), x, 1.0))
@@ -253,7 +254,7 @@ def _second_kind(order: int, x: Any) -> Tensor:
 
 
 @operation
-def bessel_j0(x: Any) -> Tensor:
+def bessel_j0(x: TensorLike) -> Tensor:
     """Return the Bessel function of the first kind of order 0, elementwise."""
     (x,), dtype = doubles(x)
     y = _j(0, absolute(where(isinf(x), 1.0, x)))
@@ -261,7 +262,7 @@ def bessel_j0(x: Any) -> Tensor:
 
 
 @operation
-def bessel_j1(x: Any) -> Tensor:
+def bessel_j1(x: TensorLike) -> Tensor:
     """Return the Bessel function of the first kind of order 1, elementwise."""
     (x,), dtype = doubles(x)
     y = sign(x) * _j(1, absolute(where(isinf(x), 1.0, x)))
@@ -269,7 +270,7 @@ def bessel_j1(x: Any) -> Tensor:
 
 
 @operation
-def bessel_y0(x: Any) -> Tensor:
+def bessel_y0(x: TensorLike) -> Tensor:
     """Return the Bessel function of the second kind of order 0.
 
     Args:
@@ -279,7 +280,7 @@ def bessel_y0(x: Any) -> Tensor:
 
 
 @operation
-def bessel_y1(x: Any) -> Tensor:
+def bessel_y1(x: TensorLike) -> Tensor:
     """Return the Bessel function of the second kind of order 1.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating, operands, tensors
@@ -25,6 +25,7 @@ from toolkit.ops.elementwise import (
 )
 from toolkit.ops.numeric import logical_or
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def _bitcast_spec(x: Spec, dtype: str) -> Spec:
@@ -51,13 +52,13 @@ bitcast_p: Primitive = primitive(
 class Bitwise(Protocol):
     """A public function of two integers."""
 
-    def __call__(self, x: Any, y: Any) -> Tensor: ...
+    def __call__(self, x: TensorLike, y: TensorLike) -> Tensor: ...
 
 
 def _bitwise(record: Primitive, doc: str) -> Bitwise:
     """Return the public function of a bitwise primitive on two integers."""
 
-    def function(x: Any, y: Any) -> Tensor:
+    def function(x: TensorLike, y: TensorLike) -> Tensor:
         (x, y), dtype = operands(x, y)
         check_integers(record.name, dtype if dtype != "bool" else "int32")
         if dtype == "bool" and "shift" in record.name:
@@ -81,7 +82,7 @@ bitwise_right_shift: Bitwise = right_shift
 
 
 @operation
-def view(x: Any, dtype: Any = None) -> Tensor:
+def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Reinterpret the bits of x as another dtype; no gradient flows through it.
 
     Args:
@@ -100,7 +101,7 @@ def view(x: Any, dtype: Any = None) -> Tensor:
 
 
 @operation
-def nextafter(x1: Any, x2: Any) -> Tensor:
+def nextafter(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the next representable number after x1, in the direction of x2."""
     x1, x2 = floating(*tensors(x1, x2))
     integers = f"int{8 * dtypes.itemsize(x1.dtype)}"

@@ -18,6 +18,7 @@ from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 
 def window_indices(count: int, size: int, stride: int, dilation: int) -> Tensor:
@@ -36,7 +37,7 @@ class _Blocks:
         self,
         op: str,
         spatial: tuple[int, ...],
-        kernel_size: Any,
+        kernel_size: IntOrInts,
         dilation: Any,
         padding: Any,
         stride: Any,
@@ -133,7 +134,7 @@ def fold(
     return bind(slice_p, x, **bounds)
 
 
-def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:
+def _check_blocks(op: str, x: TensorLike, block_size: int) -> Tensor:
     x = convert(x)
     if x.ndim != 4:
         raise ShapeError(f"{op}: expected a tensor of 4 axes; received {x.shape}")
@@ -146,7 +147,7 @@ def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:
 
 @operation
 def depth_to_space(
-    x: Any, block_size: int, data_format: str | None = "channels_last"
+    x: TensorLike, block_size: int, data_format: str | None = "channels_last"
 ) -> Tensor:
     """Rearrange channels as blocks of pixels (pixel shuffle).
 
@@ -178,7 +179,7 @@ def depth_to_space(
 
 @operation
 def space_to_depth(
-    x: Any, block_size: int, data_format: str | None = "channels_last"
+    x: TensorLike, block_size: int, data_format: str | None = "channels_last"
 ) -> Tensor:
     """Rearrange blocks of pixels as channels: the inverse of `depth_to_space`.
 

@@ -18,6 +18,7 @@ from toolkit.ops.creation import ones_like, zeros_like
 from toolkit.ops.elementwise import arctan2, cos, equal, sin
 from toolkit.ops.shape import stack
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 def _as_complex_spec(x: Spec) -> Spec:
@@ -52,7 +53,7 @@ as_real_p: Primitive = primitive(
 
 
 @operation
-def view_as_complex(x: Any) -> Tensor:
+def view_as_complex(x: TensorLike) -> Tensor:
     """Convert pairs of real numbers to complex numbers.
 
     Args:
@@ -75,7 +76,7 @@ def view_as_complex(x: Any) -> Tensor:
 
 
 @operation
-def view_as_real(x: Any) -> Tensor:
+def view_as_real(x: TensorLike) -> Tensor:
     """Convert complex numbers to pairs of real numbers (see `view_as_complex`).
 
     Args:
@@ -102,21 +103,21 @@ def polar(abs_: Any, angle: Any) -> Tensor:
 
 
 @operation
-def real(x: Any) -> Tensor:
+def real(x: TensorLike) -> Tensor:
     """Return the real part, elementwise; x itself if it is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x
 
 
 @operation
-def imag(x: Any) -> Tensor:
+def imag(x: TensorLike) -> Tensor:
     """Return the imaginary part, elementwise; zeros if x is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)
 
 
 @operation
-def conjugate(x: Any) -> Tensor:
+def conjugate(x: TensorLike) -> Tensor:
     """Return the complex conjugate, elementwise; x itself if it is not complex."""
     x = convert(x)
     if not dtypes.is_complex(x.dtype):
@@ -129,14 +130,14 @@ conj = conjugate
 
 
 @operation
-def angle(x: Any) -> Tensor:
+def angle(x: TensorLike) -> Tensor:
     """Return the angle of x in the complex plane; for real x < 0 pi, else 0."""
     (x,) = floating(x)
     return arctan2(imag(x), real(x))
 
 
 @operation
-def isreal(x: Any) -> Tensor:
+def isreal(x: TensorLike) -> Tensor:
     """Return whether the imaginary part is zero, elementwise."""
     x = convert(x)
     if dtypes.is_complex(x.dtype):

@@ -16,6 +16,7 @@ from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.shape import moveaxis, pad_p, reshape
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 Extents = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -245,12 +246,12 @@ def _groups(op: str, x: Tensor, kernel: Tensor) -> int:
 
 @operation
 def conv(
-    inputs: Any,
+    inputs: TensorLike,
     kernel: Any,
-    strides: Any = 1,
+    strides: IntOrInts = 1,
     padding: str = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
+    dilation_rate: IntOrInts = 1,
 ) -> Tensor:
     """Convolve over 1 to 3 spatial axes (a cross-correlation: kernels are not flipped).
 
@@ -306,12 +307,12 @@ def convolve(
 
 @operation
 def depthwise_conv(
-    inputs: Any,
+    inputs: TensorLike,
     kernel: Any,
-    strides: Any = 1,
+    strides: IntOrInts = 1,
     padding: str = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
+    dilation_rate: IntOrInts = 1,
 ) -> Tensor:
     """Convolve each channel with separate kernels.
 
@@ -339,13 +340,13 @@ def depthwise_conv(
 
 @operation
 def separable_conv(
-    inputs: Any,
+    inputs: TensorLike,
     depthwise_kernel: Any,
     pointwise_kernel: Any,
-    strides: Any = 1,
+    strides: IntOrInts = 1,
     padding: str = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
+    dilation_rate: IntOrInts = 1,
 ) -> Tensor:
     """Apply a depthwise convolution, then one with windows of one element.
 
@@ -364,13 +365,13 @@ def separable_conv(
 
 @operation
 def conv_transpose(
-    inputs: Any,
+    inputs: TensorLike,
     kernel: Any,
-    strides: Any = 1,
+    strides: IntOrInts = 1,
     padding: str = "valid",
     output_padding: Any = None,
     data_format: str | None = None,
-    dilation_rate: Any = 1,
+    dilation_rate: IntOrInts = 1,
 ) -> Tensor:
     """Apply a transposed convolution: each input element adds a window.
 

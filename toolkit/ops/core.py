@@ -12,6 +12,7 @@ from toolkit.core.strings import StringTensor, as_array, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 from toolkit.ops.symbolic import KerasTensor, operation
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _SHAPED = (KerasTensor, StringTensor)
 
@@ -45,7 +46,7 @@ def convert_to_tensor(
 
 
 @operation
-def array(x: Any, dtype: Any = None) -> Any:
+def array(x: TensorLike, dtype: DTypeLike | None = None) -> Any:
     """Convert x to a Tensor, like `convert_to_tensor`."""
     return convert_to_tensor(x, dtype)
 
@@ -62,32 +63,32 @@ def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 @operation
-def copy(x: Any) -> Tensor:
+def copy(x: TensorLike) -> Tensor:
     """Return the same values; a Tensor is immutable, so it need not be copied."""
     return convert(x)
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a Tensor."""
     return isinstance(x, Tensor)
 
 
-def shape(x: Any) -> tuple[int | None, ...]:
+def shape(x: TensorLike) -> tuple[int | None, ...]:
     """Return the shape of x, with None for unknown extents of a symbol."""
     return x.shape if isinstance(x, _SHAPED) else convert(x).shape
 
 
-def ndim(x: Any) -> int:
+def ndim(x: TensorLike) -> int:
     """Return the number of axes of x."""
     return x.ndim if isinstance(x, _SHAPED) else convert(x).ndim
 
 
-def size(x: Any) -> int | None:
+def size(x: TensorLike) -> int | None:
     """Return the number of elements of x, or None if a symbol's is unknown."""
     return x.size if isinstance(x, _SHAPED) else convert(x).size
 
 
-def dtype(x: Any) -> str:
+def dtype(x: TensorLike) -> str:
     """Return the name of the dtype of x."""
     attribute = getattr(x, "dtype", None)
     return convert(x).dtype if attribute is None else dtypes.standardize(attribute)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.fourier import irfft, resized, rfft
 from toolkit.ops.shape import concatenate, flip, slice_axis, swapaxes
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 _TYPES = (1, 2, 3, 4)
 _INVERSES = {1: 1, 2: 3, 3: 2, 4: 4}
@@ -21,7 +21,11 @@ _NORMS = (None, "ortho")
 
 @operation
 def dct(
-    x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+    x: TensorLike,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
 ) -> Tensor:
     """Return the discrete cosine transform of real numbers along an axis.
 
@@ -50,7 +54,11 @@ def dct(
 
 @operation
 def idct(
-    x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+    x: TensorLike,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
 ) -> Tensor:
     """Return the inverse of `dct`, times 2 * n without norm; for type 1, 2 * (n - 1).
 
@@ -67,7 +75,7 @@ def idct(
 
 
 def _prepared(
-    op: str, x: Any, type: int, n: int | None, axis: int, norm: str | None
+    op: str, x: TensorLike, type: int, n: int | None, axis: int, norm: str | None
 ) -> Tensor:
     """Return x with the axis of the transform last, and with n elements along it."""
     if type not in _TYPES:

@@ -23,15 +23,16 @@ from toolkit.ops.shape import (
     slice_axis,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
-def _full(shape: Any, value: Any, dtype: str) -> Tensor:
+def _full(shape: Shape, value: TensorLike, dtype: str) -> Tensor:
     extents = extents_of(shape)
     x = convert(value, dtype)
     return bind(broadcast_to_p, x, shape=extents) if extents else x
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor filled with `fill_value`, floatx unless `dtype` is given."""
     value = convert(fill_value, dtypes.standardize(dtype))
     return broadcast_to(value, shape)
@@ -42,24 +43,24 @@ def zeros(shape: Any, dtype: Any = None) -> Tensor:
     return _full(shape, 0, dtypes.standardize(dtype))
 
 
-def ones(shape: Any, dtype: Any = None) -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor of ones, floatx unless `dtype` is given."""
     return _full(shape, 1, dtypes.standardize(dtype))
 
 
-def empty(shape: Any, dtype: Any = None) -> Tensor:
+def empty(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor with unspecified elements: zeros."""
     return zeros(shape, dtype)
 
 
 @operation
-def empty_like(x: Any, dtype: Any = None) -> Tensor:
+def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor with the shape and dtype of x and unspecified elements: zeros."""
     return zeros_like(x, dtype)
 
 
 @operation
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
+def full_like(x: TensorLike, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor filled with `fill_value`, with the shape and dtype of x."""
     x = convert(x)
     value = convert(fill_value, dtypes.standardize(dtype) if dtype else x.dtype)
@@ -67,13 +68,13 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 
 
 @operation
-def zeros_like(x: Any, dtype: Any = None) -> Tensor:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return zeros with the shape and dtype of x."""
     return full_like(x, 0, dtype)
 
 
 @operation
-def ones_like(x: Any, dtype: Any = None) -> Tensor:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return ones with the shape and dtype of x."""
     return full_like(x, 1, dtype)
 
@@ -89,14 +90,14 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     return convert(index_range(start, stop, step), name)
 
 
-def _number(x: Any) -> Any:
+def _number(x: TensorLike) -> Any:
     return x if isinstance(x, (int, float)) else convert(x).item()
 
 
 @operation
 def linspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
@@ -135,8 +136,8 @@ def _as_dtype(x: Tensor, dtype: Any) -> Tensor:
 
 @operation
 def logspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
     base: float = 10,
@@ -150,8 +151,8 @@ def logspace(
 
 @operation
 def geomspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
     dtype: Any = None,
@@ -180,7 +181,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     return convert(rows + k == columns, dtypes.standardize(dtype))
 
 
-def identity(n: int, dtype: Any = None) -> Tensor:
+def identity(n: int, dtype: DTypeLike | None = None) -> Tensor:
     """Return the n x n identity matrix."""
     return eye(n, dtype=dtype)
 
@@ -191,12 +192,14 @@ def _is_lower(n: int, m: int, k: int) -> Tensor:
     return less_equal(reshape(arange(m, dtype="int32"), (1, m)), rows + k)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+def tri(
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
+) -> Tensor:
     """Return an N x M matrix (M = N if None) of ones on and below its k-th diagonal."""
     return convert(_is_lower(N, N if M is None else M, k), dtypes.standardize(dtype))
 
 
-def _matrices(op: str, x: Any) -> Tensor:
+def _matrices(op: str, x: TensorLike) -> Tensor:
     x = convert(x)
     if x.ndim < 2:
         raise ShapeError(f"{op}: expected at least 2 axes; received shape {x.shape}")
@@ -204,14 +207,14 @@ def _matrices(op: str, x: Any) -> Tensor:
 
 
 @operation
-def tril(x: Any, k: int = 0) -> Tensor:
+def tril(x: TensorLike, k: int = 0) -> Tensor:
     """Return the lower triangles of matrices, with zeros above the k-th diagonal."""
     x = _matrices("tril", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k), x, zero_like(x))
 
 
 @operation
-def triu(x: Any, k: int = 0) -> Tensor:
+def triu(x: TensorLike, k: int = 0) -> Tensor:
     """Return the upper triangles of matrices, with zeros below the k-th diagonal."""
     x = _matrices("triu", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k - 1), zero_like(x), x)

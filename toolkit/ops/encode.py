@@ -18,6 +18,7 @@ from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
 def _no_sparse(op: str, sparse: bool) -> None:
@@ -52,7 +53,11 @@ def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:
 
 @operation
 def one_hot(
-    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+    x: TensorLike,
+    num_classes: int,
+    axis: int = -1,
+    dtype: DTypeLike | None = None,
+    sparse: bool = False,
 ) -> Tensor:
     """Return 1 at the index in x, 0 elsewhere.
 
@@ -79,10 +84,10 @@ def one_hot(
 
 @operation
 def multi_hot(
-    inputs: Any,
+    inputs: TensorLike,
     num_classes: int | None = None,
     axis: int = -1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     sparse: bool = False,
     num_tokens: int | None = None,
 ) -> Tensor:
@@ -107,7 +112,10 @@ def multi_hot(
 
 @operation
 def bincount(
-    x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False
+    x: TensorLike,
+    weights: TensorLike | None = None,
+    minlength: int = 0,
+    sparse: bool = False,
 ) -> Tensor:
     """Count the occurrences of 0, 1, 2, ..., in each row if x has two axes.
 
@@ -236,7 +244,7 @@ def segment_min(
 
 
 @operation
-def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
     """Convert indices into a flattened tensor of `shape` to indices along its axes."""
     indices = convert(indices)
     dtype = indices.dtype

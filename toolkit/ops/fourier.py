@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from toolkit.ops.ranges import check_range
 from toolkit.ops.shape import pad_p, reshape, slice_axis
 from toolkit.ops.statistics import extract_sequences, sequence_runs
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 Pair = tuple[Tensor, Tensor]
 
@@ -81,7 +81,7 @@ irdft_p: Primitive = primitive(
 )
 
 
-def _pair(op: str, x: Any, axes: int) -> Pair:
+def _pair(op: str, x: TensorLike, axes: int) -> Pair:
     """Check a complex tensor with at least `axes` axes."""
     if not isinstance(x, (tuple, list)) or len(x) != 2:
         raise ArgumentError(
@@ -105,7 +105,7 @@ def _transform(x: Pair, axes: int, inverse: bool = False) -> Pair:
 
 
 @operation
-def fft(x: Any) -> Pair:
+def fft(x: TensorLike) -> Pair:
     """Compute the discrete Fourier transform along the last axis.
 
     y[j] = sum(x[k] * exp(-2 pi i j k / n))
@@ -120,13 +120,13 @@ def fft(x: Any) -> Pair:
 
 
 @operation
-def fft2(x: Any) -> Pair:
+def fft2(x: TensorLike) -> Pair:
     """Compute the Fourier transform over the last two axes; arguments as for `fft`."""
     return _transform(_pair("fft2", x, 2), 2)
 
 
 @operation
-def ifft2(x: Any) -> Pair:
+def ifft2(x: TensorLike) -> Pair:
     """Compute the inverse of `fft2`."""
     real, imag = _transform(_pair("ifft2", x, 2), 2, inverse=True)
     count = math.prod(real.shape[-2:])
@@ -149,7 +149,7 @@ def _length(op: str, n: int) -> int:
 
 
 @operation
-def rfft(x: Any, fft_length: int | None = None) -> Pair:
+def rfft(x: TensorLike, fft_length: int | None = None) -> Pair:
     """Compute the Fourier transform of real numbers along the last axis.
 
     Args:
@@ -169,7 +169,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
 
 
 @operation
-def irfft(x: Any, fft_length: int | None = None) -> Tensor:
+def irfft(x: TensorLike, fft_length: int | None = None) -> Tensor:
     """Compute the inverse of `rfft`.
 
     Args:
@@ -194,7 +194,9 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
 _WINDOWS = {"hann": 0.5, "hamming": 0.54}
 
 
-def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> Tensor:
+def _window(
+    op: str, window: TensorLike, length: int, fft_length: int, dtype: str
+) -> Tensor:
     """Return the window with zeros on both sides; all ones if it is None."""
     check_range(fft_length)
     if window is None:
@@ -232,11 +234,11 @@ def _check_lengths(op: str, length: int, stride: int, fft_length: int) -> None:
 
 @operation
 def stft(
-    x: Any,
+    x: TensorLike,
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
-    window: Any = "hann",
+    window: TensorLike = "hann",
     center: bool = True,
 ) -> Pair:
     """Compute the Fourier transforms of overlapping frames of the last axis.
@@ -277,12 +279,12 @@ def overlap_add(x: Tensor, stride: int) -> Tensor:
 
 @operation
 def istft(
-    x: Any,
+    x: TensorLike,
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
     length: int | None = None,
-    window: Any = "hann",
+    window: TensorLike = "hann",
     center: bool = True,
 ) -> Tensor:
     """Compute the inverse of `stft`, as far as its windows overlap.

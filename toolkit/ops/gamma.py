@@ -33,6 +33,7 @@ from toolkit.ops.quadrature import (
     polynomial,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 INF, NAN = math.inf, math.nan
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -111,7 +112,7 @@ def lgamma_from_1(x: Tensor) -> Tensor:
 
 
 @operation
-def lgamma(x: Any) -> Tensor:
+def lgamma(x: TensorLike) -> Tensor:
     """Return the logarithm of the absolute value of the gamma function, elementwise.
 
     Args:
@@ -153,7 +154,7 @@ def _positive_digamma(x: Tensor) -> Tensor:
 
 
 @operation
-def digamma(x: Any) -> Tensor:
+def digamma(x: TensorLike) -> Tensor:
     """Return the derivative of `lgamma`, elementwise.
 
     Args:
@@ -194,7 +195,7 @@ def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
 
 
 @operation
-def zeta(x: Any, q: Any) -> Tensor:
+def zeta(x: TensorLike, q: Any) -> Tensor:
     """Return the Hurwitz zeta function, the sum of (q + k) ** -x over k >= 0.
 
     Args:
@@ -229,7 +230,7 @@ def zeta(x: Any, q: Any) -> Tensor:
 
 
 @operation
-def polygamma(n: Any, x: Any) -> Tensor:
+def polygamma(n: Any, x: TensorLike) -> Tensor:
     """Return the derivative of order n of `digamma`, elementwise.
 
     Args:

@@ -26,10 +26,11 @@ from toolkit.ops.shape import (
     slice_p,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 @operation
-def get_item(x: Any, key: Any) -> Tensor:
+def get_item(x: TensorLike, key: TensorLike) -> Tensor:
     """Return x[key], as in NumPy.
 
     Args:

@@ -36,6 +36,7 @@ from toolkit.ops.quadrature import (
     log_ratio_minus,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 _INF, _NAN = math.inf, math.nan
 # Below this x the complement of igamma has a power series without large terms.
@@ -93,7 +94,7 @@ def _both_parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return where(is_lower, lower, 1 - upper), where(is_lower, upper_of_lower, upper)
 
 
-def _incomplete_gamma(a: Any, x: Any, is_upper: bool) -> Tensor:
+def _incomplete_gamma(a: TensorLike, x: TensorLike, is_upper: bool) -> Tensor:
     (a, x), dtype = doubles(a, x)
     is_inner = (
         greater(a, 0) & greater(x, 0) & logical_not(isinf(a)) & logical_not(isinf(x))
@@ -108,7 +109,7 @@ def _incomplete_gamma(a: Any, x: Any, is_upper: bool) -> Tensor:
 
 
 @operation
-def igamma(a: Any, x: Any) -> Tensor:
+def igamma(a: TensorLike, x: TensorLike) -> Tensor:
     """Return the lower incomplete gamma function, divided by the complete one.
 
     It is the integral of t ** (a - 1) * exp(-t) / gamma(a) from 0 to x, elementwise.
@@ -126,7 +127,7 @@ def igamma(a: Any, x: Any) -> Tensor:
 
 
 @operation
-def igammac(a: Any, x: Any) -> Tensor:
+def igammac(a: TensorLike, x: TensorLike) -> Tensor:
     """Return 1 - igamma(a, x), elementwise, without cancellation.
 
     Args:

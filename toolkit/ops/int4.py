@@ -13,6 +13,7 @@ from toolkit.ops.bits import bitwise_and, bitwise_xor, right_shift
 from toolkit.ops.contract import matmul
 from toolkit.ops.index import take
 from toolkit.ops.shape import reshape, slice_axis, stack
+from toolkit.type_aliases import TensorLike
 
 
 def _body(
@@ -36,7 +37,9 @@ def _body(
 matmul_int4_p: Primitive = decomposable("matmul_int4", _body)
 
 
-def matmul_int4(x: Any, packed: Any, scale: Any, zero: Any, block: Any) -> Tensor:
+def matmul_int4(
+    x: TensorLike, packed: Any, scale: TensorLike, zero: Any, block: Any
+) -> Tensor:
     """Compute `x @ ((numbers - zero[block]) * scale[block])`.
 
     Args:

@@ -6,7 +6,6 @@ All of them are elementwise and compute in float64.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # Rybicki, "Dawson's integral and the sampling theorem", Computers in Physics 3 (1989).
 _DAWSON_STEP = 0.25
@@ -37,7 +37,7 @@ _DAWSON_SERIES = [(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range
 
 
 @operation
-def dawsn(x: Any) -> Tensor:
+def dawsn(x: TensorLike) -> Tensor:
     """Return Dawson's integral: exp(-x ** 2) times the integral of exp(t ** 2)."""
     (x,), dtype = doubles(x)
     is_far, is_infinite = greater(absolute(x), 1), isinf(x)
@@ -61,7 +61,7 @@ _EXPINT_TAIL = [math.factorial(k) / _EXPINT_BORDER**k for k in range(41)]
 
 
 @operation
-def expint(x: Any) -> Tensor:
+def expint(x: TensorLike) -> Tensor:
     """Return the exponential integral Ei: the integral of exp(t) / t from -inf to x.
 
     Args:
@@ -125,14 +125,14 @@ def _fresnel(x: Tensor, is_sine: bool) -> Tensor:
 
 
 @operation
-def fresnel_sin(x: Any) -> Tensor:
+def fresnel_sin(x: TensorLike) -> Tensor:
     """Return the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise."""
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, True), dtype)
 
 
 @operation
-def fresnel_cos(x: Any) -> Tensor:
+def fresnel_cos(x: TensorLike) -> Tensor:
     """Return the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise."""
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, False), dtype)
@@ -148,7 +148,7 @@ _DILOG = [
 
 
 @operation
-def spence(x: Any) -> Tensor:
+def spence(x: TensorLike) -> Tensor:
     """Return the integral of -log(t) / (t - 1) from 1 to x, elementwise.
 
     It is the dilogarithm of 1 - x.

@@ -37,9 +37,10 @@ from toolkit.ops.numeric import abs
 from toolkit.ops.reduce import max, min, sum
 from toolkit.ops.shape import concatenate, expand_dims, moveaxis, squeeze
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import Axis, TensorLike
 
 
-def _matrices(op: str, x: Any, square: bool = False) -> Tensor:
+def _matrices(op: str, x: TensorLike, square: bool = False) -> Tensor:
     """Return x as a tensor of floats, with the axes of a matrix."""
     (x,) = floating(x)
     if square:
@@ -60,7 +61,7 @@ def _symmetric(x: Tensor) -> Tensor:
 
 
 @operation
-def cholesky(x: Any, upper: bool = False) -> Tensor:
+def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the triangular factor of positive definite matrices.
 
     If a matrix is not symmetric, only its symmetric part is used.
@@ -77,7 +78,7 @@ def cholesky(x: Any, upper: bool = False) -> Tensor:
 
 
 @operation
-def cholesky_inverse(x: Any, upper: bool = False) -> Tensor:
+def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the inverse of the matrices with x as their Cholesky factor.
 
     Args:
@@ -90,7 +91,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Tensor:
 
 
 @operation
-def eigh(x: Any) -> tuple[Tensor, Tensor]:
+def eigh(x: TensorLike) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and orthonormal eigenvectors of symmetric matrices.
 
     If a matrix is not symmetric, only its symmetric part is used.
@@ -105,7 +106,7 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def eig(x: Any) -> tuple[Tensor, Tensor]:
+def eig(x: TensorLike) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and eigenvectors, of length 1, of any square matrices.
 
     Args:
@@ -128,7 +129,7 @@ def eig(x: Any) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def lu_factor(x: Any) -> tuple[Tensor, Tensor]:
+def lu_factor(x: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the factors of x = P L U, with partial pivoting.
 
     Args:
@@ -143,7 +144,7 @@ def lu_factor(x: Any) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+def qr(x: TensorLike, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """Return orthonormal columns q and an upper triangle r, with x = q @ r.
 
     Args:
@@ -167,7 +168,7 @@ def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 @operation
-def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """Compute the singular value decomposition x = u @ diag(s) @ vh.
 
     Args:
@@ -189,13 +190,13 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 
 @operation
-def inv(x: Any) -> Tensor:
+def inv(x: TensorLike) -> Tensor:
     """Invert square matrices, (..., n, n)."""
     return inverse(_matrices("inv", x, square=True))
 
 
 @operation
-def slogdet(x: Any) -> tuple[Tensor, Tensor]:
+def slogdet(x: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the sign of the determinant and the logarithm of its absolute value.
 
     Args:
@@ -208,19 +209,21 @@ def slogdet(x: Any) -> tuple[Tensor, Tensor]:
 
 
 @operation
-def det(x: Any) -> Tensor:
+def det(x: TensorLike) -> Tensor:
     """Compute the determinant of square matrices: (..., n, n) gives (...)."""
     sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
     return sign * exp(logarithm)
 
 
 @operation
-def logdet(x: Any) -> Tensor:
+def logdet(x: TensorLike) -> Tensor:
     """Compute the logarithm of the determinant of positive definite matrices."""
     return bind(slogdet_p, _matrices("logdet", x, square=True))[1]
 
 
-def _system(op: str, a: Any, b: Any, triangle: Any = None, square: bool = True) -> Any:
+def _system(
+    op: str, a: TensorLike, b: TensorLike, triangle: Any = None, square: bool = True
+) -> Any:
     """Return both as matrices, and whether b was a vector per matrix of a."""
     a, b = floating(a, b)
     a = _matrices(op, a, square)
@@ -281,7 +284,7 @@ def _pseudo_inverse(x: Tensor, rcond: Any) -> Tensor:
 
 
 @operation
-def pinv(x: Any, rcond: Any = None) -> Tensor:
+def pinv(x: TensorLike, rcond: Any = None) -> Tensor:
     """Compute the Moore-Penrose inverse: (..., m, n) gives (..., n, m).
 
     Args:
@@ -307,7 +310,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
 
 
 @operation
-def matrix_rank(x: Any, tol: Any = None) -> Tensor:
+def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
     """Count the singular values greater than `tol`: (..., m, n) gives (...), int32.
 
     Args:
@@ -327,7 +330,9 @@ def matrix_rank(x: Any, tol: Any = None) -> Tensor:
 
 
 @operation
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+def norm(
+    x: TensorLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False
+) -> Tensor:
     """Compute the norm of vectors along one axis, or of matrices along two.
 
     Args:

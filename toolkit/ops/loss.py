@@ -6,8 +6,6 @@ rounded probability. Probabilities are clipped to a distance of epsilon from 0 a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from toolkit import dtypes, settings
@@ -23,9 +21,12 @@ from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, squeeze
 from toolkit.ops.softmax import log_softmax_p
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
-def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:
+def _pair(
+    op: str, target: TensorLike, output: TensorLike
+) -> tuple[Tensor, Tensor, str]:
     """Return both in float32 or wider, with equal shapes, and the result's dtype."""
     target, output = floating(target, output)
     if target.shape != output.shape:
@@ -43,7 +44,9 @@ def _clipped(probabilities: Tensor) -> Tensor:
 
 
 @operation
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
+def binary_crossentropy(
+    target: TensorLike, output: TensorLike, from_logits: bool = False
+) -> Tensor:
     """Compute -target * log(output) - (1 - target) * log(1 - output), elementwise.
 
     Args:
@@ -60,7 +63,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 
 @operation
 def categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
 ) -> Tensor:
     """Compute -sum(target * log(output)) along the axis of classes.
 
@@ -82,7 +85,7 @@ def categorical_crossentropy(
 
 @operation
 def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
 ) -> Tensor:
     """Compute -log(output[target]) along the axis of classes.
 
@@ -123,7 +126,7 @@ def _class_axis(op: str, output: Tensor, axis: int) -> int:
     return normalize_axis(op, axis, output.ndim)
 
 
-def _labels(op: str, target: Any, output: Tensor, axis: int) -> Tensor:
+def _labels(op: str, target: TensorLike, output: Tensor, axis: int) -> Tensor:
     """Return the labels as integers, with extent 1 along the axis of classes."""
     labels = convert(target)
     if not dtypes.is_integer(labels.dtype) or labels.dtype in ("uint32", "uint64"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from toolkit.ops.numeric import absolute, stop_gradient
 from toolkit.ops.reduce import max as max_, sum as sum_
 from toolkit.ops.shape import expand_dims
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM
 # J. Matrix Anal. Appl. 26 (2005): the numerator of degree 13, and its largest norm.
@@ -34,7 +34,7 @@ _ROOTS = 10  # after this number of roots, a logarithm below 256 is below 1/4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
-def _square(op: str, x: Any) -> tuple[Tensor, str]:
+def _square(op: str, x: TensorLike) -> tuple[Tensor, str]:
     """Return square matrices in double precision, and their dtype."""
     (x,) = floating(x)
     if x.ndim < 2:
@@ -48,7 +48,7 @@ def _one(x: Tensor) -> Tensor:
 
 
 @operation
-def expm(x: Any) -> Tensor:
+def expm(x: TensorLike) -> Tensor:
     """Return the exponential of matrices, the sum of x ** k / k!.
 
     Args:
@@ -96,7 +96,7 @@ def _pade(x: Tensor) -> Tensor:
 
 
 @operation
-def sqrtm(x: Any) -> Tensor:
+def sqrtm(x: TensorLike) -> Tensor:
     """Return the principal square root of matrices.
 
     Args:
@@ -131,7 +131,7 @@ def _root(x: Tensor) -> Tensor:
 
 
 @operation
-def logm(x: Any) -> Tensor:
+def logm(x: TensorLike) -> Tensor:
     """Return the principal logarithm of matrices, the inverse of `expm`.
 
     Args:

@@ -24,9 +24,10 @@ from toolkit.ops.reduce import (
 )
 from toolkit.ops.statistics import quantiles
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import Axis, TensorLike
 
 
-def _filled(x: Any, value: Any) -> Tensor:
+def _filled(x: TensorLike, value: TensorLike) -> Tensor:
     """Return x with `value` instead of its NaNs."""
     x = convert(x)
     if not dtypes.is_float(x.dtype):
@@ -41,13 +42,13 @@ def _count(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
 
 
 @operation
-def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Sum over `axis`, ignoring NaNs."""
     return sum(_filled(x, 0), axis, keepdims)
 
 
 @operation
-def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanprod(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Multiply over `axis`, ignoring NaNs."""
     return prod(_filled(x, 1), axis, keepdims)
 
@@ -95,7 +96,7 @@ def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def _arg_extremum(
-    reduction: Any, fill: float, x: Any, axis: int | None, keepdims: bool
+    reduction: Any, fill: float, x: TensorLike, axis: int | None, keepdims: bool
 ) -> Tensor:
     x = convert(x)
     y = reduction(_filled(x, fill), axis, keepdims)
@@ -105,13 +106,13 @@ def _arg_extremum(
 
 
 @operation
-def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def nanargmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first largest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmax, float("-inf"), x, axis, keepdims)
 
 
 @operation
-def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def nanargmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first smallest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmin, float("inf"), x, axis, keepdims)
 
@@ -132,7 +133,7 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @operation
-def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over `axis`, ignoring NaNs."""
     return sqrt(nanvar(x, axis, keepdims))
 

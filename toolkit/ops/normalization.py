@@ -34,9 +34,10 @@ from toolkit.ops.numeric import abs, square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
-def _widened(x: Any) -> tuple[Tensor, str]:
+def _widened(x: TensorLike) -> tuple[Tensor, str]:
     """Return x in float32 or wider, and the floating dtype of the result."""
     (x,) = floating(x)
     return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
@@ -88,12 +89,12 @@ def _narrowed(x: Tensor, dtype: str) -> Tensor:
 
 @operation
 def batch_normalization(
-    x: Any,
+    x: TensorLike,
     mean: Any,
     variance: Any,
     axis: int,
-    offset: Any = None,
-    scale: Any = None,
+    offset: TensorLike | None = None,
+    scale: TensorLike | None = None,
     epsilon: float = 1e-3,
 ) -> Tensor:
     """Compute (x - mean) / sqrt(variance + epsilon) * scale + offset.
@@ -112,7 +113,7 @@ def batch_normalization(
     axis = normalize_axis("batch_normalization", axis, x.ndim)
     n = x.shape[axis]
 
-    def along_axis(name: str, value: Any) -> Tensor:
+    def along_axis(name: str, value: TensorLike) -> Tensor:
         value = convert(value)
         if value.size != n:
             raise ShapeError(
@@ -217,7 +218,7 @@ batch_statistics_p: Primitive = decomposable(
 
 
 def normalize_batch(
-    x: Tensor, scale: Any, offset: Any, epsilon: float
+    x: Tensor, scale: TensorLike, offset: TensorLike, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Apply `batch_normalization` to the last axis, with the statistics of x.
 
@@ -298,7 +299,7 @@ def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
     """Compute y * gamma + beta; both have the shape of the normalized axes."""
     shape = tuple(n if i in axes else 1 for i, n in enumerate(y.shape))
 
-    def broadcast(value: Any) -> Tensor:
+    def broadcast(value: TensorLike) -> Tensor:
         value = convert(value, y.dtype)
         return value if value.ndim == y.ndim else reshape(value, shape)
 
@@ -346,7 +347,7 @@ def vector_norm(
 
 
 @operation
-def psnr(x1: Any, x2: Any, max_val: float) -> Tensor:
+def psnr(x1: TensorLike, x2: TensorLike, max_val: float) -> Tensor:
     """Compute the signal-to-noise ratio, 10 log10(max_val ** 2 / mean square) dB.
 
     Args:

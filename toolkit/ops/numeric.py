@@ -36,6 +36,7 @@ from toolkit.ops.elementwise import (
     zero_like,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def _not_bool(dtype: str) -> str:
@@ -43,14 +44,14 @@ def _not_bool(dtype: str) -> str:
 
 
 @operation
-def floor_divide(x1: Any, x2: Any) -> Tensor:
+def floor_divide(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute floor(x1 / x2), elementwise."""
     tensors, dtype = operands(x1, x2)
     return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))
 
 
 @operation
-def mod(x1: Any, x2: Any) -> Tensor:
+def mod(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute the remainder of x1 / x2, elementwise, with the sign of x2."""
     tensors, dtype = operands(x1, x2)
     return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))
@@ -60,7 +61,7 @@ remainder = mod
 
 
 @operation
-def negative(x: Any) -> Tensor:
+def negative(x: TensorLike) -> Tensor:
     """Compute -x, elementwise."""
     x = convert(x)
     if x.dtype == "bool":
@@ -69,7 +70,7 @@ def negative(x: Any) -> Tensor:
 
 
 @operation
-def absolute(x: Any) -> Tensor:
+def absolute(x: TensorLike) -> Tensor:
     """Compute the absolute value, elementwise."""
     x = convert(x)
     return x if x.dtype == "bool" else bind(abs_p, x)
@@ -79,7 +80,7 @@ abs = absolute
 
 
 @operation
-def round(x: Any, decimals: int = 0) -> Tensor:
+def round(x: TensorLike, decimals: int = 0) -> Tensor:
     """Round x to `decimals` decimals, half to even."""
     x = convert(x)
     if not dtypes.is_float(x.dtype) and decimals >= 0:
@@ -92,14 +93,14 @@ def round(x: Any, decimals: int = 0) -> Tensor:
 
 
 @operation
-def trunc(x: Any) -> Tensor:
+def trunc(x: TensorLike) -> Tensor:
     """Round x towards zero, elementwise."""
     x = convert(x)
     return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
 
 
 def _logical(record: Primitive, doc: str) -> Binary:
-    def function(x1: Any, x2: Any) -> Tensor:
+    def function(x1: TensorLike, x2: TensorLike) -> Tensor:
         return bind(record, convert(x1, "bool"), convert(x2, "bool"))
 
     return published(function, record.name, doc)
@@ -111,7 +112,7 @@ logical_xor: Binary = _logical(logical_xor_p, "Whether just one is true, element
 
 
 @operation
-def logical_not(x: Any) -> Tensor:
+def logical_not(x: TensorLike) -> Tensor:
     """Return whether x is false, elementwise."""
     return bind(logical_not_p, convert(x, "bool"))
 
@@ -123,7 +124,7 @@ def cast(x: Any, dtype: Any) -> Tensor:
 
 
 @operation
-def saturate_cast(x: Any, dtype: Any) -> Tensor:
+def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """Convert x to another dtype; values are clipped to its range."""
     x, dtype = convert(x), dtypes.standardize(dtype)
     if dtype == "bool" or x.dtype == "bool":
@@ -152,7 +153,7 @@ def stop_gradient(variable: Any) -> Tensor:
 
 
 @operation
-def square(x: Any) -> Tensor:
+def square(x: TensorLike) -> Tensor:
     """Compute x * x, elementwise."""
     x = convert(x)
     x = convert(x, "int32") if x.dtype == "bool" else x
@@ -160,13 +161,13 @@ def square(x: Any) -> Tensor:
 
 
 @operation
-def reciprocal(x: Any) -> Tensor:
+def reciprocal(x: TensorLike) -> Tensor:
     """Compute 1 / x, elementwise."""
     return divide(1.0, x)
 
 
 @operation
-def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
+def clip(x: TensorLike, x_min: Any, x_max: Any) -> Tensor:
     """Limit x to [x_min, x_max]; either may be None.
 
     The result has the dtype of x; integers become floats if a bound is a float.

@@ -43,13 +43,18 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.reduce import all
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # --- comparing and classifying --------------------------------------------------------
 
 
 @operation
 def isclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    x1: TensorLike,
+    x2: TensorLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
 ) -> Tensor:
     """Return whether |x1 - x2| <= atol + rtol * |x2|, elementwise.
 
@@ -66,28 +71,32 @@ def isclose(
 
 @operation
 def allclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+    x1: TensorLike,
+    x2: TensorLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
 ) -> Tensor:
     """Return whether all elements are close, as defined by `isclose`."""
     return all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
 @operation
-def isposinf(x: Any) -> Tensor:
+def isposinf(x: TensorLike) -> Tensor:
     """Return whether x is plus infinity, elementwise."""
     x = convert(x)
     return logical_and(isinf(x), greater(x, 0))
 
 
 @operation
-def isneginf(x: Any) -> Tensor:
+def isneginf(x: TensorLike) -> Tensor:
     """Return whether x is minus infinity, elementwise."""
     x = convert(x)
     return logical_and(isinf(x), less(x, 0))
 
 
 @operation
-def signbit(x: Any) -> Tensor:
+def signbit(x: TensorLike) -> Tensor:
     """Return whether x is negative, or minus zero; false for NaN."""
     x = convert(x)
     if not dtypes.is_float(x.dtype):
@@ -97,7 +106,7 @@ def signbit(x: Any) -> Tensor:
 
 
 @operation
-def heaviside(x1: Any, x2: Any) -> Tensor:
+def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return 0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
     x1, x2 = floating(*tensors(x1, x2))
     step = where(less(x1, 0), zero_like(x1), where(isnan(x1), x1, 1.0))
@@ -122,26 +131,26 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @operation
-def exp2(x: Any) -> Tensor:
+def exp2(x: TensorLike) -> Tensor:
     """Compute 2 ** x, elementwise."""
     (x,) = floating(x)
     return power(convert(2, x.dtype), x)
 
 
 @operation
-def log2(x: Any) -> Tensor:
+def log2(x: TensorLike) -> Tensor:
     """Compute the logarithm to base 2, elementwise."""
     return log(x) / math.log(2)
 
 
 @operation
-def log10(x: Any) -> Tensor:
+def log10(x: TensorLike) -> Tensor:
     """Compute the logarithm to base 10, elementwise."""
     return log(x) / math.log(10)
 
 
 @operation
-def logaddexp(x1: Any, x2: Any) -> Tensor:
+def logaddexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute log(exp(x1) + exp(x2)), elementwise, without overflow."""
     x1, x2 = floating(*tensors(x1, x2))
     same = logical_and(isinf(x1), equal(x1, x2))  # their difference is NaN
@@ -150,7 +159,7 @@ def logaddexp(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def logaddexp2(x1: Any, x2: Any) -> Tensor:
+def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute log2(2 ** x1 + 2 ** x2), elementwise, without overflow."""
     x1, x2 = floating(*tensors(x1, x2))
     base = math.log(2)
@@ -158,14 +167,14 @@ def logaddexp2(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def cbrt(x: Any) -> Tensor:
+def cbrt(x: TensorLike) -> Tensor:
     """Compute the cube root, elementwise; negative for negative x."""
     (x,) = floating(x)
     return sign(x) * power(absolute(x), 1 / 3)
 
 
 @operation
-def hypot(x1: Any, x2: Any) -> Tensor:
+def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute sqrt(x1 ** 2 + x2 ** 2), elementwise, without overflow of the squares."""
     x1, x2 = floating(*tensors(x1, x2))
     scale = stop_gradient(maximum(absolute(x1), absolute(x2)))
@@ -176,7 +185,7 @@ def hypot(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def ldexp(x1: Any, x2: Any) -> Tensor:
+def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute x1 * 2 ** x2, elementwise, with integers x2."""
     (x1,), x2 = floating(x1), convert(x2)
     check_integers(
@@ -188,7 +197,7 @@ def ldexp(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def sinc(x: Any) -> Tensor:
+def sinc(x: TensorLike) -> Tensor:
     """Compute sin(pi * x) / (pi * x), elementwise; 1 at 0."""
     (x,) = floating(x)
     dtype = x.dtype
@@ -202,13 +211,13 @@ def sinc(x: Any) -> Tensor:
 
 
 @operation
-def deg2rad(x: Any) -> Tensor:
+def deg2rad(x: TensorLike) -> Tensor:
     """Convert degrees to radians, elementwise."""
     return floating(x)[0] * (math.pi / 180)
 
 
 @operation
-def rad2deg(x: Any) -> Tensor:
+def rad2deg(x: TensorLike) -> Tensor:
     """Convert radians to degrees, elementwise."""
     return floating(x)[0] * (180 / math.pi)
 
@@ -217,7 +226,7 @@ def rad2deg(x: Any) -> Tensor:
 
 
 @operation
-def divide_no_nan(x1: Any, x2: Any) -> Tensor:
+def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute x1 / x2, elementwise; 0 where x2 is 0."""
     x1, x2 = floating(x1, x2)
     is_zero = equal(x2, 0)
@@ -225,7 +234,7 @@ def divide_no_nan(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def fmod(x1: Any, x2: Any) -> Tensor:
+def fmod(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute the remainder of x1 / x2, elementwise, with the sign of x1."""
     (x1, x2), dtype = operands(x1, x2)
     if dtype == "bool":
@@ -239,7 +248,7 @@ def _bits(dtype: str) -> int:
 
 
 @operation
-def gcd(x1: Any, x2: Any) -> Tensor:
+def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute the greatest common divisor of integers, elementwise."""
     (x1, x2), dtype = operands(x1, x2)
     check_integers("gcd", dtype)
@@ -252,7 +261,7 @@ def gcd(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def lcm(x1: Any, x2: Any) -> Tensor:
+def lcm(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute the least common multiple of integers, elementwise."""
     (x1, x2), _ = operands(x1, x2)
     return absolute(x1) // maximum(gcd(x1, x2), 1) * absolute(x2)
@@ -262,18 +271,18 @@ def lcm(x1: Any, x2: Any) -> Tensor:
 
 
 @operation
-def fmax(x1: Any, x2: Any) -> Tensor:
+def fmax(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the larger of x1 and x2, elementwise; NaN only if both are NaN."""
     return _without_nan(maximum, x1, x2)
 
 
 @operation
-def fmin(x1: Any, x2: Any) -> Tensor:
+def fmin(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the smaller of x1 and x2, elementwise; NaN only if both are NaN."""
     return _without_nan(minimum, x1, x2)
 
 
-def _without_nan(extremum: Any, x1: Any, x2: Any) -> Tensor:
+def _without_nan(extremum: Any, x1: TensorLike, x2: TensorLike) -> Tensor:
     (x1, x2), _ = operands(x1, x2)
     return extremum(where(isnan(x1), x2, x1), where(isnan(x2), x1, x2))
 
@@ -303,6 +312,6 @@ def nan_to_num(
 
 
 @operation
-def fabs(x: Any) -> Tensor:
+def fabs(x: TensorLike) -> Tensor:
     """Compute the absolute value in floating point, elementwise."""
     return absolute(floating(x)[0])

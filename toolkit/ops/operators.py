@@ -1,5 +1,6 @@
 """The operators of tensors, symbols and Variables: `x + y` is `ops.add(x, y)`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from toolkit.core.tensor import Tensor
@@ -41,6 +42,7 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.shape import reshape, squeeze, transpose
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import TensorLike
 
 _OPERATORS: dict[str, Any] = {
     "add": add,
@@ -67,17 +69,19 @@ _COMPARISONS = {
 }
 
 
-def _logical_or_bitwise(logical: Any, bitwise: Any, x: Any, y: Any) -> Any:
+def _logical_or_bitwise(
+    logical: Any, bitwise: Any, x: TensorLike, y: TensorLike
+) -> Any:
     """Apply `&`, `|` or `^`: logical for booleans and bitwise for integers."""
     booleans = _all_bool(x) and _all_bool(y)
     return (logical if booleans else bitwise)(x, y)
 
 
-def _all_bool(x: Any) -> bool:
+def _all_bool(x: TensorLike) -> bool:
     return isinstance(x, bool) or getattr(x, "dtype", None) == "bool"
 
 
-def _invert(x: Any) -> Any:
+def _invert(x: TensorLike) -> Any:
     return logical_not(x) if _all_bool(x) else bitwise_not(x)
 
 
@@ -117,8 +121,8 @@ def _reshape(x: KerasTensor, *newshape: Any) -> Any:
     return reshape(x, newshape[0] if is_one else newshape)
 
 
-def _method(function: Any) -> Any:
-    def method(self: Any, other: Any) -> Any:
+def _method(function: Callable[..., Any]) -> Any:
+    def method(self: Any, other: TensorLike) -> Any:
         if other is None or isinstance(other, str):
             return NotImplemented  # x == None is False, x + None a TypeError
         return function(self, other)
@@ -126,8 +130,8 @@ def _method(function: Any) -> Any:
     return method
 
 
-def _reflected(function: Any) -> Any:
-    def method(self: Any, other: Any) -> Any:
+def _reflected(function: Callable[..., Any]) -> Any:
+    def method(self: Any, other: TensorLike) -> Any:
         return NotImplemented if isinstance(other, str) else function(other, self)
 
     return method

@@ -31,6 +31,7 @@ from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import max, mean
 from toolkit.ops.shape import concatenate, slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # --- primitives -----------------------------------------------------------------------
 
@@ -214,7 +215,7 @@ def _counts(
 
 @operation
 def adaptive_average_pool(
-    inputs: Any, output_size: Any, data_format: str | None = None
+    inputs: TensorLike, output_size: Any, data_format: str | None = None
 ) -> Tensor:
     """Return the means of `output_size` windows that cover each spatial axis evenly.
 
@@ -229,7 +230,7 @@ def adaptive_average_pool(
 
 @operation
 def adaptive_max_pool(
-    inputs: Any, output_size: Any, data_format: str | None = None
+    inputs: TensorLike, output_size: Any, data_format: str | None = None
 ) -> Tensor:
     """Return the maxima of `output_size` windows that cover each spatial axis evenly.
 

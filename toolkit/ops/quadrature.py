@@ -16,6 +16,7 @@ from toolkit.ops.elementwise import expm1, greater, log, log1p, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.reduce import sum as sum_
 from toolkit.ops.shape import expand_dims
+from toolkit.type_aliases import TensorLike
 
 EULER = 0.5772156649015329
 
@@ -46,7 +47,7 @@ def chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
 
 
 def integrate(
-    f: Callable[..., Tensor], nodes: Any, weights: Any, *xs: Tensor
+    f: Callable[..., Tensor], nodes: Any, weights: TensorLike, *xs: Tensor
 ) -> Tensor:
     """Return the sum over nodes of weights * f(node, *xs), elementwise in xs."""
     along = [expand_dims(x, -1) for x in xs]

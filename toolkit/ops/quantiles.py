@@ -20,6 +20,7 @@ from toolkit.ops.numeric import logical_not, stop_gradient
 from toolkit.ops.quadrature import doubles
 from toolkit.ops.special import scaled_erfc
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # A rational approximation of the normal quantile with an error below 4.5e-4: Abramowitz
 # and Stegun, Handbook of Mathematical Functions, 26.2.23.
@@ -54,7 +55,7 @@ def _inverse(y: Tensor, complement: Tensor) -> Tensor:
 
 
 @operation
-def erfcinv(x: Any) -> Tensor:
+def erfcinv(x: TensorLike) -> Tensor:
     """Return the inverse of `erfc`, elementwise.
 
     Args:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.shape import reshape, transpose
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 Group = list[str]  # the names of the axes that are merged into one axis
 
 
 @operation
-def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
+def rearrange(tensor: TensorLike, pattern: str, **axes_lengths: int) -> Tensor:
     """Split, permute and merge the axes of a tensor.
 
     Args:

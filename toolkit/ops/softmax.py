@@ -6,8 +6,6 @@ The gradients of the bodies would need seven.
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert, floating
@@ -22,6 +20,7 @@ from toolkit.ops.reduce import cumsum, max, sum
 from toolkit.ops.shape import flip, reshape
 from toolkit.ops.sort import sort
 from toolkit.ops.symbolic import Probe, operation
+from toolkit.type_aliases import Axis, TensorLike
 
 Axes = tuple[int, ...]
 
@@ -54,7 +53,7 @@ softmax_p: Primitive = decomposable("softmax", _softmax, _softmax_vjp)
 log_softmax_p: Primitive = decomposable("log_softmax", _log_softmax, _log_softmax_vjp)
 
 
-def _along(record: Primitive, x: Any, axis: Any) -> Tensor:
+def _along(record: Primitive, x: TensorLike, axis: Axis) -> Tensor:
     (x,) = floating(x)
     if x.size == 0:
         return x
@@ -63,7 +62,7 @@ def _along(record: Primitive, x: Any, axis: Any) -> Tensor:
 
 
 @operation
-def softmax(x: Any, axis: Any = -1) -> Tensor:
+def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Compute exp(x) / sum(exp(x)) along `axis`.
 
     Args:
@@ -79,7 +78,7 @@ def softmax(x: Any, axis: Any = -1) -> Tensor:
     return _along(softmax_p, x, axis)
 
 
-def _warn_if_constant(x: Any, axis: Any) -> None:
+def _warn_if_constant(x: TensorLike, axis: Axis) -> None:
     shape = getattr(x, "shape", ())
     if isinstance(state.trace, Probe) and state.trace.extent == 1:
         return  # if an extent is unknown, shape inference also tries 1
@@ -91,7 +90,7 @@ def _warn_if_constant(x: Any, axis: Any) -> None:
 
 
 @operation
-def log_softmax(x: Any, axis: Any = -1) -> Tensor:
+def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Compute log(softmax(x)) along `axis`, without rounding of softmax(x) to 0.
 
     Args:
@@ -102,7 +101,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Tensor:
 
 
 @operation
-def sparsemax(x: Any, axis: int = -1) -> Tensor:
+def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
     """Return the point of the probability simplex along `axis` that is nearest to x.
 
     Reference:

@@ -22,6 +22,7 @@ from toolkit.ops.padding import pad
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # The minimum size of a group for which the search in groups is faster.
 _LEAST_GROUP = 8
@@ -41,7 +42,7 @@ searchsorted_p: Primitive = primitive(
 
 
 @operation
-def argsort(x: Any, axis: int | None = -1) -> Tensor:
+def argsort(x: TensorLike, axis: int | None = -1) -> Tensor:
     """Return the indices that sort x along `axis`, int32; None sorts the flattened x.
 
     The sort is stable, and NaNs are last.
@@ -53,7 +54,7 @@ def argsort(x: Any, axis: int | None = -1) -> Tensor:
 
 
 @operation
-def sort(x: Any, axis: int | None = -1) -> Tensor:
+def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
     """Sort x in ascending order along `axis`, NaNs last; None sorts the flattened x."""
     x = convert(x)
     if axis is None:
@@ -63,7 +64,7 @@ def sort(x: Any, axis: int | None = -1) -> Tensor:
 
 
 @operation
-def argpartition(x: Any, kth: int, axis: int | None = -1) -> Tensor:
+def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
     """Return indices that put the kth smallest element at index k, smaller before.
 
     They sort x completely, which also satisfies this condition.
@@ -80,7 +81,7 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Tensor:
 
 
 @operation
-def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
     """Return the k largest elements along the last axis, and their int32 indices.
 
     Args:
@@ -137,7 +138,7 @@ def _descending(x: Tensor) -> Tensor:
 
 
 @operation
-def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
+def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> Tensor:
     """Return whether fewer than k predictions exceed that for the target class.
 
     Args:
@@ -162,7 +163,9 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
 
 
 @operation
-def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tensor:
+def searchsorted(
+    sorted_sequence: Any, values: TensorLike, side: str = "left"
+) -> Tensor:
     """Return where to insert `values` so that a sorted sequence stays sorted, int32.
 
     Args:
@@ -182,7 +185,7 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tenso
 
 
 @operation
-def digitize(x: Any, bins: Any) -> Tensor:
+def digitize(x: TensorLike, bins: Any) -> Tensor:
     """Return the index of the bin of each element: the number of edges <= x, int32.
 
     Args:
@@ -193,7 +196,9 @@ def digitize(x: Any, bins: Any) -> Tensor:
 
 
 @operation
-def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Return whether each element of x1 is among the elements of x2.
 
     Args:
@@ -217,7 +222,7 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
 
 @operation
 def unique(
-    x: Any,
+    x: TensorLike,
     sorted: bool = True,
     return_index: bool = False,
     return_inverse: bool = False,

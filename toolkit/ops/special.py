@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
@@ -12,9 +11,10 @@ from toolkit.ops.elementwise import exp, greater, isinf, less, minimum, sqrt, wh
 from toolkit.ops.numeric import absolute
 from toolkit.ops.quadrature import chebyshev, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
-def _widened(x: Any) -> tuple[Tensor, str]:
+def _widened(x: TensorLike) -> tuple[Tensor, str]:
     """Return x in at least float32, and its dtype."""
     (x,) = floating(x)
     return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
@@ -33,7 +33,7 @@ _I0_TAIL = [
 
 
 @operation
-def i0(x: Any) -> Tensor:
+def i0(x: TensorLike) -> Tensor:
     """Compute the modified Bessel function of the first kind of order 0."""
     x, dtype = _widened(x)
     size = absolute(x)
@@ -90,7 +90,7 @@ def scaled_erfc(x: Tensor) -> Tensor:
 
 
 @operation
-def erfc(x: Any) -> Tensor:
+def erfc(x: TensorLike) -> Tensor:
     """Compute 1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
     x, dtype = _widened(x)
     right = absolute(x)

@@ -45,6 +45,7 @@ from toolkit.ops.shape import (
 )
 from toolkit.ops.sort import searchsorted_p, sort
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import Axis, TensorLike
 
 
 @operation
@@ -72,7 +73,7 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
 
 
 @operation
-def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def ptp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the largest minus the smallest element over `axis`."""
     return max(x, axis, keepdims) - min(x, axis, keepdims)
 
@@ -187,7 +188,7 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @operation
-def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
+def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> Tensor:
     """Return dot products of x2 with the sections of x1 at each shift.
 
     Args:
@@ -222,7 +223,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
 
 
 @operation
-def corrcoef(x: Any) -> Tensor:
+def corrcoef(x: TensorLike) -> Tensor:
     """Compute correlation coefficients between the rows of x:
 
     (n, samples) give (n, n).
@@ -240,7 +241,9 @@ def corrcoef(x: Any) -> Tensor:
 
 
 @operation
-def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
+def histogram(
+    x: TensorLike, bins: Any = 10, range: Any = None
+) -> tuple[Tensor, Tensor]:
     """Count the elements of x between adjacent edges.
 
     Args:
@@ -303,7 +306,7 @@ def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
 
 
 @operation
-def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
+def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
     """Return the differences between adjacent elements along `axis`, n times."""
     x = convert(a)
     if n < 0:
@@ -320,7 +323,9 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
 
 
 @operation
-def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
+) -> Tensor:
     """Integrate along `axis` by the trapezoidal rule.
 
     Args:
@@ -344,13 +349,13 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
 
 
 @operation
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Sum the diagonals of the matrices along two axes; see `diagonal`."""
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 @operation
-def cdist(x: Any, y: Any) -> Tensor:
+def cdist(x: TensorLike, y: TensorLike) -> Tensor:
     """Compute Euclidean distances: (..., m, d) and (..., n, d) give (..., m, n)."""
     x, y = floating(x, y)
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
@@ -363,7 +368,9 @@ def cdist(x: Any, y: Any) -> Tensor:
 
 
 @operation
-def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Tensor:
+def extract_sequences(
+    x: TensorLike, sequence_length: int, sequence_stride: int
+) -> Tensor:
     """Extract frames of the last axis: (..., n) gives (..., frames, sequence_length).
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from toolkit import settings
 from toolkit.core.convert import convert
@@ -15,9 +14,10 @@ from toolkit.ops.elementwise import cos, maximum, sqrt
 from toolkit.ops.numeric import absolute
 from toolkit.ops.special import i0
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
-def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
+def _window(op: str, x: TensorLike, weights: Callable[[Tensor], Tensor]) -> Tensor:
     """Return `weights` at x points from 0 to 1."""
     n = int(known_values(op, convert(x), "give the length as a Python integer"))
     if n <= 1:
@@ -26,25 +26,25 @@ def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 @operation
-def bartlett(x: Any) -> Tensor:
+def bartlett(x: TensorLike) -> Tensor:
     """Return the triangular window of x points."""
     return _window("bartlett", x, lambda t: 1 - absolute(2 * t - 1))
 
 
 @operation
-def hanning(x: Any) -> Tensor:
+def hanning(x: TensorLike) -> Tensor:
     """Return the window 0.5 - 0.5 * cos(2 pi t) of x points."""
     return _window("hanning", x, lambda t: 0.5 - 0.5 * cos(2 * math.pi * t))
 
 
 @operation
-def hamming(x: Any) -> Tensor:
+def hamming(x: TensorLike) -> Tensor:
     """Return the window 0.54 - 0.46 * cos(2 pi t) of x points."""
     return _window("hamming", x, lambda t: 0.54 - 0.46 * cos(2 * math.pi * t))
 
 
 @operation
-def blackman(x: Any) -> Tensor:
+def blackman(x: TensorLike) -> Tensor:
     """Return the window 0.42 - 0.5 * cos(2 pi t) + 0.08 * cos(4 pi t) of x points."""
 
     def weights(t: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def blackman(x: Any) -> Tensor:
 
 
 @operation
-def kaiser(x: Any, beta: float) -> Tensor:
+def kaiser(x: TensorLike, beta: float) -> Tensor:
     """Return the Kaiser window of x points; a larger `beta` makes it narrower."""
 
     def weights(t: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from toolkit.core.variable import Variable
 from toolkit.data.randomness import set_draws_factory
 from toolkit.errors import ArgumentError
 from toolkit.random.elements import STATE_NAME, Elements, ElementScope
+from toolkit.type_aliases import SeedLike
 
 set_draws_factory(Elements)
 
@@ -139,7 +140,7 @@ def make_default_seed() -> int:
     return python_random.randint(1, 10**9)
 
 
-def _check_seed(seed: Any) -> int:
+def _check_seed(seed: SeedLike) -> int:
     if not is_int(seed) or not 0 <= seed < 2**32:
         raise ArgumentError(
             "Expected `seed` argument to be an integer in [0, 2 ** 32); received "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from toolkit.core.convert import convert
@@ -15,6 +13,7 @@ from toolkit.ops.numeric import absolute, clip
 from toolkit.ops.reduce import max, min, sum
 from toolkit.ops.shape import stack, unstack
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 def _need_channels(op: str, x: Tensor, kinds: dict[int, str]) -> None:
@@ -27,7 +26,7 @@ def _need_channels(op: str, x: Tensor, kinds: dict[int, str]) -> None:
 
 
 @operation
-def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
+def rgb_to_grayscale(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Compute 0.2989 red + 0.587 green + 0.114 blue.
 
     Args:
@@ -49,7 +48,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
 
 
 @operation
-def rgb_to_hsv(images: Any, data_format: str | None = None) -> Tensor:
+def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Convert red, green and blue in [0, 1] to hue, saturation and value in [0, 1].
 
     Args:
@@ -80,7 +79,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Tensor:
 
 
 @operation
-def hsv_to_rgb(images: Any, data_format: str | None = None) -> Tensor:
+def hsv_to_rgb(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Convert hue, saturation and value in [0, 1] to red, green and blue in [0, 1].
 
     Args:

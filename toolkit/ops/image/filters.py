@@ -18,6 +18,7 @@ from toolkit.ops.numeric import square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape, stack, unstack
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 def bell(size: int, sigma: Any, dtype: str) -> Tensor:
@@ -44,7 +45,7 @@ def blurred(x: Tensor, down: Tensor, right: Tensor, padding: str = "same") -> Te
 
 @operation
 def gaussian_blur(
-    images: Any,
+    images: TensorLike,
     kernel_size: tuple[int, int] = (3, 3),
     sigma: Any = (1.0, 1.0),
     data_format: str | None = None,
@@ -65,7 +66,7 @@ def gaussian_blur(
 
 
 @operation
-def sobel_edges(images: Any, data_format: str | None = None) -> Tensor:
+def sobel_edges(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Compute the gradients of images downwards and to the right; the padding is 0.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from toolkit import dtypes, settings
 from toolkit.core.convert import convert
@@ -13,12 +12,13 @@ from toolkit.ops.conv import channels_last, in_format
 from toolkit.ops.elementwise import equal, isfinite, where
 from toolkit.ops.numeric import logical_and, logical_not, round, saturate_cast
 from toolkit.ops.shape import expand_dims, squeeze
+from toolkit.type_aliases import TensorLike
 
 Restore = Callable[[Tensor], Tensor]
 
 
 def batched(
-    op: str, images: Any, data_format: str | None, spatial: int = 2
+    op: str, images: TensorLike, data_format: str | None, spatial: int = 2
 ) -> tuple[Tensor, Restore]:
     """Return images as (batch, *spatial, channels), and the inverse function."""
     x = convert(images)

@@ -14,6 +14,7 @@ from toolkit.ops.image.layout import batched
 from toolkit.ops.index import gather_p
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 def _patches(
@@ -131,7 +132,7 @@ def _margins(op: str, n: int, margins: dict[str, Any], sign: int) -> tuple[int, 
 
 @operation
 def pad_images(
-    images: Any,
+    images: TensorLike,
     top_padding: int | None = None,
     left_padding: int | None = None,
     bottom_padding: int | None = None,
@@ -166,7 +167,7 @@ def pad_images(
 
 @operation
 def crop_images(
-    images: Any,
+    images: TensorLike,
     top_cropping: int | None = None,
     left_cropping: int | None = None,
     bottom_cropping: int | None = None,

@@ -37,6 +37,7 @@ from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 # --- kernels: the weight of a pixel at a distance x >= 0 ------------------------------
 
@@ -131,7 +132,7 @@ def _weights(
 _NAN = 1e20  # marker of NaN: times any weight it is larger than a sum of weights
 
 
-def _along(x: Tensor, axis: int, weights: Any, is_finite: bool) -> Tensor:
+def _along(x: Tensor, axis: int, weights: TensorLike, is_finite: bool) -> Tensor:
     """Multiply one axis by a matrix.
 
     Args:
@@ -150,7 +151,7 @@ def _along(x: Tensor, axis: int, weights: Any, is_finite: bool) -> Tensor:
     return where(equal(reached, 0), y, convert(wrong, x.dtype))
 
 
-def _product(x: Tensor, axis: int, weights: Any) -> Tensor:
+def _product(x: Tensor, axis: int, weights: TensorLike) -> Tensor:
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     if not after:
         return matmul(x, weights)
@@ -163,9 +164,9 @@ def _product(x: Tensor, axis: int, weights: Any) -> Tensor:
 
 @operation
 def scale_and_translate(
-    images: Any,
+    images: TensorLike,
     output_shape: Sequence[int],
-    scale: Any,
+    scale: TensorLike,
     translation: Any,
     spatial_dims: Sequence[int],
     method: str,
@@ -325,7 +326,7 @@ def cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
     return x
 
 
-def _padded(x: Tensor, size: tuple[int, int], value: Any) -> Tensor:
+def _padded(x: Tensor, size: tuple[int, int], value: TensorLike) -> Tensor:
     """Pad x equally on both sides, to approximate the aspect ratio of `size`."""
     height, width = x.shape[1:3]
     extents = _fitting(width, *size), _fitting(height, *size[::-1])
@@ -341,7 +342,7 @@ def _padded(x: Tensor, size: tuple[int, int], value: Any) -> Tensor:
 
 @operation
 def resize(
-    images: Any,
+    images: TensorLike,
     size: tuple[int, int],
     interpolation: str = "bilinear",
     antialias: bool = False,

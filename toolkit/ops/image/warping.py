@@ -19,6 +19,7 @@ from toolkit.ops.index import gather_p
 from toolkit.ops.numeric import absolute, clip, logical_and, mod
 from toolkit.ops.shape import concatenate, expand_dims, reshape, stack, unstack
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 ORDERS = {"nearest": 0, "bilinear": 1}
 
@@ -53,7 +54,7 @@ def _nodes(coordinate: Tensor, order: int) -> list[tuple[Tensor, Any]]:
 
 
 def interpolated(
-    x: Tensor, coordinates: Sequence[Tensor], order: int, mode: str, value: Any
+    x: Tensor, coordinates: Sequence[Tensor], order: int, mode: str, value: TensorLike
 ) -> Tensor:
     """Read each image of a batch at separate coordinates.
 
@@ -106,7 +107,7 @@ def check_mode(op: str, interpolation: str, fill_mode: str) -> None:
 
 @operation
 def map_coordinates(
-    inputs: Any,
+    inputs: TensorLike,
     coordinates: Any,
     order: int,
     fill_mode: str = "constant",
@@ -158,7 +159,12 @@ def _grid(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def displaced(
-    x: Tensor, down: Tensor, right: Tensor, interpolation: str, mode: str, value: Any
+    x: Tensor,
+    down: Tensor,
+    right: Tensor,
+    interpolation: str,
+    mode: str,
+    value: TensorLike,
 ) -> Tensor:
     """Read images at displaced coordinates, in their dtype."""
     rows, columns = _grid(x)
@@ -168,7 +174,7 @@ def displaced(
 
 
 def _projected(
-    x: Tensor, transforms: Tensor, interpolation: str, mode: str, value: Any
+    x: Tensor, transforms: Tensor, interpolation: str, mode: str, value: TensorLike
 ) -> Tensor:
     """Read each pixel of the result at the coordinates of its transform, (8,)."""
     rows, columns = _grid(x)
@@ -191,7 +197,7 @@ def _projected(
 
 @operation
 def affine_transform(
-    images: Any,
+    images: TensorLike,
     transform: Any,
     interpolation: str = "bilinear",
     fill_mode: str = "constant",
@@ -224,7 +230,7 @@ def affine_transform(
 
 @operation
 def perspective_transform(
-    images: Any,
+    images: TensorLike,
     start_points: Any,
     end_points: Any,
     interpolation: str = "bilinear",
