@@ -85,7 +85,9 @@ def test_rows_are_updated_in_place(name):
         np.testing.assert_allclose(compiled, eager, rtol=1e-6)
     concrete = step.get_concrete_function(ops.convert_to_tensor([0] * 4))
     graph = concrete.program.graph
-    outputs = zip(concrete.written, graph.outputs[concrete.num_outputs :], strict=True)
+    outputs = zip(
+        concrete.written_variables, graph.outputs[concrete.num_outputs :], strict=True
+    )
     (new,) = (y for variable, y in outputs if variable is v)
     names = "scatter", "dynamic_update_slice"
     assert (graph.producers()[new].op.name in names) == in_place

@@ -68,7 +68,7 @@ def test_written_variables_are_listed():
 
     call = traced(function, X)
     assert set(map(id, call.variables)) == {id(read), id(both)}
-    assert list(map(id, call.written)) == [id(both), id(written)]
+    assert list(map(id, call.written_variables)) == [id(both), id(written)]
     for _ in range(2):
         assert_close(call(X), X * 2)
     assert_close(both, X + 2 * X * X)

@@ -245,12 +245,12 @@ def _traced_while(
     sources = captured_sources([condition, body], excluded=written)
     finals = carried_values(body, written)
     graphs = [
-        traced.graph(
-            [*tree.flatten(inputs), *(traced.placeholder_for(v) for v in written)],
+        traced_body.graph(
+            [*tree.flatten(inputs), *(traced_body.placeholder_for(v) for v in written)],
             sources,
             outputs,
         )
-        for traced, inputs, outputs in (
+        for traced_body, inputs, outputs in (
             (condition, condition_vars, condition.outputs),
             (body, body_vars, [*body.outputs, *finals]),
         )

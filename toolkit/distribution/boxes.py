@@ -97,16 +97,16 @@ def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
     minimal.
     """
     pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for number, (_, boxes) in enumerate(items):
+    for index, (_, boxes) in enumerate(items):
         holders: dict[Box, list[int]] = {}
         for holder, box in enumerate(boxes):
             holders.setdefault(box, []).append(holder)
         for box, holding_ranks in holders.items():
             count = prod(extents(box))
             if count > 0:
-                pools.setdefault(tuple(holding_ranks), []).append((number, count))
+                pools.setdefault(tuple(holding_ranks), []).append((index, count))
     totals = {
-        ranks: sum(count * items[number].itemsize for number, count in pool)
+        ranks: sum(count * items[index].itemsize for index, count in pool)
         for ranks, pool in pools.items()
     }
     element_ranges = [range(0)] * len(items)
@@ -115,11 +115,11 @@ def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
             continue
         first, offset = sum(amounts[: ranks.index(rank)]), 0
         stop = first + amounts[ranks.index(rank)]
-        for number, count in pools[ranks]:
-            size = items[number].itemsize
+        for index, count in pools[ranks]:
+            size = items[index].itemsize
             bounds = [-((offset - bound) // size) for bound in (first, stop)]
             low, high = (min(max(bound, 0), count) for bound in bounds)
-            element_ranges[number] = range(low, high)
+            element_ranges[index] = range(low, high)
             offset += count * size
     return element_ranges
 
@@ -145,11 +145,11 @@ def _balance_writes(
 
 def _distribute_amount(loads: Sequence[int], amount: int) -> list[int]:
     """Return the increments of the loads, `amount` in total, with minimal maximum."""
-    ordered = sorted(loads)
+    sorted_loads = sorted(loads)
     level = remainder = 0
     for count in range(1, len(loads) + 1):
-        level, remainder = divmod(amount + sum(ordered[:count]), count)
-        if count == len(loads) or level < ordered[count]:
+        level, remainder = divmod(amount + sum(sorted_loads[:count]), count)
+        if count == len(loads) or level < sorted_loads[count]:
             break
     increments = []
     for load in loads:
@@ -165,8 +165,8 @@ def is_cover(box: Box, boxes: Sequence[Box]) -> bool:
     if sum(prod(extents(inner)) for inner in boxes) != prod(extents(box)):
         return False
     bounds: Any = np.array(boxes, np.int64).reshape(len(boxes), len(box), 2)
-    for number in range(1, len(boxes)):
-        current, previous = bounds[number], bounds[:number]
+    for index in range(1, len(boxes)):
+        current, previous = bounds[index], bounds[:index]
         overlaps = np.maximum(current[:, 0], previous[:, :, 0]) < np.minimum(
             current[:, 1], previous[:, :, 1]
         )

@@ -11,8 +11,8 @@ from toolkit import comm, settings
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.distribution import shard_files
-from toolkit.distribution.checkpoints import Checkpoint, finish_saves
-from toolkit.distribution.collective_work import run_in_all
+from toolkit.distribution.checkpoints import Checkpoint, wait_for_saves
+from toolkit.distribution.collective_work import run_on_all_ranks
 from toolkit.distribution.elastic import recovery
 from toolkit.errors import (
     ArgumentError,
@@ -94,15 +94,15 @@ class CheckpointManager(RegularSaves):
             raise NotBuiltError(
                 "CheckpointManager: expected a model that is built before `fit`"
             )
-        finish_saves()  # from a failed run
+        wait_for_saves()  # from a failed run
         recovery.run(self._begin)
 
     def _begin(self) -> None:
         reason = f"cannot use {self.directory!r}"
         # All ranks use the list that rank 0 sees.
-        numbers = run_in_all(comm.world(), self._prepare, UnwritableFileError, reason)[
-            1
-        ]
+        numbers = run_on_all_ranks(
+            comm.world(), self._prepare, UnwritableFileError, reason
+        )[1]
         self._number, self._waiting = numbers[0][0], 0
         if self.restore:
             self._restore_newest(self._checkpoint(), numbers[0][1:])
@@ -201,10 +201,12 @@ class CheckpointManager(RegularSaves):
     def _remove_old(self) -> None:
         """Remove old checkpoints, and files of killed processes."""
         checkpoints = self._list_checkpoints()
-        retained = sorted(n for n, path in checkpoints.items() if _has_index(path))
+        retained_numbers = sorted(
+            n for n, path in checkpoints.items() if _has_index(path)
+        )
         if self.max_to_keep is not None:
-            retained = retained[-self.max_to_keep :]
-        for number in set(checkpoints).difference(retained):
+            retained_numbers = retained_numbers[-self.max_to_keep :]
+        for number in set(checkpoints).difference(retained_numbers):
             shard_files.remove(checkpoints[number])
 
 

@@ -21,7 +21,7 @@ from toolkit import comm
 from toolkit.console.frames import warn
 from toolkit.core.placement import set_local_shard
 from toolkit.distribution import shard_files
-from toolkit.distribution.collective_work import run_in_all
+from toolkit.distribution.collective_work import run_on_all_ranks
 from toolkit.distribution.shard_files import StoredBox
 from toolkit.distribution.snapshots import WritePlan, local_box, variables_of
 from toolkit.distribution.strategies import distribution
@@ -159,7 +159,7 @@ class Checkpoint:
             return variables, state, changes, arrays
 
         reason = f"cannot restore {str(folder)!r}"
-        (variables, state, changes, arrays), digests = run_in_all(
+        (variables, state, changes, arrays), digests = run_on_all_ranks(
             self._group,
             read,
             ModelFileError,
@@ -202,7 +202,7 @@ class Checkpoint:
             return variables, WritePlan.of(variables), json.loads(json.dumps(position))
 
         previous, reason = self._plan, f"cannot write {str(target)!r}"
-        (variables, plan, json_position), are_unchanged = run_in_all(
+        (variables, plan, json_position), are_unchanged = run_on_all_ranks(
             self._group,
             plan_local,
             UnwritableFileError,
@@ -247,7 +247,7 @@ class _SaveThread(threading.Thread):
             self.error = error
 
 
-def finish_saves() -> None:
+def wait_for_saves() -> None:
     """Wait for all saves of this process."""
     for thread in threading.enumerate():
         if isinstance(thread, _SaveThread):
@@ -273,14 +273,14 @@ class _CollectiveWrite:
         """Write this process's file, and wait for the files of all processes."""
         failure: BaseException | None = None
         try:
-            folder = self._run_in_all(lambda: self._create_folder(copy_error))[0]
+            folder = self._run_on_all_ranks(lambda: self._create_folder(copy_error))[0]
             write = shard_files.write_boxes
-            entries_by_rank = self._run_in_all(
+            entries_by_rank = self._run_on_all_ranks(
                 lambda: write(
                     Path(folder), self._group.rank, content, self._stored_boxes
                 )
             )
-            self._run_in_all(lambda: self._publish(entries_by_rank))
+            self._run_on_all_ranks(lambda: self._publish(entries_by_rank))
         except CommunicationError:
             self._close()
             raise
@@ -317,9 +317,9 @@ class _CollectiveWrite:
         shard_files.publish(self._stage, self._state, self._target)
         self._on_saved()
 
-    def _run_in_all(self, work: Callable[[], Any]) -> list[Any]:
+    def _run_on_all_ranks(self, work: Callable[[], Any]) -> list[Any]:
         reason = f"cannot write {str(self._target)!r}"
-        return run_in_all(self._group, work, UnwritableFileError, reason)[1]
+        return run_on_all_ranks(self._group, work, UnwritableFileError, reason)[1]
 
 
 def _describe_job(group: comm.Group) -> dict[str, Any]:
@@ -345,9 +345,9 @@ def _partition_of(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     return job["shards"], other_axes
 
 
-def _describe_changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
+def _describe_changes(saved_job: dict[str, Any], job: dict[str, Any]) -> str:
     """Return the reasons why later steps are not bitwise reproducible."""
-    saved_partition, partition = _partition_of(saved), _partition_of(job)
+    saved_partition, partition = _partition_of(saved_job), _partition_of(job)
     if saved_partition == partition:
         return ""
     descriptions = [f"shards={shards}" for shards, _ in (saved_partition, partition)]

@@ -43,14 +43,14 @@ def on_chief(
     if _gather_request.send is not None:  # the other ranks already wait
         work()
         return
-    sharded = [v for v in variables if v.placement is not None]
+    sharded_variables = [v for v in variables if v.placement is not None]
     with comm.named("what rank 0 saves or writes for all, which all have to call"):
         # A broadcast from rank 0 can complete before the other ranks call it.
         group.barrier()
         if group.rank == 0:
-            _run_on_chief(group, work, sharded)
+            _run_on_chief(group, work, sharded_variables)
         else:
-            _follow_chief(group, sharded)
+            _follow_chief(group, sharded_variables)
 
 
 def notify_gather(placement: Any) -> None:
@@ -60,12 +60,12 @@ def notify_gather(placement: Any) -> None:
 
 
 def _run_on_chief(
-    group: Group, work: Callable[[], Any], sharded: Sequence[Any]
+    group: Group, work: Callable[[], Any], sharded_variables: Sequence[Any]
 ) -> None:
     def send_index(placement: Any) -> None:
-        for number, variable in enumerate(sharded):
+        for index, variable in enumerate(sharded_variables):
             if variable.placement is placement:
-                _broadcast_number(group, number)
+                _broadcast_index(group, index)
                 return
         raise errors.CommunicationError(
             f"a variable that is held in parts ({placement}) cannot be read by one "
@@ -76,20 +76,20 @@ def _run_on_chief(
     try:
         work()
     except BaseException as error:
-        _broadcast_number(group, _FAILED)
+        _broadcast_index(group, _FAILED)
         comm.exchange(group, [type(error).__name__, str(error)])
         raise
     finally:
         _gather_request.send = None
-    _broadcast_number(group, _DONE)
+    _broadcast_index(group, _DONE)
 
 
-def _follow_chief(group: Group, sharded: Sequence[Any]) -> None:
+def _follow_chief(group: Group, sharded_variables: Sequence[Any]) -> None:
     while True:
-        number = _receive_number(group)
-        if number == _DONE:
+        index = _receive_index(group)
+        if index == _DONE:
             return
-        if number == _FAILED:
+        if index == _FAILED:
             name, text = comm.exchange(group, None)[0]
             error_class = getattr(errors, name, None)
             if not isinstance(error_class, type) or not issubclass(
@@ -97,14 +97,14 @@ def _follow_chief(group: Group, sharded: Sequence[Any]) -> None:
             ):
                 error_class, text = errors.CommunicationError, f"rank 0: {name}: {text}"
             raise error_class(text)
-        sharded[number].numpy()
+        sharded_variables[index].numpy()
 
 
-def _broadcast_number(group: Group, number: int) -> None:
-    group.broadcast(np.array([number], np.int64))
+def _broadcast_index(group: Group, index: int) -> None:
+    group.broadcast(np.array([index], np.int64))
 
 
-def _receive_number(group: Group) -> int:
+def _receive_index(group: Group) -> int:
     buffer = np.empty(1, np.int64)
     group.broadcast(buffer)
     return int(buffer[0])

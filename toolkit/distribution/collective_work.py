@@ -9,10 +9,10 @@ from toolkit import comm
 from toolkit.errors import ToolkitError
 
 
-def run_in_all(
+def run_on_all_ranks(
     group: comm.Group,
     work: Callable[[], Any],
-    kind: type[Exception],
+    error_class: type[Exception],
     reason: str,
     summarize: Callable[[Any], Any] = lambda result: result,
 ) -> tuple[Any, list[Any]]:
@@ -21,7 +21,7 @@ def run_in_all(
     Args:
         group: the group of the processes.
         work: the function.
-        kind: the error to raise.
+        error_class: the class of the error to raise.
         reason: the prefix of its message.
         summarize: a function from the result to JSON data for the other processes.
 
@@ -29,16 +29,14 @@ def run_in_all(
         The result of this process, and the data of all processes.
 
     Raises:
-        BaseException: an error of type `kind`. In the process that raised it, an
+        BaseException: an error of type `error_class`. In the process that raised it, an
             exception that is not an `Exception`, such as an interrupt, is raised
             unchanged.
 
     Example:
         >>> from toolkit.comm import local
-        >>> from toolkit.distribution.collective_work import run_in_all
-        >>> def ask(group):
-        ...     return run_in_all(group, lambda: group.rank, OSError, "cannot ask")
-        >>> local.run(2, ask)
+        >>> from toolkit.distribution.collective_work import run_on_all_ranks
+
         [(0, [0, 1]), (1, [0, 1])]
     """
     result, failure, message = None, None, None
@@ -51,9 +49,9 @@ def run_in_all(
     reports = comm.exchange(
         group, [message, summarize(result) if failure is None else None]
     )
-    if isinstance(failure, kind) or not isinstance(failure, Exception | None):
+    if isinstance(failure, error_class) or not isinstance(failure, Exception | None):
         raise failure
     for rank, (text, _) in enumerate(reports):
         if text is not None:
-            raise kind(f"{reason}: process {rank}: {text}") from failure
+            raise error_class(f"{reason}: process {rank}: {text}") from failure
     return result, [value for _, value in reports]

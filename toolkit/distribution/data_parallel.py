@@ -97,11 +97,11 @@ class DataParallel(Distribution):
     def resize(self, is_committed: bool) -> None:
         """Distribute batches over the current ranks, in the same number of parts."""
         if self._copies is None:
-            self._regroup()
+            self._rebuild_mesh()
         else:
-            self._copies.redistribute(self._regroup, is_committed)
+            self._copies.redistribute(self._rebuild_mesh, is_committed)
 
-    def _regroup(self) -> comm.Group:
+    def _rebuild_mesh(self) -> comm.Group:
         """Create the mesh of the current ranks; return the previous group."""
         has_axes = "axes" in self.__dict__
         previous_group = self.axes[-1].group if has_axes else comm.world()

@@ -31,9 +31,9 @@ def list_devices(device_type: str | None = None) -> list[str]:
     """
     if device_type is not None and device_type.lower() not in _KINDS:
         raise unknown_choice("list_devices: device_type", device_type, _KINDS)
-    available = config.list_devices()
+    names = config.list_devices()
     for kind in [device_type.lower()] if device_type else ["gpu", "cpu"]:
-        devices = [name for name in available if name.startswith(f"{kind}:")]
+        devices = [name for name in names if name.startswith(f"{kind}:")]
         if devices:
             count = len(devices) * comm.world().size
             return devices if count == len(devices) else _name_devices(kind, count)

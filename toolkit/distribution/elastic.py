@@ -176,14 +176,14 @@ class Recovery:
 
     def _admit(self, pending: PendingReplacements) -> None:
         """Admit replacements, unless a rank is lost now."""
-        version, merged = self.version, pending.merge()
-        are_merged = self.run(lambda: comm.exchange(comm.world(), merged is not None))
-        if merged is not None and all(are_merged) and version == self.version:
-            jobs.admit(merged)
+        version, group = self.version, pending.merge()
+        are_merged = self.run(lambda: comm.exchange(comm.world(), group is not None))
+        if group is not None and all(are_merged) and version == self.version:
+            jobs.admit(group)
             self._resize(is_committed=False)
             self.run(lambda: self._send_state(self._model))
-        elif merged is not None:
-            merged.revoke()  # releases ranks that wait in it
+        elif group is not None:
+            group.revoke()  # releases ranks that wait in it
 
     def _exchange_states(self) -> list[int]:
         """Return the state of the replacements as seen by each rank."""

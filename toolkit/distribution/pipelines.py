@@ -201,11 +201,11 @@ class PipelineParallel(Distribution):
             for x, v in zip(step.first.inputs[batch:], variables, strict=False)
             if (stage := self._stage_of_variable(v)) is not None
         }
-        staged = pipeline(graph, step, self.stages, owners, output_stages, name)
-        compare_programs(comm.world(), list(staged.described()), f"program of {name}")
+        program = pipeline(graph, step, self.stages, owners, output_stages, name)
+        compare_programs(comm.world(), list(program.described()), f"program of {name}")
         world = comm.world()
         commit = recovery.commit if comm.is_elastic() else None
-        return StagedExecutable(staged, target, world, self.ranks, commit)
+        return StagedExecutable(program, target, world, self.ranks, commit)
 
     def _stage_of_variable(self, variable: Any) -> int | None:
         """Return the only stage with the value of a variable, or None if replicated."""
@@ -213,13 +213,13 @@ class PipelineParallel(Distribution):
         return stage if reference is not None and reference() is variable else None
 
     def _check_weights(self, name: str, variables: Sequence[Any]) -> None:
-        unassigned = [
+        unassigned_paths = [
             v.path for v in variables if v.trainable and not _has_stage(self.stages, v)
         ]
-        if unassigned:
+        if unassigned_paths:
             raise ArgumentError(
                 f"{name}: expected a stage for each layer that has weights; no pattern "
-                f"of PipelineParallel(stages=...) fits {unassigned}"
+                f"of PipelineParallel(stages=...) fits {unassigned_paths}"
             )
 
     def _describe_batch_dependency(self, node: Node) -> str | None:
@@ -247,11 +247,11 @@ def _parse_patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:
         for number, entry in enumerate(stages):
             patterns: Any = entry if isinstance(entry, (list, tuple)) else [entry]
             pairs += [(pattern, number) for pattern in patterns]
-    numbers = {stage for _, stage in pairs}
+    used_stages = {stage for _, stage in pairs}
     is_text = all(isinstance(pattern, str) for pattern, _ in pairs)
-    if not pairs or not is_text or numbers != set(range(len(numbers))):
+    if not pairs or not is_text or used_stages != set(range(len(used_stages))):
         raise ArgumentError(
             "PipelineParallel: expected stages as a list of patterns, or a dict of "
             f"pattern -> number of the stage, from 0 on; received {stages!r}"
         )
-    return pairs, len(numbers)
+    return pairs, len(used_stages)

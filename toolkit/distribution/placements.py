@@ -25,7 +25,7 @@ class ShardPlacement:
     splits: Sequence[tuple[MeshAxis, Split]]
     spec: Spec
 
-    def along(self, axis: MeshAxis) -> Split | None:
+    def split_along(self, axis: MeshAxis) -> Split | None:
         """Return the split along one of the axes."""
         return next((split for a, split in self.splits if a is axis), None)
 
@@ -79,16 +79,16 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
     names = [name for name in mesh.axis_names if name != batch]
     axes = []
     for name in [*names, *([] if batch is None else [batch])]:
-        number = list(mesh.axis_names).index(name)
-        size, coordinate = int(mesh.shape[number]), int(coordinates[number])
+        axis_index = list(mesh.axis_names).index(name)
+        size, coordinate = int(mesh.shape[axis_index]), int(coordinates[axis_index])
         if size == 1 and name != batch:
             continue
         group = world
         if size < world.size:
             other_coordinates = [
-                int(p) for i, p in enumerate(coordinates) if i != number
+                int(p) for i, p in enumerate(coordinates) if i != axis_index
             ]
-            extents = [int(n) for i, n in enumerate(mesh.shape) if i != number]
+            extents = [int(n) for i, n in enumerate(mesh.shape) if i != axis_index]
             color = int(np.ravel_multi_index(other_coordinates, extents))
             group = world.split(color, coordinate)
         leaves = shards if name == batch else size
@@ -111,15 +111,15 @@ def placement_of_layout(
     for axis in axes:
         if axis.group.size == 1 or axis.name not in layout.axes:
             continue
-        number = layout.axes.index(axis.name)
-        if axis.even and shape[number] % axis.group.size:
+        axis_index = layout.axes.index(axis.name)
+        if axis.even and shape[axis_index] % axis.group.size:
             raise ArgumentError(
-                f"variable {variable.path!r}: axis {number} of shape "
+                f"variable {variable.path!r}: axis {axis_index} of shape "
                 f"{tuple(variable.shape)} does not divide into the {axis.group.size} "
                 f"parts of {axis.name!r}, which its layout {layout} asks for"
             )
-        if shape[number] < axis.leaves:
+        if shape[axis_index] < axis.leaves:
             continue  # some ranks would have an empty shard
-        splits.append((axis, Split(number)))
-        shape[number] = len(axis.rows(shape[number]))
+        splits.append((axis, Split(axis_index)))
+        shape[axis_index] = len(axis.rows(shape[axis_index]))
     return ShardPlacement(splits, variable.spec) if splits else None

@@ -76,9 +76,9 @@ class ShardCopies:
         if version == recovery.version:
             self._copies.update(sent_copies)
             return
-        for number, variable in enumerate(written):
+        for index, variable in enumerate(written):
             if variable in new_values:
-                arrays[number] = variable._tensor._array
+                arrays[index] = variable._tensor._array
 
     def redistribute(self, resize: Callable[[], Group], is_committed: bool) -> None:
         """Combine the remaining shards, and give each rank its new shard.

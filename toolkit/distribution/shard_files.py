@@ -73,8 +73,8 @@ def write_boxes(
 
 def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
     """Write the index of all files, and rename the folder to its final name."""
-    normalized = json.loads(json.dumps(state))  # normalized by a JSON round trip
-    text = json.dumps({"sha256": _digest_of_state(normalized), **normalized})
+    json_state = json.loads(json.dumps(state))  # as a reader of the file receives it
+    text = json.dumps({"sha256": _digest_of_state(json_state), **json_state})
     (stage.files / STATE).write_text(text, "utf-8")
     flush(stage.files / STATE)
     flush(stage.files)

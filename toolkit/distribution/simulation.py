@@ -124,10 +124,10 @@ class Simulation:
         ]
         for p in sorted(self.predictions, key=lambda p: p.ranks):
             name = p.layout + "*" * p.by_formula
-            moved = sum(p.exchanged.values())
+            total_nbytes = sum(p.exchanged.values())
             rows.append(
                 f"{p.ranks:7,}  {name:15}  {1e3 * p.seconds:8.2f}  "
-                f"{1e3 * p.exposed:10.2f}  {moved / 1e6:12.2f}  "
+                f"{1e3 * p.exposed:10.2f}  {total_nbytes / 1e6:12.2f}  "
                 f"{p.memory / 1e6:11.2f}  {p.efficiency:10.0%}"
             )
         return "\n".join(rows)
@@ -282,9 +282,9 @@ def _compile_rank_program(model: Any, x: Any, y: Any, has_overlap: bool) -> Insp
     target = Target(program.backend)
     shared = share(propagate(graph, axis, layouts).graph, target)
     local = partition(propagate(shared, axis, layouts), axis, layouts)
-    compiled = compile_program(join_collectives(local), target, inspection.name)
+    rank_program = compile_program(join_collectives(local), target, inspection.name)
     pair.is_remote = True  # no rank can share memory with it
-    return Inspection(inspection.name, compiled, variables)
+    return Inspection(inspection.name, rank_program, variables)
 
 
 def _as_group(group: Any) -> Group:

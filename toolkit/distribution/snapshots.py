@@ -32,9 +32,9 @@ def variables_of(model: Any) -> dict[str, Any]:
     by_name: dict[str, Any] = {}
     visited: set[int] = set()
     for group, variables in groups.items():
-        for number, variable in enumerate(variables):
+        for index, variable in enumerate(variables):
             if id(variable) not in visited:
-                by_name[f"{group}/{number}"] = variable
+                by_name[f"{group}/{index}"] = variable
                 visited.add(id(variable))
     return by_name
 

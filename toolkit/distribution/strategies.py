@@ -225,7 +225,7 @@ class Distribution(Job):
             outputs = [*fetched, *(_split_of(v, axis) for v in written)]
             variable_indices = range(batch, len(inputs)) if is_batch_axis else ()
             sharded_variables = [
-                number for number in variable_indices if inputs[number] is not None
+                index for index in variable_indices if inputs[index] is not None
             ]
             axes.append(AxisSharding(axis, inputs, outputs, sharded_variables))
         arguments = graph, backend, generate, updates, name
@@ -250,7 +250,7 @@ class Distribution(Job):
 def _split_of(variable: Any, axis: MeshAxis) -> Split | None:
     """Return the split of a variable along a mesh axis."""
     placement = variable.placement
-    return None if placement is None else placement.along(axis)
+    return None if placement is None else placement.split_along(axis)
 
 
 class ModelParallel(Distribution):
@@ -328,12 +328,12 @@ def _check_process_count(function: str, mesh: DeviceMesh) -> None:
 
 def _check_devices(function: str, mesh: DeviceMesh) -> None:
     names = [str(name) for name in mesh.devices.ravel()]
-    available = list_devices("cpu") + list_devices("gpu")
-    unavailable = [name for name in names if name.lower() not in available]
-    if unavailable:
+    available_names = list_devices("cpu") + list_devices("gpu")
+    missing_names = [name for name in names if name.lower() not in available_names]
+    if missing_names:
         raise ArgumentError(
-            f"{function}: expected a mesh of devices among {available}; received "
-            f"{unavailable}"
+            f"{function}: expected a mesh of devices among {available_names}; received "
+            f"{missing_names}"
         )
 
 
@@ -365,13 +365,15 @@ def set_distribution(value: Distribution | None) -> None:
         _check_devices("set_distribution", value.device_mesh)
         recovery.use_distribution(value)
         recovery.run(agree_on_seeds)
-    active = value if value is not None and value.is_partitioned else None
-    if active is not None:
-        active.check()
-        assert active.axes  # all ranks create the groups now
+    active_distribution = value if value is not None and value.is_partitioned else None
+    if active_distribution is not None:
+        active_distribution.check()
+        assert active_distribution.axes  # all ranks create the groups now
     _current = value
-    distribution_context.set_current(active)
-    Variable._placement_of = None if active is None else active.placement_of
+    distribution_context.set_current(active_distribution)
+    Variable._placement_of = (
+        None if active_distribution is None else active_distribution.placement_of
+    )
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:

@@ -52,8 +52,8 @@ class Link:
         )
         total = 0.0
         for count, latency, bandwidth in levels:
-            moved = (count - 1) / count * nbytes
-            total += moved / bandwidth + ceil(log2(count)) * latency
+            sent_nbytes = (count - 1) / count * nbytes
+            total += sent_nbytes / bandwidth + ceil(log2(count)) * latency
         return total * (2 if kind == "all_reduce" else 1)
 
 
@@ -107,19 +107,20 @@ def simulate_step(
     """
     slowdown = 1 + jitter * expected_maximum(ranks)
     ends: list[float] = []
-    free = {False: 0.0, True: 0.0}  # end times of the kernel and collective queues
+    # End times of the kernel and collective queues.
+    queue_ends = {False: 0.0, True: 0.0}
     compute = 0.0
     exchanged: Counter[str] = Counter()
     for item in work:
         queue = bool(item.kind) and overlap
-        start = max([free[queue], *(ends[i] for i in item.dependencies)])
+        start = max([queue_ends[queue], *(ends[i] for i in item.dependencies)])
         seconds = item.seconds * slowdown
         compute += seconds
         if item.kind and ranks > 1:
             seconds += link.seconds(item.kind, item.total_nbytes(ranks), ranks)
             exchanged[item.kind] += item.total_nbytes(ranks)
         ends.append(start + seconds)
-        free[queue] = ends[-1]
+        queue_ends[queue] = ends[-1]
     return SimulatedStep(max(ends, default=0.0), compute, dict(exchanged))
 
 

@@ -82,8 +82,8 @@ class DTypePolicy:
         return hash(self._name)
 
     def __repr__(self) -> str:
-        kind = DTypePolicy if type(self) in _FLOAT_POLICIES else type(self)
-        return f'<{kind.__name__} "{self._name}">'
+        policy_class = DTypePolicy if type(self) in _FLOAT_POLICIES else type(self)
+        return f'<{policy_class.__name__} "{self._name}">'
 
 
 class FloatDTypePolicy(DTypePolicy):

@@ -142,11 +142,11 @@ def quantized_policy(name: str) -> QuantizedDTypePolicy:
             f"dtype_policies.get: Cannot convert `policy` into a valid pair (`mode`, "
             f"`source_name`): expected 'int8_from_float32' or alike; received {name!r}"
         )
-    kind = mode.split("/")[0]
-    if kind == "float8":
+    base_mode = mode.split("/")[0]
+    if base_mode == "float8":
         return QuantizedFloat8DTypePolicy(mode, source)
-    if kind == "gptq":
+    if base_mode == "gptq":
         return GPTQDTypePolicy(mode, source)
-    if kind == "awq":
+    if base_mode == "awq":
         return AWQDTypePolicy(mode, source)
     return (Int4DTypePolicy if "/" in mode else QuantizedDTypePolicy)(mode, source)

@@ -67,7 +67,7 @@ class ConcreteFunction:
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         self._pack_leaves = tree.packer(tree.structure_of(outputs))
         self.num_outputs: int = len(tensors)
-        self.written: list[Variable] = list(trace.writes)
+        self.written_variables: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])
         self.specs: list[Any] = [y.spec for y in self.graph.outputs[: self.num_outputs]]
         self.variables: list[Variable] = list(trace.captures)  # type: ignore[arg-type]
@@ -75,22 +75,24 @@ class ConcreteFunction:
         used_values += self.graph.outputs
         constants = dict.fromkeys(x for x in used_values if x.constant is not None)
         self.constants: list[Tensor] = list(constants)
-        self.locks: Locks = Locks({*self.variables, *self.written})
+        self.locks: Locks = Locks({*self.variables, *self.written_variables})
         first_variable = len(self.graph.inputs) - len(self.variables)
         input_indices = {v: first_variable + i for i, v in enumerate(self.variables)}
         updates = [
             (self.num_outputs + i, input_indices.get(v))
-            for i, v in enumerate(self.written)
+            for i, v in enumerate(self.written_variables)
         ]
         self.frozen = (
-            _find_frozen(self.variables, self.written) if distribution is None else []
+            _find_frozen(self.variables, self.written_variables)
+            if distribution is None
+            else []
         )
         frozen = [input_indices[v] for v in self.frozen]
         arguments = self.graph, backend(), generate, updates, name
         self._compile: Callable[[], Any]
         self._compile = partial(compile_graph, *arguments, frozen=frozen)
         if distribution is not None:
-            variables = self.variables, self.written
+            variables = self.variables, self.written_variables
             self._compile = partial(distribution.compile, *arguments, *variables)
         self.executable: Any = self._compile()
         self.program: Any = self.executable.program
@@ -104,7 +106,7 @@ class ConcreteFunction:
         # The last mark of changes at which all Variables were shared.
         self._shared_mark: object = None
         # Whether it needs whole values of Variables that are split over processes.
-        all_variables = (*self.variables, *self.written)
+        all_variables = (*self.variables, *self.written_variables)
         self.has_placement: bool = distribution is None and any(
             v.placement for v in all_variables
         )
@@ -129,7 +131,7 @@ class ConcreteFunction:
             return self.call(tensors)
         results = inline(self.graph, [*tensors, *(v.read() for v in self.variables)])
         for variable, value in zip(
-            self.written, results[self.num_outputs :], strict=True
+            self.written_variables, results[self.num_outputs :], strict=True
         ):
             variable.assign(value)
         return self._pack(results[: self.num_outputs])
@@ -145,12 +147,12 @@ class ConcreteFunction:
             self.executable = self._compile()
             self.program, self._is_stale = self.executable.program, False
         if accelerators and not self._is_on_device():
-            for variable in (*self.variables, *self.written):
+            for variable in (*self.variables, *self.written_variables):
                 variable.settle()
         is_observed = state.overlay is not None or self.has_placement
         if is_observed or (state.tapes and self._is_watched(tensors)):
             results = self._call_observed(tensors)
-        elif self.written:
+        elif self.written_variables:
             results = self._call_with_writes(tensors)
         else:
             inputs = [x._array for x in tensors]
@@ -191,7 +193,9 @@ class ConcreteFunction:
         """Return whether all Variables are known to be on the compute device."""
         if len(accelerators) > 1:
             return False  # several accelerators have the same array type
-        array_types = set(map(type, map(_array_of, (*self.variables, *self.written))))
+        array_types = set(
+            map(type, map(_array_of, (*self.variables, *self.written_variables)))
+        )
         if backend().is_accelerator:
             return np.ndarray not in array_types
         return array_types <= {np.ndarray}
@@ -224,24 +228,27 @@ class ConcreteFunction:
         with self.locks:
             self._mark_shared()
             arrays = [v._tensor._array for v in self.variables]
-            buffers = [v.spare_buffer() for v in self.written]
+            buffers = [v.spare_buffer() for v in self.written_variables]
             inputs = [*(x._array for x in tensors), *arrays]
             outs = [*[None] * self.num_outputs, *buffers]
             results = self.executable(inputs, outs)
-            commit_all(self.written, results[self.num_outputs :])
+            commit_all(self.written_variables, results[self.num_outputs :])
             return [Tensor(array) for array in results[: self.num_outputs]]
 
     def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Run in place on the Variables' buffers: machine code cannot be interrupted.
+        """Run and overwrite the Variables' buffers: machine code cannot be interrupted.
 
         It can fail only before it writes the first buffer.
         """
         with self.locks:
             self._mark_shared()
-            if any(map(_is_shared, self.written)):
-                for variable in self.written:
+            if any(map(_is_shared, self.written_variables)):
+                for variable in self.written_variables:
                     variable.exclusive_buffer()
-            arrays = [*map(_array_of, self.variables), *map(_array_of, self.written)]
+            arrays = [
+                *map(_array_of, self.variables),
+                *map(_array_of, self.written_variables),
+            ]
             results = self.executable.update([x._array for x in tensors], arrays)
         return list(map(Tensor, results, self.specs))
 
@@ -265,7 +272,7 @@ class ConcreteFunction:
         for tape in state.tapes:
             tape.record(primitive, inputs, {}, tuple(results))
         for variable, value in zip(
-            self.written, results[self.num_outputs :], strict=True
+            self.written_variables, results[self.num_outputs :], strict=True
         ):
             variable.assign(value)
         return results[: self.num_outputs]
@@ -297,17 +304,21 @@ class ConcreteFunction:
         return self._pack_leaves(leaves)
 
 
-def _find_frozen(variables: list[Variable], written: list[Variable]) -> list[Variable]:
+def _find_frozen(
+    variables: list[Variable], written_variables: list[Variable]
+) -> list[Variable]:
     """Return the variables whose arrays usually stay the same between calls.
 
     The result is empty if the trace writes weights: then all weights are likely to
     change between calls.
     """
-    all_variables = (*variables, *written)
-    if any(v.trainable for v in written) or any(v.placement for v in all_variables):
+    all_variables = (*variables, *written_variables)
+    if any(v.trainable for v in written_variables) or any(
+        v.placement for v in all_variables
+    ):
         return []
-    written_set = set(written)
-    return [v for v in variables if v not in written_set]
+    changed_variables = set(written_variables)
+    return [v for v in variables if v not in changed_variables]
 
 
 def _reject_spec(*specs: Any, **attrs: Any) -> Any:

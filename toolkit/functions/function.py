@@ -238,8 +238,8 @@ class Function:
                 parameter.default, _PLAIN_TYPES
             ):
                 bound.arguments[name] = parameter.default
-        order = [n for n in self._signature.parameters if n in bound.arguments]
-        bound.arguments = {name: bound.arguments[name] for name in order}
+        ordered_names = [n for n in self._signature.parameters if n in bound.arguments]
+        bound.arguments = {name: bound.arguments[name] for name in ordered_names}
         return bound.args, bound.kwargs
 
     def _is_dynamic(self, leaf: Any) -> bool:
@@ -269,7 +269,7 @@ class Function:
         self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
-        self._watch_retraces(key)
+        self._warn_about_retraces(key)
         with restore_on_error(), show_progress(f"compiling {self.name}"):
             concrete = self._compile_trace(key, args, kwargs, leaves)
         self.trace_count += 1
@@ -331,7 +331,7 @@ class Function:
     def _last_call(self, key: Any) -> int:
         return self._traces[key].last_call
 
-    def _watch_retraces(self, key: Any) -> None:
+    def _warn_about_retraces(self, key: Any) -> None:
         """Warn once when retraces accumulate, with the argument that changed last."""
         structure, leaves, _ = key
         general_key = structure, tuple(map(_drop_leading_extent, leaves))

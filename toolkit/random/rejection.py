@@ -84,8 +84,10 @@ def binomial(
         return key, trials, successes + ops.cast(trials <= n, "float64")
 
     zero = ops.zeros(shape, "float64")
-    _, _, counted = ops.while_loop(needs_step, step, (key, zero, zero))
-    return convert(certain + ops.where(p > 0.5, n - counted, counted), dtype)
+    _, _, counted_successes = ops.while_loop(needs_step, step, (key, zero, zero))
+    return convert(
+        certain + ops.where(p > 0.5, n - counted_successes, counted_successes), dtype
+    )
 
 
 # From this rate on the rejection method below is defined.
@@ -179,8 +181,10 @@ def _halve_trials(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
         key, step_key = _split_key(key)
         first_key, second_key = _split_key(step_key)
         m = ops.floor(n / 2) + 1
-        low = _draw_gamma(first_key, n.shape, m, "float64")
-        median = low / (low + _draw_gamma(second_key, n.shape, n + 1 - m, "float64"))
+        lower_gamma = _draw_gamma(first_key, n.shape, m, "float64")
+        median = lower_gamma / (
+            lower_gamma + _draw_gamma(second_key, n.shape, n + 1 - m, "float64")
+        )
         is_below = median <= p
         remaining_trials = ops.where(is_below, n - m, m - 1)
         remaining_p = ops.where(is_below, (p - median) / (1 - median), p / median)

@@ -260,8 +260,8 @@ class ModelServable(Servable):
         function = Function(self._predict, jit_compile=self.model.jit_compile)
         tensors = [convert(np.array(x)) for x in arrays]
         program = function.get_concrete_function(*tensors)
-        if program.written:
-            changed = ", ".join(sorted(v.path for v in program.written))
+        if program.written_variables:
+            changed = ", ".join(sorted(v.path for v in program.written_variables))
             raise UnsupportedError(
                 f"serve: {self.model.name!r} changes {changed} when it predicts; an "
                 "answer would depend on those before"

@@ -151,7 +151,7 @@ def test_failed_collective_is_raised_and_changes_no_variable():
     pytest.importorskip("llvmlite")
     concrete, arrays = concrete_of("mlp", 8)
     input_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
-    updated_inputs = [input_of.get(id(v)) for v in concrete.written]
+    updated_inputs = [input_of.get(id(v)) for v in concrete.written_variables]
     updates = [
         (concrete.num_outputs + i, number) for i, number in enumerate(updated_inputs)
     ]

@@ -118,7 +118,9 @@ def split_step(concrete, stages, count):
     stored = step.first.inputs[batch : len(graph.inputs)]
     owner_pairs = zip(stored, map(stage_of, concrete.variables), strict=True)
     owners = {x: stage for x, stage in owner_pairs if stage is not None}
-    receivers = [None] * concrete.num_outputs + [stage_of(v) for v in concrete.written]
+    receivers = [None] * concrete.num_outputs + [
+        stage_of(v) for v in concrete.written_variables
+    ]
     return pipeline(graph, step, stages, owners, receivers, "step"), owners, receivers
 
 
@@ -168,7 +170,9 @@ def test_stages_have_the_bits_of_one_rank(name, stages, rows, count):
         for graph in piece.graphs.values():
             graph.verify()
     (single,), _ = run_on_ranks(pipeline, owners, arrays, 1)
-    names = ["logs"] * concrete.num_outputs + [v.path for v in concrete.written]
+    names = ["logs"] * concrete.num_outputs + [
+        v.path for v in concrete.written_variables
+    ]
     for path, a, b in zip(names, run_unsplit(concrete, arrays), single, strict=True):
         if a.dtype.kind == "f" and "key_bias" not in path and "key/bias" not in path:
             scale = float(np.abs(a).max(initial=1e-6))

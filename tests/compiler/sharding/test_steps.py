@@ -100,7 +100,7 @@ ROW_UPDATES = {"by rows": (average, tokens)}
 def step_of(name, rows):
     """The graph of a training step, its arrays, and the names of its results."""
     concrete, arrays = concrete_of(name, rows)
-    names = [v.path for v in concrete.written]
+    names = [v.path for v in concrete.written_variables]
     return concrete.graph, arrays, ["logs"] * concrete.num_outputs + names
 
 
@@ -244,7 +244,7 @@ def test_variables_are_updated_in_place_after_all_collectives(name):
     concrete, arrays = concrete_of(name, 8)
     first = concrete.num_outputs
     input_of = {id(v): 2 + i for i, v in enumerate(concrete.variables)}
-    updated_inputs = [input_of.get(id(v)) for v in concrete.written]
+    updated_inputs = [input_of.get(id(v)) for v in concrete.written_variables]
     updates = [(first + i, number) for i, number in enumerate(updated_inputs)]
     layouts = [Split(0)] * 2 + [None] * (len(arrays) - 2)
 

@@ -78,7 +78,7 @@ def run_sharded(step, rule, ranks, batch):
     data = [Split(0) if batch else None] * count
     inputs = [*data, *(rule(v.path, v.shape) for v in concrete.variables)]
     layouts = [None] * concrete.num_outputs
-    layouts += [rule(v.path, v.shape) for v in concrete.written]
+    layouts += [rule(v.path, v.shape) for v in concrete.written_variables]
     stored = [i for i in range(count, len(inputs)) if batch and inputs[i]]
 
     def compute(group):
@@ -113,7 +113,9 @@ def run_sharded(step, rule, ranks, batch):
 
 def assert_near_expected(step, outputs):
     concrete, _, expected = step
-    names = ["logs"] * concrete.num_outputs + [v.path for v in concrete.written]
+    names = ["logs"] * concrete.num_outputs + [
+        v.path for v in concrete.written_variables
+    ]
     for name, y, result in zip(names, expected, outputs, strict=True):
         if y.dtype.kind == "f" and "key" not in name:  # a bias there has noise alone
             scale = float(np.abs(y).max(initial=1e-6))
