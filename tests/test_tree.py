@@ -31,7 +31,7 @@ NESTS = [
 def test_flatten_and_back(structure, leaves):
     assert tree.flatten(structure) == leaves
     packed = tree.pack_sequence_as(structure, leaves)
-    assert repr(tree.packer(tree.structure_of(structure))(leaves)) == repr(packed)
+    assert repr(tree.make_packer(tree.structure_of(structure))(leaves)) == repr(packed)
     assert packed == structure
     assert type(packed) is type(structure)
 

@@ -67,17 +67,17 @@ def relu(
     """
     x = convert(x)
     if negative_slope == 0 and threshold == 0:
-        return ops.relu(x) if max_value is None else _limited(x, max_value)
+        return ops.relu(x) if max_value is None else _clip_above(x, max_value)
     if negative_slope == 0:
         # The condition is false for NaN, so that it stays NaN.
         below = ops.less_equal(x, threshold)
-        return ops.where(below, ops.zeros_like(x), _limited(x, max_value))
+        return ops.where(below, ops.zeros_like(x), _clip_above(x, max_value))
     (x,) = floating(x)
     below = negative_slope * (x - threshold)
-    return ops.where(ops.greater(x, threshold), _limited(x, max_value), below)
+    return ops.where(ops.greater(x, threshold), _clip_above(x, max_value), below)
 
 
-def _limited(x: Tensor, max_value: float | None) -> Tensor:
+def _clip_above(x: Tensor, max_value: float | None) -> Tensor:
     return x if max_value is None else ops.clip(x, 0, max_value)
 
 
@@ -179,17 +179,17 @@ def get(identifier: Any) -> Any:
     """
     if identifier is None:
         return linear
-    found = identifier
+    activation = identifier
     if isinstance(identifier, str):
         table = {**_BY_NAME, **_ALIASES}
-        found = get_registered_object(identifier) or table.get(identifier)
-        if found is None:
+        activation = get_registered_object(identifier) or table.get(identifier)
+        if activation is None:
             raise unknown_choice("activation", identifier, table)
     elif isinstance(identifier, dict):
-        found = deserialize(identifier)
-    if not callable(found):
+        activation = deserialize(identifier)
+    if not callable(activation):
         raise ArgumentError(
             f"activation: expected a name, a function or a config; received "
             f"{identifier!r}"
         )
-    return found
+    return activation

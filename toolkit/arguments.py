@@ -188,29 +188,29 @@ def _any_of(kinds: list[Kind | None]) -> Kind | None:
     if len(checkable) < len(kinds):
         return None
 
-    def fits(value: Any) -> bool:
+    def accepts(value: Any) -> bool:
         return any(kind.fits(value) for kind in checkable)
 
     bounds = next((kind.range for kind in checkable if kind.range), None)
-    return Kind(" or ".join(kind.text for kind in checkable), fits, bounds)
+    return Kind(" or ".join(kind.text for kind in checkable), accepts, bounds)
 
 
 def _list_of(kind: Kind | None, elements: Any) -> Kind:
     """Return a list kind, whose elements are checked if it is a Python list."""
-    fixed = len(elements) if elements and Ellipsis not in elements else None
+    length = len(elements) if elements and Ellipsis not in elements else None
 
-    def fits(value: Any) -> bool:
+    def accepts(value: Any) -> bool:
         if not _is_list(value):
             return False
         if not isinstance(value, (list, tuple)):
             return True
-        if fixed is not None and len(value) != fixed:
+        if length is not None and len(value) != length:
             return False
         return kind is None or all(map(kind.fits, value))
 
-    count = "" if fixed is None else f" of {fixed}"
+    count = "" if length is None else f" of {length}"
     suffix = "" if kind is None else f", each {kind.text}"
-    return Kind(f"a list{count}{suffix}", fits)
+    return Kind(f"a list{count}{suffix}", accepts)
 
 
 # --- signatures -------------------------------------------------------------------
@@ -241,13 +241,13 @@ def signature_of(function: Any) -> Signature:
     hints = get_type_hints(function, {}, names, include_extras=True)
     if parameters and parameters[0].name == "self":
         del parameters[0]
-    listed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    kinds = {p.name: kind_of(hints.get(p.name, Any)) for p in listed}
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    kinds = {p.name: kind_of(hints.get(p.name, Any)) for p in named}
     variadic = [
         hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL
     ]
     return Signature(
-        tuple(p.name for p in listed if p.kind is not p.KEYWORD_ONLY),
+        tuple(p.name for p in named if p.kind is not p.KEYWORD_ONLY),
         # The owner rejects arguments that must be None, with the reason.
         {k: v for k, v in kinds.items() if v is not None and v.text != "None"},
         frozenset(kinds),
@@ -268,18 +268,18 @@ def constructor_signature_of(cls: type) -> Signature | None:
     if not _has_own_constructor(owners[0]):
         return None
     first = signature_of(vars(owners[0])["__init__"])
-    kinds, names, accepts_more = (
+    kinds, names, accepts_any_name = (
         dict(first.kinds),
         set(first.names),
         first.accepts_any_name,
     )
     for owner in owners[1:]:
-        if not accepts_more or not _has_own_constructor(owner):
+        if not accepts_any_name or not _has_own_constructor(owner):
             break
         base = signature_of(vars(owner)["__init__"])
         kinds.update((k, v) for k, v in base.kinds.items() if k not in names)
         names |= base.names
-        accepts_more = base.accepts_any_name
+        accepts_any_name = base.accepts_any_name
     # Undeclared names, such as deprecated ones, may still be read.
     return Signature(first.positional, kinds, frozenset(names), first.accepts_any_name)
 
@@ -342,11 +342,13 @@ class Checked:
 
 def checked(function: Function) -> Function:
     """Return a function or method that checks its arguments before it runs."""
-    skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
+    num_skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        check_call(function.__name__, signature_of(function), args[skipped:], kwargs)
+        check_call(
+            function.__name__, signature_of(function), args[num_skipped:], kwargs
+        )
         return function(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]

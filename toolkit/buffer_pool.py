@@ -19,7 +19,7 @@ import numpy as np
 # as with two NumPy arrays.
 _ALIGNMENT = 64
 # Reference count of a block that only one variable references.
-_UNUSED = 2
+_UNUSED_COUNT = 2
 # One block may have at most this fraction (1/4) of the pool. A larger block would evict
 # all others, and stay long after a large embedding is released.
 _MAX_FRACTION = 4
@@ -80,7 +80,7 @@ class BufferPool:
                 block = self._blocks.popleft()
             except IndexError:
                 break
-            if block.nbytes == nbytes and getrefcount(block) == _UNUSED:
+            if block.nbytes == nbytes and getrefcount(block) == _UNUSED_COUNT:
                 return block
             self._blocks.append(block)
         return None

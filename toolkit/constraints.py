@@ -131,9 +131,9 @@ class MinMaxNorm(Constraint):
     def __call__(self, w: Any) -> Tensor:
         w = ops.convert_to_tensor(w)
         norm = _norm(w, self.axis)
-        inside = ops.clip(norm, self.min_value, self.max_value)
-        wanted = self.rate * inside + (1 - self.rate) * norm
-        return w * (wanted / (norm + settings.epsilon()))
+        clipped = ops.clip(norm, self.min_value, self.max_value)
+        target = self.rate * clipped + (1 - self.rate) * norm
+        return w * (target / (norm + settings.epsilon()))
 
 
 max_norm: type[MaxNorm] = MaxNorm

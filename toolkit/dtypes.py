@@ -32,7 +32,7 @@ STRING = "string"
 # Each type points to the types directly above it; "int" and "float" are the weak types
 # of Python scalars. The promotion of two types is their least upper bound (the lattice
 # of JAX).
-_ABOVE = {
+_PROMOTIONS = {
     "bool": ("int",),
     "int": ("uint8", "int8", "complex64"),
     "uint8": ("int16", "uint16"),
@@ -99,7 +99,7 @@ def standardize(dtype: Any) -> str:
         return settings.floatx()
     if dtype is str or dtype == STRING or getattr(dtype, "kind", "") in tuple("OSU"):
         return STRING
-    if isinstance(dtype, str) and dtype in _ABOVE:
+    if isinstance(dtype, str) and dtype in _PROMOTIONS:
         return {"int": "int32", "float": settings.floatx()}.get(dtype, dtype)
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
         return standardize(_PYTHON_SCALARS[dtype])
@@ -121,7 +121,7 @@ def itemsize(name: str) -> int:
     return _EXTENDED.get(name) or _numpy_dtypes[name].itemsize
 
 
-def ordered(array: Any) -> Any:
+def to_sortable(array: Any) -> Any:
     """Return an array, as float32 if NumPy does not order its NaNs."""
     return array.astype("float32") if array.dtype.name in _EXTENDED else array
 
@@ -167,11 +167,11 @@ def largest(name: str) -> float:
     return float(np.finfo(name).max)
 
 
-def _all_above(name: str) -> set[str]:
-    above = {name}
-    for upper in _ABOVE[name]:
-        above |= _all_above(upper)
-    return above
+def _supertypes(name: str) -> set[str]:
+    supertypes = {name}
+    for upper in _PROMOTIONS[name]:
+        supertypes |= _supertypes(upper)
+    return supertypes
 
 
 def result_type(*types: Any) -> str:
@@ -197,13 +197,13 @@ def _promotion(types: tuple[Any, ...], floatx: str) -> str:
             "There is no implicit conversions from float8 dtypes to others: cast "
             f"them; received {', '.join(names)}"
         )
-    common = set.intersection(*map(_all_above, names))
-    bound = next(name for name in common if common <= _all_above(name))
-    if bound == "int":
+    supertypes = set.intersection(*map(_supertypes, names))
+    common_type = next(name for name in supertypes if supertypes <= _supertypes(name))
+    if common_type == "int":
         return "int64" if floatx == "float64" else "int32"
-    if bound == "int64" and not _WIDE.intersection(names):
+    if common_type == "int64" and not _WIDE.intersection(names):
         return "int32"  # uint32 with signed integers: no promotion to 64 bits
-    return floatx if bound == "float" else bound
+    return floatx if common_type == "float" else common_type
 
 
 def standardize_weak(dtype: Any) -> str:

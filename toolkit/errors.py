@@ -231,30 +231,30 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def unknown_choice(what: str, value: object, choices: Iterable[Any]) -> ArgumentError:
+def unknown_choice(label: str, value: object, choices: Iterable[Any]) -> ArgumentError:
     """Return the error for a string that is not a valid choice."""
     valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))
     return ArgumentError(
-        f"{what}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
+        f"{label}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
     )
 
 
 def unknown_arguments(
-    what: str, names: Iterable[Any], known: Iterable[Any]
+    label: str, names: Iterable[Any], accepted: Iterable[Any]
 ) -> ArgumentTypeError:
     """Return the error for argument names that a function or class does not accept."""
-    given = sorted(map(str, names))
-    plural = "s" if len(given) > 1 else ""
-    listed = ", ".join(map(repr, given))
-    near = "".join(dict.fromkeys(nearest(name, known) for name in given))
-    return ArgumentTypeError(f"{what}: unknown argument{plural} {listed}{near}")
+    unknown = sorted(map(str, names))
+    plural = "s" if len(unknown) > 1 else ""
+    quoted = ", ".join(map(repr, unknown))
+    hint = "".join(dict.fromkeys(nearest(name, accepted) for name in unknown))
+    return ArgumentTypeError(f"{label}: unknown argument{plural} {quoted}{hint}")
 
 
 def nearest(value: object, choices: Iterable[Any]) -> str:

@@ -21,13 +21,13 @@ from toolkit.processes import enter_user_code
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
 # Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH, Slurm.
-_LOCAL_RANKS = (
+_LOCAL_RANK_VARIABLES = (
     "TOOLKIT_PROCESSES",
     *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
     *("SLURM_STEP_TASKS_PER_NODE",),
 )
 # Libraries of NumPy builds read these variables once, when they are loaded.
-_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
@@ -35,7 +35,7 @@ def limit_threads() -> None:
     """Assign each rank an equal number of cores, unless TOOLKIT_NUM_THREADS is set."""
     if "TOOLKIT_NUM_THREADS" not in os.environ:
         os.environ["TOOLKIT_NUM_THREADS"] = str(threads_of_rank())
-    for name in _LIBRARIES:
+    for name in _THREAD_VARIABLES:
         os.environ.setdefault(name, os.environ["TOOLKIT_NUM_THREADS"])
 
 
@@ -45,20 +45,22 @@ def threads_of_rank() -> int:
     if hasattr(os, "sched_getaffinity"):
         # If the launcher bound this rank to some cores, the launcher itself is not
         # bound.
-        bound = len(os.sched_getaffinity(0))
-        if bound < len(os.sched_getaffinity(os.getppid())):
-            return min(bound, cores)
-    told = next((os.environ[n] for n in _LOCAL_RANKS if n in os.environ), "1")
-    first = re.match(r"[1-9]\d*", told)  # in Slurm, "4(x2)" means 4 on each of 2
-    ranks = int(first[0]) if first else 1
+        num_bound = len(os.sched_getaffinity(0))
+        if num_bound < len(os.sched_getaffinity(os.getppid())):
+            return min(num_bound, cores)
+    setting = next(
+        (os.environ[n] for n in _LOCAL_RANK_VARIABLES if n in os.environ), "1"
+    )
+    match = re.match(r"[1-9]\d*", setting)  # in Slurm, "4(x2)" means 4 on each of 2
+    ranks = int(match[0]) if match else 1
     return max(1, cores // ranks)
 
 
 def main(arguments: list[str]) -> int:
     """Run a script as a rank, and return the exit code."""
     if not arguments or not os.path.isfile(arguments[0]):
-        missing = f": there is no file {arguments[0]!r}" if arguments else ""
-        return _refuse(f"toolkit.launch{missing}; {USAGE}", WRONG_USAGE)
+        reason = f": there is no file {arguments[0]!r}" if arguments else ""
+        return _report_failure(f"toolkit.launch{reason}; {USAGE}", WRONG_USAGE)
     limit_threads()
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]  # the current folder, where `python -m` searches
@@ -69,7 +71,7 @@ def main(arguments: list[str]) -> int:
     try:
         jobs.world()
     except ToolkitError as error:
-        return _refuse(f"toolkit.launch: {error}", FAILED)
+        return _report_failure(f"toolkit.launch: {error}", FAILED)
     # Functions that the script registers run before it.
     atexit.register(jobs.leave)
     script = arguments[0]
@@ -81,27 +83,27 @@ def main(arguments: list[str]) -> int:
     except SystemExit as error:
         code = exit_code(error.code)
         if code:
-            told = error.code if isinstance(error.code, str) else None
-            jobs.fail(lambda: told and print(told, file=sys.stderr), code)
+            message = error.code if isinstance(error.code, str) else None
+            jobs.fail(lambda: message and print(message, file=sys.stderr), code)
         return code
     except KeyboardInterrupt:
         jobs.fail(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:
-        raised = error  # Python deletes the other name after this block
-        jobs.fail(lambda: _show(raised), FAILED)
+        exception = error  # Python deletes the other name after this block
+        jobs.fail(lambda: _print_traceback(exception), FAILED)
         return FAILED
     return 0
 
 
-def exit_code(given: object) -> int:
+def exit_code(status: object) -> int:
     """Return the exit code of a process after `sys.exit(given)`."""
-    if given is None:
+    if status is None:
         return 0
-    return (given & 0xFF or int(given != 0)) if isinstance(given, int) else FAILED
+    return (status & 0xFF or int(status != 0)) if isinstance(status, int) else FAILED
 
 
-def _refuse(message: str, code: int) -> int:
+def _report_failure(message: str, code: int) -> int:
     """Print once, not on every rank, why the script does not run."""
     names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     rank = next((os.environ[name] for name in names if name in os.environ), "0")
@@ -113,17 +115,17 @@ def _refuse(message: str, code: int) -> int:
     return code
 
 
-def _show(error: BaseException) -> None:
+def _print_traceback(error: BaseException) -> None:
     """Print the traceback like Python, starting at the script's first frame."""
     trace: TracebackType | None = error.__traceback__
-    while trace is not None and _is_ours(trace):
+    while trace is not None and _is_launcher_frame(trace):
         trace = trace.tb_next
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
-def _is_ours(trace: TracebackType) -> bool:
-    name = trace.tb_frame.f_code.co_filename
-    return name == __file__ or "runpy" in os.path.basename(name)
+def _is_launcher_frame(trace: TracebackType) -> bool:
+    filename = trace.tb_frame.f_code.co_filename
+    return filename == __file__ or "runpy" in os.path.basename(filename)
 
 
 if __name__ == "__main__":

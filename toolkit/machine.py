@@ -47,8 +47,8 @@ def core_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> float:
         lines = membership.read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return float("inf")
-    found = [quota for line in lines for quota in _quotas(line, groups)]
-    return min(found, default=float("inf"))
+    quotas = [quota for line in lines for quota in _quotas(line, groups)]
+    return min(quotas, default=float("inf"))
 
 
 def _quotas(line: str, groups: Path) -> Iterator[float]:
@@ -58,19 +58,19 @@ def _quotas(line: str, groups: Path) -> Iterator[float]:
     """
     _, controllers, name = line.split(":", 2)
     if "cpu" in controllers.split(","):
-        top = groups / "cpu"
+        root = groups / "cpu"
         files: tuple[str, ...] = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     elif not controllers:
-        top, files = groups, ("cpu.max",)
+        root, files = groups, ("cpu.max",)
     else:
         return
-    group = top / name.lstrip("/")
+    group = root / name.lstrip("/")
     while True:
         with contextlib.suppress(OSError, ValueError):
             words = " ".join((group / file).read_text() for file in files).split()
             quota, period = map(int, words)  # "max" and -1: no limit
             if quota > 0 < period:
                 yield quota / period
-        if group == top:
+        if group == root:
             return
         group = group.parent

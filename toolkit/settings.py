@@ -52,22 +52,22 @@ def environment(name: str, default: str | None = None) -> str | None:
 
 def timeout(default: float) -> float:
     """Return TOOLKIT_TIMEOUT, in seconds above 0, or `default`."""
-    given = environment("TIMEOUT")
+    text = environment("TIMEOUT")
     try:
-        seconds = default if given is None else float(given)
+        seconds = default if text is None else float(text)
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
         raise ArgumentError(
-            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {given!r}"
+            f"TOOLKIT_TIMEOUT: expected seconds, above 0; received {text!r}"
         )
     return seconds
 
 
 def home() -> Path:
     """Return the folder for downloads and caches; it may not exist yet."""
-    chosen = environment("HOME") or os.environ.get("KERAS_HOME")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".toolkit"
+    folder = environment("HOME") or os.environ.get("KERAS_HOME")
+    return Path(folder).expanduser() if folder else Path.home() / ".toolkit"
 
 
 def keras_home() -> Path | None:
@@ -141,10 +141,10 @@ def standardize_data_format(data_format: str | None) -> str:
     """Return `data_format` in lower case, checked; None is the global default."""
     if data_format is None:
         return image_data_format()
-    chosen = str(data_format).lower()
-    if chosen not in _DATA_FORMATS:
+    lowercase = str(data_format).lower()
+    if lowercase not in _DATA_FORMATS:
         raise unknown_choice("data_format", data_format, _DATA_FORMATS)
-    return chosen
+    return lowercase
 
 
 def enable_flash_attention() -> None:
@@ -168,10 +168,10 @@ def is_flash_attention_enabled() -> bool | None:
 
 def matmul_precision() -> str:
     """Return the precision of float32 products and convolutions; default "strict"."""
-    chosen: str = values["matmul_precision"]
-    if chosen not in _PRECISIONS:
-        raise unknown_choice("TOOLKIT_MATMUL_PRECISION", chosen, _PRECISIONS)
-    return chosen
+    precision: str = values["matmul_precision"]
+    if precision not in _PRECISIONS:
+        raise unknown_choice("TOOLKIT_MATMUL_PRECISION", precision, _PRECISIONS)
+    return precision
 
 
 def set_matmul_precision(precision: str) -> None:
@@ -186,7 +186,7 @@ def set_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
     values["matmul_precision"] = precision
-    place()
+    update_placement()
 
 
 def autotune() -> bool:
@@ -217,7 +217,7 @@ def set_autotune(enabled: bool) -> None:
             f"set_autotune: expected True or False; received {enabled!r}"
         )
     values["autotune"] = enabled
-    place()
+    update_placement()
 
 
 def enable_interactive_logging() -> None:
@@ -255,7 +255,7 @@ def is_traceback_filtering_enabled() -> bool:
 
 def max_epochs() -> int | None:
     """Return the limit on the epochs of any `fit`, None unless set."""
-    return _limit("max_epochs")
+    return _read_limit("max_epochs")
 
 
 def set_max_epochs(max_epochs: int | None) -> None:
@@ -263,12 +263,12 @@ def set_max_epochs(max_epochs: int | None) -> None:
 
     TOOLKIT_MAX_EPOCHS has the same effect.
     """
-    values["max_epochs"] = _checked_limit("set_max_epochs", max_epochs)
+    values["max_epochs"] = _check_limit("set_max_epochs", max_epochs)
 
 
 def max_steps_per_epoch() -> int | None:
     """Return the limit on the steps of an epoch, None unless set."""
-    return _limit("max_steps_per_epoch")
+    return _read_limit("max_steps_per_epoch")
 
 
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
@@ -276,22 +276,22 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
     TOOLKIT_MAX_STEPS_PER_EPOCH has the same effect.
     """
-    values["max_steps_per_epoch"] = _checked_limit(
+    values["max_steps_per_epoch"] = _check_limit(
         "set_max_steps_per_epoch", max_steps_per_epoch
     )
 
 
-def _limit(name: str) -> int | None:
+def _read_limit(name: str) -> int | None:
     if name not in values:
-        given = environment(name.upper())
-        number = int(given) if given and given.isdecimal() else given
-        values[name] = _checked_limit(f"TOOLKIT_{name.upper()}", number)
+        text = environment(name.upper())
+        number = int(text) if text and text.isdecimal() else text
+        values[name] = _check_limit(f"TOOLKIT_{name.upper()}", number)
     return values[name]
 
 
-def _checked_limit(what: str, limit: Any) -> int | None:
+def _check_limit(label: str, limit: Any) -> int | None:
     if limit is not None and not (type(limit) is int and limit >= 1):
-        raise ArgumentError(f"{what}: expected a number >= 1; received {limit!r}")
+        raise ArgumentError(f"{label}: expected a number >= 1; received {limit!r}")
     return limit
 
 
@@ -314,11 +314,16 @@ def placement() -> int:
     return values["placement"]
 
 
-def place() -> None:
+def update_placement() -> None:
     """Compute the number of the settings; equal settings have the same number."""
-    s = values
-    key = s["backend"], s["device"], s["matmul_precision"], s["autotune"]
-    s["placement"] = _placements.setdefault(key, len(_placements))
+    settings = values
+    key = (
+        settings["backend"],
+        settings["device"],
+        settings["matmul_precision"],
+        settings["autotune"],
+    )
+    settings["placement"] = _placements.setdefault(key, len(_placements))
 
 
 def num_threads() -> int:
@@ -340,14 +345,14 @@ def num_threads() -> int:
 
 def default_num_threads() -> int:
     """Return TOOLKIT_NUM_THREADS, or the number of available cores."""
-    chosen = environment("NUM_THREADS")
-    if chosen is None:
+    text = environment("NUM_THREADS")
+    if text is None:
         return available_cores()
-    if not (chosen.isdecimal() and int(chosen) > 0):
+    if not (text.isdecimal() and int(text) > 0):
         raise ArgumentError(
-            f"TOOLKIT_NUM_THREADS: expected a number of threads; received {chosen!r}"
+            f"TOOLKIT_NUM_THREADS: expected a number of threads; received {text!r}"
         )
-    return int(chosen)
+    return int(text)
 
 
 def logical_devices(kind: str) -> int:
@@ -355,6 +360,6 @@ def logical_devices(kind: str) -> int:
     return int(values["logical_devices"].get(kind, 0))
 
 
-place()
+update_placement()
 if environment("FLOATX"):
     set_floatx(environment("FLOATX") or "")

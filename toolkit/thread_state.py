@@ -56,13 +56,13 @@ class restore_on_error:
     """
 
     def __enter__(self) -> None:
-        self.before: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        self.saved_states: list[tuple[dict[str, Any], dict[str, Any]]] = [
             (attributes, dict(attributes))
             for attributes in (instance.__dict__ for instance in _instances)
         ]
 
     def __exit__(self, kind: Any, *error: object) -> None:
         if kind is not None:
-            for attributes, old in self.before:
+            for attributes, saved in self.saved_states:
                 attributes.clear()
-                attributes.update(old)
+                attributes.update(saved)

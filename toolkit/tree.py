@@ -44,11 +44,11 @@ def is_nested(structure: Any) -> bool:
     return isinstance(structure, _CONTAINERS)
 
 
-def _kind(structure: Any) -> type:
+def _plain_kind(structure: Any) -> type:
     """Return the class of a container; for a tracked one, the plain class."""
     kind = type(structure)
-    found: type = getattr(kind, "_plain_class", kind)
-    return found
+    plain_class: type = getattr(kind, "_plain_class", kind)
+    return plain_class
 
 
 def _children(structure: Any) -> Iterable[Any]:
@@ -75,12 +75,12 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
         ordered = {key: by_key[key] for key in structure}
         if isinstance(structure, defaultdict):
             return type(structure)(structure.default_factory, ordered)
-        kind = _kind(structure)
+        kind = _plain_kind(structure)
         return ordered if kind is dict else kind(ordered)
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*children)
-    if _kind(structure) in _SEQUENCES:
-        return _kind(structure)(children)
+    if _plain_kind(structure) in _SEQUENCES:
+        return _plain_kind(structure)(children)
     return list(children) if isinstance(structure, list) else tuple(children)
 
 
@@ -110,23 +110,23 @@ def signature(structure: Any) -> Any:
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
     if isinstance(structure, dict):
-        return _kind(structure), tuple(keys_of(structure)), children
-    return _kind(structure), children
+        return _plain_kind(structure), tuple(keys_of(structure)), children
+    return _plain_kind(structure), children
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     """Build a structure like `structure` from the leaves in `flat_sequence`."""
     leaves = list(flat_sequence)
-    wanted = len(flatten(structure))
-    if len(leaves) != wanted:
+    expected = len(flatten(structure))
+    if len(leaves) != expected:
         raise ArgumentError(
-            f"pack_sequence_as: the number of leaves differs: expected {wanted}; "
+            f"pack_sequence_as: the number of leaves differs: expected {expected}; "
             f"received {len(leaves)}"
         )
-    return _packed(structure, iter(leaves))
+    return _pack(structure, iter(leaves))
 
 
-def copied(structure: Any) -> Any:
+def copy_containers(structure: Any) -> Any:
     """Return the same leaves in new containers.
 
     Example:
@@ -137,22 +137,22 @@ def copied(structure: Any) -> Any:
     return map_structure(lambda leaf: leaf, structure)
 
 
-def packer(structure: Any) -> Callable[[list[Any]], Any]:
+def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
     """Return a fast `pack_sequence_as` for a structure that is filled many times."""
     if not is_nested(structure):
         return itemgetter(0)
-    if _kind(structure) in (list, tuple) and not any(map(is_nested, structure)):
-        return _kind(structure)
-    if _kind(structure) is dict and not any(map(is_nested, structure.values())):
-        number = {key: i for i, key in enumerate(keys_of(structure))}
-        numbers = [(key, number[key]) for key in structure]
-        return lambda leaves: {key: leaves[i] for key, i in numbers}
+    if _plain_kind(structure) in (list, tuple) and not any(map(is_nested, structure)):
+        return _plain_kind(structure)
+    if _plain_kind(structure) is dict and not any(map(is_nested, structure.values())):
+        indices = {key: i for i, key in enumerate(keys_of(structure))}
+        pairs = [(key, indices[key]) for key in structure]
+        return lambda leaves: {key: leaves[i] for key, i in pairs}
     return partial(pack_sequence_as, structure)
 
 
-def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
+def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(structure, _CONTAINERS):
-        children = [_packed(child, leaves) for child in _children(structure)]
+        children = [_pack(child, leaves) for child in _children(structure)]
         return _rebuild(structure, children)
     return next(leaves)
 
@@ -213,27 +213,33 @@ def _map_up_to(shallow: Any, func: Callable[..., Any], structures: Any) -> Any:
     for structure in structures:
         _check_container(shallow, structure)
     keys = keys_of(shallow) if isinstance(shallow, dict) else range(len(shallow))
-    parts = [(shallow[key], [s[key] for s in structures]) for key in keys]
-    return _rebuild(shallow, [_map_up_to(low, func, high) for low, high in parts])
+    pairs = [(shallow[key], [s[key] for s in structures]) for key in keys]
+    return _rebuild(
+        shallow,
+        [
+            _map_up_to(shallow_child, func, children)
+            for shallow_child, children in pairs
+        ],
+    )
 
 
 def _container(structure: Any) -> Any:
     """Return the common key of the top containers of equal structures."""
     if isinstance(structure, dict):
         return dict, frozenset(structure)
-    return (_kind(structure), len(structure)) if is_nested(structure) else LEAF
+    return (_plain_kind(structure), len(structure)) if is_nested(structure) else LEAF
 
 
 def _check_container(a: Any, b: Any) -> None:
     if _container(a) != _container(b):
         raise ArgumentError(
             "the structures don't have the same nested structure: expected "
-            f"{_described(a)}; received {_described(b)}"
+            f"{_describe(a)}; received {_describe(b)}"
         )
 
 
-def _described(structure: Any) -> str:
-    name = _kind(structure).__name__
+def _describe(structure: Any) -> str:
+    name = _plain_kind(structure).__name__
     if not is_nested(structure):
         return f"a leaf ({name})"
     if isinstance(structure, dict):
@@ -261,7 +267,11 @@ def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
         pairs = zip(_children(shallow), structure.values(), strict=True)
     else:
         pairs = zip(_children(shallow), _children(structure), strict=True)
-    return [part for low, high in pairs for part in flatten_up_to(low, high)]
+    return [
+        leaf
+        for shallow_child, child in pairs
+        for leaf in flatten_up_to(shallow_child, child)
+    ]
 
 
 def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> None:
@@ -299,15 +309,15 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
     """
     if not callable(func):
         raise TypeError(f"traverse: expected a callable; received {func!r}")
-    found = func(structure) if top_down else None
-    if found is None and is_nested(structure):
+    replacement = func(structure) if top_down else None
+    if replacement is None and is_nested(structure):
         children = [traverse(func, child, top_down) for child in _children(structure)]
         structure = _rebuild(structure, children)
     if not top_down:
-        found = func(structure)
-    if found is None:
+        replacement = func(structure)
+    if replacement is None:
         return structure
-    return None if found is MAP_TO_NONE else found
+    return None if replacement is MAP_TO_NONE else replacement
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
@@ -354,5 +364,5 @@ def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
         return func(structure)
     if not is_nested(structure):
         return func(structure)
-    parts = [map_shape_structure(func, x) for x in _children(structure)]
-    return _rebuild(structure, parts)
+    children = [map_shape_structure(func, x) for x in _children(structure)]
+    return _rebuild(structure, children)

@@ -198,7 +198,8 @@ def test_imagenet_weights_are_requested_with_their_hash(monkeypatch, name):
 def test_download_error_names_a_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
     monkeypatch.setattr(
-        "toolkit.utils.files._opened", lambda *_, **__: (_ for _ in ()).throw(OSError())
+        "toolkit.utils.files._open_url",
+        lambda *_, **__: (_ for _ in ()).throw(OSError()),
     )
     with pytest.raises(DatasetError, match=r"resnet50_weights.*_notop\.h5"):
         build("ResNet50", weights="imagenet", include_top=False)

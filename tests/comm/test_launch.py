@@ -156,7 +156,7 @@ def test_exit_codes(status, code):
 
 @pytest.mark.parametrize("variables, ranks_here", [("4", 4), ("2(x3)", 2), ("x", 1)])
 def test_threads_are_divided_between_local_ranks(monkeypatch, variables, ranks_here):
-    for name in launch._LOCAL_RANKS:
+    for name in launch._LOCAL_RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(launch.os, "sched_getaffinity", lambda pid: set(range(8)))
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", variables)

@@ -127,7 +127,9 @@ def test_error_is_at_most_that_of_keras(name):
 
 def test_factorization_is_the_only_difference_from_keras(monkeypatch):
     """With one group; with several, Keras computes ranges before the updates."""
-    monkeypatch.setattr(GPTQ, "_factor", lambda self, hessian: np.linalg.inv(hessian))
+    monkeypatch.setattr(
+        GPTQ, "_compute_factor", lambda self, hessian: np.linalg.inv(hessian)
+    )
     _, layer, _ = model_of("gptq_whole")
     found = {}
     layer.save_own_variables(found)
@@ -143,7 +145,7 @@ def error_of_nearest(name, layer):
     config = layer.quantization_config
     rounding = Rounding(config.weight_bits, config.symmetric, config.per_channel)
     matrix = matrix.reshape(layer.g_idx.shape[0], -1)
-    nearest = round_to_nearest(matrix, rounding, config.group_size).value()
+    nearest = round_to_nearest(matrix, rounding, config.group_size).dequantize()
     x = inputs_of(name).reshape(-1, len(matrix)).astype("float64")
     return np.square(x @ (nearest - matrix)).mean()
 

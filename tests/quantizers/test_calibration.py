@@ -20,14 +20,14 @@ def problem(rows, count=400):
 
 def error(x, matrix, found):
     """Return the squared error of outputs in float64."""
-    return np.square(x @ (found.value().astype("float64") - matrix)).mean()
+    return np.square(x @ (found.dequantize().astype("float64") - matrix)).mean()
 
 
 def calibrated(kind, config, x, matrix):
     calibration = kind(len(matrix), config)
     for part in np.array_split(x, 3):
         calibration.observe(part)
-    return calibration.quantized(matrix)
+    return calibration.quantize(matrix)
 
 
 @pytest.mark.parametrize("group_size, groups", [(-1, 1), (7, 22), (50, 3), (256, 1)])
@@ -92,7 +92,7 @@ def test_gptq_of_few_or_no_inputs():
     found = calibrated(GPTQ, GPTQConfig(None, None, group_size=4), x, matrix)
     nearest = round_to_nearest(matrix, Rounding(4), 4)
     assert error(x, matrix, found) < error(x, matrix, nearest)
-    np.testing.assert_allclose(found.value()[4], matrix[4], atol=0.4)
+    np.testing.assert_allclose(found.dequantize()[4], matrix[4], atol=0.4)
     config = GPTQConfig(None, None, hessian_damping=0.0)
     with pytest.raises(ValueError, match="expected a larger hessian_damping"):
         calibrated(GPTQ, config, np.ones((3, 12)), matrix)
@@ -117,4 +117,4 @@ def test_groups_of_one_sign(values, symmetric):
     """Each range contains 0, so that zero is representable."""
     matrix = np.array(values, "float64")[:, None]
     found = round_to_nearest(matrix, Rounding(4, symmetric), -1)
-    np.testing.assert_allclose(found.value(), matrix, atol=0.07)
+    np.testing.assert_allclose(found.dequantize(), matrix, atol=0.07)

@@ -8,7 +8,7 @@ from tests.helpers import assert_close
 from toolkit import utils
 from toolkit.errors import ArgumentError
 from toolkit.ops.image.resizing import INTERPOLATIONS
-from toolkit.utils.fitting import fitted
+from toolkit.utils.image_resizing import fit_image
 
 IMAGE = (np.arange(35).reshape(5, 7, 1) * 37 % 256).astype("float32")
 FIRST_ROWS = {
@@ -20,7 +20,7 @@ FIRST_ROWS = {
 
 def fit(image, size, interpolation="bilinear", crop=False, pad=False, layout="last"):
     image = toolkit.ops.convert_to_tensor(image)
-    return fitted(image, size, interpolation, crop, pad, f"channels_{layout}")
+    return fit_image(image, size, interpolation, crop, pad, f"channels_{layout}")
 
 
 @pytest.mark.parametrize("interpolation", FIRST_ROWS)

@@ -86,7 +86,7 @@ def test_unencodable_characters_are_replaced(monkeypatch):
 
 def test_consoles_without_colours_receive_no_codes(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    for name in progress._TERMINALS:
+    for name in progress._TERMINAL_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert not progress._has_colors()
     monkeypatch.setenv("WT_SESSION", "1")

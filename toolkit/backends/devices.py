@@ -17,7 +17,7 @@ from toolkit.settings import (
     backend,
     backend_of,
     num_threads,
-    place,
+    update_placement,
     values,
 )
 
@@ -28,7 +28,7 @@ def set_backend(backend: str) -> None:
     """Set the backend by name: "numpy", "reference", or a registered one."""
     get_backend(backend)  # an unknown name fails before any change
     values["backend"] = backend
-    place()
+    update_placement()
     for callback in _listeners:
         callback()
 
@@ -49,7 +49,7 @@ def device() -> str:
 def set_device(name: str) -> None:
     """Set the compute device, for example "cpu:0" or "gpu:0"."""
     values["device"] = check_device(name)
-    place()
+    update_placement()
     for callback in _listeners:
         callback()
 

@@ -65,7 +65,7 @@ class ConcreteFunction:
             None if isinstance(leaf, Tensor) else leaf for leaf in leaves
         ]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        self._pack_leaves = tree.packer(tree.structure_of(outputs))
+        self._pack_leaves = tree.make_packer(tree.structure_of(outputs))
         self.num_outputs: int = len(tensors)
         self.written_variables: list[Variable] = list(trace.writes)
         self.graph: Graph = trace.finish([*tensors, *trace.writes.values()])

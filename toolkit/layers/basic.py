@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentTypeError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
 from toolkit.serialization import custom_object_scope
-from toolkit.serialization.reading import with_function
+from toolkit.serialization.reading import replace_lambda
 
 
 class Identity(Layer):
@@ -137,7 +137,7 @@ class Lambda(Layer):
             safe_mode: ignored: the code of a lambda is never run.
         """
         with custom_object_scope(custom_objects or {}):
-            return super().from_config(with_function(config, custom_objects))
+            return super().from_config(replace_lambda(config, custom_objects))
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return self.mask(inputs, mask) if callable(self.mask) else self.mask

@@ -14,7 +14,11 @@ from toolkit.serialization import (
     serialize_keras_object,
 )
 from toolkit.serialization.reading import deserialize_argument
-from toolkit.serialization.recording import Recorded, accepts, constructor_signature
+from toolkit.serialization.recording import (
+    Recorded,
+    accepts_argument,
+    constructor_signature,
+)
 
 # Arguments with current values in the layer's properties, since they can change.
 _OF_PROPERTIES = frozenset(("name", "trainable", "dtype"))
@@ -79,7 +83,7 @@ class Configurable(Buildable, Recorded):
         }
         is_builtin = cls.__module__.startswith("toolkit.")
         if recorded_only or is_builtin:
-            config = {k: v for k, v in config.items() if accepts(cls, k)}
+            config = {k: v for k, v in config.items() if accepts_argument(cls, k)}
         arguments = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds the arguments of its constructor
             arguments = {

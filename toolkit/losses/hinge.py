@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
-from toolkit.losses.regression import as_pair
+from toolkit.losses.regression import to_tensor_pair
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import DTypeLike, TensorLike
 
@@ -26,7 +26,7 @@ def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
         y_pred: (..., features).
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     return ops.mean(ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0), axis=-1)
 
 
@@ -38,7 +38,7 @@ def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
         y_pred: (..., features).
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     distance = ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0)
     return ops.mean(ops.square(distance), axis=-1)
 
@@ -51,10 +51,10 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., classes), one-hot.
         y_pred: (..., classes).
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
-    right = ops.sum(y_true * y_pred, axis=-1)
-    wrong = ops.max((1.0 - y_true) * y_pred, axis=-1)
-    return ops.maximum(wrong - right + 1.0, 0.0)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
+    true_score = ops.sum(y_true * y_pred, axis=-1)
+    best_false_score = ops.max((1.0 - y_true) * y_pred, axis=-1)
+    return ops.maximum(best_false_score - true_score + 1.0, 0.0)
 
 
 class Hinge(LossFunctionWrapper):

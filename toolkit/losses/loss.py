@@ -170,7 +170,7 @@ def reduce_weighted(
     mask: Any = None,
     reduction: str | None = "sum_over_batch_size",
     dtype: Any = None,
-    what: str = "loss",
+    label: str = "loss",
 ) -> Tensor:
     """Apply weights and the mask to `values` and reduce them."""
     values = ops.convert_to_tensor(values, dtype)
@@ -181,19 +181,19 @@ def reduce_weighted(
         weight = mask_weights(weight, mask, values.dtype, reduction)
     if weight is not None:
         values, weight = match_ranks(values, weight)
-        weight = align_weight(what, weight, values)
+        weight = align_weight(label, weight, values)
         values = values * weight
     return _reduce(values, weight, reduction)
 
 
-def fit_mask(what: str, mask: Any, values: Any) -> Any:
+def fit_mask(label: str, mask: Any, values: Any) -> Any:
     """Return the mask, or None if the values have no axis of steps.
 
     For outputs of shape (batch, steps) the loss reduces the axis of steps: then it
     warns. A function that returns one number has already applied masks.
 
     Args:
-        what: the name of the loss or metric, for the warning.
+        label: the name of the loss or metric, for the warning.
         mask: the mask of the predictions, or None.
         values: the losses, without weights and reduction.
     """
@@ -205,7 +205,7 @@ def fit_mask(what: str, mask: Any, values: Any) -> Any:
     if mask.ndim == ndim + 1 and mask.shape[-1] == 1:
         return mask
     warn(
-        f"{what}: ignores the mask of the predictions, of shape {tuple(mask.shape)}: "
+        f"{label}: ignores the mask of the predictions, of shape {tuple(mask.shape)}: "
         f"the values, of shape {tuple(values.shape)}, have no axis of steps. "
         "Predictions of shape (batch, steps, 1) keep the mask"
     )
@@ -228,7 +228,7 @@ def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> T
     return align_weight("sample_weight", weight, mask) * mask
 
 
-def align_weight(what: str, weight: Any, values: Any) -> Any:
+def align_weight(label: str, weight: Any, values: Any) -> Any:
     """Broadcast weights to the values; weights align with the first axes.
 
     A weight per sample, (batch,), applies to the whole sample.
@@ -242,13 +242,16 @@ def align_weight(what: str, weight: Any, values: Any) -> Any:
     if values.ndim == 0:
         return weight
     try:
-        fits = broadcast_shapes(what, weight.shape, values.shape) == values.shape
+        is_compatible = (
+            broadcast_shapes(label, weight.shape, values.shape) == values.shape
+        )
     except ShapeError:
-        fits = False
-    if not fits:
+        is_compatible = False
+    if not is_compatible:
         raise ShapeError(
-            f"{what}: expected sample_weight (or a mask) that broadcasts to the losses "
-            f"of shape {values.shape}, its first axes theirs; received shape {shape}"
+            f"{label}: expected sample_weight (or a mask) that broadcasts to the "
+            f"losses of shape {values.shape}, its first axes theirs; "
+            f"received shape {shape}"
         )
     return weight
 

@@ -8,7 +8,7 @@ from toolkit import ops, settings
 from toolkit.arguments import Axes
 from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
-from toolkit.losses.regression import as_pair
+from toolkit.losses.regression import to_tensor_pair
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import DTypeLike
 
@@ -22,37 +22,37 @@ def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
         y_pred: the same shape, in [0, 1].
         axis: the axes of one region; None: all.
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
-    common = 2.0 * ops.sum(y_true * y_pred, axis=axis)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
+    intersection = 2.0 * ops.sum(y_true * y_pred, axis=axis)
     total = ops.sum(y_true, axis=axis) + ops.sum(y_pred, axis=axis)
-    return 1.0 - common / (total + settings.epsilon())
+    return 1.0 - intersection / (total + settings.epsilon())
 
 
 @operation
 def tversky(
     y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: Any = None
 ) -> Tensor:
-    """Compute 1 - common / (common + alpha * missed + beta * added) over `axis`.
+    """Compute 1 - tp / (tp + alpha * fn + beta * fp) over `axis`.
 
-    common = sum(y_true * y_pred), missed = sum(y_true * (1 - y_pred)) and
-    added = sum(y_pred * (1 - y_true)).
+    tp = sum(y_true * y_pred), fn = sum(y_true * (1 - y_pred)) and
+    fp = sum(y_pred * (1 - y_true)).
 
     Args:
         y_true: any shape, in [0, 1].
         y_pred: the same shape, in [0, 1].
-        alpha: the weight of what was missed.
-        beta: the weight of missed elements (false negatives).
-        axis: the weight of added elements (false positives).
+        alpha: the weight of missed elements (false negatives).
+        beta: the weight of added elements (false positives).
+        axis: the axes of one region; None: all.
 
     Reference:
         [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
-    common = ops.sum(y_true * y_pred, axis=axis)
-    missed = ops.sum(y_true * (1.0 - y_pred), axis=axis)
-    added = ops.sum(y_pred * (1.0 - y_true), axis=axis)
-    total = common + alpha * missed + beta * added
-    return 1.0 - common / (total + settings.epsilon())
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
+    intersection = ops.sum(y_true * y_pred, axis=axis)
+    false_negatives = ops.sum(y_true * (1.0 - y_pred), axis=axis)
+    false_positives = ops.sum(y_pred * (1.0 - y_true), axis=axis)
+    total = intersection + alpha * false_negatives + beta * false_positives
+    return 1.0 - intersection / (total + settings.epsilon())
 
 
 @operation
@@ -88,22 +88,28 @@ def circle(
     references = (
         y_pred if ref_embeddings is None else ops.convert_to_tensor(ref_embeddings)
     )
-    other_labels = labels if ref_labels is None else ops.cast(ref_labels, "int32")
-    other_labels = ops.reshape(other_labels, (1, -1))
+    reference_labels = labels if ref_labels is None else ops.cast(ref_labels, "int32")
+    reference_labels = ops.reshape(reference_labels, (1, -1))
 
     distance = ops.maximum(1.0 - ops.matmul(y_pred, ops.transpose(references)), 0.0)
-    same = ops.equal(labels, other_labels)
-    different = ops.logical_not(same)
+    is_positive = ops.equal(labels, reference_labels)
+    is_negative = ops.logical_not(is_positive)
     if remove_diagonal:
-        off_diagonal = ops.equal(ops.eye(*same.shape), 0)
-        same = ops.logical_and(same, off_diagonal)
+        off_diagonal = ops.equal(ops.eye(*is_positive.shape), 0)
+        is_positive = ops.logical_and(is_positive, off_diagonal)
 
-    pull = gamma * ops.maximum(margin + distance, 0.0) * (distance - margin)
-    push = gamma * ops.maximum(1.0 + margin - distance, 0.0) * (1 - margin - distance)
+    positive_logits = gamma * ops.maximum(margin + distance, 0.0) * (distance - margin)
+    negative_logits = (
+        gamma * ops.maximum(1.0 + margin - distance, 0.0) * (1 - margin - distance)
+    )
     minus_infinity = float("-inf")
-    pulls = ops.logsumexp(ops.where(same, pull, minus_infinity), axis=1)
-    pushes = ops.logsumexp(ops.where(different, push, minus_infinity), axis=1)
-    losses = ops.softplus(pulls + pushes)
+    positive_terms = ops.logsumexp(
+        ops.where(is_positive, positive_logits, minus_infinity), axis=1
+    )
+    negative_terms = ops.logsumexp(
+        ops.where(is_negative, negative_logits, minus_infinity), axis=1
+    )
+    losses = ops.softplus(positive_terms + negative_terms)
     losses._keras_mask = ops.greater(losses, 0)
     return losses
 

@@ -9,7 +9,7 @@ from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.losses.regression import as_pair
+from toolkit.losses.regression import to_tensor_pair
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 
@@ -31,8 +31,8 @@ def binary_crossentropy(
         label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
         axis: the axis of the mean.
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
-    y_true = _smoothed_towards_half(y_true, label_smoothing)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
+    y_true = _smooth_binary_labels(y_true, label_smoothing)
     losses = ops.binary_crossentropy(y_true, y_pred, from_logits=from_logits)
     return ops.mean(losses, axis=axis)
 
@@ -66,12 +66,12 @@ def binary_focal_crossentropy(
     Reference:
         [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
-    y_true = _smoothed_towards_half(y_true, label_smoothing)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
+    y_true = _smooth_binary_labels(y_true, label_smoothing)
     losses = ops.binary_crossentropy(y_true, y_pred, from_logits=from_logits)
     p = ops.sigmoid(y_pred) if from_logits else y_pred
-    right = y_true * p + (1 - y_true) * (1 - p)
-    losses = ops.power(1.0 - right, gamma) * losses
+    true_probability = y_true * p + (1 - y_true) * (1 - p)
+    losses = ops.power(1.0 - true_probability, gamma) * losses
     if apply_class_balancing:
         losses = (y_true * alpha + (1 - y_true) * (1 - alpha)) * losses
     return ops.mean(losses, axis=axis)
@@ -100,9 +100,9 @@ def categorical_crossentropy(
         >>> round(float(loss[0]), 4)
         0.6931
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     _check_classes("categorical_crossentropy", y_pred, axis)
-    y_true = _smoothed_towards_uniform(y_true, label_smoothing)
+    y_true = _smooth_class_labels(y_true, label_smoothing)
     return ops.categorical_crossentropy(
         y_true, y_pred, from_logits=from_logits, axis=axis
     )
@@ -132,9 +132,9 @@ def categorical_focal_crossentropy(
     Reference:
         [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     _check_classes("categorical_focal_crossentropy", y_pred, axis)
-    y_true = _smoothed_towards_uniform(y_true, label_smoothing)
+    y_true = _smooth_class_labels(y_true, label_smoothing)
     if from_logits:
         y_pred = ops.softmax(y_pred, axis=axis)
     p = y_pred / ops.sum(y_pred, axis=axis, keepdims=True)
@@ -215,7 +215,7 @@ def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true: (..., classes), probabilities; clipped to >= epsilon.
         y_pred: (..., classes), also clipped.
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     y_true = ops.clip(y_true, settings.epsilon(), 1.0)
     y_pred = ops.clip(y_pred, settings.epsilon(), 1.0)
     return ops.sum(y_true * ops.log(y_true / y_pred), axis=-1)
@@ -229,24 +229,24 @@ def poisson(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., features), counts.
         y_pred: (..., features), expected counts, >= 0.
     """
-    y_true, y_pred = as_pair(y_true, y_pred)
+    y_true, y_pred = to_tensor_pair(y_true, y_pred)
     return ops.mean(y_pred - y_true * ops.log(y_pred + settings.epsilon()), axis=-1)
 
 
-def _smoothed_towards_half(y_true: Any, amount: float) -> Any:
+def _smooth_binary_labels(y_true: Any, amount: float) -> Any:
     return y_true * (1.0 - amount) + 0.5 * amount if amount else y_true
 
 
-def _smoothed_towards_uniform(y_true: Any, amount: float) -> Any:
+def _smooth_class_labels(y_true: Any, amount: float) -> Any:
     return y_true * (1.0 - amount) + amount / y_true.shape[-1] if amount else y_true
 
 
-def _check_classes(what: str, y_pred: Any, axis: Any) -> None:
+def _check_classes(label: str, y_pred: Any, axis: Any) -> None:
     if isinstance(axis, bool) or not is_int(axis):
-        raise ArgumentError(f"{what}: axis must be an integer; received {axis!r}")
+        raise ArgumentError(f"{label}: axis must be an integer; received {axis!r}")
     if y_pred.shape[-1] == 1:
         warn(
-            f"{what}: y_pred of shape {y_pred.shape} has a single class; did you mean "
+            f"{label}: y_pred of shape {y_pred.shape} has a single class; did you mean "
             "binary_crossentropy?",
             SyntaxWarning,
         )

@@ -13,15 +13,15 @@ from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import DTypeLike, TensorLike
 
 
-def as_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+def to_tensor_pair(y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     """Return both as tensors of y_pred's dtype."""
     y_pred = ops.convert_to_tensor(y_pred)
     return ops.convert_to_tensor(y_true, y_pred.dtype), y_pred
 
 
-def matched(y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, Any]:
+def match_pair(y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, Any]:
     """Return both as tensors of y_pred's dtype and of one rank."""
-    return match_ranks(*as_pair(y_true, y_pred))
+    return match_ranks(*to_tensor_pair(y_true, y_pred))
 
 
 @operation
@@ -37,7 +37,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
         >>> losses.mean_squared_error([[0.0, 1.0]], [[1.0, 3.0]]).tolist()
         [2.5]
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     return ops.mean(ops.square(y_true - y_pred), axis=-1)
 
 
@@ -49,7 +49,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., features).
         y_pred: (..., features).
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     return ops.mean(ops.abs(y_true - y_pred), axis=-1)
 
 
@@ -61,7 +61,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., features).
         y_pred: (..., features).
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     scale = ops.maximum(ops.abs(y_true), settings.epsilon())
     return 100.0 * ops.mean(ops.abs((y_true - y_pred) / scale), axis=-1)
 
@@ -74,7 +74,7 @@ def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Te
         y_true: (..., features), >= 0; smaller values are clipped to epsilon.
         y_pred: (..., features), also clipped.
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     log_true, log_pred = (
         ops.log(ops.maximum(y, settings.epsilon()) + 1.0) for y in (y_true, y_pred)
     )
@@ -95,7 +95,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
     Reference:
         [Huber, 1964](https://doi.org/10.1214/aoms/1177703732)
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     error = ops.abs(y_pred - y_true)
     # For |e| > delta the linear part equals m * (|e| - m / 2) with m = delta.
     clipped = ops.minimum(error, delta)
@@ -113,7 +113,7 @@ def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., features).
         y_pred: (..., features).
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     error = y_pred - y_true
     # cosh would overflow.
     return ops.mean(error + ops.softplus(-2.0 * error) - math.log(2.0), axis=-1)
@@ -121,18 +121,20 @@ def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
 
 @operation
 def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
-    """Compute -sum(unit(y_true) * unit(y_pred)) along `axis`; -1 for parallel vectors.
+    """Compute -sum(y_true / |y_true| * y_pred / |y_pred|) along `axis`.
+
+    It is -1 for parallel vectors.
 
     Args:
         y_true: (..., features).
         y_pred: (..., features).
         axis: the axis of the vectors.
     """
-    y_true, y_pred = matched(y_true, y_pred)
-    return -ops.sum(unit(y_true, axis) * unit(y_pred, axis), axis=axis)
+    y_true, y_pred = match_pair(y_true, y_pred)
+    return -ops.sum(normalize(y_true, axis) * normalize(y_pred, axis), axis=axis)
 
 
-def unit(x: TensorLike, axis: int) -> Tensor:
+def normalize(x: TensorLike, axis: int) -> Tensor:
     """Return x / |x| along an axis; 0 where x is 0."""
     squares = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, 1e-12))

@@ -8,12 +8,12 @@ from toolkit import dtypes, ops, settings
 from toolkit.arguments import Positive
 from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import match_ranks
-from toolkit.losses.regression import matched
+from toolkit.losses.regression import match_pair
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.ops.symbolic import operation
 
 
-def _as_float(matches: Any) -> Tensor:
+def _to_float(matches: Any) -> Tensor:
     return ops.cast(matches, settings.floatx())
 
 
@@ -25,7 +25,7 @@ def accuracy(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (batch, ...).
         y_pred: (batch, ...).
     """
-    return _as_float(ops.equal(*matched(y_true, y_pred)))
+    return _to_float(ops.equal(*match_pair(y_true, y_pred)))
 
 
 @operation
@@ -39,7 +39,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
     """
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_true, y_pred = match_ranks(y_true, y_pred)
-    return _as_float(ops.equal(y_true, ops.cast(y_pred > threshold, y_true.dtype)))
+    return _to_float(ops.equal(y_true, ops.cast(y_pred > threshold, y_true.dtype)))
 
 
 @operation
@@ -50,8 +50,8 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., classes), one-hot.
         y_pred: (..., classes), probabilities or logits.
     """
-    winners = (ops.argmax(y, axis=-1) for y in (y_true, y_pred))
-    return _as_float(ops.equal(*winners))
+    classes = (ops.argmax(y, axis=-1) for y in (y_true, y_pred))
+    return _to_float(ops.equal(*classes))
 
 
 @operation
@@ -63,11 +63,11 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
         y_pred: (..., classes), probabilities or logits.
     """
     y_pred = ops.convert_to_tensor(y_pred)
-    labels = _labels(y_true, y_pred)
-    return _as_float(ops.equal(labels, ops.argmax(y_pred, axis=-1)))
+    labels = _to_labels(y_true, y_pred)
+    return _to_float(ops.equal(labels, ops.argmax(y_pred, axis=-1)))
 
 
-def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
+def _to_labels(y_true: Any, y_pred: Tensor) -> Tensor:
     """Return labels as integers; squeeze a last axis of extent 1."""
     labels = ops.convert_to_tensor(y_true)
     if not dtypes.is_integer(labels.dtype):
@@ -77,11 +77,11 @@ def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
     return labels
 
 
-def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
+def _is_in_top_k(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
     """Return whether labels (...) are in the k best of y_pred (..., classes)."""
     rows = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     matches = ops.in_top_k(ops.reshape(ops.cast(labels, "int32"), (-1,)), rows, k)
-    return _as_float(ops.reshape(matches, labels.shape))
+    return _to_float(ops.reshape(matches, labels.shape))
 
 
 @operation
@@ -93,7 +93,7 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
         y_pred: (..., classes), probabilities or logits.
         k: the number of top predictions.
     """
-    return _in_top(ops.argmax(y_true, axis=-1), ops.convert_to_tensor(y_pred), k)
+    return _is_in_top_k(ops.argmax(y_true, axis=-1), ops.convert_to_tensor(y_pred), k)
 
 
 @operation
@@ -110,11 +110,11 @@ def sparse_top_k_categorical_accuracy(
             scores.
     """
     y_pred = ops.convert_to_tensor(y_pred)
-    labels = _labels(y_true, y_pred)
+    labels = _to_labels(y_true, y_pred)
     if not from_sorted_ids:
-        return _in_top(labels, y_pred, k)
+        return _is_in_top_k(labels, y_pred, k)
     best = ops.cast(y_pred[..., :k], labels.dtype)
-    return _as_float(ops.any(ops.equal(ops.expand_dims(labels, -1), best), axis=-1))
+    return _to_float(ops.any(ops.equal(ops.expand_dims(labels, -1), best), axis=-1))
 
 
 class Accuracy(MeanMetricWrapper):

@@ -15,22 +15,22 @@ _METHODS = ("interpolation", "majoring", "minoring")
 
 
 # A float of a list, its copies in arrays, and the counts of four kinds.
-_BYTES_OF_THRESHOLD = 128
+_BYTES_PER_THRESHOLD = 128
 
 
-def _even_steps(count: int) -> list[float]:
+def _evenly_spaced(count: int) -> list[float]:
     """Return numbers from 0 to 1 in equal steps."""
-    check_temporary(_BYTES_OF_THRESHOLD * count, f"num_thresholds={count:,}")
+    check_temporary(_BYTES_PER_THRESHOLD * count, f"num_thresholds={count:,}")
     return [i / (count - 1) for i in range(count)]
 
 
-def _grid(what: str, num_thresholds: int, minimum: int) -> list[float]:
+def _make_thresholds(label: str, num_thresholds: int, minimum: int) -> list[float]:
     """Return evenly spaced thresholds; the outer ones are just outside [0, 1]."""
     if num_thresholds < minimum:
         raise ArgumentError(
-            f"{what}: expected num_thresholds >= {minimum}; received {num_thresholds}"
+            f"{label}: expected num_thresholds >= {minimum}; received {num_thresholds}"
         )
-    inner = _even_steps(num_thresholds)[1:-1]
+    inner = _evenly_spaced(num_thresholds)[1:-1]
     return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
 
 
@@ -87,9 +87,9 @@ class AUC(ThresholdMetric):
         if num_labels and not multi_label:
             raise ArgumentError("AUC: num_labels is for multi_label=True only")
         if thresholds is None:
-            self.thresholds: list[float] = _grid("AUC", num_thresholds, 2)
+            self.thresholds: list[float] = _make_thresholds("AUC", num_thresholds, 2)
         else:
-            self.thresholds = _with_ends(thresholds)
+            self.thresholds = _add_end_thresholds(thresholds)
         self.num_thresholds: int = len(self.thresholds)
         self.curve: str = str(curve).upper()
         self.summation_method: str = str(summation_method).lower()
@@ -122,7 +122,7 @@ class AUC(ThresholdMetric):
         super().update_state(y_true, y_pred, sample_weight)
 
     def result(self) -> Tensor:
-        return self._over_labels(self._areas())
+        return self._average_over_labels(self._compute_areas())
 
     def interpolate_pr_auc(self) -> Tensor:
         """Return the area under the PR curve, with counts linear between thresholds.
@@ -137,9 +137,9 @@ class AUC(ThresholdMetric):
             >>> print(f"{metric.result():.4f} {metric.interpolate_pr_auc():.4f}")
             0.7500 0.8207
         """
-        return self._over_labels(self._interpolated_precision_recall())
+        return self._average_over_labels(self._interpolated_pr_area())
 
-    def _over_labels(self, areas: Tensor) -> Tensor:
+    def _average_over_labels(self, areas: Tensor) -> Tensor:
         """Return the mean of the areas of several labels, or the area of one label."""
         if not self.multi_label:
             return areas
@@ -148,19 +148,21 @@ class AUC(ThresholdMetric):
         total = ops.sum(areas * self.label_weights)
         return ops.divide_no_nan(total, ops.sum(self.label_weights))
 
-    def _areas(self) -> Tensor:
+    def _compute_areas(self) -> Tensor:
         """Return the area under the curve, or one area per label."""
         if self.curve == "PR" and self.summation_method == "interpolation":
-            return self._interpolated_precision_recall()
-        x, y = self._curve()
+            return self._interpolated_pr_area()
+        x, y = self._curve_points()
         if self.summation_method == "interpolation":
             heights = (y[:-1] + y[1:]) / 2.0
         else:
-            pick = ops.minimum if self.summation_method == "minoring" else ops.maximum
-            heights = pick(y[:-1], y[1:])
+            select_bound = (
+                ops.minimum if self.summation_method == "minoring" else ops.maximum
+            )
+            heights = select_bound(y[:-1], y[1:])
         return ops.sum((x[:-1] - x[1:]) * heights, axis=0)
 
-    def _curve(self) -> tuple[Tensor, Tensor]:
+    def _curve_points(self) -> tuple[Tensor, Tensor]:
         """Return the points of the curve, one per threshold."""
         tp, fp = self.true_positives.read(), self.false_positives.read()
         tn, fn = self.true_negatives.read(), self.false_negatives.read()
@@ -170,13 +172,13 @@ class AUC(ThresholdMetric):
         if self.curve == "PR":
             return recall, ops.divide_no_nan(tp, tp + fp)
         scale = ops.divide_no_nan(tp + fn, tn + fp)
-        none = ops.equal(tp, 0)
+        has_no_positives = ops.equal(tp, 0)
         recall_gain = 1.0 - scale * ops.divide_no_nan(fn, tp)
-        recall_gain = ops.where(none, 0.0, ops.maximum(recall_gain, 0.0))
+        recall_gain = ops.where(has_no_positives, 0.0, ops.maximum(recall_gain, 0.0))
         precision_gain = 1.0 - scale * ops.divide_no_nan(fp, tp)
-        return recall_gain, ops.where(none, 1.0, precision_gain)
+        return recall_gain, ops.where(has_no_positives, 1.0, precision_gain)
 
-    def _interpolated_precision_recall(self) -> Tensor:
+    def _interpolated_pr_area(self) -> Tensor:
         """Return the area if counts, not rates, are linear between thresholds.
 
         With slope = dtp / dp for p = tp + fp, and tp = slope * p + intercept, precision
@@ -193,7 +195,7 @@ class AUC(ThresholdMetric):
         return ops.sum(ops.divide_no_nan(area, positives), axis=0)
 
 
-def _with_ends(thresholds: Any) -> list[float]:
+def _add_end_thresholds(thresholds: Any) -> list[float]:
     """Return sorted thresholds, with one just outside each end."""
     if not all(0 <= t <= 1 for t in thresholds):
         raise ArgumentError(
@@ -203,7 +205,7 @@ def _with_ends(thresholds: Any) -> list[float]:
     return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
 
 
-class _BestWhere(ThresholdMetric):
+class _BestRateAtBound(ThresholdMetric):
     """Largest value of one rate at the thresholds where another reaches a bound."""
 
     _direction = "up"
@@ -233,7 +235,7 @@ class _BestWhere(ThresholdMetric):
         self.class_id = class_id
         self.thresholds: list[float] = [0.5]
         if num_thresholds > 1:
-            self.thresholds = _even_steps(num_thresholds)
+            self.thresholds = _evenly_spaced(num_thresholds)
         self._add_counts()
 
     def _rates(self) -> tuple[Tensor, Tensor]:
@@ -258,7 +260,7 @@ class _BestWhere(ThresholdMetric):
         return ops.max(ops.where(constrained >= self.value, objective, 0.0))
 
 
-class SensitivityAtSpecificity(_BestWhere):
+class SensitivityAtSpecificity(_BestRateAtBound):
     """Best recall tp / (tp + fn) at a minimum specificity tn / (tn + fp).
 
     Args:
@@ -286,7 +288,7 @@ class SensitivityAtSpecificity(_BestWhere):
         return self._specificity(), self._recall()
 
 
-class SpecificityAtSensitivity(_BestWhere):
+class SpecificityAtSensitivity(_BestRateAtBound):
     """Best specificity tn / (tn + fp) at a minimum recall tp / (tp + fn).
 
     Args:
@@ -314,7 +316,7 @@ class SpecificityAtSensitivity(_BestWhere):
         return self._recall(), self._specificity()
 
 
-class PrecisionAtRecall(_BestWhere):
+class PrecisionAtRecall(_BestRateAtBound):
     """Best precision tp / (tp + fp) at a minimum recall tp / (tp + fn).
 
     Args:
@@ -348,7 +350,7 @@ class PrecisionAtRecall(_BestWhere):
         return self._recall(), self._precision()
 
 
-class RecallAtPrecision(_BestWhere):
+class RecallAtPrecision(_BestRateAtBound):
     """Best recall tp / (tp + fn) at a minimum precision tp / (tp + fp).
 
     Args:

@@ -19,27 +19,27 @@ from toolkit.metrics.metric import Metric
 KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
 
-def parse_thresholds(what: str, thresholds: Any, default: float = 0.5) -> list[float]:
+def parse_thresholds(label: str, thresholds: Any, default: float = 0.5) -> list[float]:
     """Check thresholds and return them as a list."""
     values = default if thresholds is None else thresholds
     values = list(values) if isinstance(values, (list, tuple, np.ndarray)) else [values]
     # A default can be minus infinity: then the whole top k is positive.
     if thresholds is not None and not all(is_real(t) and 0 <= t <= 1 for t in values):
         raise ArgumentError(
-            f"{what}: expected thresholds in [0, 1]; received {thresholds!r}"
+            f"{label}: expected thresholds in [0, 1]; received {thresholds!r}"
         )
     return [float(t) for t in values]
 
 
-def are_even(thresholds: Any) -> bool:
+def are_evenly_spaced(thresholds: Any) -> bool:
     """Return whether thresholds are evenly spaced from 0 to 1."""
     n = len(thresholds)
-    even = np.linspace(0.0, 1.0, n)
-    return n >= 3 and bool(np.allclose(thresholds, even, atol=settings.epsilon()))
+    expected = np.linspace(0.0, 1.0, n)
+    return n >= 3 and bool(np.allclose(thresholds, expected, atol=settings.epsilon()))
 
 
-def prepare(
-    what: str,
+def prepare_inputs(
+    label: str,
     y_true: Any,
     y_pred: Any,
     sample_weight: Any,
@@ -56,7 +56,7 @@ def prepare(
     y_pred, y_true = match_ranks(y_pred, y_true)
     if y_true.shape != y_pred.shape:
         raise ShapeError(
-            f"{what}: expected labels and predictions of one shape; received "
+            f"{label}: expected labels and predictions of one shape; received "
             f"{y_true.shape} and {y_pred.shape}"
         )
     weight = None
@@ -65,29 +65,29 @@ def prepare(
         if weight.ndim == y_true.ndim + 1 and weight.shape[-1] == 1:
             weight = ops.squeeze(weight, -1)
     if top_k is not None:
-        y_pred = _only_top(y_pred, top_k)
+        y_pred = _mask_below_top_k(y_pred, top_k)
     if class_id is not None:
         if y_pred.ndim < 2:
             raise ShapeError(
-                f"{what}: with class_id, expected predictions of shape "
+                f"{label}: with class_id, expected predictions of shape "
                 f"(batch, classes); received {y_pred.shape}"
             )
         y_true = y_true[..., class_id : class_id + 1]
         y_pred = y_pred[..., class_id : class_id + 1]
     if weight is not None:
-        weight = align_weight(what, weight, y_pred)
+        weight = align_weight(label, weight, y_pred)
         weight = ops.broadcast_to(weight, y_pred.shape)
     return ops.cast(ops.not_equal(y_true, 0), dtype), y_pred, weight
 
 
-def _only_top(x: Tensor, k: int) -> Tensor:
+def _mask_below_top_k(x: Tensor, k: int) -> Tensor:
     """Set everything except the k largest of the last axis of x to -1e10."""
     _, best = ops.top_k(x, k)
     is_top = ops.sum(ops.one_hot(best, x.shape[-1], dtype=x.dtype), axis=-2)
     return ops.where(ops.greater(is_top, 0), x, -1e10)
 
 
-def count(
+def count_positives(
     labels: Tensor, y_pred: Tensor, weight: Any, thresholds: Sequence[float]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Count the positives and negatives at each threshold.
@@ -105,7 +105,11 @@ def count(
     dtype = y_pred.dtype
     positive = labels if weight is None else labels * weight
     negative = 1 - labels if weight is None else weight - positive
-    count_above = _found_evenly if are_even(np.clip(thresholds, 0, 1)) else _found
+    count_above = (
+        _sum_above_evenly
+        if are_evenly_spaced(np.clip(thresholds, 0, 1))
+        else _sum_above
+    )
     limits = np.array(thresholds, dtype="float64")
     true_positives = count_above(positive, y_pred, limits, dtype)
     false_positives = count_above(negative, y_pred, limits, dtype)
@@ -113,7 +117,7 @@ def count(
     return true_positives, false_positives, *totals
 
 
-def _found(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
+def _sum_above(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
     """Sum `amount` over the predictions above each limit."""
     limits = ops.convert_to_tensor(limits, dtype)
     limits = ops.reshape(limits, (-1,) + (1,) * y_pred.ndim)
@@ -121,7 +125,9 @@ def _found(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
     return ops.sum(above * ops.expand_dims(amount, 0), axis=1)
 
 
-def _found_evenly(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Tensor:
+def _sum_above_evenly(
+    amount: Tensor, y_pred: Tensor, limits: Any, dtype: str
+) -> Tensor:
     """Sum like `_found`, for evenly spaced limits from 0 to 1, with buckets.
 
     Bucket i contains the predictions above limit i, but not above limit i + 1.
@@ -181,7 +187,7 @@ class ThresholdMetric(Metric):
         """
         variables: dict[str, Variable] = {k: getattr(self, k) for k in self._counts}
         dtype = next(iter(variables.values())).dtype
-        labels, y_pred, weight = prepare(
+        labels, y_pred, weight = prepare_inputs(
             *(self.name, y_true, y_pred, sample_weight, dtype),
             top_k=self.top_k,
             class_id=self.class_id,
@@ -194,7 +200,9 @@ class ThresholdMetric(Metric):
         if not self.multi_label:
             labels, y_pred = ops.reshape(labels, (-1,)), ops.reshape(y_pred, (-1,))
             weight = None if weight is None else ops.reshape(weight, (-1,))
-        tp, fp, positives, negatives = count(labels, y_pred, weight, self.thresholds)
+        tp, fp, positives, negatives = count_positives(
+            labels, y_pred, weight, self.thresholds
+        )
         counts = {
             "true_positives": tp,
             "false_positives": fp,
@@ -204,7 +212,7 @@ class ThresholdMetric(Metric):
         for kind, variable in variables.items():
             variable.assign_add(counts[kind])
 
-    def _squeezed(self, x: Tensor) -> Tensor:
+    def _squeeze_single(self, x: Tensor) -> Tensor:
         """Return the number for a single threshold, else the vector."""
         return x[0] if len(self.thresholds) == 1 else x
 
@@ -223,7 +231,7 @@ class _Count(ThresholdMetric):
         setattr(self, self._counts[0], self.accumulator)
 
     def result(self) -> Tensor:
-        return self._squeezed(self.accumulator.read())
+        return self._squeeze_single(self.accumulator.read())
 
 
 class TruePositives(_Count):
@@ -304,9 +312,11 @@ class _Ratio(ThresholdMetric):
         self._add_counts()
 
     def result(self) -> Tensor:
-        right = self.true_positives.read()
-        other = getattr(self, self._counts[1]).read()
-        return self._squeezed(ops.divide_no_nan(right, right + other))
+        true_positives = self.true_positives.read()
+        false_count = getattr(self, self._counts[1]).read()
+        return self._squeeze_single(
+            ops.divide_no_nan(true_positives, true_positives + false_count)
+        )
 
 
 class Precision(_Ratio):

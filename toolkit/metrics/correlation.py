@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import ops, settings
 from toolkit.arguments import Axes
 from toolkit.core.tensor import Tensor
-from toolkit.losses.regression import matched
+from toolkit.losses.regression import match_pair
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.ops.symbolic import operation
 
@@ -21,7 +21,7 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
         y_pred: (..., features).
         axis: the axis of the correlation.
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     deviations = [y - ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
     scores = [d / ops.std(d, axis=axis, keepdims=True) for d in deviations]
     return ops.mean(scores[0] * scores[1], axis=axis)
@@ -36,7 +36,7 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
         y_pred: (..., features).
         axis: the axis of the correlation.
     """
-    y_true, y_pred = matched(y_true, y_pred)
+    y_true, y_pred = match_pair(y_true, y_pred)
     means = [ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
     variances = [ops.var(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
     covariance = (y_true - means[0]) * (y_pred - means[1])

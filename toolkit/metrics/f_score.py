@@ -102,8 +102,8 @@ class FBetaScore(Metric):
         if not self._built:
             self._build(y_pred.shape[1])
         if self.threshold is None:
-            largest = y_pred >= ops.max(y_pred, axis=-1, keepdims=True)
-            is_positive = ops.logical_and(largest, ops.abs(y_pred) > 1e-9)
+            is_largest = y_pred >= ops.max(y_pred, axis=-1, keepdims=True)
+            is_positive = ops.logical_and(is_largest, ops.abs(y_pred) > 1e-9)
         else:
             is_positive = y_pred > self.threshold
         is_positive = ops.cast(is_positive, self.dtype)
@@ -119,12 +119,16 @@ class FBetaScore(Metric):
             getattr(self, name).assign_add(ops.sum(values * weight, axis=self._axis))
 
     def result(self) -> Tensor:
-        epsilon, square = settings.epsilon(), self.beta**2
-        right = self.true_positives.read()
-        precision = right / (right + self.false_positives.read() + epsilon)
-        recall = right / (right + self.false_negatives.read() + epsilon)
-        score = precision * recall / (square * precision + recall + epsilon)
-        score = score * (1 + square)
+        epsilon, beta_squared = settings.epsilon(), self.beta**2
+        true_positives = self.true_positives.read()
+        precision = true_positives / (
+            true_positives + self.false_positives.read() + epsilon
+        )
+        recall = true_positives / (
+            true_positives + self.false_negatives.read() + epsilon
+        )
+        score = precision * recall / (beta_squared * precision + recall + epsilon)
+        score = score * (1 + beta_squared)
         if self.average == "weighted":
             labels = self.intermediate_weights.read()
             return ops.sum(score * (labels / (ops.sum(labels) + epsilon)))

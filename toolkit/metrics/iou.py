@@ -92,8 +92,8 @@ class IoU(Metric):
             weights = align_weight(self.name, weights, labels)
             weights = ops.broadcast_to(weights, labels.shape)
             weight = weight * ops.reshape(weights, (-1,))
-        cell = ops.where(valid, true * n + pred, 0)
-        counts = ops.segment_sum(weight, cell, n * n)
+        cells = ops.where(valid, true * n + pred, 0)
+        counts = ops.segment_sum(weight, cells, n * n)
         self.total_cm.assign_add(ops.reshape(counts, (n, n)))
 
     def _classes(self, y: Any, sparse: bool) -> Tensor:
@@ -102,12 +102,15 @@ class IoU(Metric):
 
     def result(self) -> Tensor:
         total = ops.cast(self.total_cm.read(), "float32")
-        right = ops.diagonal(total)
-        union = ops.sum(total, axis=0) + ops.sum(total, axis=1) - right
-        ids = ops.convert_to_tensor(self.target_class_ids, "int32")
-        right, union = ops.take(right, ids), ops.take(union, ids)
+        intersection = ops.diagonal(total)
+        union = ops.sum(total, axis=0) + ops.sum(total, axis=1) - intersection
+        class_ids = ops.convert_to_tensor(self.target_class_ids, "int32")
+        intersection, union = (
+            ops.take(intersection, class_ids),
+            ops.take(union, class_ids),
+        )
         exists = ops.greater(union, 1e-9)
-        ratios = ops.where(exists, right / (union + settings.epsilon()), 0.0)
+        ratios = ops.where(exists, intersection / (union + settings.epsilon()), 0.0)
         count = ops.sum(ops.cast(exists, "float32"))
         return ops.sum(ratios) / (count + settings.epsilon())
 

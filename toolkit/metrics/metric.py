@@ -63,12 +63,12 @@ class Metric(Recorded):
     def _track(self, value: Any) -> None:
         """Register the variables and metrics in an attribute's value."""
         if isinstance(value, Variable):
-            _append(self._variables, value)
+            _append_once(self._variables, value)
         elif isinstance(value, (list, tuple, dict)):
             for item in value.values() if isinstance(value, dict) else value:
                 self._track(item)
         elif isinstance(value, Metric):
-            _append(self._metrics, value)
+            _append_once(self._metrics, value)
 
     @property
     def dtype(self) -> str:
@@ -113,7 +113,7 @@ class Metric(Recorded):
                 synchronization="on_read",
                 name=name,
             )
-        _append(self._variables, variable)
+        _append_once(self._variables, variable)
         return variable
 
     def add_weight(
@@ -195,7 +195,7 @@ class Metric(Recorded):
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _append(items: list[Any], item: Any) -> None:
+def _append_once(items: list[Any], item: Any) -> None:
     """Append an item unless the list contains it."""
     if not any(member is item for member in items):
         items.append(item)

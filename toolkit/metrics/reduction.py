@@ -39,11 +39,11 @@ def per_sample(
         weight = align_weight("metric", weight, values)
         weight = ops.broadcast_to(weight, values.shape)
         values = values * weight
-        weight = _reduce_rest(weight, reduce)
-    return _reduce_rest(values, reduce), weight
+        weight = _reduce_trailing_axes(weight, reduce)
+    return _reduce_trailing_axes(values, reduce), weight
 
 
-def _reduce_rest(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+def _reduce_trailing_axes(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     return reduce(x, axis=tuple(range(1, x.ndim))) if x.ndim > 1 else x
 
 

@@ -131,11 +131,11 @@ class R2Score(Metric):
             scores = ops.mean(scores)
         elif self.class_aggregation == "variance_weighted_average":
             scores = ops.sum(variation * scores) / ops.sum(variation)
-        return self._adjusted(scores) if self.num_regressors else scores
+        return self._adjust_for_regressors(scores) if self.num_regressors else scores
 
-    def _adjusted(self, scores: Tensor) -> Tensor:
+    def _adjust_for_regressors(self, scores: Tensor) -> Tensor:
         n = self.num_samples.read()
-        free = n - self.num_regressors - 1
-        is_enough = ops.greater(free, 0)
-        penalty = (n - 1) / ops.where(is_enough, free, 1.0)
+        degrees_of_freedom = n - self.num_regressors - 1
+        is_enough = ops.greater(degrees_of_freedom, 0)
+        penalty = (n - 1) / ops.where(is_enough, degrees_of_freedom, 1.0)
         return ops.where(is_enough, 1 - (1 - scores) * penalty, scores)

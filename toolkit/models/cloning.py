@@ -18,10 +18,10 @@ from toolkit.serialization import (
     serialize_keras_object,
 )
 from toolkit.serialization.sharing import (
-    note_config,
-    note_object,
-    only_reading,
-    shared_object,
+    find_shared_object,
+    mark_config,
+    store_shared_object,
+    suspend_marks,
 )
 
 Clone = Callable[[Any], Any]
@@ -93,12 +93,12 @@ def clone_model(
 def _clone_layer(layer: Any) -> Any:
     """Return a layer with the same config; shared sublayers have one clone."""
     config = {"class_name": type(layer).__name__, "config": layer.get_config()}
-    note_config(layer, config)
-    clone = shared_object(config)
+    mark_config(layer, config)
+    clone = find_shared_object(config)
     if clone is None:
-        with only_reading():
+        with suspend_marks():
             clone = type(layer).from_config(config["config"])
-        note_object(clone, config)
+        store_shared_object(clone, config)
     return clone
 
 

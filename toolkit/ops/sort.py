@@ -253,7 +253,7 @@ def unique(
     if extent is None:
         data = known_values("unique", x, "compute it outside")
         values, index, inverse, counts = np.unique(
-            dtypes.ordered(data), True, True, True, axis=axis, equal_nan=False
+            dtypes.to_sortable(data), True, True, True, axis=axis, equal_nan=False
         )
         values = values.astype(data.dtype, copy=False)
         if size is not None:

@@ -39,7 +39,7 @@ from toolkit.errors import (
 )
 from toolkit.ir import Node, Spec
 from toolkit.reading.budget import spend_time
-from toolkit.serialization.recording import Recorded, accepts
+from toolkit.serialization.recording import Recorded, accepts_argument
 from toolkit.thread_state import restore_on_error
 
 # Two sizes for unknown extents: large, and with many divisors, so that a reshape or a
@@ -107,7 +107,7 @@ class Operation(Recorded):
             config |= self._recorded_config(True, frozenset(("name",)))
         except ArgumentError as error:
             raise NotImplementedError(str(error)) from error
-        if not accepts(type(self), "name"):
+        if not accepts_argument(type(self), "name"):
             del config["name"]
         return config
 
@@ -117,12 +117,12 @@ class Operation(Recorded):
         args, kwargs = self._first_node("input").attrs["arguments"]
         tensors = [a for a in args if any_symbolic(a)]
         tensors += [v for v in kwargs.values() if any_symbolic(v)]
-        return tree.copied(tensors[0] if len(tensors) == 1 else tensors)
+        return tree.copy_containers(tensors[0] if len(tensors) == 1 else tensors)
 
     @property
     def output(self) -> Any:
         """Return the outputs of the first recorded call."""
-        return tree.copied(self._first_node("output").attrs["outputs"])
+        return tree.copy_containers(self._first_node("output").attrs["outputs"])
 
     def _first_node(self, attribute: str) -> Node:
         if not self._inbound_nodes:
@@ -172,8 +172,8 @@ def record(
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
     # The caller may modify its lists later, as in `xs.append(layer(xs))`.
     attrs = {
-        "arguments": tree.copied((args, kwargs)),
-        "outputs": tree.copied(outputs),
+        "arguments": tree.copy_containers((args, kwargs)),
+        "outputs": tree.copy_containers(outputs),
         "masks": tuple(masks),
     }
     node = Node(operation, inputs, attrs, symbols)

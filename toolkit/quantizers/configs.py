@@ -53,7 +53,7 @@ class QuantizationConfig(Recorded):
         """Return whether the layer is calibrated: its inputs have a fixed scale."""
         return False
 
-    def _need_int8(self) -> None:
+    def _check_int8(self) -> None:
         quantizer = self.weight_quantizer
         if quantizer is not None and quantizer.output_dtype != "int8":
             raise ArgumentError(
@@ -92,7 +92,7 @@ class Int8QuantizationConfig(QuantizationConfig):
         if isinstance(activation_quantizer, str) and activation_quantizer == "default":
             activation_quantizer = AbsMaxQuantizer()
         super().__init__(weight_quantizer, activation_quantizer)
-        self._need_int8()
+        self._check_int8()
         if dataset is not None and weight_quantizer is not None:
             raise ArgumentError(
                 "Int8QuantizationConfig: expected no weight_quantizer with a dataset, "
@@ -148,7 +148,7 @@ class Int4QuantizationConfig(QuantizationConfig):
                 "Int4QuantizationConfig: the weight_quantizer must have value_range="
                 f"(-8, 7); received {weight_quantizer.value_range}"
             )
-        self._need_int8()
+        self._check_int8()
 
     @property
     def policy_mode(self) -> str:
@@ -165,16 +165,18 @@ class Float8QuantizationConfig(QuantizationConfig):
 
 
 # Arguments that only calibration needs.
-_OF_CALIBRATION = frozenset(("dataset", "tokenizer", "quantization_layer_structure"))
+_CALIBRATION_ARGUMENTS = frozenset(
+    ("dataset", "tokenizer", "quantization_layer_structure")
+)
 
 
-class _Calibrated(QuantizationConfig):
+class _CalibratedConfig(QuantizationConfig):
     """Config of a mode that needs calibration data."""
 
     weight_bits: int
     group_size: int
 
-    def _need_positive(self, *names: str) -> None:
+    def _check_positive(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
                 raise ArgumentError(
@@ -182,7 +184,7 @@ class _Calibrated(QuantizationConfig):
                     f"received {getattr(self, name)!r}"
                 )
 
-    def _need_group(self) -> None:
+    def _check_group_size(self) -> None:
         if self.group_size < -1 or self.group_size == 0:
             raise ArgumentError(
                 f"{type(self).__name__}: Invalid group_size: expected -1 or a positive "
@@ -199,11 +201,11 @@ class _Calibrated(QuantizationConfig):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments without data and layers, used only in calibration."""
-        config = self._recorded_config(strict=True, skip=_OF_CALIBRATION)
+        config = self._recorded_config(strict=True, skip=_CALIBRATION_ARGUMENTS)
         return {**config, "dataset": None, "tokenizer": None}
 
 
-class GPTQConfig(_Calibrated):
+class GPTQConfig(_CalibratedConfig):
     """Config of GPTQ: round weights in order and compensate with the remaining ones.
 
     See `Model.quantize`.
@@ -267,11 +269,11 @@ class GPTQConfig(_Calibrated):
                 "GPTQConfig: hessian_damping must be between 0 and 1; received "
                 f"{hessian_damping!r}"
             )
-        self._need_positive("num_samples", "sequence_length")
-        self._need_group()
+        self._check_positive("num_samples", "sequence_length")
+        self._check_group_size()
 
 
-class AWQConfig(_Calibrated):
+class AWQConfig(_CalibratedConfig):
     """Config of AWQ: scale up the weights that multiply large inputs, then round.
 
     See `Model.quantize`.
@@ -322,8 +324,8 @@ class AWQConfig(_Calibrated):
                 "AWQConfig only supports 4-bit quantization; received "
                 f"weight_bits={weight_bits!r}"
             )
-        self._need_positive("num_samples", "sequence_length", "num_grid_points")
-        self._need_group()
+        self._check_positive("num_samples", "sequence_length", "num_grid_points")
+        self._check_group_size()
 
 
 def resolve(mode: Any, config: Any) -> Any:

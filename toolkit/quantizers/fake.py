@@ -41,52 +41,64 @@ def fake_quant_with_min_max_vars(
         [0.0, 0.5, 0.5, 1.5]
     """
     x = convert(inputs)
-    ends = tuple(convert(end) for end in (min_vals, max_vals))
+    bounds = tuple(convert(bound) for bound in (min_vals, max_vals))
     shape: tuple[int, ...] = ()
     if axis is not None:
         channels = range(x.ndim)[axis]
         shape = tuple(x.shape[i] if i == channels else 1 for i in range(x.ndim))
-    wide = [result_type(end.dtype, "float32") for end in ends]
+    bound_dtypes = [result_type(bound.dtype, "float32") for bound in bounds]
     low, high = (
-        ops.reshape(ops.cast(end, name), shape)
-        for end, name in zip(ends, wide, strict=True)
+        ops.reshape(ops.cast(bound, name), shape)
+        for bound, name in zip(bounds, bound_dtypes, strict=True)
     )
-    steps = int(num_bits), bool(narrow_range)
-    return ops.cast(_quantized(ops.cast(x, low.dtype), low, high, *steps), x.dtype)
+    options = int(num_bits), bool(narrow_range)
+    return ops.cast(
+        _fake_quantize(ops.cast(x, low.dtype), low, high, *options), x.dtype
+    )
 
 
-def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
+def _fake_quantize(
+    x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool
+) -> Any:
     """Compute `fake_quant_with_min_max_vars` for bounds that broadcast with x."""
-    first, last = int(narrow_range), 2**num_bits - 1
-    size = ops.divide(ops.subtract(high, low), last - first)
-    count = ops.divide(last - first, ops.subtract(high, low))  # steps per 1
-    zero = ops.round(ops.clip(first - ops.divide(low, size), first, last))
-    bottom = ops.multiply(ops.subtract(first, zero), size)
-    top = ops.multiply(ops.subtract(last, zero), size)
+    min_integer, max_integer = int(narrow_range), 2**num_bits - 1
+    step = ops.divide(ops.subtract(high, low), max_integer - min_integer)
+    steps_per_unit = ops.divide(
+        max_integer - min_integer, ops.subtract(high, low)
+    )  # steps per 1
+    zero = ops.round(
+        ops.clip(min_integer - ops.divide(low, step), min_integer, max_integer)
+    )
+    lowest = ops.multiply(ops.subtract(min_integer, zero), step)
+    highest = ops.multiply(ops.subtract(max_integer, zero), step)
 
     @ops.custom_gradient
     def rounded(x: Any, low: Any, high: Any) -> Any:
-        position = ops.multiply(ops.subtract(ops.clip(x, bottom, top), bottom), count)
-        origin = ops.floor(ops.add(ops.multiply(-bottom, count), 0.5))
-        y = ops.multiply(ops.floor(ops.add(ops.subtract(position, origin), 0.5)), size)
-        within = ops.logical_and(ops.greater_equal(x, bottom), ops.less_equal(x, top))
+        position = ops.multiply(
+            ops.subtract(ops.clip(x, lowest, highest), lowest), steps_per_unit
+        )
+        origin = ops.floor(ops.add(ops.multiply(-lowest, steps_per_unit), 0.5))
+        y = ops.multiply(ops.floor(ops.add(ops.subtract(position, origin), 0.5)), step)
+        is_inside = ops.logical_and(
+            ops.greater_equal(x, lowest), ops.less_equal(x, highest)
+        )
 
         def grad(g: Any) -> tuple[Any, Any, Any]:
-            to_ends = (
-                _summed(ops.where(mask, g, 0.0), end)
-                for mask, end in (
-                    (ops.less_equal(x, bottom), low),
-                    (ops.greater_equal(x, top), high),
+            bound_gradients = (
+                _reduce_to_shape(ops.where(mask, g, 0.0), bound)
+                for mask, bound in (
+                    (ops.less_equal(x, lowest), low),
+                    (ops.greater_equal(x, highest), high),
                 )
             )
-            return ops.where(within, g, 0.0), *to_ends
+            return ops.where(is_inside, g, 0.0), *bound_gradients
 
         return y, grad
 
     return rounded(x, low, high)
 
 
-def _summed(g: Any, end: Any) -> Any:
+def _reduce_to_shape(g: Any, bound: Any) -> Any:
     """Reduce the gradient of broadcast values to the shape of a bound."""
-    axes = tuple(i for i in range(g.ndim) if i >= end.ndim or end.shape[i] == 1)
-    return ops.reshape(ops.sum(g, axis=axes), end.shape)
+    axes = tuple(i for i in range(g.ndim) if i >= bound.ndim or bound.shape[i] == 1)
+    return ops.reshape(ops.sum(g, axis=axes), bound.shape)

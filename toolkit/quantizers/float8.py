@@ -48,9 +48,9 @@ def compute_float8_scale(
         https://arxiv.org/abs/2209.05433
     """
     amax, scale = convert(amax, "float32"), convert(scale, "float32")
-    usable = ops.logical_and(ops.greater(amax, 0.0), ops.isfinite(amax))
-    safe = ops.where(usable, amax, 1.0)
-    return ops.where(usable, ops.multiply(safe, 2.0**margin / dtype_max), scale)
+    is_valid = ops.logical_and(ops.greater(amax, 0.0), ops.isfinite(amax))
+    safe_amax = ops.where(is_valid, amax, 1.0)
+    return ops.where(is_valid, ops.multiply(safe_amax, 2.0**margin / dtype_max), scale)
 
 
 @operation
@@ -98,14 +98,16 @@ def quantize_and_dequantize(
     scale = ops.cast(scale, compute_dtype)
     x = ops.divide(ops.cast(inputs, compute_dtype), scale)
     x = ops.clip(x, -kind.largest, kind.largest)
-    rounded = ops.add(x, ops.stop_gradient(ops.subtract(_rounded(x, kind), x)))
-    return ops.multiply(rounded, scale)
+    quantized = ops.add(
+        x, ops.stop_gradient(ops.subtract(_round_to_format(x, kind), x))
+    )
+    return ops.multiply(quantized, scale)
 
 
-def _rounded(x: Any, kind: Format) -> Any:
+def _round_to_format(x: Any, kind: Format) -> Any:
     """Return the nearest values of a format, in the dtype of x."""
-    wide = ops.cast(x, "float32")
-    tiny = 2.0**kind.exponent
-    exponent = ops.floor(ops.log2(ops.maximum(ops.abs(wide), tiny)))
+    values = ops.cast(x, "float32")
+    min_normal = 2.0**kind.exponent
+    exponent = ops.floor(ops.log2(ops.maximum(ops.abs(values), min_normal)))
     step = ops.power(2.0, ops.subtract(exponent, kind.bits))
-    return ops.cast(ops.multiply(ops.round(ops.divide(wide, step)), step), x.dtype)
+    return ops.cast(ops.multiply(ops.round(ops.divide(values, step)), step), x.dtype)

@@ -65,22 +65,22 @@ def abs_max_quantize_grouped_with_zero_point(
     low, high = value_range
     margin = default_epsilon() if epsilon is None else epsilon
     # Each range includes 0, so that its zero point is one of the integers.
-    minimum = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
-    maximum = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
-    flat = xp.equal(minimum, maximum)
-    minimum, maximum = (
-        xp.where(flat, minimum - 1, minimum),
-        xp.where(flat, maximum + 1, maximum),
+    minima = xp.minimum(xp.min(grouped, axis=1, keepdims=True), 0)
+    maxima = xp.maximum(xp.max(grouped, axis=1, keepdims=True), 0)
+    is_constant = xp.equal(minima, maxima)
+    minima, maxima = (
+        xp.where(is_constant, minima - 1, minima),
+        xp.where(is_constant, maxima + 1, maxima),
     )
-    scale = xp.divide(xp.add(xp.subtract(maximum, minimum), margin), high - low)
-    zero = xp.clip(xp.add(xp.round(xp.divide(-minimum, scale)), low), low, high)
+    scale = xp.divide(xp.add(xp.subtract(maxima, minima), margin), high - low)
+    zero = xp.clip(xp.add(xp.round(xp.divide(-minima, scale)), low), low, high)
     y = xp.clip(xp.add(xp.round(xp.divide(grouped, scale)), zero), low, high)
     y = xp.reshape(y, (groups * block_size, columns))[:rows]
-    of_groups = (groups, columns)
+    group_shape = (groups, columns)
     return (
         ops.cast(y, dtype),
-        ops.cast(xp.reshape(scale, of_groups), name),
-        ops.cast(xp.reshape(zero, of_groups), "int8"),
+        ops.cast(xp.reshape(scale, group_shape), name),
+        ops.cast(xp.reshape(zero, group_shape), "int8"),
     )
 
 
@@ -105,7 +105,7 @@ def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Any, Any, i
         >>> packed.tolist(), shape, extent
         ([-15, 2], (2,), 3)
     """
-    x = _checked("pack_int4", arr, dtype)
+    x = _check_dtype("pack_int4", arr, dtype)
     if x.dtype != dtype:
         raise ArgumentTypeError(
             f"pack_int4: Expected {dtype} tensor for packing; received {x.dtype}"
@@ -135,7 +135,7 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
         >>> quantizers.unpack_int4(np.array([-15, 2], "int8"), 3).tolist()
         [1, -1, 2]
     """
-    x = _checked("unpack_int4", packed, dtype)
+    x = _check_dtype("unpack_int4", packed, dtype)
     if x.dtype not in _DTYPES:
         raise ArgumentTypeError(
             f"unpack_int4: Expected int8 or uint8 tensor; received {x.dtype}"
@@ -144,15 +144,15 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
     four, mask = (ops.cast(n, x.dtype) for n in (4, 15))
     low = ops.bitwise_and(x, mask)
     high = ops.bitwise_and(ops.right_shift(x, four), mask)
-    halves = ops.cast(ops.stack([low, high], axis=1), dtype)
+    nibbles = ops.cast(ops.stack([low, high], axis=1), dtype)
     if dtype == "int8":
         eight = ops.cast(8, dtype)
-        halves = ops.subtract(ops.bitwise_xor(halves, eight), eight)
-    flat = ops.reshape(halves, (2 * x.shape[0], *x.shape[1:]))
+        nibbles = ops.subtract(ops.bitwise_xor(nibbles, eight), eight)
+    flat = ops.reshape(nibbles, (2 * x.shape[0], *x.shape[1:]))
     return ops.moveaxis(flat[:orig_len], 0, axis)
 
 
-def _checked(function: str, x: Any, dtype: str) -> Any:
+def _check_dtype(function: str, x: Any, dtype: str) -> Any:
     if dtype not in _DTYPES:
         raise unknown_choice(
             f"{function}: Expected dtype to be 'int8' or 'uint8'", dtype, _DTYPES

@@ -4,9 +4,9 @@ An object becomes `{"module", "class_name", "config", "registered_name"}`, with 
 constructor's arguments in "config". Reading a config never imports a module that it
 names and never runs code from it. A config can only name
 
-- public classes and functions of the namespaces listed in `places`, which are looked up
-  by name on first use (without registration: every name that a namespace's `__init__`
-  exports is allowed), and
+- public classes and functions of the namespaces listed in `object_names`, which are
+  looked up by name on first use (without registration: every name that a namespace's
+  `__init__` exports is allowed), and
 - objects that the user registered with `register_keras_serializable`, or passes as
   `custom_objects`.
 

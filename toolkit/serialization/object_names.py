@@ -16,25 +16,25 @@ from toolkit.serialization.registration import (
 )
 
 # Only one class of these namespaces is allowed in configs.
-_ONLY = {
+_ONLY_CLASS = {
     "utils": "FeatureSpace",
     "applications.convnext": "LayerScale",
     "applications.inception_resnet_v2": "CustomScaleLayer",
     "applications.nasnet": "ParityPadding",
 }
 # Namespaces for the class of a config, and for its function.
-_CLASSES = (
+_CLASS_NAMESPACES = (
     *("layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules"),
     *("initializers", "regularizers", "constraints", "dtype_policies", "random"),
-    *("distillation", "quantizers", *_ONLY),
+    *("distillation", "quantizers", *_ONLY_CLASS),
 )
-_FUNCTIONS = (
+_FUNCTION_NAMESPACES = (
     *("activations", "losses", "metrics", "initializers", "regularizers"),
     *("constraints", "ops"),
 )
 
 # These read configs or files themselves: no config may name them.
-_READERS = ("deserialize", "get", "load_model", "save_model", "model_from_json")
+_FORBIDDEN_NAMES = ("deserialize", "get", "load_model", "save_model", "model_from_json")
 
 # Modules of these classes in Keras, if not the namespace of the same name.
 _KERAS_MODULES = {
@@ -48,14 +48,14 @@ _KERAS_MODULES = {
 }
 
 # Classes that Keras exports, and writes into files, under another name.
-_EXPORTED_AS = {"GroupedQueryAttention": "GroupQueryAttention"}
+_EXPORTED_NAMES = {"GroupedQueryAttention": "GroupQueryAttention"}
 
 
-def _exported(namespace: str, name: str) -> Any:
+def _find_exported(namespace: str, name: str) -> Any:
     """Return the public class or function `name` of a namespace, or None."""
-    if not name.isidentifier() or name.startswith("_") or name in _READERS:
+    if not name.isidentifier() or name.startswith("_") or name in _FORBIDDEN_NAMES:
         return None
-    if _ONLY.get(namespace, name) != name:
+    if _ONLY_CLASS.get(namespace, name) != name:
         return None
     try:
         module = import_module(f"toolkit.{namespace}")
@@ -65,8 +65,8 @@ def _exported(namespace: str, name: str) -> Any:
     if not getattr(value, "__module__", "").startswith("toolkit."):
         return None
     if inspect.isclass(value):
-        return value if namespace in _CLASSES else None
-    return value if namespace in _FUNCTIONS and callable(value) else None
+        return value if namespace in _CLASS_NAMESPACES else None
+    return value if namespace in _FUNCTION_NAMESPACES and callable(value) else None
 
 
 # Libraries of layers and models for Keras that do not register all of their classes.
@@ -75,24 +75,24 @@ _LIBRARIES = frozenset({"keras_cv", "keras_hub", "keras_nlp"})
 
 def find_public_name(obj: Any) -> tuple[str, str] | None:
     """Return the public namespace and name of a class or function, or None."""
-    allowed = _CLASSES if inspect.isclass(obj) else _FUNCTIONS
+    allowed = _CLASS_NAMESPACES if inspect.isclass(obj) else _FUNCTION_NAMESPACES
     path = str(obj.__module__).removeprefix("toolkit.")
-    name = _EXPORTED_AS.get(obj.__name__, obj.__name__)
+    name = _EXPORTED_NAMES.get(obj.__name__, obj.__name__)
     for namespace in sorted(allowed, key=len, reverse=True):
-        is_inside = path == namespace or path.startswith(f"{namespace}.")
-        if is_inside and _exported(namespace, name) is obj:
+        is_member = path == namespace or path.startswith(f"{namespace}.")
+        if is_member and _find_exported(namespace, name) is obj:
             return namespace, name
     return None
 
 
 def class_config(cls: Any) -> dict[str, Any]:
     """Return the members of a config that identify its class."""
-    public = find_public_name(cls)
+    public_name = find_public_name(cls)
     module, name, registered = cls.__module__, cls.__name__, None
-    if public is not None:
-        name = public[1]
-        module = _KERAS_MODULES.get(name) or f"keras.{public[0]}"
-    if public is None or module.startswith("keras.src"):
+    if public_name is not None:
+        name = public_name[1]
+        module = _KERAS_MODULES.get(name) or f"keras.{public_name[0]}"
+    if public_name is None or module.startswith("keras.src"):
         registered = get_registered_name(cls)
     return {
         "module": None if module == "__main__" else module,
@@ -121,8 +121,8 @@ def find_object(
         raise ArgumentTypeError(
             f"deserialize_keras_object: module must be a string; received {module!r}"
         )
-    for namespace in _namespaces(module, is_function):
-        match = _exported(namespace, name)
+    for namespace in _candidate_namespaces(module, is_function):
+        match = _find_exported(namespace, name)
         if match is not None:
             if registered and registered not in (name, config["class_name"]):
                 raise ArgumentError(
@@ -131,9 +131,9 @@ def find_object(
                 )
             return match
     match = (
-        _registered_without_package(name, custom)
+        _find_without_package(name, custom)
         if is_function
-        else _of_library(module, name)
+        else _find_library_class(module, name)
     )
     if match is not None:
         return match
@@ -146,7 +146,7 @@ def find_object(
     )
 
 
-def _of_library(module: str, name: str) -> Any:
+def _find_library_class(module: str, name: str) -> Any:
     """Return a class of a library that Keras also trusts, if the program imported it.
 
     Only its layers, models and similar classes are allowed in configs.
@@ -156,14 +156,18 @@ def _of_library(module: str, name: str) -> Any:
     cls = getattr(sys.modules.get(module), name, None)
     if not inspect.isclass(cls) or not hasattr(cls, "from_config"):
         return None
-    is_ours = any(base.__module__.startswith("toolkit.") for base in cls.__mro__)
-    return cls if is_ours else None
+    is_keras_class = any(base.__module__.startswith("toolkit.") for base in cls.__mro__)
+    return cls if is_keras_class else None
 
 
-def _namespaces(module: str, is_function: bool) -> Iterator[str]:
+def _candidate_namespaces(module: str, is_function: bool) -> Iterator[str]:
     """Yield the namespaces to search for a name of `module`, the nearest first."""
-    allowed = _FUNCTIONS if is_function else (*_CLASSES, *_FUNCTIONS)
-    root, *inner = module.split(".")
+    allowed = (
+        _FUNCTION_NAMESPACES
+        if is_function
+        else (*_CLASS_NAMESPACES, *_FUNCTION_NAMESPACES)
+    )
+    root, *components = module.split(".")
     if root == "builtins":
         yield from allowed
         return
@@ -171,16 +175,16 @@ def _namespaces(module: str, is_function: bool) -> Iterator[str]:
         return
     # Internal modules of Keras do not identify the namespace:
     # "keras.src.backend.torch.optimizers" ...
-    is_inner = inner[:1] == ["src"]
-    inner = inner[1:] if is_inner else inner
+    is_internal = components[:1] == ["src"]
+    components = components[1:] if is_internal else components
     for namespace in allowed:
-        if not inner or namespace.split(".")[0] == inner[0]:
+        if not components or namespace.split(".")[0] == components[0]:
             yield namespace
-    if is_inner:
+    if is_internal:
         yield from allowed
 
 
-def _registered_without_package(name: str, custom: Any) -> Any:
+def _find_without_package(name: str, custom: Any) -> Any:
     """Return a custom function by its bare name, as written by Keras up to 3.6."""
     for source in (get_custom_objects(), custom or {}):
         for key, value in source.items():

@@ -19,11 +19,15 @@ from toolkit.serialization.registration import (
     custom_object_scope,
     get_registered_object,
 )
-from toolkit.serialization.sharing import note_object, only_reading, shared_object
+from toolkit.serialization.sharing import (
+    find_shared_object,
+    store_shared_object,
+    suspend_marks,
+)
 
-_SECONDS_OF_OBJECT = 1e-4  # estimated cost of an object, for the time budget of a load
+_SECONDS_PER_OBJECT = 1e-4  # estimated cost of an object, for the time budget of a load
 # Arguments of public classes that may be a path: a config must contain the contents.
-_FILES = ("vocabulary", "idf_weights")
+_FILE_ARGUMENTS = ("vocabulary", "idf_weights")
 
 
 def deserialize_keras_object(
@@ -73,7 +77,7 @@ def _deserialize(config: Any, custom_objects: Any, **kwargs: Any) -> Any:
             match = module_objects[config]
             # the name of a class means an instance with default arguments
             if inspect.isclass(match):
-                return _instance(match, {"config": {}}, custom_objects)
+                return _create_instance(match, {"config": {}}, custom_objects)
         return config if match is None else match
     if isinstance(config, (list, tuple)):
         return type(config)([_deserialize(x, custom_objects) for x in config])
@@ -123,7 +127,7 @@ def _deserialize_dict(
             f"deserialize_keras_object: Expected 'config' to be a dict for {name!r}; "
             f"received {inner!r}"
         )
-    shared = shared_object(config)
+    shared = find_shared_object(config)
     if shared is not None:
         return shared
     cls = None
@@ -136,25 +140,25 @@ def _deserialize_dict(
         cls = find_object(config, name, False, custom_objects)
     if not inspect.isclass(cls):
         return cls
-    instance = _instance(cls, config, custom_objects)
-    note_object(instance, config)
+    instance = _create_instance(cls, config, custom_objects)
+    store_shared_object(instance, config)
     return instance
 
 
-def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
+def _create_instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
     if not hasattr(cls, "from_config"):
         raise ArgumentTypeError(
             f"deserialize_keras_object: class {cls.__name__} has no `from_config`"
         )
-    spend_time(_SECONDS_OF_OBJECT, "a config of so many objects")
+    spend_time(_SECONDS_PER_OBJECT, "a config of so many objects")
     inner = dict(config["config"] or {})
     if find_public_name(cls) is not None:
-        inner = _without_files(cls, with_function(inner, custom_objects))
-    with custom_object_scope(custom_objects), only_reading():
+        inner = _check_no_files(cls, replace_lambda(inner, custom_objects))
+    with custom_object_scope(custom_objects), suspend_marks():
         try:
             instance = cls.from_config(inner)
         except ToolkitError as error:
-            _tell_place(error, cls, inner)
+            _add_object_to_error(error, cls, inner)
             raise
         except TypeError as error:
             raise ArgumentTypeError(
@@ -170,20 +174,22 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
                 f"deserialize_keras_object: the config {inner!r:.300} does not fit "
                 f"{cls.__name__} ({type(error).__name__}: {error})"
             ) from error
-        quantized = config.get("quantized_parts")
-        quantized = quantized if hasattr(instance, "quantize_parts") else None
-        if quantized:
-            instance.quantize_parts(quantized)  # before they have weights
+        quantized_config = config.get("quantized_parts")
+        quantized_config = (
+            quantized_config if hasattr(instance, "quantize_parts") else None
+        )
+        if quantized_config:
+            instance.quantize_parts(quantized_config)  # before they have weights
         if config.get("build_config") and not getattr(instance, "built", False):
             instance.build_from_config(config["build_config"])
-        if quantized:
-            instance.quantize_parts(quantized)  # the parts that `build` created
+        if quantized_config:
+            instance.quantize_parts(quantized_config)  # the parts that `build` created
         if config.get("compile_config") and hasattr(instance, "compile_from_config"):
             instance.compile_from_config(config["compile_config"])
     return instance
 
 
-def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
+def _add_object_to_error(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
     """Add to an error, once, the object in whose config it occurred."""
     name = inner.get("name")
     if isinstance(name, str) and not getattr(error, "_is_placed", False):
@@ -192,18 +198,20 @@ def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
             error.args = (f"{error} (in the config of {cls.__name__} {name!r})",)
 
 
-def with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
+def replace_lambda(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
     """Return the config of a layer, with a lambda replaced by the given function."""
     function = inner.get("function")
     if isinstance(function, dict) and function.get("class_name") == "__lambda__":
-        registered = get_registered_object(str(inner.get("name")), custom_objects)
-        if registered is not None:
-            return {**inner, "function": registered}
+        registered_function = get_registered_object(
+            str(inner.get("name")), custom_objects
+        )
+        if registered_function is not None:
+            return {**inner, "function": registered_function}
     return inner
 
 
-def _without_files(cls: Any, inner: dict[str, Any]) -> dict[str, Any]:
-    for key in _FILES:
+def _check_no_files(cls: Any, inner: dict[str, Any]) -> dict[str, Any]:
+    for key in _FILE_ARGUMENTS:
         if isinstance(inner.get(key), str):
             raise ArgumentTypeError(
                 f"deserialize_keras_object: {cls.__name__}: the config says to read "
@@ -228,10 +236,10 @@ def _deserialize_special(tag: str, config: Any) -> Any:
         )
     if tag == "__ellipsis__":
         return Ellipsis
-    if tag not in _SPECIAL:
+    if tag not in _SPECIAL_READERS:
         raise ArgumentTypeError(f"deserialize_keras_object: unknown class_name {tag!r}")
     try:
-        return _SPECIAL[tag](config)
+        return _SPECIAL_READERS[tag](config)
     except ToolkitError as error:
         error.args = (f"deserialize_keras_object: {tag}: {error}",)
         raise
@@ -239,7 +247,7 @@ def _deserialize_special(tag: str, config: Any) -> Any:
         raise ArgumentTypeError(f"deserialize_keras_object: {tag}: {error}") from error
 
 
-def _array(config: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _read_array(config: dict[str, Any]) -> np.ndarray[Any, Any]:
     dtype = dtypes.numpy_dtype(dtypes.standardize(config["dtype"]))
     try:
         return np.array(config["value"], dtype=dtype)
@@ -247,15 +255,15 @@ def _array(config: dict[str, Any]) -> np.ndarray[Any, Any]:
         raise DTypeError(str(error)) from error
 
 
-def _slice(config: dict[str, Any]) -> slice:
-    bounds = (config[bound] for bound in ("start", "stop", "step"))
-    return slice(*(deserialize_keras_object(bound) for bound in bounds))
+def _read_slice(config: dict[str, Any]) -> slice:
+    bounds = (config[key] for key in ("start", "stop", "step"))
+    return slice(*(deserialize_keras_object(key) for key in bounds))
 
 
-_SPECIAL = {
+_SPECIAL_READERS = {
     "__bytes__": lambda config: config["value"].encode("utf-8", "surrogateescape"),
     "__keras_tensor__": lambda config: KerasTensor(config["shape"], config["dtype"]),
-    "__numpy__": _array,
-    "__slice__": _slice,
-    "__tensor__": lambda config: Tensor(_array(config)),
+    "__numpy__": _read_array,
+    "__slice__": _read_slice,
+    "__tensor__": lambda config: Tensor(_read_array(config)),
 }

@@ -44,7 +44,7 @@ def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None
             arguments.update(arguments.pop(name))
         elif parameter.kind is parameter.VAR_POSITIONAL:
             if extra := arguments.pop(name):
-                inherited = _names_in_base(cls, extra)
+                inherited = _name_base_arguments(cls, extra)
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             return None
     if inherited is None:
@@ -53,21 +53,25 @@ def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None
     return {name: _copy_containers(value) for name, value in arguments.items()}
 
 
-def _names_in_base(cls: type, args: Any) -> dict[str, Any] | None:
+def _name_base_arguments(cls: type, args: Any) -> dict[str, Any] | None:
     """Return the names of arguments that a constructor forwards as `*args`."""
     owners = [base for base in cls.__mro__ if "__init__" in vars(base)]
     keywords = {p.kind for p in constructor_signature(cls).parameters.values()}
     if len(owners) < 2 or inspect.Parameter.VAR_KEYWORD not in keywords:
         return None  # the names could not be passed to the constructor
     parameters = list(constructor_signature(owners[1]).parameters.values())[1:]
-    named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     variadic = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
-    if len(args) <= len(named):
-        return dict(zip(named, args, strict=False))
+    if len(args) <= len(positional):
+        return dict(zip(positional, args, strict=False))
     if not variadic:
         return None
-    deeper = _names_in_base(owners[1], args[len(named) :])
-    return None if deeper is None else deeper | dict(zip(named, args, strict=False))
+    inherited = _name_base_arguments(owners[1], args[len(positional) :])
+    return (
+        None
+        if inherited is None
+        else inherited | dict(zip(positional, args, strict=False))
+    )
 
 
 def _copy_containers(value: Any) -> Any:
@@ -75,7 +79,7 @@ def _copy_containers(value: Any) -> Any:
     return tree.map_structure(lambda x: x, value) if tree.is_nested(value) else value
 
 
-def accepts(cls: type, name: str) -> bool:
+def accepts_argument(cls: type, name: str) -> bool:
     """Return whether `cls(..., name=...)` is possible."""
     parameters = constructor_signature(cls).parameters
     return name in parameters or any(
@@ -124,7 +128,7 @@ class Recorded(Checked):
                 continue
             try:
                 if name not in self._lambdas:
-                    _refuse_lambdas(value)
+                    _check_no_lambdas(value)
                 config[name] = serialize_keras_object(value)
             except (ToolkitError, TypeError) as error:
                 if strict:
@@ -135,7 +139,7 @@ class Recorded(Checked):
         return config
 
 
-def _refuse_lambdas(value: Any) -> None:
+def _check_no_lambdas(value: Any) -> None:
     for leaf in tree.flatten(value):
         if getattr(leaf, "__name__", None) == "<lambda>":
             raise ArgumentError("a lambda has no name by which it could be found")

@@ -12,15 +12,15 @@ from toolkit.thread_state import ThreadState
 T = TypeVar("T")
 
 
-class _Scoped(ThreadState):
+class _ScopedObjects(ThreadState):
     """Custom objects of the scopes that are open in this thread."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
 
 
-_scoped = _Scoped()
-_registered: dict[str, Any] = {}
+_scoped_objects = _ScopedObjects()
+_registered_objects: dict[str, Any] = {}
 _registered_names: dict[Any, str] = {}
 
 
@@ -51,9 +51,9 @@ def register_keras_serializable(
                 "Cannot register a class that does not have a get_config() method: "
                 f"{registered_name}"
             )
-        full = f"{package}>{registered_name}"
-        _registered[full] = obj
-        _registered_names[obj] = full
+        full_name = f"{package}>{registered_name}"
+        _registered_objects[full_name] = obj
+        _registered_names[obj] = full_name
         return obj
 
     return decorate
@@ -70,12 +70,12 @@ class custom_object_scope:
         self.custom_objects: dict[str, Any] = dict(custom_objects or {})
 
     def __enter__(self) -> custom_object_scope:
-        self._outer = _scoped.objects
-        _scoped.objects = {**self._outer, **self.custom_objects}
+        self._outer = _scoped_objects.objects
+        _scoped_objects.objects = {**self._outer, **self.custom_objects}
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _scoped.objects = self._outer
+        _scoped_objects.objects = self._outer
 
 
 CustomObjectScope = custom_object_scope
@@ -83,7 +83,7 @@ CustomObjectScope = custom_object_scope
 
 def get_custom_objects() -> dict[str, Any]:
     """Return the global dict of custom objects, which configs may name."""
-    return _registered
+    return _registered_objects
 
 
 def get_registered_name(obj: Any) -> str:
@@ -101,7 +101,12 @@ def get_registered_object(
     The innermost scope is searched first, then the registry, `custom_objects` and
     `module_objects`.
     """
-    for source in (_scoped.objects, _registered, custom_objects, module_objects):
+    for source in (
+        _scoped_objects.objects,
+        _registered_objects,
+        custom_objects,
+        module_objects,
+    ):
         if source and name in source:
             return source[name]
     return None

@@ -7,20 +7,20 @@ from typing import Any
 
 from toolkit.thread_state import ThreadState
 
-MARK = "shared_object_id"
+MARK_KEY = "shared_object_id"
 
 
-class _Shared(ThreadState):
+class _SharingState(ThreadState):
     """Objects of the current scope of this thread; None outside of scopes."""
 
     configs: dict[int, tuple[Any, dict[str, Any]]] | None = None
-    described: dict[int, dict[str, Any]] | None = None  # recorded configs by id
-    marks = 0
+    recorded_configs: dict[int, dict[str, Any]] | None = None  # recorded configs by id
+    num_marks = 0
     marks_all = False
     objects: dict[tuple[str, str], Any] | None = None
 
 
-_shared = _Shared()
+_state = _SharingState()
 
 
 class ObjectSharingScope:
@@ -36,8 +36,12 @@ class ObjectSharingScope:
         self._marks_all = marks_all
 
     def __enter__(self) -> None:
-        self._scope = _shared.override(
-            configs={}, described={}, objects={}, marks=0, marks_all=self._marks_all
+        self._scope = _state.override(
+            configs={},
+            recorded_configs={},
+            objects={},
+            num_marks=0,
+            marks_all=self._marks_all,
         )
         self._scope.__enter__()
 
@@ -45,50 +49,51 @@ class ObjectSharingScope:
         self._scope.__exit__(None, None, None)
 
 
-def only_reading() -> AbstractContextManager[None]:
+def suspend_marks() -> AbstractContextManager[None]:
     """Return a context in which no config is marked.
 
     A constructor may serialize its arguments to copy them. Marks in such configs would
     be mistaken for marks of the file.
     """
-    return _shared.override(configs=None)
+    return _state.override(configs=None)
 
 
-def note_config(obj: Any, config: dict[str, Any]) -> None:
+def mark_config(obj: Any, config: dict[str, Any]) -> None:
     """Mark the configs of an object that is serialized a second time."""
-    if _shared.configs is None or _shared.described is None:
+    if _state.configs is None or _state.recorded_configs is None:
         return
     # The object is also stored, so that its id is not reused.
-    _, first = _shared.configs.setdefault(id(obj), (obj, config))
-    _shared.described[id(config)] = config
-    if first is config and not _shared.marks_all:
+    _, first = _state.configs.setdefault(id(obj), (obj, config))
+    _state.recorded_configs[id(config)] = config
+    if first is config and not _state.marks_all:
         return
-    if MARK not in first:
-        _shared.marks += 1  # and not the id: the same model has the same text each time
-        first[MARK] = _shared.marks
-    config[MARK] = first[MARK]
+    if MARK_KEY not in first:
+        # A number and not the id: the same model has the same text each time.
+        _state.num_marks += 1
+        first[MARK_KEY] = _state.num_marks
+    config[MARK_KEY] = first[MARK_KEY]
 
 
-def without_foreign_mark(config: dict[str, Any]) -> dict[str, Any]:
+def remove_foreign_mark(config: dict[str, Any]) -> dict[str, Any]:
     """Return a config without a mark of another scope."""
-    described = _shared.described if _shared.configs is not None else None
-    if MARK not in config or id(config) in (described or ()):
+    recorded_configs = _state.recorded_configs if _state.configs is not None else None
+    if MARK_KEY not in config or id(config) in (recorded_configs or ()):
         return config
-    return {key: value for key, value in config.items() if key != MARK}
+    return {key: value for key, value in config.items() if key != MARK_KEY}
 
 
-def shared_object(config: dict[str, Any]) -> Any:
+def find_shared_object(config: dict[str, Any]) -> Any:
     """Return the object of an earlier config with the same mark and class, or None."""
-    if _shared.objects is None or MARK not in config:
+    if _state.objects is None or MARK_KEY not in config:
         return None
-    return _shared.objects.get(_key(config))
+    return _state.objects.get(_mark_key(config))
 
 
-def note_object(obj: Any, config: dict[str, Any]) -> None:
+def store_shared_object(obj: Any, config: dict[str, Any]) -> None:
     """Store the object of a marked config."""
-    if _shared.objects is not None and MARK in config:
-        _shared.objects[_key(config)] = obj
+    if _state.objects is not None and MARK_KEY in config:
+        _state.objects[_mark_key(config)] = obj
 
 
-def _key(config: dict[str, Any]) -> tuple[str, str]:
-    return repr(config[MARK]), config["class_name"]  # a file may contain any mark
+def _mark_key(config: dict[str, Any]) -> tuple[str, str]:
+    return repr(config[MARK_KEY]), config["class_name"]  # a file may contain any mark

@@ -15,10 +15,10 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError
 from toolkit.serialization.object_names import class_config, find_public_name
 from toolkit.serialization.registration import get_registered_name
-from toolkit.serialization.sharing import note_config, without_foreign_mark
+from toolkit.serialization.sharing import mark_config, remove_foreign_mark
 
-_PLAIN = (str, int, float, bool, type(None))
-_DESCRIBED = {"module", "class_name", "config", "registered_name"}
+_PLAIN_TYPES = (str, int, float, bool, type(None))
+_CONFIG_KEYS = {"module", "class_name", "config", "registered_name"}
 
 
 def serialize_keras_object(obj: Any) -> Any:
@@ -37,14 +37,14 @@ def serialize_keras_object(obj: Any) -> Any:
         >>> serialization.serialize_keras_object(regularizers.L2(0.5))["config"]
         {'l2': 0.5}
     """
-    if isinstance(obj, _PLAIN):
+    if isinstance(obj, _PLAIN_TYPES):
         return obj
     if isinstance(obj, (list, tuple)):
         values = [serialize_keras_object(x) for x in obj]
         return tuple(values) if isinstance(obj, tuple) else values
     if isinstance(obj, dict):
-        if obj.keys() >= _DESCRIBED:  # already serialized by `get_config`
-            return without_foreign_mark(obj)
+        if obj.keys() >= _CONFIG_KEYS:  # already serialized by `get_config`
+            return remove_foreign_mark(obj)
         return {key: serialize_keras_object(value) for key, value in obj.items()}
     special = _serialize_special(obj)
     if special is not None:
@@ -69,7 +69,7 @@ def _serialize_object(obj: Any) -> dict[str, Any]:
         state = method() if method else None
         if state is not None:
             config[key] = serialize_keras_object(state)
-    note_config(obj, config)
+    mark_config(obj, config)
     return config
 
 
@@ -85,12 +85,12 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
             "serialize_keras_object: configs and files hold no code: whoever reads "
             "this one must pass the lambda again. Prefer a named, registered function"
         )
-        return _tagged("__lambda__", value=None)
-    public = find_public_name(obj)
+        return _make_tagged("__lambda__", value=None)
+    public_name = find_public_name(obj)
     return {
         "module": "builtins",
         "class_name": "function",
-        "config": get_registered_name(obj) if public is None else public[1],
+        "config": get_registered_name(obj) if public_name is None else public_name[1],
         "registered_name": "function",
     }
 
@@ -104,24 +104,26 @@ def _serialize_special(obj: Any) -> Any:
     if isinstance(obj, np.ndarray) and obj.dtype.kind in "US":
         return serialize_keras_object(obj.tolist())  # JSON has lists of strings
     if isinstance(obj, np.ndarray):
-        return _tagged("__numpy__", value=obj.tolist(), dtype=dtypes.name_of(obj.dtype))
+        return _make_tagged(
+            "__numpy__", value=obj.tolist(), dtype=dtypes.name_of(obj.dtype)
+        )
     if isinstance(obj, Tensor):
-        return _tagged("__tensor__", value=obj.tolist(), dtype=obj.dtype)
+        return _make_tagged("__tensor__", value=obj.tolist(), dtype=obj.dtype)
     if isinstance(obj, KerasTensor):
         history: Any = obj._keras_history
         if history is not None:
             history = [history[0].name, *history[1:]]
-        return _tagged(
+        return _make_tagged(
             "__keras_tensor__", shape=obj.shape, dtype=obj.dtype, keras_history=history
         )
     if isinstance(obj, bytes):
         # The escapes preserve bytes that are not valid text.
-        return _tagged("__bytes__", value=obj.decode("utf-8", "surrogateescape"))
+        return _make_tagged("__bytes__", value=obj.decode("utf-8", "surrogateescape"))
     if isinstance(obj, slice):
-        bounds = {bound: getattr(obj, bound) for bound in ("start", "stop", "step")}
-        return _tagged("__slice__", **serialize_keras_object(bounds))
-    return _tagged("__ellipsis__") if obj is Ellipsis else None
+        bounds = {key: getattr(obj, key) for key in ("start", "stop", "step")}
+        return _make_tagged("__slice__", **serialize_keras_object(bounds))
+    return _make_tagged("__ellipsis__") if obj is Ellipsis else None
 
 
-def _tagged(tag: str, **config: Any) -> dict[str, Any]:
+def _make_tagged(tag: str, **config: Any) -> dict[str, Any]:
     return {"class_name": tag, "config": config}

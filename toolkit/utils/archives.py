@@ -23,9 +23,9 @@ from toolkit.reading.decompression import (
 )
 
 FORMATS = ("tar", "zip")
-_MEMBER = 512  # minimum bytes of a member
-_HEADER = 1 << 24  # bytes of a name, or of other metadata of a member
-_DAMAGED = (
+_MIN_MEMBER_SIZE = 512  # minimum bytes of a member
+_MAX_HEADER_SIZE = 1 << 24  # bytes of a name, or of other metadata of a member
+_CORRUPT_ARCHIVE_ERRORS = (
     *(EOFError, OSError, RuntimeError, ValueError, LookupError, TypeError),
     *(OverflowError, MemoryError, NotImplementedError, struct.error),
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -42,7 +42,7 @@ def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None
         _extract(archive, folder, formats)
     except DatasetError:
         raise
-    except _DAMAGED as error:
+    except _CORRUPT_ARCHIVE_ERRORS as error:
         raise DatasetError(f"get_file: cannot unpack {archive}: {error}") from error
 
 
@@ -61,16 +61,18 @@ def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
 
 def _extract_tar(path: Path, folder: Path) -> None:
     """Extract a tar archive that contains only files and folders."""
-    with _opened_tar(path) as archive:
+    with _open_tar(path) as archive:
         budget = decompression_limit(path)
         for member in archive:
-            budget -= _MEMBER + member.size
+            budget -= _MIN_MEMBER_SIZE + member.size
             if budget < 0:
                 raise size_error(
                     f"get_file: unpacking {path}", decompression_limit(path)
                 )
             if not (member.isfile() or member.isdir()):
-                raise _unsafe_member(path, member.name, "is neither file nor folder")
+                raise _unsafe_member_error(
+                    path, member.name, "is neither file nor folder"
+                )
             _check_inside(path, folder, member.name)
         # Python 3.11.0 to 3.11.3 lack the filter; the checks above do not need it.
         options: dict[str, Any] = {}
@@ -81,20 +83,20 @@ def _extract_tar(path: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
+def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Yield a tar archive, with a limit on the unpacked bytes of its headers too."""
-    with DecompressedFile(path, decompression_limit(path), _HEADER) as unpacked:
-        with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
+    with DecompressedFile(path, decompression_limit(path), _MAX_HEADER_SIZE) as file:
+        with tarfile.open(fileobj=file, mode="r:") as archive:  # type: ignore[call-overload]
             yield archive
 
 
 def _is_tar(path: Path) -> bool:
     try:
-        with _opened_tar(path):
+        with _open_tar(path):
             return True
     except DatasetError:
         raise
-    except _DAMAGED:
+    except _CORRUPT_ARCHIVE_ERRORS:
         return False
 
 
@@ -103,7 +105,7 @@ def _extract_zip(path: Path, folder: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         budget = decompression_limit(path)
         for info in archive.infolist():
-            budget -= _MEMBER + info.file_size
+            budget -= _MIN_MEMBER_SIZE + info.file_size
             if budget < 0:
                 raise size_error(
                     f"get_file: unpacking {path}", decompression_limit(path)
@@ -119,7 +121,7 @@ def _check_inside(archive: Path, folder: Path, name: str) -> None:
     target = Path(os.path.realpath(root / name))
     components = name.replace("\\", "/").split("/")
     if ".." in components or not target.is_relative_to(root):
-        raise _unsafe_member(archive, name, "has a path that leaves the archive")
+        raise _unsafe_member_error(archive, name, "has a path that leaves the archive")
 
 
 def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
@@ -141,7 +143,7 @@ def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
             )
 
 
-def _unsafe_member(archive: Path, name: str, reason: str) -> DatasetError:
+def _unsafe_member_error(archive: Path, name: str, reason: str) -> DatasetError:
     """Return the error for an archive that must not be extracted."""
     return DatasetError(
         f"get_file: nothing of {archive} was unpacked: its member {name!r} {reason}"

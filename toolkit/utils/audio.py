@@ -19,11 +19,11 @@ from toolkit.reading.file_errors import check_regular_file
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]
-_DAMAGES = (
+_CORRUPT_WAV_ERRORS = (
     *(wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError),
     RuntimeError,
 )
-_LONGEST = 1 << 24  # limit on the samples after resampling of a short file
+_MAX_SAMPLES = 1 << 24  # limit on the samples after resampling of a short file
 
 
 def read_wav(path: str) -> tuple[Array, int]:
@@ -33,10 +33,10 @@ def read_wav(path: str) -> tuple[Array, int]:
         path: path of a file with integers of 8, 16, 24 or 32 bits (PCM).
     """
     check_regular_file(path, DatasetError, MissingDataError)
-    return wav_samples(path, os.path.getsize(path), repr(path))
+    return read_wav_samples(path, os.path.getsize(path), repr(path))
 
 
-def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
+def read_wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
     """Read an open WAV file:
 
     (float32 (samples, channels) in [-1, 1), samples per second).
@@ -47,18 +47,18 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
         name: its name in errors.
     """
     try:
-        with wave.open(file, "rb") as opened:
-            width, channels = opened.getsampwidth(), opened.getnchannels()
+        with wave.open(file, "rb") as reader:
+            width, channels = reader.getsampwidth(), reader.getnchannels()
             # The header's number of frames would determine the memory, so the file size
             # limits it.
-            count = min(opened.getnframes(), size // (width * channels))
-            data = np.frombuffer(opened.readframes(count), np.uint8)
-            rate = opened.getframerate()
+            count = min(reader.getnframes(), size // (width * channels))
+            data = np.frombuffer(reader.readframes(count), np.uint8)
+            rate = reader.getframerate()
             if rate < 1 or not 1 <= width <= 4 or len(data) % (width * channels):
                 raise ValueError("it is cut off, or of an unusual form")
     except FileNotFoundError:
         raise
-    except _DAMAGES as error:
+    except _CORRUPT_WAV_ERRORS as error:
         raise MalformedDataError(
             f"{name}: expected a WAV file (PCM): {error}"
         ) from error
@@ -66,9 +66,9 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
         data = data ^ np.uint8(0x80)
     frames = data.reshape(-1, width)
     # The bytes of a sample become the high bytes of an int32.
-    wide = np.zeros((len(frames), 4), np.uint8)
-    wide[:, 4 - width :] = frames
-    samples = wide.view("<i4").reshape(-1, channels)
+    int32_bytes = np.zeros((len(frames), 4), np.uint8)
+    int32_bytes[:, 4 - width :] = frames
+    samples = int32_bytes.view("<i4").reshape(-1, channels)
     return (samples / 2.0**31).astype("float32"), rate
 
 
@@ -78,7 +78,7 @@ def resample(sound: Array, rate: int, target_rate: int) -> Array:
     Its spectrum is truncated or padded with zeros, as if the sound were periodic.
     """
     count = round(len(sound) * target_rate / rate)
-    if count > max(_LONGEST, 64 * len(sound)):
+    if count > max(_MAX_SAMPLES, 64 * len(sound)):
         raise MalformedDataError(
             f"a sound of {len(sound):,} samples, {rate} in a second, would have "
             f"{count:,}, {target_rate} in a second: refused"
@@ -89,7 +89,7 @@ def resample(sound: Array, rate: int, target_rate: int) -> Array:
     )
 
 
-def _padded(sounds: list[Array], length: int | None) -> Array:
+def _pad_sounds(sounds: list[Array], length: int | None) -> Array:
     """Pad sounds to the given or maximum length, and to equal channels."""
     length = max(map(len, sounds)) if length is None else length
     channels = max(sound.shape[1] for sound in sounds)
@@ -144,7 +144,7 @@ def audio_dataset_from_directory(
         samples, channels) in [-1, 1), or pairs of these and labels. For subset "both" a
         list of two.
     """
-    common = common_arguments({**locals(), "format": "tf"})
+    arguments = common_arguments({**locals(), "format": "tf"})
     caller = "audio_dataset_from_directory"
     if ragged:
         raise ArgumentError(
@@ -164,6 +164,6 @@ def audio_dataset_from_directory(
             if sampling_rate not in (None, rate):
                 sound = resample(sound, rate, sampling_rate)
             sounds.append(sound)
-        return _padded(sounds, output_sequence_length)
+        return _pad_sounds(sounds, output_sequence_length)
 
-    return from_directory(caller, read, "audio files", **common)
+    return from_directory(caller, read, "audio files", **arguments)

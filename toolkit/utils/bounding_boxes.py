@@ -32,7 +32,7 @@ __all__ = [
 _CENTERS = ("center_xywh", "center_yxhw")
 
 
-def _need_corners(function: str, bounding_box_format: str) -> None:
+def _check_format(function: str, bounding_box_format: str) -> None:
     if bounding_box_format != "xyxy":
         raise unknown_choice(
             f"{function}: bounding_box_format", bounding_box_format, ("xyxy",)
@@ -62,7 +62,7 @@ def crop(
         >>> crop([[10.0, 10.0, 50.0, 50.0]], 5, 20, 20, 40).tolist()
         [[0.0, 5.0, 30.0, 20.0]]
     """
-    _need_corners("crop", bounding_box_format)
+    _check_format("crop", bounding_box_format)
     return cut(boxes, top, left, height, width)
 
 
@@ -88,7 +88,7 @@ def pad(
         >>> pad([[0.0, 0.0, 5.0, 5.0]], 10, 20).tolist()
         [[20.0, 10.0, 25.0, 15.0]]
     """
-    _need_corners("pad", bounding_box_format)
+    _check_format("pad", bounding_box_format)
     return shifted(boxes, top, left)
 
 
@@ -122,7 +122,7 @@ def affine_transform(
         center_y: fixed point, as a fraction of the height; the middle if None.
         bounding_box_format: only "xyxy".
     """
-    _need_corners("affine_transform", bounding_box_format)
+    _check_format("affine_transform", bounding_box_format)
     angle, shear_x, shear_y = (
         -ops.cast(x, "float32") * (math.pi / 180) for x in (angle, shear_x, shear_y)
     )
@@ -135,30 +135,32 @@ def affine_transform(
     from_x = x - ops.multiply(translate_x, width - 1)
     from_y = y - ops.multiply(translate_y, height - 1)
     corners = _corners(ops.cast(boxes, "float32"))
-    moved = []
+    transformed = []
     for origin, by_x, by_y in ((x, d, -b), (y, -c, a)):
         by_x, by_y = by_x * scale, by_y * scale
         offset = origin - by_x * from_x - by_y * from_y
         by_x, by_y, offset = (ops.reshape(n, (-1, 1, 1)) for n in (by_x, by_y, offset))
-        moved.append(corners[0] * by_x + corners[1] * by_y + offset)
-    ends = [f(n, axis=-1, keepdims=True) for f in (ops.min, ops.max) for n in moved]
-    return joined(tuple(ends))
+        transformed.append(corners[0] * by_x + corners[1] * by_y + offset)
+    bounds = [
+        f(n, axis=-1, keepdims=True) for f in (ops.min, ops.max) for n in transformed
+    ]
+    return joined(tuple(bounds))
 
 
 def _corners(boxes: Any) -> tuple[Any, Any]:
     """Return columns and rows of the four corners of boxes, (..., 4) each."""
-    left, top, right, bottom = coordinates(boxes)
-    return joined((left, right, right, left)), joined((top, top, bottom, bottom))
+    x1, y1, x2, y2 = coordinates(boxes)
+    return joined((x1, x2, x2, x1)), joined((y1, y1, y2, y2))
 
 
-def _size(image_shape: Any) -> tuple[Any, Any]:
+def _image_size(image_shape: Any) -> tuple[Any, Any]:
     """Return (height, width) of an image with this shape."""
     return (None, None) if image_shape is None else tuple(image_shape)[:2]
 
 
-def _overlap(first: Any, second: Any) -> Any:
+def _intersection_area(first: Any, second: Any) -> Any:
     """Return the intersection area of boxes "xyxy"."""
-    left, top, right, bottom = (
+    x1, y1, x2, y2 = (
         f(a, b)
         for f, a, b in zip(
             (ops.maximum, ops.maximum, ops.minimum, ops.minimum),
@@ -167,12 +169,12 @@ def _overlap(first: Any, second: Any) -> Any:
             strict=True,
         )
     )
-    return ops.maximum(right - left, 0) * ops.maximum(bottom - top, 0)
+    return ops.maximum(x2 - x1, 0) * ops.maximum(y2 - y1, 0)
 
 
 def _area(corners: Any) -> Any:
-    left, top, right, bottom = corners
-    return (right - left) * (bottom - top)
+    x1, y1, x2, y2 = corners
+    return (x2 - x1) * (y2 - y1)
 
 
 def compute_iou(
@@ -201,7 +203,7 @@ def compute_iou(
         >>> compute_iou([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 1, 2, 3]], "xyxy").tolist()
         [[1.0, 0.3333333432674408]]
     """
-    height, width = _size(image_shape)
+    height, width = _image_size(image_shape)
     sets = [
         convert_format(boxes, bounding_box_format, "xyxy", height, width)
         for boxes in (boxes1, boxes2)
@@ -213,9 +215,9 @@ def compute_iou(
         )
     first = coordinates(ops.expand_dims(sets[0], -2))
     second = coordinates(ops.expand_dims(sets[1], -3))
-    shared = _overlap(first, second)
-    union = _area(first) + _area(second) - shared
-    iou = ops.squeeze(shared / (union + epsilon()), -1)
+    intersection = _intersection_area(first, second)
+    union = _area(first) + _area(second) - intersection
+    iou = ops.squeeze(intersection / (union + epsilon()), -1)
     if not use_masking:
         return iou
     padding = [ops.less(ops.max(boxes, axis=-1), 0) for boxes in sets]
@@ -242,31 +244,31 @@ def compute_ciou(
 
     Reference: https://arxiv.org/abs/1911.08287
     """
-    height, width = _size(image_shape)
+    height, width = _image_size(image_shape)
     (x1, y1, x2, y2), (x3, y3, x4, y4) = first, second = [
         coordinates(convert_format(boxes, bounding_box_format, "xyxy", height, width))
         for boxes in (boxes1, boxes2)
     ]
     small = epsilon()
-    shared = _overlap(first, second)
+    intersection = _intersection_area(first, second)
     ratios = [
         ops.arctan((right - left) / (bottom - top + small))
         for left, top, right, bottom in (first, second)
     ]
-    union = _area(first) + _area(second) - shared
-    iou = shared / (union + 2 * small)
-    spans = (
+    union = _area(first) + _area(second) - intersection
+    iou = intersection / (union + 2 * small)
+    extents = (
         ops.maximum(x2, x4) - ops.minimum(x1, x3),
         ops.maximum(y2, y4) - ops.minimum(y1, y3),
     )
-    diagonal = spans[0] ** 2 + spans[1] ** 2 + small
+    diagonal = extents[0] ** 2 + extents[1] ** 2 + small
     distance = ((x1 + x2 - x3 - x4) ** 2 + (y1 + y2 - y3 - y4) ** 2) / 4
     v = (4 / math.pi**2) * (ratios[1] - ratios[0]) ** 2
     penalty = distance / diagonal + v * v / (v - iou + (1 + small))
     return ops.squeeze(iou - penalty, -1)
 
 
-def _variance(function: str, variance: Any, encoding: str) -> Any:
+def _check_variance(function: str, variance: Any, encoding: str) -> Any:
     if encoding not in _CENTERS:
         raise unknown_choice(f"{function}: format of deltas", encoding, _CENTERS)
     factors = ops.cast([1.0] * 4 if variance is None else variance, "float32")
@@ -302,8 +304,8 @@ def encode_box_to_deltas(
     Returns:
         Deltas with the shape of `boxes`.
     """
-    factors = _variance("encode_box_to_deltas", variance, encoding_format)
-    size = _size(image_shape)
+    factors = _check_variance("encode_box_to_deltas", variance, encoding_format)
+    size = _image_size(image_shape)
     anchors = convert_format(anchors, anchor_format, encoding_format, *size)
     boxes = convert_format(boxes, box_format, encoding_format, *size)
     sizes = ops.maximum(anchors[..., 2:], epsilon())
@@ -341,8 +343,8 @@ def decode_deltas_to_boxes(
             level: decode_deltas_to_boxes(level_anchors, boxes_delta[level], *options)
             for level, level_anchors in anchors.items()
         }
-    factors = _variance("decode_deltas_to_boxes", variance, encoded_format)
-    size = _size(image_shape)
+    factors = _check_variance("decode_deltas_to_boxes", variance, encoded_format)
+    size = _image_size(image_shape)
     anchors = convert_format(anchors, anchor_format, encoded_format, *size)
     deltas = ops.cast(boxes_delta, "float32") * factors
     centers = deltas[..., :2] * anchors[..., 2:] + anchors[..., :2]

@@ -47,7 +47,7 @@ class Config:
         """Make the settings writable."""
         object.__setattr__(self, "_frozen", False)
 
-    def _changeable(self) -> dict[str, Any]:
+    def _mutable_config(self) -> dict[str, Any]:
         if self._frozen:
             raise ArgumentError("Cannot mutate attribute(s): the config is frozen")
         return self._config
@@ -78,14 +78,14 @@ class Config:
 
     def pop(self, *args: Any) -> Any:
         """Remove a setting and return it."""
-        return self._changeable().pop(*args)
+        return self._mutable_config().pop(*args)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Change several settings."""
-        self._changeable().update(*args, **kwargs)
+        self._mutable_config().update(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._changeable()[name] = value
+        self._mutable_config()[name] = value
 
     __setitem__ = __setattr__
 
@@ -93,15 +93,15 @@ class Config:
         settings = self.__dict__.get("_config", {})
         if name in settings:
             return settings[name]
-        near = difflib.get_close_matches(name, settings, n=1, cutoff=0.7)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        matches = difflib.get_close_matches(name, settings, n=1, cutoff=0.7)
+        hint = f" Did you mean '{matches[0]}'?" if matches else ""
         raise AttributeError(f"Unknown attribute: '{name}'.{hint}")
 
     def __getitem__(self, key: str) -> Any:
         return self._config[key]
 
     def __delitem__(self, key: str) -> None:
-        del self._changeable()[key]
+        del self._mutable_config()[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._config

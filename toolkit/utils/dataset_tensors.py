@@ -8,6 +8,6 @@ from toolkit.core.convert import convert
 from toolkit.core.strings import StringTensor, is_string
 
 
-def tensor_of(value: Any) -> Any:
+def to_tensor(value: Any) -> Any:
     """Return an array of a data set as a tensor."""
     return StringTensor(value) if is_string(value) else convert(value)

@@ -24,11 +24,11 @@ from toolkit.errors import (
 from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.reading.images import import_pillow, open_image, upper_bits
 from toolkit.settings import standardize_data_format
-from toolkit.utils.dataset_tensors import tensor_of
-from toolkit.utils.fitting import fitted
+from toolkit.utils.dataset_tensors import to_tensor
+from toolkit.utils.image_resizing import fit_image
 from toolkit.utils.images import MODES, img_to_array
 
-_ENDINGS = {
+_EXTENSIONS = {
     "images": (".bmp", ".gif", ".jpeg", ".jpg", ".png"),
     "text files": (".txt",),
     "audio files": (".wav",),
@@ -65,7 +65,7 @@ def _check_split(
         )
 
 
-def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[str]:
+def _list_files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[str]:
     """Return the paths of files in a folder and its subfolders, sorted."""
     walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda entry: entry[0])
     return [
@@ -76,7 +76,7 @@ def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[st
     ]
 
 
-def _classes(caller: str, directory: str, class_names: Any) -> list[str]:
+def _list_classes(caller: str, directory: str, class_names: Any) -> list[str]:
     """Return the names of the class folders."""
     dirs = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     dirs = [name for name in dirs if not name.startswith(".")]
@@ -90,7 +90,7 @@ def _classes(caller: str, directory: str, class_names: Any) -> list[str]:
     return list(class_names)
 
 
-def _indexed(
+def _index_files(
     caller: str,
     directory: Any,
     labels: Any,
@@ -104,9 +104,9 @@ def _indexed(
         kind = DatasetError if os.path.lexists(directory) else MissingDataError
         raise kind(f"{caller}: expected a folder; there is none at {directory!r}")
     if isinstance(labels, str) and labels == "inferred":
-        names = _classes(caller, directory, class_names)
+        names = _list_classes(caller, directory, class_names)
         folders = (os.path.join(directory, name) for name in names)
-        groups = [_files(folder, formats, follow_links) for folder in folders]
+        groups = [_list_files(folder, formats, follow_links) for folder in folders]
         numbers = [[i] * len(group) for i, group in enumerate(groups)]
         return sum(groups, []), np.array(sum(numbers, []), "int32"), names
     if class_names is not None:
@@ -114,7 +114,7 @@ def _indexed(
             f'{caller}: you can only pass `class_names` if `labels="inferred"`; '
             f"received labels={labels}"
         )
-    paths = _files(directory, formats, follow_links)
+    paths = _list_files(directory, formats, follow_links)
     if labels is None:
         return paths, None, None
     if not isinstance(labels, (list, tuple)):
@@ -136,22 +136,24 @@ def common_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: arguments[name] for name in names}
 
 
-def _say(verbose: bool, text: str) -> None:
+def _print_if_verbose(verbose: bool, text: str) -> None:
     if verbose:
         print_message(text)
 
 
-def _split(paths: Any, labels: Any, split: Any, subset: Any, verbose: bool) -> Any:
+def _split_files(
+    paths: Any, labels: Any, split: Any, subset: Any, verbose: bool
+) -> Any:
     """Return [(name, paths, labels), ...] of the requested subsets."""
     if not split:
         return [("", paths, labels)]
-    count = int(split * len(paths))
-    border = len(paths) - count
-    slices = {"training": slice(border), "validation": slice(border, None)}
-    sizes = {"training": border, "validation": count}
+    num_validation = int(split * len(paths))
+    boundary = len(paths) - num_validation
+    slices = {"training": slice(boundary), "validation": slice(boundary, None)}
+    sizes = {"training": boundary, "validation": num_validation}
     subsets = slices if subset == "both" else (subset,)
     for name in subsets:
-        _say(verbose, f"Using {sizes[name]} files for {name}.")
+        _print_if_verbose(verbose, f"Using {sizes[name]} files for {name}.")
     return [
         (
             f"{name} ",
@@ -180,7 +182,7 @@ def from_directory(
     verbose: bool,
 ) -> Any:
     """Return the data sets; `read` returns the inputs of a batch from file paths."""
-    formats = _ENDINGS[media]
+    formats = _EXTENSIONS[media]
     check_format(caller, format)
     if label_mode not in (*_ENCODERS, None):
         raise ArgumentError(
@@ -189,11 +191,11 @@ def from_directory(
         )
     _check_split(caller, validation_split, subset, shuffle, seed)
     labels = None if label_mode is None else labels
-    paths, labels, names = _indexed(
+    paths, labels, names = _index_files(
         caller, directory, labels, class_names, formats, follow_links
     )
-    belonging = "" if names is None else f" belonging to {len(names)} classes"
-    _say(verbose, f"Found {len(paths)} files{belonging}.")
+    class_count = "" if names is None else f" belonging to {len(names)} classes"
+    _print_if_verbose(verbose, f"Found {len(paths)} files{class_count}.")
     if label_mode == "binary" and names is not None and len(names) != 2:
         raise ArgumentError(
             f'{caller}: with label_mode="binary" there must be exactly 2 classes; '
@@ -204,9 +206,9 @@ def from_directory(
         order = np.random.RandomState(seed).permutation(len(paths))
         paths = [paths[i] for i in order]
         labels = None if labels is None else labels[order]
-    shown = tensor_of if format == "tf" else None
-    sets = []
-    for subset_name, subset_paths, numbers in _split(
+    converter = to_tensor if format == "tf" else None
+    datasets = []
+    for subset_name, subset_paths, subset_labels in _split_files(
         paths, labels, validation_split, subset, verbose
     ):
         if not subset_paths:
@@ -214,30 +216,34 @@ def from_directory(
                 f"{caller}: No {subset_name}{media} found in {directory!r}; they end "
                 f"in {', '.join(formats)}"
             )
-        make = _maker(read, subset_paths, numbers, label_mode, names)
-        mixed = shuffle and subset_name != "validation "
+        compute_batch = _make_batch_function(
+            read, subset_paths, subset_labels, label_mode, names
+        )
+        is_shuffled = shuffle and subset_name != "validation "
         dataset = compute_batches(
-            len(subset_paths), make, batch_size, mixed, seed, shown
+            len(subset_paths), compute_batch, batch_size, is_shuffled, seed, converter
         )
         dataset.class_names, dataset.file_paths = names, subset_paths  # type: ignore[attr-defined]
-        sets.append(dataset)
-    return sets if subset == "both" else sets[0]
+        datasets.append(dataset)
+    return datasets if subset == "both" else datasets[0]
 
 
-def _maker(read: Any, paths: Any, labels: Any, label_mode: Any, names: Any) -> Any:
+def _make_batch_function(
+    read: Any, paths: Any, labels: Any, label_mode: Any, names: Any
+) -> Any:
     """Return the function that computes a batch from some of the files."""
 
-    def make(rows: Any) -> Any:
+    def compute_batch(rows: Any) -> Any:
         x = read([paths[i] for i in rows])
         if labels is None:
             return x
-        numbers = ops.convert_to_tensor(labels[rows])
-        return x, _ENCODERS[label_mode](numbers, len(names))
+        batch_labels = ops.convert_to_tensor(labels[rows])
+        return x, _ENCODERS[label_mode](batch_labels, len(names))
 
-    return make
+    return compute_batch
 
 
-def _image(path: str, color_mode: str) -> Any:
+def _read_image(path: str, color_mode: str) -> Any:
     """Return the image in a file, in 8 bits; 16-bit images keep the high bits."""
     label = f"image_dataset_from_directory: {path}"
     image, mode = open_image(path, label), MODES[color_mode][0]
@@ -246,16 +252,16 @@ def _image(path: str, color_mode: str) -> Any:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any]:
+def _make_image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any]:
     """Return the function that reads images and resizes them."""
     data_format = resizing["data_format"]
 
     def read(paths: list[str]) -> Any:
         images = (
-            img_to_array(_image(path, color_mode), data_format, "float32")
+            img_to_array(_read_image(path, color_mode), data_format, "float32")
             for path in paths
         )
-        return ops.stack([fitted(image, **resizing) for image in images])
+        return ops.stack([fit_image(image, **resizing) for image in images])
 
     return read
 
@@ -311,7 +317,7 @@ def image_dataset_from_directory(
         images in [0, 255], float32 (batch, height, width, channels), or pairs of these
         and labels. For subset "both" a list of two.
     """
-    common = common_arguments(locals())
+    arguments = common_arguments(locals())
     caller = "image_dataset_from_directory"
     size = (image_size,) * 2 if is_int(image_size) else tuple(image_size)
     if len(size) != 2 or min(size) < 1:
@@ -331,7 +337,7 @@ def image_dataset_from_directory(
             f"{caller}: `color_mode` must be one of {tuple(MODES)}; received "
             f"{color_mode!r}"
         )
-    read = _image_reader(
+    read = _make_image_reader(
         color_mode,
         size=size,
         interpolation=interpolation.lower(),
@@ -339,7 +345,7 @@ def image_dataset_from_directory(
         pad_to_aspect_ratio=pad_to_aspect_ratio,
         data_format=standardize_data_format(data_format),
     )
-    return from_directory(caller, read, "images", **common)
+    return from_directory(caller, read, "images", **arguments)
 
 
 def text_dataset_from_directory(
@@ -384,11 +390,11 @@ def text_dataset_from_directory(
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
         strings (batch,), or pairs of these and labels. For subset "both" a list of two.
     """
-    common = common_arguments(locals())
+    arguments = common_arguments(locals())
 
     def read(paths: list[str]) -> Any:
         texts = [decode_bytes(Path(path).read_bytes()[:max_length]) for path in paths]
         return np.array(texts, dtype=object).astype(str)
 
     caller = "text_dataset_from_directory"
-    return from_directory(caller, read, "text files", **common)
+    return from_directory(caller, read, "text files", **arguments)

@@ -32,15 +32,16 @@ def check_is_unpacked(folder: Path) -> None:
         return
     if not is_folder(folder):
         raise DatasetError(f"get_file: {folder} is there already, and no folder")
-    files = _files(folder)
-    foreign = [
+    files = _list_files(folder)
+    unrecorded_files = [
         _unrecorded_files(files, record) for record in [{}, *_read_records(folder)]
     ]
-    if all(foreign):
+    if all(unrecorded_files):
         raise DatasetError(
             f"get_file: {folder} is there already, with files that get_file did not "
-            f"unpack, or that were changed, such as {min(foreign, key=len)[0]!r}; move "
-            "it away, or give another fname"
+            "unpack, or that were changed, such as "
+            f"{min(unrecorded_files, key=len)[0]!r}; move it away, or give "
+            "another fname"
         )
 
 
@@ -49,32 +50,34 @@ def unpack(archive: Path, folder: Path, formats: Sequence[str]) -> None:
     with Stage(folder.parent, folder.name) as stage:
         extract_archive(archive, stage.files, formats)
         check_is_unpacked(folder)
-        new = _files(stage.files)
+        new_files = _list_files(stage.files)
         # A kill between the two steps must not make an own folder look foreign.
-        _write_records(folder, [*_read_records(folder), new])
-        _swap(stage, folder)
-        _write_records(folder, [new])
+        _write_records(folder, [*_read_records(folder), new_files])
+        _replace_folder(stage, folder)
+        _write_records(folder, [new_files])
 
 
-def _swap(stage: Stage, folder: Path) -> None:
-    older = stage.folder / "older"
-    is_there = os.path.lexists(folder)
-    if is_there:
-        move_with_retries(os.rename, folder, older)
+def _replace_folder(stage: Stage, folder: Path) -> None:
+    backup = stage.folder / "older"
+    has_folder = os.path.lexists(folder)
+    if has_folder:
+        move_with_retries(os.rename, folder, backup)
     try:
         move_with_retries(os.rename, stage.files, folder)
     except OSError:
-        if is_there:
-            move_with_retries(os.rename, older, folder)
+        if has_folder:
+            move_with_retries(os.rename, backup, folder)
         raise
 
 
 def _unrecorded_files(files: Files, record: Files) -> list[str]:
     """Return the files that are not in the record."""
-    return sorted(name for name, facts in files.items() if record.get(name) != facts)
+    return sorted(
+        name for name, metadata in files.items() if record.get(name) != metadata
+    )
 
 
-def _files(folder: Path) -> Files:
+def _list_files(folder: Path) -> Files:
     """Return all non-folders in a folder, with size and modification time."""
     files: Files = {}
     for parent, folders, names in os.walk(folder, onerror=raise_error):
@@ -86,14 +89,14 @@ def _files(folder: Path) -> Files:
     return files
 
 
-def _list(folder: Path) -> Path:
+def _records_path(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.unpacked.lock")
 
 
 def _read_records(folder: Path) -> list[Files]:
     """Return the record of unpacked files; during a swap, also the old files."""
     try:
-        entries: Any = json.loads(_list(folder).read_text("utf-8"))
+        entries: Any = json.loads(_records_path(folder).read_text("utf-8"))
         return [dict(files) for files in entries]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
@@ -101,4 +104,4 @@ def _read_records(folder: Path) -> list[Files]:
 
 def _write_records(folder: Path, files: list[Files]) -> None:
     text = json.dumps(files)
-    replace_file(_list(folder), lambda new: new.write_text(text, "utf-8"))
+    replace_file(_records_path(folder), lambda new: new.write_text(text, "utf-8"))

@@ -18,8 +18,8 @@ from toolkit.utils.features import (
     Feature,
     FeatureMakers,
     check_mode,
-    config_of,
-    described,
+    parse_description,
+    serialize_description,
 )
 
 
@@ -72,9 +72,11 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         self.hashing_dim = hashing_dim
         self.num_discretization_bins = num_discretization_bins
         self.features: dict[str, Feature] = {
-            k: self._feature(k, v) for k, v in features.items()
+            k: self._create_feature(k, v) for k, v in features.items()
         }
-        self.crosses: list[Cross] = [self._cross(value) for value in crosses or ()]
+        self.crosses: list[Cross] = [
+            self._create_cross(value) for value in crosses or ()
+        ]
         self.inputs: dict[str, KerasTensor] = {
             k: layers.Input((1,), dtype=v.dtype, name=k)
             for k, v in self.features.items()
@@ -93,8 +95,8 @@ class FeatureSpace(FeatureMakers, layers.Layer):
 
     # --- features ---------------------------------------------------------------------
 
-    def _feature(self, name: str, value: Any) -> Feature:
-        value = described(Feature, value)
+    def _create_feature(self, name: str, value: Any) -> Feature:
+        value = parse_description(Feature, value)
         if isinstance(value, Feature):
             return value
         sizes = {
@@ -107,11 +109,11 @@ class FeatureSpace(FeatureMakers, layers.Layer):
                 f"FeatureSpace: invalid feature type of {name!r}: {value!r}; expected "
                 f"one of {', '.join(_KINDS)}"
             )
-        make: Callable[..., Feature] = getattr(self, value)
-        return make(*sizes.get(value, ()), name=name)
+        factory: Callable[..., Feature] = getattr(self, value)
+        return factory(*sizes.get(value, ()), name=name)
 
-    def _cross(self, value: Any) -> Cross:
-        value = described(Cross, value)
+    def _create_cross(self, value: Any) -> Cross:
+        value = parse_description(Cross, value)
         if isinstance(value, Cross):
             return value
         if not self.crossing_dim:
@@ -146,16 +148,16 @@ class FeatureSpace(FeatureMakers, layers.Layer):
             )
         names = self._list_adaptable_preprocessors()
         batches = [dataset] if isinstance(dataset, dict) else list(batches_of(dataset))
-        wrong = [batch for batch in batches if not isinstance(batch, dict)]
-        if wrong:
+        invalid = [batch for batch in batches if not isinstance(batch, dict)]
+        if invalid:
             raise ArgumentError(
                 "FeatureSpace: `adapt()` expects dicts of arrays; received batches of "
-                f"type {type(wrong[0]).__name__}"
+                f"type {type(invalid[0]).__name__}"
             )
         for name in names:
             arrays = [host_array(self, batch[name]) for batch in batches]
             column = np.concatenate([np.atleast_1d(array) for array in arrays])
-            self.preprocessors[name].adapt(_as_column(column))
+            self.preprocessors[name].adapt(_to_column(column))
         self._is_adapted = True
         self.get_encoded_features()
 
@@ -183,12 +185,12 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         specs.update({cross.name: cross for cross in self.crosses})
         components = {**self.preprocessors, **self.crossers}
         self.one_hot_encoders = {
-            name: layers.CategoryEncoding(_size(name, components[name]))
+            name: layers.CategoryEncoding(_num_categories(name, components[name]))
             for name, spec in specs.items()
             if spec.output_mode == "one_hot"
         }
 
-    def _prepared(self, name: str, x: Any) -> Any:
+    def _preprocess(self, name: str, x: Any) -> Any:
         """Return the output of a feature's layer."""
         feature, y = self.features[name], self.preprocessors[name](x)
         if feature.output_mode == "float" and not dtypes.is_float(y.dtype):
@@ -201,27 +203,27 @@ class FeatureSpace(FeatureMakers, layers.Layer):
                 f"FeatureSpace: expected the features {sorted(self.features)}; "
                 f"received {sorted(data)}"
             )
-        prepared = {name: self._prepared(name, x) for name, x in data.items()}
-        crossed = {
+        preprocessed = {name: self._preprocess(name, x) for name, x in data.items()}
+        cross_outputs = {
             cross.name: self.crossers[cross.name](
-                [prepared[name] for name in cross.feature_names]
+                [preprocessed[name] for name in cross.feature_names]
             )
             for cross in self.crosses
         }
-        names = [*sorted(prepared), *sorted(crossed)]
-        encoded = {name: {**prepared, **crossed}[name] for name in names}
+        names = [*sorted(preprocessed), *sorted(cross_outputs)]
+        outputs = {name: {**preprocessed, **cross_outputs}[name] for name in names}
         for name, encoder in self.one_hot_encoders.items():
-            encoded[name] = encoder(encoded[name])
+            outputs[name] = encoder(outputs[name])
         if self.output_mode == "dict":
-            return encoded
-        for name, x in encoded.items():
+            return outputs
+        for name, x in outputs.items():
             if not dtypes.is_float(x.dtype):
                 raise ArgumentError(
                     f"FeatureSpace: the feature {name!r} has not been encoded (it has "
                     f"dtype {x.dtype}) and cannot be joined; consider using "
                     "`output_mode='dict'`"
                 )
-        return ops.concatenate(list(encoded.values()), axis=-1)
+        return ops.concatenate(list(outputs.values()), axis=-1)
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         self.get_encoded_features()
@@ -233,9 +235,9 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         if any_symbolic(inputs):
             return self._encode(inputs)
         arrays = {name: host_array(self, x) for name, x in inputs.items()}
-        single = all(x.ndim == 0 for x in arrays.values())
-        outputs = self._encode({name: _as_column(x) for name, x in arrays.items()})
-        if not single:
+        is_single_sample = all(x.ndim == 0 for x in arrays.values())
+        outputs = self._encode({name: _to_column(x) for name, x in arrays.items()})
+        if not is_single_sample:
             return outputs
         if self.output_mode == "concat":
             return outputs[0]
@@ -245,9 +247,9 @@ class FeatureSpace(FeatureMakers, layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {
-            "features": {k: config_of(v) for k, v in self.features.items()},
+            "features": {k: serialize_description(v) for k, v in self.features.items()},
             "output_mode": self.output_mode,
-            "crosses": [config_of(cross) for cross in self.crosses],
+            "crosses": [serialize_description(cross) for cross in self.crosses],
             "crossing_dim": self.crossing_dim,
             "hashing_dim": self.hashing_dim,
             "num_discretization_bins": self.num_discretization_bins,
@@ -294,7 +296,7 @@ def _is_adaptable(layer: Any) -> bool:
     return hasattr(layer, "adapt") and not has_vocabulary
 
 
-def _size(name: str, layer: Any) -> int:
+def _num_categories(name: str, layer: Any) -> int:
     """Return the number of categories that a layer maps to."""
     if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
         return layer.vocabulary_size()
@@ -310,5 +312,5 @@ def _size(name: str, layer: Any) -> int:
     return int(size)
 
 
-def _as_column(x: Any) -> Any:
+def _to_column(x: Any) -> Any:
     return x.reshape(-1, 1) if x.ndim < 2 else x

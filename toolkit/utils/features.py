@@ -13,7 +13,7 @@ from toolkit.serialization import deserialize_keras_object, serialize_keras_obje
 _KERAS_MODULE = "keras.src.layers.preprocessing.feature_space"
 
 
-def config_of(description: Any) -> dict[str, Any]:
+def serialize_description(description: Any) -> dict[str, Any]:
     """Return the config of a Feature or Cross."""
     name = type(description).__name__
     return {
@@ -67,7 +67,7 @@ class Feature:
     def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
         check_mode("Feature", output_mode, ("int", "one_hot", "float"))
         if isinstance(preprocessor, dict):
-            preprocessor = _preprocessor_of(preprocessor)
+            preprocessor = _deserialize_preprocessor(preprocessor)
         self.dtype = dtype
         self.preprocessor = preprocessor
         self.output_mode = output_mode
@@ -90,14 +90,14 @@ def check_mode(label: str, mode: str, choices: tuple[str, ...]) -> None:
         )
 
 
-def _preprocessor_of(config: dict[str, Any]) -> Any:
+def _deserialize_preprocessor(config: dict[str, Any]) -> Any:
     if config.get("class_name") == "TFDIdentity":  # the name in Keras
         config = {**config, "class_name": "Identity", "module": "keras.layers"}
         config["registered_name"] = None
     return deserialize_keras_object(config)
 
 
-def described(cls: type, value: Any) -> Any:
+def parse_description(cls: type, value: Any) -> Any:
     """Return a Feature or Cross from its config; any other value unchanged."""
     if isinstance(value, dict) and value.get("class_name") == cls.__name__:
         return cls(**value["config"])

@@ -28,7 +28,7 @@ from toolkit.reading.file_errors import check_regular_file
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.extraction import check_is_unpacked, unpack
 
-_CHUNK = 1 << 18  # bytes
+_CHUNK_SIZE = 1 << 18  # bytes
 _TIMEOUT = 30.0  # seconds without data
 _HASH_LENGTHS = {"md5": 32, "sha256": 64}
 _SCHEMES = ("file", "http", "https")
@@ -87,29 +87,37 @@ def get_file(
             'get_file: Please specify the "origin" argument, a URL that starts with '
             f"one of {', '.join(_SCHEMES)}; received {origin!r}"
         )
-    check = _expected_hash(file_hash, md5_hash, hash_algorithm)
+    expected_hash = _expected_hash(file_hash, md5_hash, hash_algorithm)
     formats = _archive_formats(archive_format, untar) if extract or untar else ()
     folder = Path(cache_dir or settings.home()).expanduser() / cache_subdir
-    target, unpacked = _cache_paths(folder, fname, origin, bool(formats))
-    expected_path = unpacked or target
-    if force_download or not (_is_valid(target, check) and expected_path.exists()):
+    target, unpacked_folder = _cache_paths(folder, fname, origin, bool(formats))
+    result_path = unpacked_folder or target
+    if force_download or not (
+        _is_valid(target, expected_hash) and result_path.exists()
+    ):
         name = Path(cache_subdir, target.name)
-        may_reuse = not (cache_dir or force_download or _is_valid(target, check))
-        reused = _in_keras_cache(name, check) if may_reuse else None
-        if reused is not None and unpacked is None:
-            return str(reused)
-        origin = reused.absolute().as_uri() if reused is not None else origin
-        _fill_cache(target, unpacked, origin, check, formats, force_download)
-    return str(expected_path)
+        can_reuse = not (
+            cache_dir or force_download or _is_valid(target, expected_hash)
+        )
+        keras_file = _find_in_keras_cache(name, expected_hash) if can_reuse else None
+        if keras_file is not None and unpacked_folder is None:
+            return str(keras_file)
+        origin = keras_file.absolute().as_uri() if keras_file is not None else origin
+        _fill_cache(
+            target, unpacked_folder, origin, expected_hash, formats, force_download
+        )
+    return str(result_path)
 
 
-def _in_keras_cache(name: Path, check: tuple[str, str] | None) -> Path | None:
+def _find_in_keras_cache(
+    name: Path, expected_hash: tuple[str, str] | None
+) -> Path | None:
     """Return a file in the cache of Keras if it has the expected hash."""
     folder = settings.keras_home()
-    if folder is None or check is None:
+    if folder is None or expected_hash is None:
         return None
     try:
-        return folder / name if _is_valid(folder / name, check) else None
+        return folder / name if _is_valid(folder / name, expected_hash) else None
     except OSError:  # not readable
         return None
 
@@ -178,22 +186,22 @@ def _cache_paths(
 
 def _fill_cache(
     target: Path,
-    unpacked: Path | None,
+    unpacked_folder: Path | None,
     origin: str,
-    check: tuple[str, str] | None,
+    expected_hash: tuple[str, str] | None,
     formats: tuple[str, ...],
     force_download: bool,
 ) -> None:
     """Add `target` and `unpacked` to the cache, safely with concurrent processes."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f".{target.name}.lock")):
+        with _hold_lock(target.with_name(f".{target.name}.lock")):
             # Another process may have added the file while this one waited.
             remove_stale_stages(target.parent, target.name)
-            if force_download or not _is_valid(target, check):
-                _renew(target, unpacked, origin, check, formats)
-            elif unpacked is not None and not unpacked.exists():
-                unpack(target, unpacked, formats)
+            if force_download or not _is_valid(target, expected_hash):
+                _download_again(target, unpacked_folder, origin, expected_hash, formats)
+            elif unpacked_folder is not None and not unpacked_folder.exists():
+                unpack(target, unpacked_folder, formats)
     except OSError as error:
         raise DatasetError(
             f"get_file: cannot write to the cache: {error}; set TOOLKIT_HOME to a "
@@ -201,45 +209,47 @@ def _fill_cache(
         ) from error
 
 
-def _renew(
+def _download_again(
     target: Path,
-    unpacked: Path | None,
+    unpacked_folder: Path | None,
     origin: str,
-    check: tuple[str, str] | None,
+    expected_hash: tuple[str, str] | None,
     formats: tuple[str, ...],
 ) -> None:
     """Download `target` again, then unpack it; on an error, the old files stay.
 
     A first archive that cannot be unpacked also stays, so that the user can examine it.
     """
-    if unpacked is not None:
-        check_is_unpacked(unpacked)
-        remove_stale_stages(unpacked.parent, unpacked.name)
+    if unpacked_folder is not None:
+        check_is_unpacked(unpacked_folder)
+        remove_stale_stages(unpacked_folder.parent, unpacked_folder.name)
     with Stage(target.parent, target.name) as stage:
-        new = stage.files / target.name
-        _download(origin, new, target, check)
+        staged_path = stage.files / target.name
+        _download(origin, staged_path, target, expected_hash)
         is_first = not target.exists()
         if is_first:
-            stage.move_file(new, target)
-        if unpacked is not None:
-            unpack(target if is_first else new, unpacked, formats)
+            stage.move_file(staged_path, target)
+        if unpacked_folder is not None:
+            unpack(target if is_first else staged_path, unpacked_folder, formats)
         if not is_first:
-            stage.move_file(new, target)
+            stage.move_file(staged_path, target)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock file `path`."""
-    with open(path, "a+b") as handle:
-        lock(handle.fileno())
+    with open(path, "a+b") as file:
+        lock(file.fileno())
         yield
 
 
-def _is_valid(path: Path, check: tuple[str, str] | None) -> bool:
+def _is_valid(path: Path, expected_hash: tuple[str, str] | None) -> bool:
     """Return whether `path` is a file with the expected hash, if there is one."""
     if not path.is_file():
         return False
-    return check is None or hash_file(path, check[0]) == check[1]
+    return (
+        expected_hash is None or hash_file(path, expected_hash[0]) == expected_hash[1]
+    )
 
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
@@ -247,51 +257,52 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
     check_regular_file(path, DatasetError, MissingDataError)
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK_SIZE):
             digest.update(chunk)
     return digest.hexdigest()
 
 
 def _download(
-    origin: str, new: Path, target: Path, check: tuple[str, str] | None
+    origin: str, staged_path: Path, target: Path, expected_hash: tuple[str, str] | None
 ) -> None:
     """Download `origin` to the new file `new` for `target`, and check it."""
     print_message(f"Downloading {origin}", use_stderr=True)
-    with open(new, "xb") as file:
-        _copy_from_url(origin, file, target, check)
-    if check is not None:
-        received = hash_file(new, check[0])
-        if received != check[1]:
+    with open(staged_path, "xb") as file:
+        _copy_from_url(origin, file, target, expected_hash)
+    if expected_hash is not None:
+        received = hash_file(staged_path, expected_hash[0])
+        if received != expected_hash[1]:
             raise DamagedFileError(
                 "get_file: Incomplete or corrupted file: the "
-                f"{check[0]} of {origin}: expected {check[1]}; received {received}"
+                f"{expected_hash[0]} of {origin}: expected {expected_hash[1]}; "
+                f"received {received}"
             )
 
 
 def _copy_from_url(
-    origin: str, file: IO[bytes], target: Path, check: tuple[str, str] | None
+    origin: str, file: IO[bytes], target: Path, expected_hash: tuple[str, str] | None
 ) -> None:
     """Write the content of `origin` to `file`, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     received = 0
-    hide = None if settings.is_interactive_logging_enabled() else True
+    disable = None if settings.is_interactive_logging_enabled() else True
     try:
-        with _opened(origin) as response:
+        with _open_url(origin) as response:
             length = response.headers.get("Content-Length")
-            total = _length_of(length, origin)
-            with tqdm(total=total, unit="B", unit_scale=True, disable=hide) as bar:
-                while chunk := response.read(_CHUNK):
+            total = _parse_content_length(length, origin)
+            with tqdm(total=total, unit="B", unit_scale=True, disable=disable) as bar:
+                while chunk := response.read(_CHUNK_SIZE):
                     file.write(chunk)
                     received += len(chunk)
                     bar.update(len(chunk))
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # it holds the connection
-        raise _fetch_error(origin, target, check, error) from error
+        raise _fetch_error(origin, target, expected_hash, error) from error
     if total is not None and received != total:
         reason = f"the connection closed after {received} of {total} bytes"
-        raise _fetch_error(origin, target, check, reason)
+        raise _fetch_error(origin, target, expected_hash, reason)
 
 
 class _WebRedirects(HTTPRedirectHandler):
@@ -308,7 +319,7 @@ class _WebRedirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _opened(origin: str) -> Any:
+def _open_url(origin: str) -> Any:
     """Open an address; a local file must be a plain file."""
     url = urlsplit(origin)
     if url.scheme == "file":
@@ -316,7 +327,7 @@ def _opened(origin: str) -> Any:
     return build_opener(_WebRedirects).open(origin, timeout=_TIMEOUT)
 
 
-def _length_of(text: str | None, origin: str) -> int | None:
+def _parse_content_length(text: str | None, origin: str) -> int | None:
     """Return the number of bytes that a server declares."""
     if not text:
         return None
@@ -329,10 +340,10 @@ def _length_of(text: str | None, origin: str) -> int | None:
 
 
 def _fetch_error(
-    origin: str, target: Path, check: tuple[str, str] | None, reason: object
+    origin: str, target: Path, expected_hash: tuple[str, str] | None, reason: object
 ) -> DatasetError:
     """Return the error for a failed download: what to fetch, and the path for it."""
-    expected = f" ({check[0]} {check[1]})" if check else ""
+    expected = f" ({expected_hash[0]} {expected_hash[1]})" if expected_hash else ""
     hint = " (the file that is there now has another hash)" if target.exists() else ""
     return DatasetError(
         f"get_file: could not download {origin}: {reason}. On a machine without a "

@@ -129,11 +129,11 @@ def array_to_img(
         A PIL.Image.Image of mode "L" ("I" if values exceed 255), "RGB" or "RGBA".
     """
     return import_pillow("array_to_img").fromarray(
-        _pixels(x, data_format, scale, dtype)
+        _convert_to_pixels(x, data_format, scale, dtype)
     )
 
 
-def _pixels(
+def _convert_to_pixels(
     x: Any, data_format: Any, scale: bool, dtype: Any = None
 ) -> NDArray[np.integer[Any]]:
     """Return (height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
@@ -156,8 +156,8 @@ def _pixels(
             f"{channels}"
         )
     if channels == 1:
-        wide = array.max() > 255
-        return array[..., 0].astype("int32" if wide else "uint8")
+        needs_int32 = array.max() > 255
+        return array[..., 0].astype("int32" if needs_int32 else "uint8")
     return array.astype("uint8")
 
 
@@ -182,7 +182,7 @@ def save_img(
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = os.path.splitext(path)[1][1:]
     file_format = (file_format or "").lower().replace("jpg", "jpeg") or None
-    pixels = _pixels(x, data_format, scale)
+    pixels = _convert_to_pixels(x, data_format, scale)
     is_simple = file_format == "png" and pixels.dtype == "uint8" and not kwargs
     if is_simple and not _has_pillow():
         return _write_png(path, pixels)

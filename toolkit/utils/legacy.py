@@ -16,7 +16,7 @@ from toolkit.serialization.registration import (
 __all__ = ["deserialize_keras_object", "serialize_keras_object"]
 
 # Keras marks the config of a nested object with this key. Other dicts are plain data.
-_NESTED = "__passive_serialization__"
+_NESTED_KEY = "__passive_serialization__"
 
 
 def serialize_keras_object(instance: Any) -> Any:
@@ -56,7 +56,11 @@ def _serialize_value(value: Any) -> Any:
     if not _is_serializable(value):
         return value
     serialized = serialize_keras_object(value)
-    return {**serialized, _NESTED: True} if isinstance(serialized, dict) else serialized
+    return (
+        {**serialized, _NESTED_KEY: True}
+        if isinstance(serialized, dict)
+        else serialized
+    )
 
 
 def deserialize_keras_object(
@@ -88,12 +92,14 @@ def deserialize_keras_object(
                 "deserialize_keras_object: Improper config format, expected class_name "
                 f"and config; received {identifier!r}"
             )
-        names = custom_objects, module_objects, printable_module_name
-        cls = _find(identifier["class_name"], *names)
-        config = _deserialize_values(identifier["config"], *names)
-        return _build(cls, config, custom_objects)
+        scope = custom_objects, module_objects, printable_module_name
+        cls = _find_object(identifier["class_name"], *scope)
+        config = _deserialize_values(identifier["config"], *scope)
+        return _create_object(cls, config, custom_objects)
     if isinstance(identifier, str):
-        match = _find(identifier, custom_objects, module_objects, printable_module_name)
+        match = _find_object(
+            identifier, custom_objects, module_objects, printable_module_name
+        )
         return match() if inspect.isclass(match) else match
     if inspect.isfunction(identifier):
         return identifier
@@ -109,7 +115,7 @@ def _deserialize_values(config: Any, custom: Any, module: Any, kind: str) -> Any
         return config
 
     def deserialize(key: str, value: Any) -> Any:
-        if isinstance(value, dict) and _NESTED in value:
+        if isinstance(value, dict) and _NESTED_KEY in value:
             return deserialize_keras_object(value, module, custom, kind)
         if isinstance(value, str) and key != "name":
             function = get_registered_object(value, custom, module)
@@ -119,7 +125,9 @@ def _deserialize_values(config: Any, custom: Any, module: Any, kind: str) -> Any
     return {key: deserialize(key, value) for key, value in config.items()}
 
 
-def _build(cls: Any, config: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+def _create_object(
+    cls: Any, config: Any, custom_objects: Mapping[str, Any] | None
+) -> Any:
     """Call `from_config`, or a function that returns an object, in the right scope."""
     with custom_object_scope(custom_objects):
         if not hasattr(cls, "from_config"):
@@ -130,7 +138,7 @@ def _build(cls: Any, config: Any, custom_objects: Mapping[str, Any] | None) -> A
         return cls.from_config(config)
 
 
-def _find(name: str, custom: Any, module: Any, kind: str) -> Any:
+def _find_object(name: str, custom: Any, module: Any, kind: str) -> Any:
     match = get_registered_object(name, custom, module)
     if match is None:
         raise ArgumentError(

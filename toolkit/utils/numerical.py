@@ -36,7 +36,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     """
     if isinstance(x, (Tensor, KerasTensor)):
         return _one_hot(x, num_classes)
-    labels = _whole_numbers(np.asarray(x))
+    labels = _to_integers(np.asarray(x))
     if labels.ndim > 1 and labels.shape[-1] == 1:
         labels = labels[..., 0]
     if num_classes is None:
@@ -61,7 +61,7 @@ def _one_hot(x: Any, num_classes: int | None) -> Any:
     return ops.one_hot(ops.cast(x, "int32"), num_classes)
 
 
-def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
+def _to_integers(x: NDArray[Any]) -> NDArray[np.int64]:
     """Return `x` as int64, if this is exact."""
     if x.dtype.kind not in "biuf":
         raise DTypeError(f"to_categorical: expected numbers; received dtype {x.dtype}")

@@ -16,8 +16,8 @@ from toolkit.models.callbacks.progress import duration, is_interactive
 from toolkit.settings import is_interactive_logging_enabled
 
 # Set by terminals of Windows with ANSI support: Windows Terminal, VS Code, Git, ConEmu.
-_TERMINALS = {"WT_SESSION", "TERM_PROGRAM", "TERM", "ConEmuANSI"}
-_BOLD, _DONE, _TO_DO, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
+_TERMINAL_VARIABLES = {"WT_SESSION", "TERM_PROGRAM", "TERM", "ConEmuANSI"}
+_BOLD, _GREEN, _WHITE, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 
 
 class Progbar:
@@ -91,69 +91,83 @@ class Progbar:
         if finalize is None:
             finalize = self.target is not None and current >= self.target
         for name, value in values or ():
-            self._take(name, value, max(current - self._last_count, 1), finalize)
+            self._add_value(name, value, max(current - self._last_count, 1), finalize)
         self._last_count = current
-        now = perf_counter()
-        pace = self._pace(current, now)
-        if self.verbose == 1 and (finalize or now - self._draw_time >= self.interval):
-            self._draw(current, now, pace, finalize)
-            self._draw_time = now
+        time = perf_counter()
+        step_time = self._format_step_time(current, time)
+        if self.verbose == 1 and (finalize or time - self._draw_time >= self.interval):
+            self._draw(current, time, step_time, finalize)
+            self._draw_time = time
         elif self.verbose == 2 and finalize and self.target:
-            fields = [self._count(current), f"{now - self._start:.0f}s", pace]
-            print_message(" - ".join([*fields, *self._shown()]))
+            fields = [
+                self._format_count(current),
+                f"{time - self._start:.0f}s",
+                step_time,
+            ]
+            print_message(" - ".join([*fields, *self._format_values()]))
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
         """Show that `n` more steps are complete."""
         self.update(self._last_count + n, values)
 
-    def _take(self, name: str, value: Any, steps: int, finalize: bool) -> None:
+    def _add_value(self, name: str, value: Any, steps: int, finalize: bool) -> None:
         if self.stateless_metrics is not None:
-            averaged = name in self.stateless_metrics
+            is_averaged = name in self.stateless_metrics
         else:
-            averaged = name not in (self.stateful_metrics or ())
-        if not averaged or finalize:  # the final values are already averages
+            is_averaged = name not in (self.stateful_metrics or ())
+        if not is_averaged or finalize:  # the final values are already averages
             self._values[name] = value, 1
             return
         total, count = self._values.get(name, (0.0, 0))
         self._values[name] = total + np.asarray(value) * steps, count + steps
 
-    def _pace(self, current: int, now: float) -> str:
+    def _format_step_time(self, current: int, time: float) -> str:
         """Return the time per step, without the first one unless it is the only one."""
         if not current:
             return f"0s/{self.unit_name}"
-        since, steps = self._start, current
+        start_time, steps = self._start, current
         if self._first_step is not None and current > 1:
-            since, steps = self._first_step, current - 1
+            start_time, steps = self._first_step, current - 1
         if current == 1:
-            self._first_step = now
-        self._seconds = (now - since) / steps
-        return f"{duration(self._seconds)}/{self.unit_name}"
+            self._first_step = time
+        self._step_seconds = (time - start_time) / steps
+        return f"{duration(self._step_seconds)}/{self.unit_name}"
 
-    _seconds = 0.0  # time of a step
+    _step_seconds = 0.0  # time of a step
 
-    def _shown(self) -> list[str]:
-        return [f"{name}: {_mean(*pair)}" for name, pair in self._values.items()]
+    def _format_values(self) -> list[str]:
+        return [f"{name}: {_format_mean(*pair)}" for name, pair in self._values.items()]
 
-    def _count(self, current: int) -> str:
+    def _format_count(self, current: int) -> str:
         return f"{current:{len(str(self.target))}d}/{self.target}"
 
-    def _draw(self, current: int, now: float, pace: str, finalize: bool) -> None:
+    def _draw(self, current: int, time: float, step_time: str, finalize: bool) -> None:
         if self.target:
-            count = self._count(current)
-            filled = min(int(self.width * current / self.target), self.width)
+            count = self._format_count(current)
+            num_filled = min(int(self.width * current / self.target), self.width)
         else:
-            count, filled = f"{current:7d}/Unknown", 0
-        seconds = f"{now - self._start:.0f}s"
+            count, num_filled = f"{current:7d}/Unknown", 0
+        seconds = f"{time - self._start:.0f}s"
         if self.target and not finalize:
-            seconds = _clock(self._seconds * (self.target - current))
-        suffix = " - ".join([f" {pace}", *self._shown()])
+            seconds = _format_remaining_time(
+                self._step_seconds * (self.target - current)
+            )
+        suffix = " - ".join([f" {step_time}", *self._format_values()])
         bar = "━" * self.width if self.target else ""
         length = len(f"{count} {bar} {seconds}{suffix}")
-        colors = is_interactive() and is_interactive_logging_enabled() and _has_colors()
-        text = f"{count} {bar[:filled]}{' ' * len(bar[filled:])} {seconds}{suffix}"
-        if colors:
-            painted = f"{_DONE}{bar[:filled]}{_TO_DO}{bar[filled:]}{_PLAIN}"
-            text = f"{_BOLD}{count}{_PLAIN} {painted} {_BOLD}{seconds}{_PLAIN}{suffix}"
+        use_colors = (
+            is_interactive() and is_interactive_logging_enabled() and _has_colors()
+        )
+        text = (
+            f"{count} {bar[:num_filled]}{' ' * len(bar[num_filled:])} {seconds}{suffix}"
+        )
+        if use_colors:
+            colored_bar = (
+                f"{_GREEN}{bar[:num_filled]}{_WHITE}{bar[num_filled:]}{_RESET}"
+            )
+            text = (
+                f"{_BOLD}{count}{_RESET} {colored_bar} {_BOLD}{seconds}{_RESET}{suffix}"
+            )
         padding = " " * (self._length - length)
         self._length = length
         end = "\n" if finalize else ""
@@ -162,15 +176,15 @@ class Progbar:
 
 def _has_colors() -> bool:
     """Return whether the terminal has colors; old Windows consoles have none."""
-    return sys.platform != "win32" or not _TERMINALS.isdisjoint(os.environ)
+    return sys.platform != "win32" or not _TERMINAL_VARIABLES.isdisjoint(os.environ)
 
 
-def _mean(total: Any, count: float) -> str:
+def _format_mean(total: Any, count: float) -> str:
     mean = float(np.mean(total)) / max(count, 1)
     return f"{mean:.4f}" if abs(mean) > 1e-3 else f"{mean:.4e}"
 
 
-def _clock(seconds: float) -> str:
+def _format_remaining_time(seconds: float) -> str:
     """Format the time left: `7s`, `2:05` or `1:02:05`."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

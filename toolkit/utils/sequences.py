@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from toolkit.core.convert import convert
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.utils.dataset_tensors import tensor_of
+from toolkit.utils.dataset_tensors import to_tensor
 
 _SIDES = ("pre", "post")
 
@@ -55,8 +55,8 @@ def pad_sequences(
         raise ArgumentError(
             "pad_sequences: `sequences` must be a list of iterables that have a length"
         )
-    text = dtype is object or np.dtype(dtype).kind in "OSU"
-    if isinstance(value, str) and not text:
+    is_text = dtype is object or np.dtype(dtype).kind in "OSU"
+    if isinstance(value, str) and not is_text:
         raise ArgumentError(
             f"pad_sequences: `dtype` {dtype} is not compatible with the value "
             f"{value!r}; use dtype=object for strings"
@@ -72,8 +72,8 @@ def pad_sequences(
     shape = (len(sequences), maxlen, *(shapes[0] if shapes else ()))
     result: NDArray[Any] = np.full(shape, value, dtype=dtype)
     for row, sequence in zip(result, sequences, strict=True):
-        drop = max(len(sequence) - maxlen, 0)
-        truncated = sequence[drop:] if truncating == "pre" else sequence[:maxlen]
+        num_dropped = max(len(sequence) - maxlen, 0)
+        truncated = sequence[num_dropped:] if truncating == "pre" else sequence[:maxlen]
         if len(truncated):
             target = (
                 slice(-len(truncated), None)
@@ -137,18 +137,20 @@ def timeseries_dataset_from_array(
     count = end - start - (sequence_length - 1) * sampling_rate
     steps = np.arange(sequence_length) * sampling_rate
     series = _as_array(data)
-    goals = None
+    target_array = None
     if targets is not None:
-        goals = _as_array(targets)[start:end]
+        target_array = _as_array(targets)[start:end]
         count = min(count, len(targets))
     starts = np.arange(0, count, sequence_stride)
 
-    def make(rows: NDArray[Any]) -> Any:
+    def compute_batch(rows: NDArray[Any]) -> Any:
         x = series[start + starts[rows, None] + steps]
-        return x if goals is None else (x, goals[starts[rows]])
+        return x if target_array is None else (x, target_array[starts[rows]])
 
-    shown = tensor_of if format == "tf" else None
-    return compute_batches(len(starts), make, batch_size, shuffle, seed, shown)
+    converter = to_tensor if format == "tf" else None
+    return compute_batches(
+        len(starts), compute_batch, batch_size, shuffle, seed, converter
+    )
 
 
 def _as_array(data: Any) -> NDArray[Any]:
@@ -161,14 +163,14 @@ def _as_array(data: Any) -> NDArray[Any]:
 def _check_windows(
     steps: int, rate: int, stride: int, start: int | None, end: int | None
 ) -> None:
-    above = "`start_index`" if start else "0"
-    rows = (
+    lower_bound = "`start_index`" if start else "0"
+    limits = (
         ("start_index", start, 0, "0 or greater"),
-        ("end_index", end, (start or 0) + 1, f"higher than {above}"),
+        ("end_index", end, (start or 0) + 1, f"higher than {lower_bound}"),
         ("sampling_rate", rate, 1, "higher than 0"),
         ("sequence_stride", stride, 1, "higher than 0"),
     )
-    for name, value, minimum, bound in rows:
+    for name, value, minimum, bound in limits:
         if value is None or minimum <= value < steps:
             continue
         expected = bound if value < minimum else "lower than the length of the data"

@@ -15,34 +15,35 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
-from toolkit.utils.dataset_tensors import tensor_of
+from toolkit.utils.dataset_tensors import to_tensor
 
 
 class Samples(FromRows):
     """Some of the samples of a data set: a Dataset that also supports indexing.
 
     Args:
-        get: returns the sample with an index.
-        numbers: the indices of the samples.
-        shown: converts each value for a loop over the samples, also in later stages.
+        get_sample: returns the sample with an index.
+        indices: the indices of the samples.
+        converter: converts each value for a loop over the samples, also in later
+            stages.
     """
 
     _name = "samples"
 
     def __init__(
         self,
-        get: Callable[[int], Any],
-        numbers: Sequence[int],
-        shown: Callable[[Any], Any] | None = None,
+        get_sample: Callable[[int], Any],
+        indices: Sequence[int],
+        converter: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
-        self._get, self._numbers, self._shown = get, numbers, shown
+        self._get_sample, self._indices, self._shown = get_sample, indices, converter
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._indices)
 
     def __getitem__(self, index: int) -> Any:
-        return self._get(self._numbers[index])
+        return self._get_sample(self._indices[index])
 
     def _all(self) -> Rows:
         return ItemRows(self)
@@ -85,28 +86,28 @@ def split_dataset(
         choices = ("tensorflow", "torch")
         raise unknown_choice("split_dataset: backend", preferred_backend, choices)
     batch_size = None
-    shown: Callable[[Any], Any] | None = tensor_of
+    converter: Callable[[Any], Any] | None = to_tensor
     if hasattr(dataset, "of_tensors"):  # a data set of tf.data, around one of toolkit
         dataset = dataset._parents[0]
     elif isinstance(dataset, Dataset):
-        shown = dataset._shown
+        converter = dataset._shown
     if isinstance(dataset, (Batch, PaddedBatch)):  # samples are split, not batches
         batch_size, dataset = dataset._size, dataset.unbatch()
-    get, total = _samples(dataset)
-    left, right = _sizes(left_size, right_size, total)
-    numbers = list(range(total))
+    get_sample, total = _find_samples(dataset)
+    left_count, right_count = _count_subsets(left_size, right_size, total)
+    indices = list(range(total))
     if shuffle:
-        random.Random(seed).shuffle(numbers)
+        random.Random(seed).shuffle(indices)
     first, last = (
-        Samples(get, subset_numbers, shown)
-        for subset_numbers in (numbers[:left], numbers[-right:])
+        Samples(get_sample, subset_indices, converter)
+        for subset_indices in (indices[:left_count], indices[-right_count:])
     )
     if batch_size is None:
         return first, last
     return first.batch(batch_size), last.batch(batch_size)
 
 
-def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
+def _find_samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
     """Return a function from an index to a sample, and the number of samples."""
     if isinstance(dataset, (np.ndarray, list, tuple, dict)):
         leaves = tree.flatten(dataset)
@@ -131,21 +132,21 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
         )
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return dataset.__getitem__, len(dataset)
-    passed = isinstance(dataset, Dataset)  # the loop converts the samples
-    samples = list(dataset.as_numpy_iterator() if passed else dataset)
+    is_dataset = isinstance(dataset, Dataset)  # the loop converts the samples
+    samples = list(dataset.as_numpy_iterator() if is_dataset else dataset)
     return samples.__getitem__, len(samples)
 
 
-def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
+def _count_subsets(left_size: Any, right_size: Any, total: int) -> tuple[int, int]:
     """Return the checked number of samples in each part."""
-    if left is None and right is None:
+    if left_size is None and right_size is None:
         raise ArgumentError(
             "split_dataset: at least one of the `left_size` or `right_size` must be "
             "specified; received None for both"
         )
     counts = {
-        name: _count(name, size, total)
-        for name, size in (("left_size", left), ("right_size", right))
+        name: _count_samples(name, size, total)
+        for name, size in (("left_size", left_size), ("right_size", right_size))
     }
     first, last = cast("tuple[Any, Any]", tuple(counts.values()))
     first = total - last if first is None else first
@@ -159,7 +160,7 @@ def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
     return first, last
 
 
-def _count(name: str, size: Any, total: int) -> int | None:
+def _count_samples(name: str, size: Any, total: int) -> int | None:
     if size is None:
         return None
     if isinstance(size, bool) or not is_real(size):

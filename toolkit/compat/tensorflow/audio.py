@@ -12,7 +12,7 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor, to_single_byt
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.utils.audio import wav_samples
+from toolkit.utils.audio import read_wav_samples
 
 
 class DecodeWav(NamedTuple):
@@ -44,7 +44,9 @@ def decode_wav(
         ([0.5, -0.25], 8000)
     """
     data = to_single_bytes(contents, "decode_wav")
-    samples, rate = wav_samples(io.BytesIO(data), len(data), "decode_wav: contents")
+    samples, rate = read_wav_samples(
+        io.BytesIO(data), len(data), "decode_wav: contents"
+    )
     if desired_channels > 0:
         channel_indices = np.minimum(np.arange(desired_channels), samples.shape[1] - 1)
         samples = samples[:, channel_indices]

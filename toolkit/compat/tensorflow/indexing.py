@@ -348,7 +348,7 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
     """Return the results of `unique` and the count of each value."""
     x = convert(x)
     values, first, inverse, counts = np.unique(
-        dtypes.ordered(x.numpy()),
+        dtypes.to_sortable(x.numpy()),
         return_index=True,
         return_inverse=True,
         return_counts=True,

@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
 from toolkit.ops.int4 import matmul_int4
-from toolkit.quantizers.affine import Quantized
+from toolkit.quantizers.affine import QuantizedMatrix
 from toolkit.quantizers.configs import QuantizationConfig
 from toolkit.quantizers.grouped import pack_int4, unpack_int4
 
@@ -88,7 +88,7 @@ class CalibratedWeight(IntegerWeight):
             "expected a call of the model's `quantize`"
         )
 
-    def variable_values(self, quantized: Quantized) -> dict[str, Any]:
+    def variable_values(self, quantized: QuantizedMatrix) -> dict[str, Any]:
         """Return the values of the layer's Variables for a matrix, by attribute."""
         numbers = quantized.numbers.T
         if self._bits == 4:

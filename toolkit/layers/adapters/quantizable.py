@@ -247,9 +247,7 @@ class QuantizableLayer(LowRankLayer):
         policy, layout = self._policy_for(config), self._scale_layout()
         plain = Weight(self).variable
         matrix = ops.reshape(plain.value, layout.matrix(plain.shape))
-        result = calibration.quantized(
-            ops.convert_to_numpy(ops.cast(matrix, "float32"))
-        )
+        result = calibration.quantize(ops.convert_to_numpy(ops.cast(matrix, "float32")))
         weight = CalibratedWeight(self, layout, policy)
         self._replace_weight(weight, weight.variable_values(result))
         self.quantization_config, self.dtype_policy = config, policy

@@ -70,8 +70,8 @@ class Functional(FunctionalInputs, Model):
             inputs = tree.pack_sequence_as(inputs, flat_inputs)
         _warn_of_names(inputs)
         with no_tracking():
-            self._inputs_struct = tree.copied(inputs)
-            self._outputs_struct = tree.copied(outputs)
+            self._inputs_struct = tree.copy_containers(inputs)
+            self._outputs_struct = tree.copy_containers(outputs)
             self._inputs: list[KerasTensor] = flat_inputs
             self._outputs: list[KerasTensor] = tree.flatten(outputs)
             self._topology = Topology(self._inputs, self._outputs, outputs)

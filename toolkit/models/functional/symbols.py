@@ -30,12 +30,12 @@ class FunctionalSymbols:
     @property
     def input(self) -> Any:
         """Return the symbols of the inputs, in their original nest."""
-        return tree.copied(self._inputs_struct)
+        return tree.copy_containers(self._inputs_struct)
 
     @property
     def output(self) -> Any:
         """Return the symbols of the outputs, in their original nest."""
-        return tree.copied(self._outputs_struct)
+        return tree.copy_containers(self._outputs_struct)
 
     @property
     def input_shape(self) -> Any:

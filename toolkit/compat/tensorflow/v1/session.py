@@ -126,7 +126,10 @@ class Session:
         leaves = [self._resolve_fetch(x) for x in tree.flatten(fetches)]
         kind = Plan if self.master is None else RemotePlan
         return kind(
-            self, leaves, [self._resolve_feed(x) for x in feeds], tree.packer(fetches)
+            self,
+            leaves,
+            [self._resolve_feed(x) for x in feeds],
+            tree.make_packer(fetches),
         )
 
     def _resolve_fetch(self, x: Any) -> Any:
