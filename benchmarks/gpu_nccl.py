@@ -82,7 +82,7 @@ def _combines(device, group, finished, dtype):
     (step,) = (s for s in plan.steps if isinstance(s, Combine))
     kind, draws = numpy_dtype(dtype), np.random.default_rng(1)
     scratch = draws.standard_normal(plan.scratch // kind.itemsize).astype(kind)
-    pieces = [draws.standard_normal(SIZE).astype(kind) for _ in step.own]
+    pieces = [draws.standard_normal(SIZE).astype(kind) for _ in step.local_pieces]
     total = DeviceSum(device, group, SumPlan((step,), plan.scratch))
     arrays = [device.upload(x) for x in pieces]
     room, out = device.upload(scratch), device.upload(np.zeros(SIZE, kind))
@@ -99,7 +99,7 @@ def _expected(step, pieces, scratch, kind):
     item = kind.itemsize
     local_pieces = [
         piece[tile.offset // item :][: step.size]
-        for piece, tile in zip(pieces, step.own, strict=True)
+        for piece, tile in zip(pieces, step.local_pieces, strict=True)
     ]
 
     def value(tree):

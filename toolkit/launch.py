@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     except ToolkitError as error:
         return _report_failure(f"toolkit.launch: {error}", FAILED)
     # Functions that the script registers run before it.
-    atexit.register(jobs.leave)
+    atexit.register(jobs.finish_job)
     script = arguments[0]
     sys.argv[:] = arguments
     enter_user_code()
@@ -84,14 +84,16 @@ def main(arguments: list[str]) -> int:
         code = exit_code(error.code)
         if code:
             message = error.code if isinstance(error.code, str) else None
-            jobs.fail(lambda: message and print(message, file=sys.stderr), code)
+            jobs.report_failure(
+                lambda: message and print(message, file=sys.stderr), code
+            )
         return code
     except KeyboardInterrupt:
-        jobs.fail(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
+        jobs.report_failure(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:
         exception = error  # Python deletes the other name after this block
-        jobs.fail(lambda: _print_traceback(exception), FAILED)
+        jobs.report_failure(lambda: _print_traceback(exception), FAILED)
         return FAILED
     return 0
 

@@ -80,7 +80,7 @@ def results(control, path):
     neighbours = np.zeros(2, np.int64)
     previous, following = (rank - 1) % size, (rank + 1) % size
     moves = [(following, span(pair))], [(previous, span(neighbours))]
-    group.on(STREAM + 1).transfer(*moves)
+    group.with_stream(STREAM + 1).transfer(*moves)
     group.wait(is_done)
     group.wait(lambda: is_done(STREAM + 1))
     group.barrier()

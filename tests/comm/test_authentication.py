@@ -10,9 +10,9 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from toolkit.comm import authentication
-from toolkit.comm.authentication import Gate, authenticate
+from toolkit.comm.authentication import Acceptor, authenticate
 from toolkit.comm.local import single
-from toolkit.comm.side_channel import GONE, SideChannel
+from toolkit.comm.side_channel import PROCESS_ENDED, SideChannel
 from toolkit.errors import CommunicationError
 
 SECRET = b"s" * 32
@@ -24,7 +24,7 @@ class Echo:
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address = self.listener.getsockname()
-        self.gate = Gate(self.listener, SECRET)
+        self.gate = Acceptor(self.listener, SECRET)
         self.passed = 0
         self.thread = threading.Thread(target=self.serve)
         self.thread.start()
@@ -39,7 +39,7 @@ class Echo:
                 self.passed += 1
                 connection.sendall(connection.recv(100))
 
-    def ask(self, secret=SECRET):
+    def send_request(self, secret=SECRET):
         with socket.create_connection(self.address, 5.0) as connection:
             authenticate(connection, secret, 5.0)
             connection.sendall(b"hello")
@@ -62,14 +62,14 @@ def echo():
 
 
 def test_process_with_the_secret_is_accepted(echo):
-    assert [echo.ask(), echo.ask()] == [b"hello", b"hello"]
+    assert [echo.send_request(), echo.send_request()] == [b"hello", b"hello"]
 
 
 @pytest.mark.parametrize("secret", [b"", b"t" * 32, SECRET + b"s"])
 def test_other_secret_is_refused_on_both_sides(echo, secret):
     with pytest.raises(CommunicationError, match="do not know the same secret"):
-        echo.ask(secret)
-    assert echo.passed == 0 and echo.ask() == b"hello"
+        echo.send_request(secret)
+    assert echo.passed == 0 and echo.send_request() == b"hello"
 
 
 def test_listener_without_the_secret_receives_nothing():
@@ -107,7 +107,7 @@ def test_invalid_data_of_unknown_peers_is_ignored(echo, kind):
         with socket.create_connection(echo.address, 5.0) as stranger:
             with suppress(OSError):
                 stranger.sendall(GARBAGE[kind])
-    assert echo.ask() == b"hello"
+    assert echo.send_request() == b"hello"
     assert echo.passed == 1
 
 
@@ -117,12 +117,12 @@ def test_slow_unknown_peers_delay_no_connection(echo):
             stranger = stack.enter_context(socket.create_connection(echo.address, 5.0))
             stranger.sendall(b"x")
         start = time.monotonic()
-        assert echo.ask() == b"hello"
-        assert time.monotonic() - start < authentication.PATIENCE
+        assert echo.send_request() == b"hello"
+        assert time.monotonic() - start < authentication.AUTHENTICATION_TIMEOUT
 
 
 def test_unknown_peers_are_closed_after_a_timeout(echo, monkeypatch):
-    monkeypatch.setattr(authentication, "PATIENCE", 0.2)
+    monkeypatch.setattr(authentication, "AUTHENTICATION_TIMEOUT", 0.2)
     with socket.create_connection(echo.address, 5.0) as stranger:
         assert len(stranger.recv(100)) == 32
         for _ in range(30):  # one byte at a time does not extend the time limit
@@ -139,8 +139,8 @@ def test_oldest_unknown_peer_is_closed_at_the_limit(echo, monkeypatch):
     with ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(socket.create_connection(echo.address, 5.0))
-        assert echo.ask() == b"hello"
-        assert len(echo.gate._waiting) <= 5
+        assert echo.send_request() == b"hello"
+        assert len(echo.gate._candidates) <= 5
 
 
 def test_unknown_peers_use_little_memory(echo):
@@ -149,7 +149,7 @@ def test_unknown_peers_use_little_memory(echo):
         for _ in range(40):
             stranger = stack.enter_context(socket.create_connection(echo.address, 5.0))
             stranger.sendall(GARBAGE["a message"])
-        assert echo.ask() == b"hello"
+        assert echo.send_request() == b"hello"
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert after - before < 8 << 10  # KB
 
@@ -171,7 +171,7 @@ def test_side_channel_survives_unknown_peers(channel, kind):
         with socket.create_connection((address.host, address.port), 5.0) as stranger:
             with suppress(OSError):
                 stranger.sendall(GARBAGE[kind])
-    assert channel.ask(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
+    assert channel.send_request(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
 
 
 @pytest.mark.parametrize("line", [b"[" * 500_000 + b"\n", b"x" * (2 << 20), b"\xff\n"])
@@ -182,7 +182,7 @@ def test_side_channel_survives_invalid_requests(channel, line):
         with suppress(OSError):
             rank.sendall(line)
             assert rank.recv(100) == b""
-    assert channel.ask(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
+    assert channel.send_request(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
 
 
 def test_side_channel_with_many_unknown_peers_answers_in_time(channel):
@@ -191,16 +191,16 @@ def test_side_channel_with_many_unknown_peers_answers_in_time(channel):
         for _ in range(50):
             stranger = socket.create_connection((address.host, address.port), 5.0)
             stack.enter_context(stranger).sendall(b"x")
-        assert channel.ask(0, {"ask": "x"}, 2.0) == {"asked": {"ask": "x"}}
+        assert channel.send_request(0, {"ask": "x"}, 2.0) == {"asked": {"ask": "x"}}
 
 
 def test_listener_at_the_port_of_a_lost_rank_is_refused(channel):
     channel.close()
     channel._thread.join(10)
     (address,) = channel.addresses
-    assert channel.ask(0, {}) == GONE
+    assert channel.send_request(0, {}) == PROCESS_ENDED
     with socket.create_server((address.host, address.port)) as listener:
-        other = Gate(listener, SECRET)
+        other = Acceptor(listener, SECRET)
 
         def serve():
             with suppress(OSError):
@@ -208,7 +208,7 @@ def test_listener_at_the_port_of_a_lost_rank_is_refused(channel):
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert channel.ask(0, {}, 5.0) == GONE
+        assert channel.send_request(0, {}, 5.0) == PROCESS_ENDED
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         thread.join(10)

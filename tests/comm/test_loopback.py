@@ -14,7 +14,7 @@ import pytest
 from tests.comm.ranks import environment_of, needs_mpi
 from toolkit.cli import mpirun, ranks_output
 from toolkit.comm import loopback
-from toolkit.comm.loopback import limit_listeners, local_listeners
+from toolkit.comm.loopback import restrict_listeners, restrict_new_listeners
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="it takes filters of Linux")
 
@@ -48,7 +48,7 @@ def can_connect(host, port):
 def test_only_this_machine_connects_to_a_limited_socket(host):
     family = socket.AF_INET6 if host else socket.AF_INET
     other = socket.create_server(("", 0))
-    with other, local_listeners():
+    with other, restrict_new_listeners():
         try:
             listener = socket.create_server(
                 (host, 0), family=family, dualstack_ipv6=bool(host)
@@ -66,7 +66,7 @@ def test_only_this_machine_connects_to_a_limited_socket(host):
 @needs_network
 def test_earlier_sockets_are_unchanged():
     with socket.create_server(("", 0)) as listener:
-        with local_listeners():
+        with restrict_new_listeners():
             pass
         assert can_connect(ADDRESS, listener.getsockname()[1])
 
@@ -89,9 +89,9 @@ def test_sockets_of_a_child_process_are_limited(is_closed):
         port = int(child.stdout.readline())
         assert can_connect(ADDRESS, port)
         listeners_before = set()
-        if not limit_listeners(child.pid, listeners_before, is_closed):
+        if not restrict_listeners(child.pid, listeners_before, is_closed):
             pytest.skip("the system does not allow it")
-        assert limit_listeners(child.pid, listeners_before, is_closed) == 0
+        assert restrict_listeners(child.pid, listeners_before, is_closed) == 0
         assert can_connect("127.0.0.1", port) != is_closed
         assert not can_connect(ADDRESS, port)
     finally:
@@ -100,7 +100,7 @@ def test_sockets_of_a_child_process_are_limited(is_closed):
 
 
 def test_limit_listeners_skips_inaccessible_processes():
-    assert limit_listeners(2**22 + 1, set()) == 0
+    assert restrict_listeners(2**22 + 1, set()) == 0
 
 
 # --- jobs -----------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_unknown_peers_do_not_stop_a_local_job(tmp_path, options):
 
 def loopback_is_possible():
     with socket.create_server(("", 0)) as listener:
-        return loopback._attach(listener, loopback._THIS_MACHINE)
+        return loopback._attach_filter(listener, loopback._ACCEPT_LOCAL)
 
 
 STOPPED = """
@@ -240,9 +240,9 @@ def test_open_mpi_receives_the_loopback_option(monkeypatch):
     for options, transports in [((), "self,sm"), ((True, True), "self,sm,tcp")]:
         command = mpirun.launch_command(2, ["a.py"], None, *options)
         assert command[command.index("btl") + 1] == transports
-        assert loopback.NETWORK in command
+        assert loopback.LOOPBACK_NETWORK in command
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_exclude", "eth0")
-    assert loopback.NETWORK not in mpirun.launch_command(2, ["a.py"])
+    assert loopback.LOOPBACK_NETWORK not in mpirun.launch_command(2, ["a.py"])
 
 
 def test_outcome_is_parsed(tmp_path):

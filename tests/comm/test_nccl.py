@@ -197,10 +197,10 @@ class Recorder:
         self.properties = {"CommUserRank": rank, "CommCount": size}
         self.calls = []
 
-    def quantity(self, name):
+    def query(self, name):
         return self.properties[name]
 
-    def issue(self, label, calls, stream):
+    def enqueue(self, label, calls, stream):
         self.calls += calls
 
 

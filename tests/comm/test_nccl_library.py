@@ -22,10 +22,10 @@ from toolkit.comm.nccl_library import (
     UNSET,
     Library,
     UniqueId,
-    code_of,
+    config_fields,
     configuration,
-    fields,
     library,
+    version_code,
 )
 from toolkit.errors import BackendUnavailable, CommunicationError
 
@@ -131,12 +131,12 @@ def test_error_without_a_gpu_gives_the_reason(real):
     ],
 )
 def test_each_version_has_its_settings(version, last):
-    names = [name for name, _ in fields(version)]
+    names = [name for name, _ in config_fields(version)]
     assert names[0] == "blocking"
     assert names[-1] == last
     settings = configuration(version, blocking=0)
     assert settings.size == ctypes.sizeof(settings)
-    assert settings.version == code_of(version)
+    assert settings.version == version_code(version)
     assert (settings.magic, settings.blocking, settings.splitShare) == (MAGIC, 0, UNSET)
     assert not settings.netName
 
@@ -146,7 +146,7 @@ def test_settings_of_unknown_versions_are_refused(version):
     with pytest.raises(
         BackendUnavailable, match=r"expected a version from 2\.18\.1 to"
     ):
-        fields(version)
+        config_fields(version)
 
 
 def test_missing_library_error_names_its_package(tmp_path):

@@ -136,7 +136,7 @@ def test_a_negative_zero_is_not_lost():
 
 @pytest.mark.parametrize("small, direct", [(0, 1 << 20), (1 << 15, 1 << 20), (0, 0)])
 def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
-    monkeypatch.setattr(shared, "_MIN_PART_SIZE", small)
+    monkeypatch.setattr(shared, "_MIN_SEGMENT_SIZE", small)
     monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", direct)
     shapes = [((3, 5), "float32"), ((), "int64"), ((0,), "float32")]
     shapes += [((70, 80), "float32"), ((2, 2), "bfloat16"), ((), "bfloat16")]
@@ -227,7 +227,7 @@ def test_a_rank_sends_few_pieces():
             pieces = [leaves.pieces(rank, ranks) for rank in range(ranks)]
             for rank in range(ranks):
                 covered = [i for f, n in pieces[rank] for i in range(f, f + n)]
-                assert covered == list(leaves.owned(rank, ranks))
+                assert covered == list(leaves.range_of_rank(rank, ranks))
             if ranks & (ranks - 1) == 0:
                 assert {len(pieces_of_rank) for pieces_of_rank in pieces} == {1}
     assert sum(len(Leaves.of_rows(16, 16).pieces(r, 3)) for r in range(3)) == 7

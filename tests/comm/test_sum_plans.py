@@ -72,15 +72,15 @@ def run(plans, ranks):
             if isinstance(step, Combine):
                 combine(step, rank)
             elif isinstance(step, AllGather):
-                for span, buffer_span, nbytes in step.parts:
+                for span, buffer_span, nbytes in step.gathers:
                     room = rank.at(buffer_span, nbytes * len(ranks))
                     assert span.offset == buffer_span.offset + rank.rank * nbytes
                     for other in ranks:
                         start = other.rank * nbytes
                         sent = next(
-                            s for s in steps[other.rank].parts if s[1] == buffer_span
+                            s for s in steps[other.rank].gathers if s[1] == buffer_span
                         )
-                        room[start : start + nbytes] = other.at(sent.part, nbytes)
+                        room[start : start + nbytes] = other.at(sent.shard, nbytes)
 
 
 def transfer(steps, ranks):
@@ -104,9 +104,9 @@ def combine(step, rank):
     def value(node):
         if isinstance(node, tuple):
             return combination(step)(*map(value, node))
-        if node < len(step.own):
-            return rank.at(step.own[node], nbytes).view(kind)
-        number = node - len(step.own)
+        if node < len(step.local_pieces):
+            return rank.at(step.local_pieces[node], nbytes).view(kind)
+        number = node - len(step.local_pieces)
         span = step.received._replace(
             offset=step.received.offset + number * step.stride
         )

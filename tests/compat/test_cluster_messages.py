@@ -17,7 +17,7 @@ import toolkit.compat.tensorflow.v1 as tf
 from tests.ops.samples import SAMPLES
 from tests.ops.table import is_float
 from toolkit import ops, tree
-from toolkit.comm.authentication import Gate, authenticate
+from toolkit.comm.authentication import Acceptor, authenticate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 from toolkit.compat.tensorflow.v1.cluster.graph_codec import Decoder, Encoder
@@ -186,7 +186,7 @@ WHO = {"cluster": {"worker": {"0": "127.0.0.1:1"}}, "task": ["worker", 0]}
 def test_invalid_replies_are_errors(replies, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        gate = Gate(listener, token())
+        gate = Acceptor(listener, token())
 
         def answer():
             with gate.accept() as connection:

@@ -152,7 +152,7 @@ from toolkit.comm.mpi import MpiGroup
 from toolkit.comm.watchdog import WatchedGroup
 from toolkit.processes import clean_environment
 group = WatchedGroup.__new__(WatchedGroup)
-group.plain = MpiGroup.__new__(MpiGroup)
+group.wrapped_group = MpiGroup.__new__(MpiGroup)
 jobs._world[:] = [group]
 jobs.script[:] = ["script.py", "x"]
 jobs.PendingReplacements = lambda group, count, command: command

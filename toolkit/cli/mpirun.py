@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkit.comm.loopback import NETWORK
+from toolkit.comm.loopback import LOOPBACK_NETWORK
 from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program, python_command
 
@@ -22,7 +22,7 @@ _WINDOWS_LAUNCHER_NAMES = ("mpiexec",)  # Microsoft's and Intel's
 _ONE_MACHINE_OPTIONS = ("--mca", "osc", "^ucx", "--mca", "btl")
 # Transports between ranks of one machine. Processes that start later need TCP.
 _SHARED_MEMORY_TRANSPORTS, _TCP_TRANSPORTS = "self,sm", "self,sm,tcp"
-_LOOPBACK_OPTIONS = ("--mca", "btl_tcp_if_include", NETWORK)
+_LOOPBACK_OPTIONS = ("--mca", "btl_tcp_if_include", LOOPBACK_NETWORK)
 # The only protocol that survives the loss of a process.
 _OB1_OPTIONS = ("--mca", "pml", "ob1")
 

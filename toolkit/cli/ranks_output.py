@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
-from toolkit.comm.loopback import NETWORK, limit_listeners
-from toolkit.comm.watchdog import KILL
+from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_listeners
+from toolkit.comm.watchdog import KILL_SIGNAL
 
 # Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
 _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
@@ -100,7 +100,7 @@ def _run_launcher(
     try:
         for thread in threads:
             thread.start()
-        code = _wait_for_launcher(process, outcome, NETWORK in command)
+        code = _wait_for_launcher(process, outcome, LOOPBACK_NETWORK in command)
     except KeyboardInterrupt:
         process.wait(_INTERRUPTION_SECONDS)
         raise
@@ -130,14 +130,14 @@ def _wait_for_launcher(
         current = time.monotonic()
         if is_on_loopback and current - start < _START_SECONDS:
             # Only launchers of other machines would connect, and there are none.
-            limit_listeners(process.pid, limited_listeners, is_closed=True)
+            restrict_listeners(process.pid, limited_listeners, reject_all=True)
         if outcome.exists():
             end = min(end, current)
         if current - end > _HANG_SECONDS:
             _, code, processes = _read_outcome(outcome)
             for pid in (*processes, process.pid):
                 with suppress(OSError):
-                    os.kill(pid, KILL)
+                    os.kill(pid, KILL_SIGNAL)
             process.wait()
             return code
         with suppress(subprocess.TimeoutExpired):

@@ -25,7 +25,7 @@ class Entry(NamedTuple):
         name: a label, such as a layer's path; see `named`.
         nbytes: the size of the buffer that is filled or sent.
         peer: the other rank of `send` and `receive`.
-        since: the start, as `time.monotonic`.
+        start_time: the start, as `time.monotonic`.
     """
 
     number: int
@@ -33,17 +33,17 @@ class Entry(NamedTuple):
     name: str
     nbytes: int
     peer: int | None
-    since: float
+    start_time: float
 
     def __str__(self) -> str:
-        said = f"{self.operation} of {self.nbytes:,} bytes"
-        said += "" if self.peer is None else f", rank {self.peer}"
-        said += f", for {self.name}" if self.name else ""
-        return f"collective {self.number} ({said})" if self.number else said
+        text = f"{self.operation} of {self.nbytes:,} bytes"
+        text += "" if self.peer is None else f", rank {self.peer}"
+        text += f", for {self.name}" if self.name else ""
+        return f"collective {self.number} ({text})" if self.number else text
 
-    def told(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         """Return the entry as JSON data, with the elapsed seconds."""
-        return [*self[:5], time.monotonic() - self.since]
+        return [*self[:5], time.monotonic() - self.start_time]
 
 
 class _Names(threading.local):
@@ -66,10 +66,10 @@ class named:
         self._name = name
 
     def __enter__(self) -> None:
-        self._before, _names.current = _names.current, self._name
+        self._outer_name, _names.current = _names.current, self._name
 
     def __exit__(self, *_: object) -> None:
-        _names.current = self._before
+        _names.current = self._outer_name
 
 
 class GroupRecord:
@@ -86,13 +86,13 @@ class GroupRecord:
         self.count = 0
         self.current: Entry | None = None
         self.recent: deque[Entry] = deque(maxlen=16)
-        self.left = time.monotonic()
+        self.last_exit_time = time.monotonic()
         self.thread = threading.main_thread().ident
 
-    def entered(
+    def record_call(
         self, operation: str, nbytes: int, peer: int | None = None
     ) -> GroupRecord:
-        """Record a call; used as `with record.entered(...)`."""
+        """Record a call; used as `with record.record_call(...)`."""
         if peer is None:
             self.count += 1
         number = self.count if peer is None else 0
@@ -113,23 +113,23 @@ class GroupRecord:
         if self.current is not None:
             self.recent.append(self.current)
         self.current = None
-        self.left = time.monotonic()
+        self.last_exit_time = time.monotonic()
 
     def status(self) -> dict[str, Any]:
         """Return the status for other ranks, as JSON data."""
         current, last = self.current, self.recent[-1] if self.recent else None
         return {
             "count": self.count,
-            "current": current.told() if current else None,
-            "last": last.told() if last else None,
-            "left": time.monotonic() - self.left,
+            "current": current.to_json() if current else None,
+            "last": last.to_json() if last else None,
+            "left": time.monotonic() - self.last_exit_time,
             "stack": format_stack(self.thread),
         }
 
 
-def parse_entry(told: Sequence[Any]) -> Entry:
+def parse_entry(fields: Sequence[Any]) -> Entry:
     """Return the entry from JSON data of another rank."""
-    number, operation, name, nbytes, peer, seconds = told
+    number, operation, name, nbytes, peer, seconds = fields
     return Entry(
         int(number),
         str(operation),
@@ -146,8 +146,10 @@ def format_stack(thread: int | None) -> list[str]:
     if frame is None:
         return []
     frames = list(traceback.extract_stack(frame))
-    started = [i for i, each in enumerate(frames) if "runpy" in each.filename]
-    listed = traceback.format_list(
-        frames[max(started, default=-1) + 1 :][-_MAX_FRAMES:]
+    launcher_frames = [
+        i for i, summary in enumerate(frames) if "runpy" in summary.filename
+    ]
+    lines = traceback.format_list(
+        frames[max(launcher_frames, default=-1) + 1 :][-_MAX_FRAMES:]
     )
-    return [line.rstrip() for entry in listed for line in entry.splitlines()]
+    return [line.rstrip() for entry in lines for line in entry.splitlines()]

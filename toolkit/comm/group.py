@@ -123,12 +123,12 @@ def split_range(
     return tuple(zip(bounds[:-1], bounds[1:], strict=True))
 
 
-def check_parts(name: str, whole: Array, counts: Sequence[int], ranks: int) -> None:
+def check_counts(name: str, buffer: Array, counts: Sequence[int], ranks: int) -> None:
     """Raise an error if a buffer does not match the total length of the parts."""
-    if len(counts) != ranks or sum(counts) != whole.size:
+    if len(counts) != ranks or sum(counts) != buffer.size:
         raise ArgumentError(
             f"{name}: expected a buffer of {sum(counts)} bytes for {ranks} ranks; "
-            f"received {whole.size} bytes and {len(counts)} counts"
+            f"received {buffer.size} bytes and {len(counts)} counts"
         )
 
 
@@ -139,7 +139,7 @@ SUBJECTS = {
     "batches": "compares the next batch",
     "settings": "compares the settings of the optimizer, after an epoch",
 }
-_BITS = 48  # bits of a number; higher bits encode the subject
+_NUMBER_BITS = 48  # bits of a number; higher bits encode the subject
 
 
 def tell(group: Group, subject: str, number: int) -> list[int]:
@@ -153,21 +153,22 @@ def tell(group: Group, subject: str, number: int) -> list[int]:
     Raises:
         ProgramMismatchError: on all ranks, if the subjects differ.
     """
-    kinds = list(SUBJECTS)
+    subjects = list(SUBJECTS)
     words = np.empty(group.size, np.int64)
-    mine = kinds.index(subject) << _BITS | number
-    group.all_gather(np.array([mine], np.int64), words)
-    told = (words >> _BITS).tolist()
-    if len(set(told)) > 1:
-        doing = (
-            f"rank {rank} {SUBJECTS[kinds[kind]]}" for rank, kind in enumerate(told)
+    local_word = subjects.index(subject) << _NUMBER_BITS | number
+    group.all_gather(np.array([local_word], np.int64), words)
+    subject_indices = (words >> _NUMBER_BITS).tolist()
+    if len(set(subject_indices)) > 1:
+        actions = (
+            f"rank {rank} {SUBJECTS[subjects[index]]}"
+            for rank, index in enumerate(subject_indices)
         )
         raise ProgramMismatchError(
-            f"ranks do different things at the same time: {'; '.join(doing)}. `fit`, "
+            f"ranks do different things at the same time: {'; '.join(actions)}. `fit`, "
             "`evaluate`, `predict` and all else that processes do together has to be "
             "called by all of them, in the same order"
         )
-    return [int(word) & ((1 << _BITS) - 1) for word in words]
+    return [int(word) & ((1 << _NUMBER_BITS) - 1) for word in words]
 
 
 def exchange(group: Group, value: Any) -> list[Any]:
@@ -186,5 +187,5 @@ def exchange(group: Group, value: Any) -> list[Any]:
     lengths = tell(group, "lengths", text.size)
     received = np.empty(sum(lengths), np.uint8)
     group.all_gather_varying(text, received, lengths)
-    parts = zip(offsets_of(lengths), lengths, strict=True)
-    return [json.loads(received[i : i + n].tobytes()) for i, n in parts]
+    spans = zip(offsets_of(lengths), lengths, strict=True)
+    return [json.loads(received[i : i + n].tobytes()) for i, n in spans]

@@ -25,7 +25,7 @@ from toolkit.processes import python_command
 # Seconds until a stalled collective ends the job.
 TIMEOUT = 600.0
 # Seconds until a process ends itself if MPI does not end it.
-ABORT_PATIENCE = 5.0
+ABORT_TIMEOUT = 5.0
 _world: list[Group] = []
 # Barrier groups of ranks that have finished their script.
 _exit_barriers: list[Group] = []
@@ -70,26 +70,26 @@ def recover() -> Group:
         ... except comm.RankLostError:
         ...     world = comm.recover()
     """
-    before = world()
-    if not (is_elastic() and isinstance(before, WatchedGroup)):
+    old_group = world()
+    if not (is_elastic() and isinstance(old_group, WatchedGroup)):
         raise LaunchError(
             "recover: expected a job started by `toolkit run --elastic`; received one "
             "that ends with any of its ranks"
         )
-    assert isinstance(before.plain, mpi.MpiGroup)
-    _revoke(before)
-    before.watchdog.close()
-    _world[:] = [_watched(before.plain.shrink())]
+    assert isinstance(old_group.wrapped_group, mpi.MpiGroup)
+    _revoke(old_group)
+    old_group.watchdog.close()
+    _world[:] = [_watch_group(old_group.wrapped_group.shrink())]
     return _world[0]
 
 
 def _revoke(group: WatchedGroup) -> None:
     """Abort the calls of all threads and ranks in a group and its derived groups."""
-    assert isinstance(group.plain, mpi.MpiGroup)
-    if group.plain.comm:  # MPI's null communicator after a close
-        group.plain.revoke()
-    for inner in group.inner:
-        _revoke(inner)
+    assert isinstance(group.wrapped_group, mpi.MpiGroup)
+    if group.wrapped_group.comm:  # MPI's null communicator after a close
+        group.wrapped_group.revoke()
+    for derived_group in group.derived_groups:
+        _revoke(derived_group)
 
 
 def start_replacements(count: int) -> PendingReplacements:
@@ -97,7 +97,9 @@ def start_replacements(count: int) -> PendingReplacements:
 
     The ranks continue and do not wait for the processes."""
     group = world()
-    assert isinstance(group, WatchedGroup) and isinstance(group.plain, mpi.MpiGroup)
+    assert isinstance(group, WatchedGroup) and isinstance(
+        group.wrapped_group, mpi.MpiGroup
+    )
     path, *arguments = script
     command = python_command(
         "toolkit.launch:main",
@@ -106,16 +108,16 @@ def start_replacements(count: int) -> PendingReplacements:
         has_script=True,
     )
     return PendingReplacements(
-        group.plain, count, command[1:]
+        group.wrapped_group, count, command[1:]
     )  # without the interpreter
 
 
-def admit(merged: mpi.MpiGroup) -> Group:
+def admit(merged_group: mpi.MpiGroup) -> Group:
     """Create a group with new processes; all its ranks call this."""
-    before = watchdog()
-    if before is not None:
-        before.close()
-    _world[:] = [_watched(merged)]
+    old_watchdog = watchdog()
+    if old_watchdog is not None:
+        old_watchdog.close()
+    _world[:] = [_watch_group(merged_group)]
     return _world[0]
 
 
@@ -126,16 +128,16 @@ def is_replacement() -> bool:
 
 def join() -> Group:
     """Wait until the job admits this process; exit if it does not."""
-    outside = world()
-    assert isinstance(outside, SimulatedGroup)
-    _world[:] = [_watched(outside.join())]
+    simulated_group = world()
+    assert isinstance(simulated_group, SimulatedGroup)
+    _world[:] = [_watch_group(simulated_group.join())]
     return _world[0]
 
 
 def _refuse_to_join() -> None:
     """Exit if this process should join a job and does not."""
     if _world and isinstance(_world[0], SimulatedGroup):
-        _world[0].refuse()
+        _world[0].decline_and_exit()
 
 
 def can_replace() -> bool:
@@ -156,24 +158,24 @@ def launcher_variable() -> tuple[str, int] | None:
     """
     for name in ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
         if name in os.environ:
-            return name, _count(name)
+            return name, _read_count(name)
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
-        return "SLURM_STEP_NUM_TASKS", _count("SLURM_STEP_NUM_TASKS")
+        return "SLURM_STEP_NUM_TASKS", _read_count("SLURM_STEP_NUM_TASKS")
     return None
 
 
-def _count(name: str) -> int:
-    given = os.environ[name]
-    if not (given.isdecimal() and int(given) > 0):
-        raise LaunchError(f"{name}: expected a number of processes; received {given!r}")
-    return int(given)
+def _read_count(name: str) -> int:
+    value = os.environ[name]
+    if not (value.isdecimal() and int(value) > 0):
+        raise LaunchError(f"{name}: expected a number of processes; received {value!r}")
+    return int(value)
 
 
 def _join() -> Group:
-    started = launcher_variable()
-    if started is None or (started[1] == 1 and not is_elastic()):
+    launcher = launcher_variable()
+    if launcher is None or (launcher[1] == 1 and not is_elastic()):
         return single()
-    name, expected = started
+    name, expected = launcher
     bridge = mpi.bridge_to_job()
     if bridge is not None:
         return SimulatedGroup(bridge)
@@ -185,16 +187,16 @@ def _join() -> Group:
             f"of the library that mpi4py uses ({mpi.library_name()}), or by "
             "`srun --mpi=pmix` if that library knows PMIx"
         )
-    slow = with_simulated_link(group)
-    if slow is not group and is_elastic():
+    slowed_group = with_simulated_link(group)
+    if slowed_group is not group and is_elastic():
         raise LaunchError("TOOLKIT_LINK: an elastic job cannot have a slow link")
-    return _watched(slow)
+    return _watch_group(slowed_group)
 
 
-def _watched(group: Group) -> Group:
+def _watch_group(group: Group) -> Group:
     _exit_barriers[:] = [group.duplicate()]
-    watchdog = Watchdog(group, timeout(), end, kill_stopped=is_elastic())
-    return watchdog.watch(group, "world", range(group.size))
+    job_watchdog = Watchdog(group, timeout(), abort_job, kill_stopped=is_elastic())
+    return job_watchdog.watch(group, "world", range(group.size))
 
 
 def timeout() -> float:
@@ -208,7 +210,7 @@ def watchdog() -> Watchdog | None:
     return group.watchdog if isinstance(group, WatchedGroup) else None
 
 
-def end(reason: str, code: int = STALLED_EXIT_CODE) -> NoReturn:
+def abort_job(reason: str, code: int = STALLED_EXIT_CODE) -> NoReturn:
     """Abort all ranks of the job now.
 
     Args:
@@ -220,36 +222,36 @@ def end(reason: str, code: int = STALLED_EXIT_CODE) -> NoReturn:
     _abort(code)
 
 
-def fail(show: Callable[[], object], code: int) -> None:
+def report_failure(print_reason: Callable[[], object], code: int) -> None:
     """Abort all ranks because this one failed; return if it is the only rank.
 
     If several ranks fail, for example by an error in their script, only one reports it.
 
     Args:
-        show: a function that prints the reason.
+        print_reason: a function that prints the reason.
         code: the exit code of the job.
     """
-    dog = watchdog()
-    if dog is None:
-        show()
+    job_watchdog = watchdog()
+    if job_watchdog is None:
+        print_reason()
         _refuse_to_join()
         return
-    if not dog.claim("failure"):
+    if not job_watchdog.claim("failure"):
         time.sleep(3)  # the reporting rank ends this one
-    show()
+    print_reason()
     sys.stderr.flush()
     _write_outcome("failed", code)
     time.sleep(0.2)  # time for other ranks that request to report
-    end(f"rank {dog.rank} has failed, exit code {code}", code)
+    abort_job(f"rank {job_watchdog.rank} has failed, exit code {code}", code)
 
 
-def leave() -> None:
+def finish_job() -> None:
     """Wait for the other ranks before a clean exit."""
-    dog = watchdog()
+    job_watchdog = watchdog()
     _refuse_to_join()
-    if dog is None:
+    if job_watchdog is None:
         return
-    dog.has_ended = True
+    job_watchdog.has_ended = True
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -257,7 +259,7 @@ def leave() -> None:
         _exit_barriers[-1].barrier()
     except RankLostError:
         pass  # a lost rank cannot reach the barrier
-    if dog.rank == 0:
+    if job_watchdog.rank == 0:
         _write_outcome("ended" if is_elastic() else "finished", 0)
     if is_elastic():
         os._exit(0)  # MPI_Finalize can wait for lost ranks
@@ -272,11 +274,11 @@ def _write_outcome(outcome: str, code: int) -> None:
     path = settings.environment("OUTCOME")
     if path is None or (outcome != "ended" and os.path.exists(path)):
         return
-    dog = watchdog()
-    addresses = [] if dog is None else dog.channel.addresses
+    job_watchdog = watchdog()
+    addresses = [] if job_watchdog is None else job_watchdog.channel.addresses
     machine = socket.gethostname()
-    local = {address.pid for address in addresses if address.machine == machine}
-    words = [outcome, code, *sorted({*local, os.getpid()})]
+    pids = {address.pid for address in addresses if address.machine == machine}
+    words = [outcome, code, *sorted({*pids, os.getpid()})]
     temporary = Path(f"{path}-{os.getpid()}")
     temporary.write_text(" ".join(map(str, words)), "utf-8")
     temporary.replace(path)
@@ -286,7 +288,7 @@ def _abort(code: int) -> NoReturn:
     # MPI_Abort waits for its launcher, which can hang, as can the output pipe. This
     # timer needs neither Python nor MPI.
     with suppress(AttributeError, RuntimeError, ValueError):
-        faulthandler.dump_traceback_later(ABORT_PATIENCE, exit=True)
+        faulthandler.dump_traceback_later(ABORT_TIMEOUT, exit=True)
     sys.stdout.flush()
     sys.stderr.flush()
     mpi.abort(code)

@@ -43,7 +43,7 @@ class Leaves:
         """Return the number of leaves of the full tree: a power of two."""
         return 1 << (self.count - 1).bit_length()
 
-    def owned(self, rank: int, ranks: int) -> range:
+    def range_of_rank(self, rank: int, ranks: int) -> range:
         """Return the leaves of a rank; some can be empty."""
         return range(rank * self.count // ranks, (rank + 1) * self.count // ranks)
 
@@ -52,17 +52,19 @@ class Leaves:
 
         Subtrees without a present leaf are omitted.
         """
-        return list(self._pieces(0, self.span, self.owned(rank, ranks)))
+        return list(self._pieces(0, self.span, self.range_of_rank(rank, ranks)))
 
-    def _pieces(self, first: int, size: int, owned: range) -> Iterator[tuple[int, int]]:
+    def _pieces(
+        self, first: int, size: int, local_leaves: range
+    ) -> Iterator[tuple[int, int]]:
         leaves = range(first, min(first + size, self.count))
-        if not any(leaf in leaves and leaf in owned for leaf in self.present):
+        if not any(leaf in leaves and leaf in local_leaves for leaf in self.present):
             return
-        if leaves.start in owned and leaves.stop <= owned.stop:
+        if leaves.start in local_leaves and leaves.stop <= local_leaves.stop:
             yield first, size
         else:
-            yield from self._pieces(first, size // 2, owned)
-            yield from self._pieces(first + size // 2, size // 2, owned)
+            yield from self._pieces(first, size // 2, local_leaves)
+            yield from self._pieces(first + size // 2, size // 2, local_leaves)
 
 
 @lru_cache(maxsize=256)
@@ -73,7 +75,7 @@ def pieces_of_ranks(leaves: Leaves, ranks: int) -> tuple[tuple[Subtree, ...], ..
 
 def combine_subtree(
     tree: Subtree,
-    found: Callable[[Subtree], T | None],
+    get_value: Callable[[Subtree], T | None],
     combine: Callable[[T, T], T],
 ) -> T | None:
     """Combine a subtree from its available parts: left halves before right halves.
@@ -82,54 +84,54 @@ def combine_subtree(
 
     Args:
         tree: the subtree.
-        found: a function that returns the value of a subtree, or None.
+        get_value: a function that returns the value of a subtree, or None.
         combine: a function of the left and the right half.
 
     Returns:
         The combination, or None if no leaf is available.
     """
-    whole = found(tree)
+    value = get_value(tree)
     first, size = tree
-    if whole is not None or size == 1:
-        return whole
-    left = combine_subtree((first, size // 2), found, combine)
-    right = combine_subtree((first + size // 2, size // 2), found, combine)
-    if left is None or right is None:
-        return right if left is None else left
-    return combine(left, right)
+    if value is not None or size == 1:
+        return value
+    lhs = combine_subtree((first, size // 2), get_value, combine)
+    rhs = combine_subtree((first + size // 2, size // 2), get_value, combine)
+    if lhs is None or rhs is None:
+        return rhs if lhs is None else lhs
+    return combine(lhs, rhs)
 
 
 class Step(NamedTuple):
     """Combination of two operands.
 
     Attributes:
-        left, right: indices of operands; results are appended to the operands.
+        lhs, rhs: indices of operands; results are appended to the operands.
         target: the index of the operand whose memory receives the result; -1 allocates
             memory.
     """
 
-    left: int
-    right: int
+    lhs: int
+    rhs: int
     target: int
 
 
 def combination_steps(
-    leaves: Leaves, keys: Sequence[Subtree], kept: int
+    leaves: Leaves, keys: Sequence[Subtree], preserved_count: int
 ) -> tuple[Step, ...]:
     """Return the combinations up the tree in order; the last one is the root.
 
     Args:
         leaves: the leaves of the tree.
         keys: the subtrees of the given operands.
-        kept: the number of leading operands that must not be overwritten.
+        preserved_count: the number of leading operands that must not be overwritten.
     """
-    at = {key: position for position, key in enumerate(keys)}
-    found: list[Step] = []
+    indices = {key: index for index, key in enumerate(keys)}
+    steps: list[Step] = []
 
-    def combine(left: int, right: int) -> int:
-        target = next((i for i in (left, right) if i >= kept), -1)
-        found.append(Step(left, right, target))
-        return len(keys) + len(found) - 1
+    def combine(lhs: int, rhs: int) -> int:
+        target = next((i for i in (lhs, rhs) if i >= preserved_count), -1)
+        steps.append(Step(lhs, rhs, target))
+        return len(keys) + len(steps) - 1
 
-    combine_subtree((0, leaves.span), at.get, combine)
-    return tuple(found)
+    combine_subtree((0, leaves.span), indices.get, combine)
+    return tuple(steps)

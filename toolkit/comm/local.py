@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from toolkit.comm.group import Array, Buffer, Group, as_bytes, check_parts, offsets_of
+from toolkit.comm.group import Array, Buffer, Group, as_bytes, check_counts, offsets_of
 from toolkit.errors import (
     ArgumentError,
     CommunicationError,
@@ -44,18 +44,20 @@ def run(
     if count < 1:
         raise ArgumentError(f"run: expected at least one rank; received {count}")
     job = _Job(timeout)
-    room = _GroupState(count, list(range(count)))
+    state = _GroupState(count, list(range(count)))
     results: list[Any] = [None] * count
 
-    def of(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         try:
-            results[rank] = function(LocalGroup(job, room, rank))
-            job.ended(rank)
+            results[rank] = function(LocalGroup(job, state, rank))
+            job.finish_rank(rank)
         except BaseException as error:  # raised below
             job.fail(error)
 
     threads = [
-        threading.Thread(target=of, args=(rank,), name=f"rank {rank}", daemon=True)
+        threading.Thread(
+            target=run_rank, args=(rank,), name=f"rank {rank}", daemon=True
+        )
         for rank in range(count)
     ]
     for thread in threads:
@@ -81,11 +83,11 @@ class LocalGroup:
 
     is_remote = False
 
-    def __init__(self, job: _Job, room: _GroupState, rank: int) -> None:
+    def __init__(self, job: _Job, state: _GroupState, rank: int) -> None:
         self._job = job
-        self._room = room
+        self._state = state
         self.rank = rank
-        self.size = room.size
+        self.size = state.size
 
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """See `Group.all_gather`."""
@@ -101,14 +103,14 @@ class LocalGroup:
     def _all_gather(
         self, name: str, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
-        check_parts(name, as_bytes(receive), counts, self.size)
-        parts = [
-            _PublishedBuffer(part, count)
-            for part, count in zip(
-                self._meet(name, as_bytes(send)), counts, strict=True
+        check_counts(name, as_bytes(receive), counts, self.size)
+        buffers = [
+            _PublishedBuffer(source, count)
+            for source, count in zip(
+                self._exchange_values(name, as_bytes(send)), counts, strict=True
             )
         ]
-        self._take(name, parts, as_bytes(receive), offsets_of(counts), counts)
+        self._copy_buffers(name, buffers, as_bytes(receive), offsets_of(counts), counts)
 
     def all_to_all(
         self,
@@ -122,54 +124,60 @@ class LocalGroup:
         """See `Group.all_to_all`."""
         source = as_bytes(send)
         starts = send_offsets or offsets_of(send_counts)
-        mine = [source[i : i + n] for i, n in zip(starts, send_counts, strict=True)]
-        parts = [
-            _PublishedBuffer(theirs[self.rank], count)
-            for theirs, count in zip(
-                self._meet("all_to_all", mine), receive_counts, strict=True
+        segments = [source[i : i + n] for i, n in zip(starts, send_counts, strict=True)]
+        buffers = [
+            _PublishedBuffer(peer_segments[self.rank], count)
+            for peer_segments, count in zip(
+                self._exchange_values("all_to_all", segments),
+                receive_counts,
+                strict=True,
             )
         ]
-        places = receive_offsets or offsets_of(receive_counts)
-        self._take("all_to_all", parts, as_bytes(receive), places, receive_counts)
+        offsets = receive_offsets or offsets_of(receive_counts)
+        self._copy_buffers(
+            "all_to_all", buffers, as_bytes(receive), offsets, receive_counts
+        )
 
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
         """See `Group.broadcast`."""
         _check_rank("broadcast: root", root, self.size)
-        mine = as_bytes(buffer)
-        part = _PublishedBuffer(self._meet("broadcast", mine)[root], mine.size)
-        self._take("broadcast", [part], mine, [0], [mine.size])
+        target = as_bytes(buffer)
+        source = _PublishedBuffer(
+            self._exchange_values("broadcast", target)[root], target.size
+        )
+        self._copy_buffers("broadcast", [source], target, [0], [target.size])
 
-    def _take(
+    def _copy_buffers(
         self,
         name: str,
-        parts: list[_PublishedBuffer],
+        buffers: list[_PublishedBuffer],
         receive: Array,
         offsets: Sequence[int],
         counts: Sequence[int],
     ) -> None:
         """Copy the parts that other ranks published, and release them."""
-        for rank, (part, start, count) in enumerate(
-            zip(parts, offsets, counts, strict=True)
+        for rank, (buffer, start, count) in enumerate(
+            zip(buffers, offsets, counts, strict=True)
         ):
-            if part.source.size != part.expected:
+            if buffer.source.size != buffer.expected:
                 raise CommunicationError(
-                    f"{name}: rank {self.rank} expected {part.expected} bytes from "
-                    f"rank {rank}; it sent {part.source.size}"
+                    f"{name}: rank {self.rank} expected {buffer.expected} bytes from "
+                    f"rank {rank}; it sent {buffer.source.size}"
                 )
             target = receive[start : start + count]
-            if count and part.source.ctypes.data != target.ctypes.data:
-                target[:] = part.source
-        self._meet(name, None)
+            if count and buffer.source.ctypes.data != target.ctypes.data:
+                target[:] = buffer.source
+        self._exchange_values(name, None)
 
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
         """See `Group.send`."""
         _check_rank("send: to", to, self.size)
-        letter = _Message(as_bytes(buffer), threading.Event())
+        message = _Message(as_bytes(buffer), threading.Event())
         with self._job.changed:
-            self._room.letters(self.rank, to, tag).append(letter)
+            self._state.messages(self.rank, to, tag).append(message)
             self._job.changed.notify_all()
             self._wait(
-                f"send to rank {to}", lambda: [] if letter.taken.is_set() else [to]
+                f"send to rank {to}", lambda: [] if message.received.is_set() else [to]
             )
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
@@ -177,87 +185,97 @@ class LocalGroup:
         _check_rank("receive: source", source, self.size)
         target = as_bytes(buffer)
         with self._job.changed:
-            letters = self._room.letters(source, self.rank, tag)
+            messages = self._state.messages(source, self.rank, tag)
             self._wait(
-                f"receive from rank {source}", lambda: [] if letters else [source]
+                f"receive from rank {source}", lambda: [] if messages else [source]
             )
-            letter = letters.popleft()
-            if letter.content.size != target.size:
+            message = messages.popleft()
+            if message.content.size != target.size:
                 raise CommunicationError(
                     f"receive: rank {self.rank} expected {target.size} bytes from "
-                    f"rank {source}; it sent {letter.content.size}"
+                    f"rank {source}; it sent {message.content.size}"
                 )
-            target[:] = letter.content
-            letter.taken.set()
+            target[:] = message.content
+            message.received.set()
             self._job.changed.notify_all()
 
     def barrier(self) -> None:
         """See `Group.barrier`."""
-        self._meet("barrier", None)
+        self._exchange_values("barrier", None)
 
     def split(self, color: int, key: int) -> LocalGroup:
         """See `Group.split`."""
-        given = self._meet("split", (color, key))
-        ranks = [r for r, (other, _) in enumerate(given) if other == color]
-        ranks.sort(key=lambda rank: (given[rank][1], rank))
-        return self._inner("split", ("split", color), ranks)
+        colors_and_keys = self._exchange_values("split", (color, key))
+        ranks = [
+            r
+            for r, (other_color, _) in enumerate(colors_and_keys)
+            if other_color == color
+        ]
+        ranks.sort(key=lambda rank: (colors_and_keys[rank][1], rank))
+        return self._make_subgroup("split", ("split", color), ranks)
 
     def duplicate(self) -> LocalGroup:
         """See `Group.duplicate`."""
-        self._meet("duplicate", None)
-        return self._inner("duplicate", ("duplicate",), list(range(self.size)))
+        self._exchange_values("duplicate", None)
+        return self._make_subgroup("duplicate", ("duplicate",), list(range(self.size)))
 
-    def _inner(self, name: str, key: tuple[Any, ...], ranks: list[int]) -> LocalGroup:
-        members = [self._room.members[rank] for rank in ranks]
+    def _make_subgroup(
+        self, name: str, key: tuple[Any, ...], ranks: list[int]
+    ) -> LocalGroup:
+        members = [self._state.members[rank] for rank in ranks]
         with self._job.changed:
-            room = self._room.inner.setdefault(key, _GroupState(len(ranks), members))
-        self._meet(name, None)
-        self._room.inner.pop(key, None)
-        self._meet(name, None)
-        return LocalGroup(self._job, room, ranks.index(self.rank))
+            state = self._state.subgroups.setdefault(
+                key, _GroupState(len(ranks), members)
+            )
+        self._exchange_values(name, None)
+        self._state.subgroups.pop(key, None)
+        self._exchange_values(name, None)
+        return LocalGroup(self._job, state, ranks.index(self.rank))
 
     def close(self) -> None:
         """See `Group.close`."""
 
-    def _meet(self, name: str, value: Any) -> list[Any]:
+    def _exchange_values(self, name: str, value: Any) -> list[Any]:
         """Wait until all ranks reach the same call, and return their values."""
-        room = self._room
+        state = self._state
         with self._job.changed:
-            turn = room.turns[self.rank]
-            room.turns[self.rank] += 1
-            meeting = room.meetings.setdefault(turn, {})
-            meeting[self.rank] = name, value
+            call_number = state.call_counts[self.rank]
+            state.call_counts[self.rank] += 1
+            arrivals = state.arrivals.setdefault(call_number, {})
+            arrivals[self.rank] = name, value
             self._job.changed.notify_all()
-            self._wait(name, lambda: [r for r in range(self.size) if r not in meeting])
+            self._wait(name, lambda: [r for r in range(self.size) if r not in arrivals])
             # The last ranks do not find the meeting, but hold a reference to it.
-            room.meetings.pop(turn, None)
-        names = [meeting[rank][0] for rank in range(self.size)]
+            state.arrivals.pop(call_number, None)
+        names = [arrivals[rank][0] for rank in range(self.size)]
         if len(set(names)) > 1:
-            called = ", ".join(f"rank {r} {name}" for r, name in enumerate(names))
-            raise CommunicationError(f"ranks call different collectives: {called}")
-        return [meeting[rank][1] for rank in range(self.size)]
+            calls = ", ".join(f"rank {r} {name}" for r, name in enumerate(names))
+            raise CommunicationError(f"ranks call different collectives: {calls}")
+        return [arrivals[rank][1] for rank in range(self.size)]
 
-    def _wait(self, name: str, missing: Callable[[], list[int]]) -> None:
+    def _wait(self, name: str, list_absent_ranks: Callable[[], list[int]]) -> None:
         """Wait with the lock held until all ranks arrive, or one ended."""
-        job, members = self._job, self._room.members
+        job, members = self._job, self._state.members
 
-        def over() -> bool:
-            ranks = missing()
-            gone = any(members[rank] in job.done for rank in ranks)
-            return not ranks or gone or job.error is not None
+        def can_stop() -> bool:
+            ranks = list_absent_ranks()
+            has_returned = any(members[rank] in job.finished_ranks for rank in ranks)
+            return not ranks or has_returned or job.error is not None
 
-        in_time = job.changed.wait_for(over, job.timeout)
-        ranks = missing()
+        is_in_time = job.changed.wait_for(can_stop, job.timeout)
+        ranks = list_absent_ranks()
         if not ranks:
             return
         if job.error is not None:
             raise RankLostError(f"{name}: rank {self.rank}: another rank has failed")
-        why = "has returned" if in_time else f"did not come within {job.timeout} s"
-        listed = ", ".join(map(str, ranks))
+        reason = (
+            "has returned" if is_in_time else f"did not come within {job.timeout} s"
+        )
+        absent_ranks = ", ".join(map(str, ranks))
         plural = "ranks" if len(ranks) > 1 else "rank"
         raise StalledError(
-            f"{name}: rank {self.rank} waits for {plural} {listed}, but a missing one "
-            f"{why}"
+            f"{name}: rank {self.rank} waits for {plural} {absent_ranks}, but a "
+            f"missing one {reason}"
         )
 
 
@@ -272,7 +290,7 @@ class _Message(NamedTuple):
     """Message to one rank, and whether that rank has received it."""
 
     content: Array
-    taken: threading.Event
+    received: threading.Event
 
 
 class _Job:
@@ -282,12 +300,12 @@ class _Job:
         self.timeout = timeout
         self.changed = threading.Condition()
         self.error: BaseException | None = None
-        self.done: set[int] = set()
+        self.finished_ranks: set[int] = set()
 
-    def ended(self, rank: int) -> None:
+    def finish_rank(self, rank: int) -> None:
         """Record that a rank has returned."""
         with self.changed:
-            self.done.add(rank)
+            self.finished_ranks.add(rank)
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -304,18 +322,18 @@ class _GroupState:
     def __init__(self, size: int, members: list[int]) -> None:
         self.size = size
         self.members = members  # world ranks
-        self.turns = [0] * size
-        self.meetings: dict[int, dict[int, tuple[str, Any]]] = {}
-        self.inner: dict[tuple[Any, ...], _GroupState] = {}
-        self._letters: dict[tuple[int, int, int], deque[_Message]] = {}
+        self.call_counts = [0] * size
+        self.arrivals: dict[int, dict[int, tuple[str, Any]]] = {}
+        self.subgroups: dict[tuple[Any, ...], _GroupState] = {}
+        self._messages: dict[tuple[int, int, int], deque[_Message]] = {}
 
-    def letters(self, source: int, to: int, tag: int) -> deque[_Message]:
+    def messages(self, source: int, to: int, tag: int) -> deque[_Message]:
         """Return the messages from one rank to another that are not received yet."""
-        return self._letters.setdefault((source, to, tag), deque())
+        return self._messages.setdefault((source, to, tag), deque())
 
 
-def _check_rank(what: str, rank: int, size: int) -> None:
+def _check_rank(label: str, rank: int, size: int) -> None:
     if not 0 <= rank < size:
         raise ArgumentError(
-            f"{what}: expected a rank of 0..{size - 1}; received {rank}"
+            f"{label}: expected a rank of 0..{size - 1}; received {rank}"
         )

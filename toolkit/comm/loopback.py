@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 # Networks of the loopback interface, for Open MPI's options.
-NETWORK = "127.0.0.1/8"
-_LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
+LOOPBACK_NETWORK = "127.0.0.1/8"
+_LISTEN_STATE = "0A"  # the state LISTEN in /proc/net/tcp
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of asm-generic/socket.h
 _PIDFD_GETFD = 438  # the system call number on all processors
 _HEADER = 0xFFF00000  # SKF_NET_OFF: offsets relative to the IP header
@@ -29,9 +29,9 @@ _ACCEPTED_SIZE = 0x40000  # accepts this number of bytes of a packet
 _LOAD, _LOAD_BYTE, _SHIFT, _AND, _EQUAL, _RETURN = 0x20, 0x30, 0x74, 0x54, 0x15, 0x06
 # (opcode, jump if true, jump if false, operand). The filter accepts packets from
 # 127.0.0.0/8 or ::1.
-_Row: TypeAlias = tuple[int, int, int, int]
-_NOBODY: tuple[_Row, ...] = ((_RETURN, 0, 0, 0),)
-_THIS_MACHINE: tuple[_Row, ...] = (
+_Instruction: TypeAlias = tuple[int, int, int, int]
+_REJECT_ALL: tuple[_Instruction, ...] = ((_RETURN, 0, 0, 0),)
+_ACCEPT_LOCAL: tuple[_Instruction, ...] = (
     (_LOAD_BYTE, 0, 0, _HEADER),
     (_SHIFT, 0, 0, 4),
     (_EQUAL, 0, 3, 4),  # the IP version
@@ -52,22 +52,24 @@ _THIS_MACHINE: tuple[_Row, ...] = (
 
 
 @contextmanager
-def local_listeners() -> Iterator[None]:
+def restrict_new_listeners() -> Iterator[None]:
     """Restrict sockets that start to listen in this context."""
-    before: set[str] = set()
+    old_inodes: set[str] = set()
     with suppress(OSError):
-        before = {inode for inode, _ in _listeners(os.getpid())}
+        old_inodes = {inode for inode, _ in _find_listeners(os.getpid())}
     yield
-    limit_listeners(os.getpid(), before)
+    restrict_listeners(os.getpid(), old_inodes)
 
 
-def limit_listeners(process: int, known: set[str], is_closed: bool = False) -> int:
+def restrict_listeners(
+    process: int, handled_inodes: set[str], reject_all: bool = False
+) -> int:
     """Restrict TCP sockets that listen on all interfaces to this machine.
 
     Args:
         process: the PID of this process or of a child.
-        known: inodes of sockets to leave unchanged. New ones are added.
-        is_closed: whether the sockets reject all clients, including this machine.
+        handled_inodes: inodes of sockets to leave unchanged. New ones are added.
+        reject_all: whether the sockets reject all clients, including this machine.
 
     Returns:
         The number of newly restricted sockets: 0 on systems other than Linux, and if
@@ -75,17 +77,17 @@ def limit_listeners(process: int, known: set[str], is_closed: bool = False) -> i
     """
     if sys.platform != "linux":
         return 0
-    rows = _NOBODY if is_closed else _THIS_MACHINE
+    instructions = _REJECT_ALL if reject_all else _ACCEPT_LOCAL
     count = 0
     with suppress(OSError):
-        for inode, fd in _listeners(process):
-            if inode not in known:
-                known.add(inode)
-                count += _limit(process, fd, rows)
+        for inode, fd in _find_listeners(process):
+            if inode not in handled_inodes:
+                handled_inodes.add(inode)
+                count += _restrict_socket(process, fd, instructions)
     return count
 
 
-def _listeners(process: int) -> Iterator[tuple[str, int]]:
+def _find_listeners(process: int) -> Iterator[tuple[str, int]]:
     """Yield (inode, descriptor) of each socket that listens on all interfaces."""
     inodes = set()
     for name in ("tcp", "tcp6"):
@@ -93,7 +95,7 @@ def _listeners(process: int) -> Iterator[tuple[str, int]]:
         for line in table.read_text("ascii").splitlines()[1:] if table.exists() else ():
             words = line.split()
             address = words[1].partition(":")[0]
-            if words[3] == _LISTENS and not address.strip("0"):
+            if words[3] == _LISTEN_STATE and not address.strip("0"):
                 inodes.add(f"socket:[{words[9]}]")
     if inodes:
         for entry in Path(f"/proc/{process}/fd").iterdir():
@@ -103,19 +105,27 @@ def _listeners(process: int) -> Iterator[tuple[str, int]]:
                     yield target, int(entry.name)
 
 
-def _limit(process: int, fd: int, rows: tuple[_Row, ...]) -> bool:
+def _restrict_socket(
+    process: int, fd: int, instructions: tuple[_Instruction, ...]
+) -> bool:
     """Attach the filter to a socket of a process; return whether this is permitted."""
-    own = os.dup(fd) if process == os.getpid() else _descriptor_of(process, fd)
-    if own < 0:
+    local_fd = (
+        os.dup(fd) if process == os.getpid() else _duplicate_descriptor(process, fd)
+    )
+    if local_fd < 0:
         return False
-    with socket.socket(fileno=own) as listener:
-        return _attach(listener, rows)
+    with socket.socket(fileno=local_fd) as listener:
+        return _attach_filter(listener, instructions)
 
 
-def _attach(listener: socket.socket, rows: tuple[_Row, ...]) -> bool:
-    content = b"".join(struct.pack("HBBI", *row) for row in rows)
+def _attach_filter(
+    listener: socket.socket, instructions: tuple[_Instruction, ...]
+) -> bool:
+    content = b"".join(
+        struct.pack("HBBI", *instruction) for instruction in instructions
+    )
     memory = ctypes.create_string_buffer(content)
-    program = struct.pack("@HP", len(rows), ctypes.addressof(memory))
+    program = struct.pack("@HP", len(instructions), ctypes.addressof(memory))
     try:
         listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
     except OSError:
@@ -123,7 +133,7 @@ def _attach(listener: socket.socket, rows: tuple[_Row, ...]) -> bool:
     return True
 
 
-def _descriptor_of(process: int, fd: int) -> int:
+def _duplicate_descriptor(process: int, fd: int) -> int:
     """Return a local descriptor for the same socket; -1 if not permitted."""
     try:
         handle = os.pidfd_open(process)

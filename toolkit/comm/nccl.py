@@ -58,18 +58,19 @@ def span_of(buffer: DeviceBuffer) -> Span:
     """
     if isinstance(buffer, Span):
         return buffer
-    facts = getattr(buffer, "__cuda_array_interface__", None)
-    if facts is None:
+    interface = getattr(buffer, "__cuda_array_interface__", None)
+    if interface is None:
         raise ArgumentError(
             "nccl: expected memory of a GPU (a Span, or an array that has "
             f"__cuda_array_interface__); received {type(buffer).__name__}"
         )
-    if facts.get("strides") is not None:
+    if interface.get("strides") is not None:
         raise ArgumentError(
-            f"nccl: expected a contiguous array; received strides {facts['strides']}"
+            "nccl: expected a contiguous array; received strides "
+            f"{interface['strides']}"
         )
-    size = int(np.prod(facts["shape"], dtype=np.int64))
-    return Span(facts["data"][0], size * np.dtype(facts["typestr"]).itemsize)
+    size = int(np.prod(interface["shape"], dtype=np.int64))
+    return Span(interface["data"][0], size * np.dtype(interface["typestr"]).itemsize)
 
 
 class NcclGroup:
@@ -93,20 +94,20 @@ class NcclGroup:
         self.communicator = communicator
         self.control = control
         self.stream = stream
-        self.rank: int = communicator.quantity("CommUserRank")
-        self.size: int = communicator.quantity("CommCount")
-        self._parts: WeakSet[NcclGroup] = WeakSet()
+        self.rank: int = communicator.query("CommUserRank")
+        self.size: int = communicator.query("CommCount")
+        self._subgroups: WeakSet[NcclGroup] = WeakSet()
         if (self.rank, self.size) != (control.rank, control.size):
             raise CommunicationError(
                 f"nccl: rank {self.rank} of {self.size} is rank {control.rank} of "
                 f"{control.size} in the group that controls it"
             )
 
-    def on(self, stream: int) -> NcclGroup:
+    def with_stream(self, stream: int) -> NcclGroup:
         """Return the same group with another stream."""
-        found = copy(self)
-        found.stream = stream
-        return found
+        group = copy(self)
+        group.stream = stream
+        return group
 
     # --- bytes ------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class NcclGroup:
         self,
         sends: Iterable[tuple[int, DeviceBuffer]],
         receives: Iterable[tuple[int, DeviceBuffer]],
-        what: str = "transfer",
+        operation: str = "transfer",
     ) -> None:
         """Send to and receive from several ranks in one NCCL group call.
 
@@ -123,28 +124,28 @@ class NcclGroup:
         Args:
             sends: (destination rank, buffer) pairs.
             receives: (source rank, buffer) pairs.
-            what: its name in error messages.
+            operation: its name in error messages.
         """
         calls: list[Call] = []
         for name, moves in (("Send", sends), ("Recv", receives)):
             for peer, buffer in moves:
-                self._check_rank(what, peer)
-                place = span_of(buffer)
+                self._check_rank(operation, peer)
+                span = span_of(buffer)
                 # Both sides skip an empty message.
-                if place.nbytes:
-                    calls.append((name, (*place, BYTE, peer)))
-        self.communicator.issue(what, calls, self.stream)
+                if span.nbytes:
+                    calls.append((name, (*span, BYTE, peer)))
+        self.communicator.enqueue(operation, calls, self.stream)
 
     def all_gathers(self, pairs: Iterable[tuple[DeviceBuffer, DeviceBuffer]]) -> None:
         """Run several `all_gather`s in one group call, for (send, receive) pairs."""
         calls: list[Call] = []
         for send, receive in pairs:
-            mine, all_of_them = span_of(send), span_of(receive)
-            self._check_bytes("all_gather", "receive", all_of_them, [mine.nbytes])
-            if mine.nbytes:
-                places = mine.address, all_of_them.address, mine.nbytes, BYTE
-                calls.append(("AllGather", places))
-        self.communicator.issue("all_gather", calls, self.stream)
+            source, target = span_of(send), span_of(receive)
+            self._check_bytes("all_gather", "receive", target, [source.nbytes])
+            if source.nbytes:
+                arguments = source.address, target.address, source.nbytes, BYTE
+                calls.append(("AllGather", arguments))
+        self.communicator.enqueue("all_gather", calls, self.stream)
 
     def all_gather(self, send: DeviceBuffer, receive: DeviceBuffer) -> None:
         """Gather equal parts from all ranks into `receive`, in rank order."""
@@ -154,18 +155,21 @@ class NcclGroup:
         self, send: DeviceBuffer, receive: DeviceBuffer, counts: Sequence[int]
     ) -> None:
         """Gather `counts[r]` bytes from each rank r into `receive`, in rank order."""
-        mine, parts = span_of(send), self._parts_of("receive", receive, counts, None)
-        if mine.nbytes != counts[self.rank]:
+        source, targets = (
+            span_of(send),
+            self._split_buffer("receive", receive, counts, None),
+        )
+        if source.nbytes != counts[self.rank]:
             raise ArgumentError(
                 f"nccl all_gather_varying: expected {counts[self.rank]} bytes of rank "
-                f"{self.rank}; received {mine.nbytes}"
+                f"{self.rank}; received {source.nbytes}"
             )
         # The part can already be at its destination.
-        stays = mine == parts[self.rank]
-        others = [r for r in range(self.size) if not (stays and r == self.rank)]
+        is_in_place = source == targets[self.rank]
+        peers = [r for r in range(self.size) if not (is_in_place and r == self.rank)]
         self.transfer(
-            [(r, mine) for r in others],
-            [(r, parts[r]) for r in others],
+            [(r, source) for r in peers],
+            [(r, targets[r]) for r in peers],
             "all_gather_varying",
         )
 
@@ -186,16 +190,18 @@ class NcclGroup:
             send_offsets, receive_offsets: the offset of each part. None means
                 contiguous parts.
         """
-        sends = self._parts_of("send", send, send_counts, send_offsets)
-        receives = self._parts_of("receive", receive, receive_counts, receive_offsets)
+        sends = self._split_buffer("send", send, send_counts, send_offsets)
+        receives = self._split_buffer(
+            "receive", receive, receive_counts, receive_offsets
+        )
         self.transfer(enumerate(sends), enumerate(receives), "all_to_all")
 
     def broadcast(self, buffer: DeviceBuffer, root: int = 0) -> None:
         """Broadcast the buffer of rank `root` to all ranks."""
         self._check_rank("broadcast", root)
-        place, nbytes = span_of(buffer)
-        calls = [("Broadcast", (place, place, nbytes, BYTE, root))]
-        self.communicator.issue("broadcast", calls if nbytes else [], self.stream)
+        address, nbytes = span_of(buffer)
+        calls = [("Broadcast", (address, address, nbytes, BYTE, root))]
+        self.communicator.enqueue("broadcast", calls if nbytes else [], self.stream)
 
     def send(self, buffer: DeviceBuffer, to: int, tag: int = 0) -> None:
         """Send to one rank, which receives messages in the order of the sends.
@@ -232,22 +238,22 @@ class NcclGroup:
         """
         if color < 0:
             raise ArgumentError(f"nccl split: expected color >= 0; received {color}")
-        part = self.communicator.split(color, key)
-        found = NcclGroup(part, self.control.split(color, key), self.stream)
-        self._parts.add(found)
-        return found
+        communicator = self.communicator.split(color, key)
+        subgroup = NcclGroup(communicator, self.control.split(color, key), self.stream)
+        self._subgroups.add(subgroup)
+        return subgroup
 
     def duplicate(self) -> NcclGroup:
         """Return a group of the same ranks with a separate communicator."""
         return self.split(0, self.rank)
 
-    def wait(self, is_done: Callable[[], bool], what: str = "stream") -> None:
+    def wait(self, is_done: Callable[[], bool], operation: str = "stream") -> None:
         """Wait for the stream, with a timeout and failure detection.
 
         Args:
             is_done: a function that returns whether the stream is done, for example the
                 `done` of an event.
-            what: the name of the operation in error messages.
+            operation: its name in error messages.
 
         Raises:
             RankLostError: another rank is lost.
@@ -256,19 +262,19 @@ class NcclGroup:
                 `abort`.
         """
 
-        def look() -> bool:
-            self.communicator.poll(what)
+        def poll_and_check() -> bool:
+            self.communicator.poll(operation)
             return is_done()
 
-        self.communicator.wait(look, what)
+        self.communicator.wait(poll_and_check, operation)
 
     def abort(self) -> None:
         """Abort all calls, also of groups split from this one, on every rank.
 
         Then the remaining ranks can call `connect`.
         """
-        for part in list(self._parts):
-            part.abort()
+        for subgroup in list(self._subgroups):
+            subgroup.abort()
         self.communicator.abort()
 
     def close(self) -> None:
@@ -277,7 +283,7 @@ class NcclGroup:
 
     # --- checks -----------------------------------------------------------------------
 
-    def _parts_of(
+    def _split_buffer(
         self,
         name: str,
         buffer: DeviceBuffer,
@@ -285,7 +291,7 @@ class NcclGroup:
         offsets: Sequence[int] | None,
     ) -> list[Span]:
         """Return a buffer's part for each rank."""
-        whole = span_of(buffer)
+        span = span_of(buffer)
         if offsets is None:
             offsets = [0, *accumulate(counts)][:-1]
         if not len(counts) == len(offsets) == self.size:
@@ -294,37 +300,37 @@ class NcclGroup:
                 f"each rank; received {len(counts)} and {len(offsets)}"
             )
         ends = [o + n for o, n in zip(offsets, counts, strict=True)]
-        if max(ends) > whole.nbytes or min(*counts, *offsets) < 0:
+        if max(ends) > span.nbytes or min(*counts, *offsets) < 0:
             raise ArgumentError(
-                f"nccl: expected parts of {name} inside of its {whole.nbytes} bytes; "
+                f"nccl: expected parts of {name} inside of its {span.nbytes} bytes; "
                 f"received counts {list(counts)} at {list(offsets)}"
             )
         pairs = zip(offsets, counts, strict=True)
-        return [Span(whole.address + o, n) for o, n in pairs]
+        return [Span(span.address + o, n) for o, n in pairs]
 
     def _check_bytes(
-        self, what: str, name: str, place: Span, parts: Sequence[int]
+        self, operation: str, name: str, span: Span, counts: Sequence[int]
     ) -> None:
-        expected = self.size * parts[0]
-        if place.nbytes != expected:
+        expected = self.size * counts[0]
+        if span.nbytes != expected:
             raise ArgumentError(
-                f"nccl {what}: expected {expected} bytes of {name}, {parts[0]} for "
-                f"each of {self.size} ranks; received {place.nbytes}"
+                f"nccl {operation}: expected {expected} bytes of {name}, {counts[0]} "
+                f"for each of {self.size} ranks; received {span.nbytes}"
             )
 
-    def _check_rank(self, what: str, rank: int) -> None:
+    def _check_rank(self, operation: str, rank: int) -> None:
         if not 0 <= rank < self.size:
             raise ArgumentError(
-                f"nccl {what}: expected a rank from 0 to {self.size - 1}; received "
-                f"{rank}"
+                f"nccl {operation}: expected a rank from 0 to {self.size - 1}; "
+                f"received {rank}"
             )
 
 
-def _check_tag(what: str, tag: int) -> None:
+def _check_tag(operation: str, tag: int) -> None:
     if tag:
         raise ArgumentError(
-            f"nccl {what}: NCCL has no tags, calls of two ranks pair in their order; "
-            f"expected tag=0; received {tag}"
+            f"nccl {operation}: NCCL has no tags, calls of two ranks pair in their "
+            f"order; expected tag=0; received {tag}"
         )
 
 
@@ -337,9 +343,9 @@ def device_name(bus: str) -> str:
     Args:
         bus: its PCI bus address, such as "0000:1B:00.0".
     """
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    number = boot.read_text("ascii").strip() if boot.is_file() else ""
-    return f"{bus} of {platform.node()} {number}".strip()
+    path = Path("/proc/sys/kernel/random/boot_id")
+    boot_id = path.read_text("ascii").strip() if path.is_file() else ""
+    return f"{bus} of {platform.node()} {boot_id}".strip()
 
 
 def connect(
@@ -367,61 +373,64 @@ def connect(
 
     All ranks get the same error, before any of them waits for another rank in NCCL.
     """
-    found, problem, new_id = None, "", bytes(ID_BYTES)
+    nccl, problem, new_id = None, "", bytes(ID_BYTES)
     try:
-        found = load()
+        nccl = load()
         if control.rank == 0:
-            new_id = found.unique_id()
+            new_id = nccl.unique_id()
     except ToolkitError as error:
         problem = str(error)
-    version = found.version if found else ()
-    mine: dict[str, Any] = {
+    version = nccl.version if nccl else ()
+    description: dict[str, Any] = {
         "device": device,
         "version": list(version),
         "problem": problem,
     }
-    mine["shares"] = may_share_gpus(version)
-    _check_ranks(exchange(control, mine))
-    assert found is not None, "or there was a problem"
+    description["shares"] = can_share_gpus(version)
+    _check_ranks(exchange(control, description))
+    assert nccl is not None, "or there was a problem"
     content = np.frombuffer(new_id, np.uint8).copy()
     control.broadcast(content, 0)
-    name = UniqueId.from_buffer_copy(content.tobytes())
+    identifier = UniqueId.from_buffer_copy(content.tobytes())
     pointer = ctypes.c_void_p()
-    options = configuration(found.version, blocking=0)
-    communicator = Communicator(found, pointer, timeout)
-    places = ctypes.byref(pointer), control.size, name, control.rank
+    options = configuration(nccl.version, blocking=0)
+    communicator = Communicator(nccl, pointer, timeout)
+    arguments = ctypes.byref(pointer), control.size, identifier, control.rank
     try:
-        found.call("CommInitRankConfig", *places, ctypes.byref(options))
-        communicator.settle("init")
+        nccl.call("CommInitRankConfig", *arguments, ctypes.byref(options))
+        communicator.wait_for_pending("init")
     except CommunicationError:
         communicator.abort()
         raise
     return NcclGroup(communicator, control, stream)
 
 
-def _check_ranks(facts: Sequence[dict[str, Any]]) -> None:
+def _check_ranks(descriptions: Sequence[dict[str, Any]]) -> None:
     """Raise the same error on all ranks if they cannot form a group."""
-    for rank, fact in enumerate(facts):
-        if fact["problem"]:
-            raise BackendUnavailable(f"nccl: rank {rank}: {fact['problem']}")
-    versions = [".".join(map(str, fact["version"])) for fact in facts]
+    for rank, description in enumerate(descriptions):
+        if description["problem"]:
+            raise BackendUnavailable(f"nccl: rank {rank}: {description['problem']}")
+    versions = [
+        ".".join(map(str, description["version"])) for description in descriptions
+    ]
     if len(set(versions)) > 1:
         raise BackendUnavailable(
             f"nccl: expected one version on all ranks; received {', '.join(versions)}"
         )
-    if all(fact["shares"] for fact in facts):
+    if all(description["shares"] for description in descriptions):
         return
-    first: dict[str, int] = {}
-    for rank, fact in enumerate(facts):
-        other = first.setdefault(fact["device"], rank)
-        if other != rank:
+    first_ranks: dict[str, int] = {}
+    for rank, description in enumerate(descriptions):
+        first_rank = first_ranks.setdefault(description["device"], rank)
+        if first_rank != rank:
             raise ArgumentError(
-                f"nccl: ranks {other} and {rank} use the same GPU ({fact['device']}); "
-                "NCCL: using the same device multiple times as different ranks is not "
-                "supported and may lead to hangs. Start one process for each GPU"
+                f"nccl: ranks {first_rank} and {rank} use the same GPU "
+                f"({description['device']}); NCCL: using the same device multiple "
+                "times as different ranks is not supported and may lead to hangs. "
+                "Start one process for each GPU"
             )
 
 
-def may_share_gpus(version: tuple[int, ...]) -> bool:
+def can_share_gpus(version: tuple[int, ...]) -> bool:
     """Return whether NCCL is configured to share a GPU, supported since 2.30."""
     return version >= (2, 30) and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"

@@ -15,7 +15,7 @@ from toolkit.errors import CommunicationError, StalledError
 # An NCCL function, and its arguments before the communicator and the stream.
 Call: TypeAlias = tuple[str, tuple[int, ...]]
 # Seconds between two polls: initial and maximum.
-FIRST_PAUSE, LONGEST_PAUSE = 20e-6, 2e-3
+MIN_PAUSE, MAX_PAUSE = 20e-6, 2e-3
 
 
 class Communicator:
@@ -36,23 +36,23 @@ class Communicator:
         self.failure = ""
         self._pointer: Any = pointer
         # NCCL allows one thread at a time in a communicator, and none during an abort.
-        self._turn = Lock()
-        self._is_ended = False
+        self._lock = Lock()
+        self._is_closed = False
 
-    def issue(self, what: str, calls: Sequence[Call], stream: int) -> None:
+    def enqueue(self, operation: str, calls: Sequence[Call], stream: int) -> None:
         """Enqueue calls on a stream, in one group call if there are several."""
-        with self._turn:
-            self._check_usable(what)
+        with self._lock:
+            self._check_usable(operation)
             if not calls:
                 return
             try:
-                self._issue(calls, stream)
+                self._enqueue(calls, stream)
             except CommunicationError as error:
-                self.failure = f"{what}: {error}"
+                self.failure = f"{operation}: {error}"
                 raise
-        self.settle(what)
+        self.wait_for_pending(operation)
 
-    def _issue(self, calls: Sequence[Call], stream: int) -> None:
+    def _enqueue(self, calls: Sequence[Call], stream: int) -> None:
         is_group = len(calls) > 1
         if is_group:
             self.library.call("GroupStart")
@@ -67,96 +67,96 @@ class Communicator:
         if is_group:
             self.library.call("GroupEnd")
 
-    def quantity(self, name: str) -> int:
+    def query(self, name: str) -> int:
         """Return the value of nccl<name> for the communicator."""
-        found = ctypes.c_int()
-        with self._turn:
+        value = ctypes.c_int()
+        with self._lock:
             self._check_usable(name)
-            self.library.call(name, self._pointer, ctypes.byref(found))
-        return found.value
+            self.library.call(name, self._pointer, ctypes.byref(value))
+        return value.value
 
     def split(self, color: int, key: int) -> Communicator:
         """Split the communicator: ranks with the same color, ordered by key."""
-        made = ctypes.c_void_p()
+        pointer = ctypes.c_void_p()
         # NCCL fills the cell when it is done, and reads the configuration before that.
         options = configuration(self.library.version, blocking=0)
-        with self._turn:
+        with self._lock:
             self._check_usable("split")
-            places = ctypes.byref(made), ctypes.byref(options)
-            self.library.call("CommSplit", self._pointer, color, key, *places)
-        self.settle("split")
-        found = Communicator(self.library, made, self.timeout)
-        found.settle("split")
-        return found
+            arguments = ctypes.byref(pointer), ctypes.byref(options)
+            self.library.call("CommSplit", self._pointer, color, key, *arguments)
+        self.wait_for_pending("split")
+        communicator = Communicator(self.library, pointer, self.timeout)
+        communicator.wait_for_pending("split")
+        return communicator
 
-    def settle(self, what: str) -> None:
+    def wait_for_pending(self, operation: str) -> None:
         """Wait until pending operations are complete or enqueued on the stream."""
-        self.wait(lambda: self.poll(what) == SUCCESS, what)
+        self.wait(lambda: self.poll(operation) == SUCCESS, operation)
 
-    def poll(self, what: str) -> int:
+    def poll(self, operation: str) -> int:
         """Return the status of pending operations: `SUCCESS` or `IN_PROGRESS`.
 
         Raises:
             CommunicationError: an operation failed on this rank or another.
         """
         status = ctypes.c_int()
-        with self._turn:
-            self._check_usable(what)
-            place = ctypes.byref(status)
-            self.library.call("CommGetAsyncError", self._pointer, place)
+        with self._lock:
+            self._check_usable(operation)
+            status_pointer = ctypes.byref(status)
+            self.library.call("CommGetAsyncError", self._pointer, status_pointer)
             try:
-                return self.library.check(status.value, f" {what}")
+                return self.library.check(status.value, f" {operation}")
             except CommunicationError as error:
                 self.failure = str(error)
                 raise
 
-    def wait(self, is_done: Callable[[], bool], what: str) -> None:
+    def wait(self, is_done: Callable[[], bool], operation: str) -> None:
         """Wait until a function returns True.
 
         Raises:
             StalledError: the wait exceeds `timeout`.
         """
-        end, pause = time.monotonic() + self.timeout, FIRST_PAUSE
+        deadline, pause = time.monotonic() + self.timeout, MIN_PAUSE
         while not is_done():
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 self.failure = (
-                    f"nccl {what}: not done after {self.timeout:g} s; another rank is "
-                    "late, lost, or in another call"
+                    f"nccl {operation}: not done after {self.timeout:g} s; another "
+                    "rank is late, lost, or in another call"
                 )
                 raise StalledError(self.failure)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
-    def _check_usable(self, what: str) -> None:
-        if self._is_ended:
-            raise CommunicationError(f"nccl {what}: the communicator was ended")
+    def _check_usable(self, operation: str) -> None:
+        if self._is_closed:
+            raise CommunicationError(f"nccl {operation}: the communicator was ended")
         if self.failure:
             raise CommunicationError(
-                f"nccl {what}: the communicator has failed before ({self.failure}); "
-                "abort it on every rank, and connect again"
+                f"nccl {operation}: the communicator has failed before "
+                f"({self.failure}); abort it on every rank, and connect again"
             )
 
     def abort(self) -> None:
         """Abort all operations and free it; another waiting thread gets an error."""
-        with self._turn:
-            is_ended, self._is_ended = self._is_ended, True
-            if not is_ended and self._pointer:
+        with self._lock:
+            is_closed, self._is_closed = self._is_closed, True
+            if not is_closed and self._pointer:
                 self.library.call("CommAbort", self._pointer)
 
     def close(self) -> None:
         """Finish all operations and free it; abort it if it has failed."""
-        if self._is_ended:
+        if self._is_closed:
             return
         if self.failure:
             self.abort()
             return
-        with self._turn:
+        with self._lock:
             self.library.call("CommFinalize", self._pointer)
         try:
-            self.settle("close")
+            self.wait_for_pending("close")
         except CommunicationError:
             self.abort()
             raise
-        with self._turn:
-            self._is_ended = True
+        with self._lock:
+            self._is_closed = True
             self.library.call("CommDestroy", self._pointer)

@@ -49,7 +49,7 @@ class UniqueId(ctypes.Structure):
 
 
 _POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-_MOVE = (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
+_TRANSFER = (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
 # The argument types of nccl<name>.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetVersion": (_POINTER,),
@@ -66,12 +66,12 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GroupEnd": (),
     "AllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
     "Broadcast": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
-    "Send": _MOVE,
-    "Recv": _MOVE,
+    "Send": _TRANSFER,
+    "Recv": _TRANSFER,
 }
 
 
-def fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
+def config_fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
     """Return the fields of a version's ncclConfig_t, in order.
 
     Raises:
@@ -83,10 +83,15 @@ def fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
             f"known; expected a version from {'.'.join(map(str, OLDEST))} to "
             f"{'.'.join(map(str, NEWEST))}"
         )
-    words = [name for since, names in _FIELDS if since <= version for name in [names]]
+    groups = [
+        name
+        for first_version, names in _FIELDS
+        if first_version <= version
+        for name in [names]
+    ]
     return [
         (name.rstrip("*"), ctypes.c_char_p if name.endswith("*") else ctypes.c_int)
-        for name in " ".join(words).split()
+        for name in " ".join(groups).split()
     ]
 
 
@@ -97,22 +102,22 @@ def configuration(version: tuple[int, int, int], **values: int) -> ctypes.Struct
         version: for example (2, 27, 7).
         values: options by NCCL's names.
     """
-    layout = fields(version)
-    head = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint)]
-    head.append(("version", ctypes.c_uint))
-    members = {"_fields_": [*head, *layout]}
-    found: Any = type("Configuration", (ctypes.Structure,), members)()
-    found.size, found.magic = ctypes.sizeof(found), MAGIC
-    found.version = code_of(version)
+    layout = config_fields(version)
+    header = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint)]
+    header.append(("version", ctypes.c_uint))
+    members = {"_fields_": [*header, *layout]}
+    config: Any = type("Configuration", (ctypes.Structure,), members)()
+    config.size, config.magic = ctypes.sizeof(config), MAGIC
+    config.version = version_code(version)
     for name, kind in layout:
         if kind is ctypes.c_int:
-            setattr(found, name, values.pop(name, UNSET))
+            setattr(config, name, values.pop(name, UNSET))
     assert not values, f"NCCL {version} has no {', '.join(values)}"
-    assert isinstance(found, ctypes.Structure)
-    return found
+    assert isinstance(config, ctypes.Structure)
+    return config
 
 
-def code_of(version: tuple[int, int, int]) -> int:
+def version_code(version: tuple[int, int, int]) -> int:
     """Return the version code of NCCL: 22707 for 2.27.7."""
     major, minor, patch = version
     return major * 10000 + minor * 100 + patch
@@ -134,21 +139,21 @@ class Library:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path, self._loaded = _load([str(path)] if path else list(_candidates()))
+        self.path, self._library = _load([str(path)] if path else list(_candidates()))
         for name, arguments in FUNCTIONS.items():
-            function = getattr(self._loaded, f"nccl{name}", None)
+            function = getattr(self._library, f"nccl{name}", None)
             if function is None:
                 raise BackendUnavailable(f"{self.path} has no function nccl{name}")
             function.argtypes, function.restype = arguments, ctypes.c_int
-        self._loaded.ncclGetErrorString.argtypes = (_INT,)
-        self._loaded.ncclGetErrorString.restype = ctypes.c_char_p
-        self._loaded.ncclGetLastError.argtypes = (_POINTER,)
-        self._loaded.ncclGetLastError.restype = ctypes.c_char_p
+        self._library.ncclGetErrorString.argtypes = (_INT,)
+        self._library.ncclGetErrorString.restype = ctypes.c_char_p
+        self._library.ncclGetLastError.argtypes = (_POINTER,)
+        self._library.ncclGetLastError.restype = ctypes.c_char_p
         code = ctypes.c_int()
         self.call("GetVersion", ctypes.byref(code))
-        major, rest = divmod(code.value, 10000)
-        self.version: tuple[int, int, int] = (major, *divmod(rest, 100))
-        fields(self.version)
+        major, remainder = divmod(code.value, 10000)
+        self.version: tuple[int, int, int] = (major, *divmod(remainder, 100))
+        config_fields(self.version)
 
     def call(self, name: str, *arguments: Any) -> int:
         """Call nccl<name>; return `SUCCESS` or `IN_PROGRESS`, or raise an error.
@@ -158,7 +163,7 @@ class Library:
             CommunicationError: another error, with the library's message and last
                 error.
         """
-        return self.check(int(getattr(self._loaded, f"nccl{name}")(*arguments)), name)
+        return self.check(int(getattr(self._library, f"nccl{name}")(*arguments)), name)
 
     def check(self, status: int, name: str) -> int:
         """Return the status if it is `SUCCESS` or `IN_PROGRESS`, else raise."""
@@ -169,16 +174,16 @@ class Library:
 
     def describe(self, status: int) -> str:
         """Return the text of a status, with the last error."""
-        text = self._loaded.ncclGetErrorString(status).decode(errors="replace")
+        text = self._library.ncclGetErrorString(status).decode(errors="replace")
         # The last error belongs to the process, so no communicator is necessary.
-        last = (self._loaded.ncclGetLastError(None) or b"").decode(errors="replace")
+        last = (self._library.ncclGetLastError(None) or b"").decode(errors="replace")
         return f"{text}{': ' if last.strip() else ''}{last.strip()} ({status})"
 
     def unique_id(self) -> bytes:
         """Return a new unique id for a group of ranks."""
-        found = UniqueId()
-        self.call("GetUniqueId", ctypes.byref(found))
-        return bytes(found.content)
+        identifier = UniqueId()
+        self.call("GetUniqueId", ctypes.byref(identifier))
+        return bytes(identifier.content)
 
 
 def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:

@@ -79,17 +79,17 @@ def prepare_all_reduce(
     for tensor, out in zip(pieces, outs, strict=True):
         tree.check(tensor, out)
     memory = shared.memory_of(group)
-    found: list[Callable[[], None]] = []
-    for same in _by_dtype(outs):
-        flats = [[piece.reshape(-1) for piece in pieces[i]] for i in same]
-        results = [outs[i].reshape(-1) for i in same]
+    runs: list[Callable[[], None]] = []
+    for indices in _group_by_dtype(outs):
+        flats = [[piece.reshape(-1) for piece in pieces[i]] for i in indices]
+        results = [outs[i].reshape(-1) for i in indices]
         if memory is None:
-            found.append(partial(tree.all_reduce_joined, flats, results))
+            runs.append(partial(tree.all_reduce_packed, flats, results))
             continue
         tensors = memory, flats, leaves, results
-        nothing = IDENTITY_ELEMENTS.get(op)
-        found.append(shared.AllReduce(group, *tensors, OPERATIONS[op], nothing))
-    return found
+        identity = IDENTITY_ELEMENTS.get(op)
+        runs.append(shared.AllReduce(group, *tensors, OPERATIONS[op], identity))
+    return runs
 
 
 def reduce_scatter(
@@ -111,18 +111,18 @@ def reduce_scatter(
     tree = _Tree(group, leaves, op)
     if out.ndim == 0:
         raise ShapeError("reduce_scatter: expected out of one axis at least")
-    whole = (group.size * out.shape[0], *out.shape[1:])
-    tree.check(pieces, out, whole)
+    full_shape = (group.size * out.shape[0], *out.shape[1:])
+    tree.check(pieces, out, full_shape)
     flats = [piece.reshape(-1) for piece in pieces]
-    part = out.reshape(-1)
+    flat_out = out.reshape(-1)
     memory = shared.memory_of(group)
     if memory is not None:
-        shared.reduce_scatter(group, memory, flats, leaves, part, tree.combine)
+        shared.reduce_scatter(group, memory, flats, leaves, flat_out, tree.combine)
         return
-    starts = [rank * part.size for rank in range(group.size)]
-    for low, high in _rounds(part.size, part.itemsize):
+    starts = [rank * flat_out.size for rank in range(group.size)]
+    for low, high in _rounds(flat_out.size, flat_out.itemsize):
         bounds = tuple((start + low, start + high) for start in starts)
-        tree.reduce(flats, bounds, part[low:high])
+        tree.reduce(flats, bounds, flat_out[low:high])
 
 
 class _Tree:
@@ -140,20 +140,20 @@ class _Tree:
         self.group = group
         self.leaves = leaves
         self.op = op
-        self._pair = OPERATIONS[op]
+        self._combine_pair = OPERATIONS[op]
         self.pieces = pieces_of_ranks(leaves, group.size)
-        self.mine = self.pieces[group.rank]
-        self._memory: Array = np.empty(0)
+        self.local_pieces = self.pieces[group.rank]
+        self._scratch_buffer: Array = np.empty(0)
 
     def check(
         self, pieces: Sequence[Array], out: Array, shape: tuple[int, ...] | None = None
     ) -> None:
         """Raise an error for pieces with a wrong number, shape, dtype or layout."""
         shape = out.shape if shape is None else shape
-        if len(pieces) != len(self.mine):
+        if len(pieces) != len(self.local_pieces):
             raise ArgumentError(
-                f"all_reduce: expected {len(self.mine)} pieces {self.mine} of rank "
-                f"{self.group.rank}; received {len(pieces)}"
+                f"all_reduce: expected {len(self.local_pieces)} pieces "
+                f"{self.local_pieces} of rank {self.group.rank}; received {len(pieces)}"
             )
         for array in (*pieces, out):
             if not array.flags.c_contiguous:
@@ -174,7 +174,7 @@ class _Tree:
                 f"all_reduce: no rank has rows to take the {self.op} of"
             )
 
-    def all_reduce_joined(
+    def all_reduce_packed(
         self, flats: Sequence[Sequence[Array]], outs: Sequence[Array]
     ) -> None:
         """Combine flat pieces of several tensors of one dtype."""
@@ -182,13 +182,15 @@ class _Tree:
             for pieces, out in zip(flats, outs, strict=True):
                 self.all_reduce(pieces, out)
             return
-        packed = [np.concatenate(pieces) for pieces in zip(*flats, strict=True)]
+        packed_pieces = [np.concatenate(pieces) for pieces in zip(*flats, strict=True)]
         total = sum(out.size for out in outs)
-        joined = packed[0] if packed else np.empty(total, outs[0].dtype)
-        self.all_reduce(packed, joined)
+        packed_result = (
+            packed_pieces[0] if packed_pieces else np.empty(total, outs[0].dtype)
+        )
+        self.all_reduce(packed_pieces, packed_result)
         start = 0
         for out in outs:
-            out[:] = joined[start : start + out.size]
+            out[:] = packed_result[start : start + out.size]
             start += out.size
 
     def all_reduce(self, flats: Sequence[Array], out: Array) -> None:
@@ -198,16 +200,18 @@ class _Tree:
             self.combine(list(flats), _single_rank_steps(self.leaves), out)
             return
         # Between two ranks this sends no more bytes, and has the network latency once.
-        at_once = group.size == 2 and group.is_remote and out.nbytes <= _MAX_PAIR_SIZE
-        if at_once or out.nbytes * (group.size - 1) <= _MAX_DIRECT_SIZE:
+        is_single_exchange = (
+            group.size == 2 and group.is_remote and out.nbytes <= _MAX_PAIR_SIZE
+        )
+        if is_single_exchange or out.nbytes * (group.size - 1) <= _MAX_DIRECT_SIZE:
             self.reduce(flats, ((0, size),) * group.size, out)
             return
         for low, high in _rounds(size, itemsize, group.size):
             bounds = split_range(low, high, group.size, _ALIGNMENT // itemsize or 1)
-            mine = out[slice(*bounds[group.rank])]
-            self.reduce(flats, bounds, mine)
+            shard = out[slice(*bounds[group.rank])]
+            self.reduce(flats, bounds, shard)
             counts = [(stop - start) * itemsize for start, stop in bounds]
-            group.all_gather_varying(mine, out[low:high], counts)
+            group.all_gather_varying(shard, out[low:high], counts)
 
     def reduce(
         self, flats: Sequence[Array], bounds: tuple[tuple[int, int], ...], out: Array
@@ -220,107 +224,116 @@ class _Tree:
             out: the result for this rank's part, which can be part of a piece.
         """
         rank = self.group.rank
-        plan = _plan(self.leaves, rank, bounds, out.itemsize)
-        received = self._scratch(plan.received, out.dtype)
+        plan = _make_plan(self.leaves, rank, bounds, out.itemsize)
+        received_data = self._scratch(plan.received_size, out.dtype)
         if len(flats) == 1:
             send, starts = flats[0], plan.starts
         else:
-            parts = [flat[start:stop] for start, stop in plan.parts for flat in flats]
-            send, starts = np.concatenate([out[:0], *parts]), plan.packed_starts
-        self.group.all_to_all(send, plan.sent, received, plan.receive_counts, starts)
+            segments = [
+                flat[start:stop] for start, stop in plan.segments for flat in flats
+            ]
+            send, starts = np.concatenate([out[:0], *segments]), plan.packed_starts
+        self.group.all_to_all(
+            send, plan.send_counts, received_data, plan.receive_counts, starts
+        )
         start, stop = bounds[rank]
         operands = [flat[start:stop] for flat in flats]
-        operands.extend(received.reshape(plan.theirs, out.size))
+        operands.extend(received_data.reshape(plan.received_pieces, out.size))
         self.combine(operands, plan.steps, out)
 
     def _scratch(self, size: int, dtype: np.dtype[Any]) -> Array:
         """Return a receive buffer, reused in later rounds."""
-        if self._memory.dtype != dtype or self._memory.size < size:
-            self._memory = np.empty(size, dtype)
-        return self._memory[:size]
+        if self._scratch_buffer.dtype != dtype or self._scratch_buffer.size < size:
+            self._scratch_buffer = np.empty(size, dtype)
+        return self._scratch_buffer[:size]
 
-    def combine(self, operands: list[Array], order: Sequence[Step], out: Array) -> None:
+    def combine(self, operands: list[Array], steps: Sequence[Step], out: Array) -> None:
         """Combine subtrees up the tree into `out`.
 
         Only the last combination writes to `out`, because `out` can be an operand.
         """
-        if not order:
+        if not steps:
             out[...] = operands[0] if operands else IDENTITY_ELEMENTS[self.op]
             return
         # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
-            for left, right, target in order[:-1]:
-                into = operands[target] if target >= 0 else None
-                operands.append(self._pair(operands[left], operands[right], out=into))
-            left, right, _ = order[-1]
-            self._pair(operands[left], operands[right], out=out)
+            for lhs, rhs, target in steps[:-1]:
+                destination = operands[target] if target >= 0 else None
+                operands.append(
+                    self._combine_pair(operands[lhs], operands[rhs], out=destination)
+                )
+            lhs, rhs, _ = steps[-1]
+            self._combine_pair(operands[lhs], operands[rhs], out=out)
 
 
 class _Plan(NamedTuple):
     """Exchange and combination plan of one rank.
 
     Attributes:
-        sent, starts: the number of bytes for each rank, and their offsets in a single
-            piece.
-        parts, packed_starts: for several pieces, the parts to pack contiguously, and
-            the offsets for each rank.
+        send_counts, starts: the number of bytes for each rank, and their offsets in a
+            single piece.
+        segments, packed_starts: for several pieces, the segments to pack contiguously,
+            and the offsets for each rank.
         receive_counts: the number of bytes from each rank.
-        theirs, received: the number of pieces and elements from other ranks.
+        received_pieces, received_size: the number of pieces and elements from other
+            ranks.
         steps: the combinations.
     """
 
-    sent: list[int]
+    send_counts: list[int]
     starts: list[int]
-    parts: list[tuple[int, int]]
+    segments: list[tuple[int, int]]
     packed_starts: list[int]
     receive_counts: list[int]
-    theirs: int
-    received: int
+    received_pieces: int
+    received_size: int
     steps: tuple[Step, ...]
 
 
 @lru_cache(maxsize=4096)
-def _plan(
+def _make_plan(
     leaves: Leaves, rank: int, bounds: tuple[tuple[int, int], ...], itemsize: int
 ) -> _Plan:
     pieces = pieces_of_ranks(leaves, len(bounds))
-    mine, size = pieces[rank], bounds[rank][1] - bounds[rank][0]
-    sent = [(stop - start) * len(mine) * itemsize for start, stop in bounds]
+    local_keys, size = pieces[rank], bounds[rank][1] - bounds[rank][0]
+    send_counts = [
+        (stop - start) * len(local_keys) * itemsize for start, stop in bounds
+    ]
     # Ranks with equal parts receive the same packed bytes.
-    lengths = {part: sent[r] for r, part in enumerate(bounds) if r != rank}
-    packed = dict(zip(lengths, offsets_of(list(lengths.values())), strict=True))
-    sent[rank] = 0
-    counts = [len(keys) * (r != rank) for r, keys in enumerate(pieces)]
-    theirs = [key for r, keys in enumerate(pieces) if r != rank for key in keys]
+    lengths = {segment: send_counts[r] for r, segment in enumerate(bounds) if r != rank}
+    packed_offsets = dict(zip(lengths, offsets_of(list(lengths.values())), strict=True))
+    send_counts[rank] = 0
+    piece_counts = [len(keys) * (r != rank) for r, keys in enumerate(pieces)]
+    peer_keys = [key for r, keys in enumerate(pieces) if r != rank for key in keys]
     return _Plan(
-        sent,
+        send_counts,
         [start * itemsize for start, _ in bounds],
-        list(packed),
-        [packed.get(part, 0) for part in bounds],
-        [count * size * itemsize for count in counts],
-        len(theirs),
-        len(theirs) * size,
-        combination_steps(leaves, [*mine, *theirs], len(mine)),
+        list(packed_offsets),
+        [packed_offsets.get(segment, 0) for segment in bounds],
+        [count * size * itemsize for count in piece_counts],
+        len(peer_keys),
+        len(peer_keys) * size,
+        combination_steps(leaves, [*local_keys, *peer_keys], len(local_keys)),
     )
 
 
 @lru_cache(maxsize=256)
 def _single_rank_steps(leaves: Leaves) -> tuple[Step, ...]:
     """Return the combinations for one rank, without overwriting its pieces."""
-    (mine,) = pieces_of_ranks(leaves, 1)
-    return combination_steps(leaves, mine, len(mine))
+    (keys,) = pieces_of_ranks(leaves, 1)
+    return combination_steps(leaves, keys, len(keys))
 
 
-def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
+def _group_by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
     """Return the indices of arrays grouped by dtype, in order of first occurrence."""
-    found: dict[np.dtype[Any], list[int]] = {}
-    for position, array in enumerate(arrays):
-        found.setdefault(array.dtype, []).append(position)
-    return list(found.values())
+    groups: dict[np.dtype[Any], list[int]] = {}
+    for index, array in enumerate(arrays):
+        groups.setdefault(array.dtype, []).append(index)
+    return list(groups.values())
 
 
 @lru_cache(maxsize=256)
 def _rounds(size: int, itemsize: int, ranks: int = 1) -> tuple[tuple[int, int], ...]:
-    """Split elements into rounds of about `ROUND` bytes for each rank."""
+    """Split elements into rounds of about `ROUND_SIZE` bytes for each rank."""
     count = max(1, -(-size * itemsize // (ranks * ROUND_SIZE)))
     return split_range(0, size, count, _ALIGNMENT // itemsize or 1)

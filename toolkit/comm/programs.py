@@ -12,7 +12,9 @@ from toolkit.comm.group import Group, exchange
 from toolkit.errors import ProgramMismatchError
 
 
-def compare_programs(group: Group, lines: Sequence[str], what: str = "program") -> None:
+def compare_programs(
+    group: Group, lines: Sequence[str], label: str = "program"
+) -> None:
     """Raise an error if the program descriptions of the ranks differ.
 
     Each rank exchanges one hash. The lines are exchanged only if hashes differ.
@@ -21,7 +23,7 @@ def compare_programs(group: Group, lines: Sequence[str], what: str = "program") 
         group: the group; all its ranks call this.
         lines: the lines that must be equal on all ranks, for example the sequence of
             collectives.
-        what: the name of the program in the error.
+        label: the name of the program in the error.
 
     Raises:
         ProgramMismatchError: on every rank, with the first line that differs.
@@ -32,28 +34,28 @@ def compare_programs(group: Group, lines: Sequence[str], what: str = "program") 
         [None, None]
     """
     text = "\n".join(lines).encode()
-    mine = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
-    hashes = np.empty((group.size, mine.size), np.uint8)
-    group.all_gather(mine, hashes)
-    if (hashes == mine).all():
+    local_hash = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
+    hashes = np.empty((group.size, local_hash.size), np.uint8)
+    group.all_gather(local_hash, hashes)
+    if (hashes == local_hash).all():
         return
     # If any hash differs, all ranks detect it, so all ranks reach this exchange.
-    everyone = exchange(group, list(lines))
-    rows = enumerate(zip_longest(*everyone), 1)
+    all_lines = exchange(group, list(lines))
+    rows = enumerate(zip_longest(*all_lines), 1)
     number, row = next((n, row) for n, row in rows if len(set(row)) > 1)
     ranks: dict[str | None, list[int]] = {}
     for rank, line in enumerate(row):
         ranks.setdefault(line, []).append(rank)
-    told = "; ".join(
-        f"{_ranks(members)}: {'ends before it' if line is None else repr(line)}"
+    description = "; ".join(
+        f"{_name_ranks(members)}: {'ends before it' if line is None else repr(line)}"
         for line, members in ranks.items()
     )
     raise ProgramMismatchError(
-        f"the {what} differs between ranks, first in line {number}: {told}"
+        f"the {label} differs between ranks, first in line {number}: {description}"
     )
 
 
-def _ranks(members: Sequence[int]) -> str:
+def _name_ranks(members: Sequence[int]) -> str:
     """Return the name of one or several ranks."""
     plural = "s" if len(members) > 1 else ""
     return f"rank{plural} {', '.join(map(str, members))}"

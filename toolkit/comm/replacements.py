@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from toolkit.comm.group import Buffer, Group, as_bytes, check_parts, offsets_of
+from toolkit.comm.group import Buffer, Group, as_bytes, check_counts, offsets_of
 from toolkit.comm.mpi import Bridge, MpiGroup
 from toolkit.errors import LaunchError, RankLostError
 
 # Messages between rank 0 of a job and its replacement processes.
 READY, JOIN, LEAVE = 1, 2, 3
-# Values of `Coming.state`.
+# Values of `PendingReplacements.state`.
 STARTING, IS_READY, HAS_FAILED = 0, 1, 2
 _POLL_SECONDS = 0.01  # seconds between two polls
 
@@ -37,25 +37,25 @@ class PendingReplacements:
     """
 
     def __init__(self, group: MpiGroup, count: int, arguments: Sequence[str]) -> None:
-        self._is_first = group.rank == 0
+        self._is_first_rank = group.rank == 0
         self._bridge = group.spawn(arguments, count)
-        self._waiting = set(range(count)) if self._is_first else set()
-        self._have_failed = False
+        self._starting = set(range(count)) if self._is_first_rank else set()
+        self._has_failure = False
 
     @property
     def state(self) -> int:
         """Return STARTING, IS_READY or HAS_FAILED, as seen by this rank."""
-        for rank in list(self._waiting):
+        for rank in list(self._starting):
             try:
-                word = self._bridge.heard(rank)
+                message = self._bridge.poll_message(rank)
             except RankLostError:
-                word = LEAVE
-            if word is not None:
-                self._waiting.remove(rank)
-                self._have_failed |= word == LEAVE
-        if self._have_failed:
+                message = LEAVE
+            if message is not None:
+                self._starting.remove(rank)
+                self._has_failure |= message == LEAVE
+        if self._has_failure:
             return HAS_FAILED
-        return STARTING if self._waiting else IS_READY
+        return STARTING if self._starting else IS_READY
 
     def merge(self) -> MpiGroup | None:
         """Return the merged group; all ranks call this when all are ready.
@@ -63,7 +63,7 @@ class PendingReplacements:
         Returns:
             None if one of them is lost, although other ranks can succeed.
         """
-        self._tell(JOIN)
+        self._send_to_all(JOIN)
         try:
             return self._bridge.merge(is_new=False)
         except RankLostError:
@@ -71,14 +71,14 @@ class PendingReplacements:
 
     def cancel(self) -> None:
         """End the replacement processes; all ranks call this."""
-        self._tell(LEAVE)
+        self._send_to_all(LEAVE)
 
-    def _tell(self, word: int) -> None:
+    def _send_to_all(self, message: int) -> None:
         """Send a message to the processes that are still alive."""
-        if self._is_first:
-            for rank in range(self._bridge.there):
+        if self._is_first_rank:
+            for rank in range(self._bridge.remote_size):
                 with suppress(RankLostError):
-                    self._bridge.tell(rank, word)
+                    self._bridge.send_message(rank, message)
 
 
 class SimulatedGroup:
@@ -95,26 +95,26 @@ class SimulatedGroup:
     def __init__(self, bridge: Bridge) -> None:
         self.is_remote = False
         self._bridge = bridge
-        self.rank = bridge.there + bridge.rank
-        self.size = bridge.there + bridge.size
+        self.rank = bridge.remote_size + bridge.rank
+        self.size = bridge.remote_size + bridge.size
 
     def join(self) -> MpiGroup:
         """Wait until the job admits this process, and return the new group."""
         with suppress(RankLostError):  # the job has ended
-            self._bridge.tell(0, READY)
-            while (word := self._bridge.heard(0)) is None:
+            self._bridge.send_message(0, READY)
+            while (message := self._bridge.poll_message(0)) is None:
                 time.sleep(_POLL_SECONDS)
-            if word == JOIN:
+            if message == JOIN:
                 return self._bridge.merge(is_new=True)
-        self.leave()
+        self.exit_process()
 
-    def refuse(self) -> NoReturn:
+    def decline_and_exit(self) -> NoReturn:
         """End this process, and report to the job that it does not join."""
         with suppress(RankLostError):
-            self._bridge.tell(0, LEAVE)
-        self.leave()
+            self._bridge.send_message(0, LEAVE)
+        self.exit_process()
 
-    def leave(self) -> NoReturn:
+    def exit_process(self) -> NoReturn:
         """End this process; the job continues without it."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -129,12 +129,12 @@ class SimulatedGroup:
         self, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
         """See `Group.all_gather_varying`."""
-        mine, whole = as_bytes(send), as_bytes(receive)
-        check_parts("all_gather_varying", whole, counts, self.size)
+        source, target = as_bytes(send), as_bytes(receive)
+        check_counts("all_gather_varying", target, counts, self.size)
         for start, count in zip(offsets_of(counts), counts, strict=True):
-            if count != mine.size:
-                self._cannot("all_gather_varying")
-            whole[start : start + count] = mine
+            if count != source.size:
+                self._raise_unsupported("all_gather_varying")
+            target[start : start + count] = source
 
     def all_to_all(
         self,
@@ -146,25 +146,25 @@ class SimulatedGroup:
         receive_offsets: Sequence[int] | None = None,
     ) -> None:
         """See `Group.all_to_all`."""
-        self._cannot("all_to_all")
+        self._raise_unsupported("all_to_all")
 
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
         """See `Group.broadcast`."""
 
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
         """See `Group.send`."""
-        self._cannot("send")
+        self._raise_unsupported("send")
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
         """See `Group.receive`."""
-        self._cannot("receive")
+        self._raise_unsupported("receive")
 
     def barrier(self) -> None:
         """See `Group.barrier`."""
 
     def split(self, color: int, key: int) -> Group:
         """See `Group.split`."""
-        self._cannot("split")
+        self._raise_unsupported("split")
 
     def duplicate(self) -> Group:
         """See `Group.duplicate`."""
@@ -173,7 +173,7 @@ class SimulatedGroup:
     def close(self) -> None:
         """See `Group.close`."""
 
-    def _cannot(self, name: str) -> NoReturn:
+    def _raise_unsupported(self, name: str) -> NoReturn:
         raise LaunchError(
             f"{name}: a process in the place of a lost one joins the job in the first "
             "`fit` of the script; before it, other processes are needed here"

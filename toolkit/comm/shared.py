@@ -24,9 +24,9 @@ SLOT_SIZE = 1 << 20
 # pieces itself. This needs one barrier instead of two.
 _MAX_DIRECT_SIZE = 1 << 20
 # Parts with a smaller average size in bytes are combined as one.
-_MIN_PART_SIZE = 32 << 10
-_PAGE = 4096
-_TOKEN = 16
+_MIN_SEGMENT_SIZE = 32 << 10
+_PAGE_SIZE = 4096
+_TOKEN_SIZE = 16
 # Combines two arrays into a third, `out`.
 Combine: TypeAlias = Callable[..., Any]
 
@@ -38,22 +38,22 @@ class SharedMemory:
     fills the first slot again, all ranks have passed another barrier.
 
     Args:
-        memory: a buffer of `2 * ranks * SLOT` bytes.
+        memory: a buffer of `2 * ranks * SLOT_SIZE` bytes.
         ranks: the number of ranks.
     """
 
     def __init__(self, memory: Array, ranks: int) -> None:
         self._slots = memory.reshape(2, ranks, SLOT_SIZE)
-        self._turn = 0
+        self._slot = 0
 
-    def next_turn(self) -> int:
+    def next_slot(self) -> int:
         """Return the slot index for the next round: 0 or 1."""
-        self._turn ^= 1
-        return self._turn
+        self._slot ^= 1
+        return self._slot
 
-    def slots(self, turn: int, dtype: np.dtype[Any]) -> Array:
+    def slots(self, slot: int, dtype: np.dtype[Any]) -> Array:
         """Return the slots of all ranks: (ranks, elements)."""
-        slots: Array = self._slots[turn].view(dtype)
+        slots: Array = self._slots[slot].view(dtype)
         return slots
 
 
@@ -81,38 +81,38 @@ def _map_memory(group: Group, nbytes: int) -> Array | None:
 
     The memory has no name in a file system, so killed ranks leave no files.
     """
-    descriptor, mine = -1, None
+    descriptor, local_location = -1, None
     if group.rank == 0 and hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("toolkit")
-        os.ftruncate(descriptor, _PAGE + nbytes)
+        os.ftruncate(descriptor, _PAGE_SIZE + nbytes)
         # On another machine, the same PID can be another process.
-        token = secrets.token_hex(_TOKEN)
+        token = secrets.token_hex(_TOKEN_SIZE)
         os.pwrite(descriptor, bytes.fromhex(token), 0)
-        mine = [os.getpid(), descriptor, token]
-    told = exchange(group, mine)[0]
-    memory = None if told is None else _map_peer_memory(told, nbytes)
+        local_location = [os.getpid(), descriptor, token]
+    location = exchange(group, local_location)[0]
+    memory = None if location is None else _map_peer_memory(location, nbytes)
     is_shared = all(exchange(group, memory is not None))
     if descriptor >= 0:
         os.close(descriptor)
     return memory if is_shared else None
 
 
-def _map_peer_memory(told: Sequence[Any], nbytes: int) -> Array | None:
+def _map_peer_memory(location: Sequence[Any], nbytes: int) -> Array | None:
     """Return the mapped memory of another process of this machine."""
-    pid, descriptor, token = told
+    pid, descriptor, token = location
     try:
-        opened = os.open(f"/proc/{int(pid)}/fd/{int(descriptor)}", os.O_RDWR)
+        peer_descriptor = os.open(f"/proc/{int(pid)}/fd/{int(descriptor)}", os.O_RDWR)
     except OSError:
         return None
     try:
-        if os.pread(opened, _TOKEN, 0) != bytes.fromhex(token):
+        if os.pread(peer_descriptor, _TOKEN_SIZE, 0) != bytes.fromhex(token):
             return None
-        mapped = mmap.mmap(opened, _PAGE + nbytes)
+        mapping = mmap.mmap(peer_descriptor, _PAGE_SIZE + nbytes)
     except (OSError, ValueError):
         return None
     finally:
-        os.close(opened)
-    return np.frombuffer(mapped, np.uint8)[_PAGE:]
+        os.close(peer_descriptor)
+    return np.frombuffer(mapping, np.uint8)[_PAGE_SIZE:]
 
 
 class Span(NamedTuple):
@@ -121,7 +121,7 @@ class Span(NamedTuple):
     tensor: int
     start: int
     stop: int
-    at: int
+    offset: int
 
 
 class AllReduce:
@@ -136,7 +136,7 @@ class AllReduce:
         leaves: the leaves of the pieces.
         outs: the arrays for the results.
         combine: a function of two operands that writes to a third.
-        nothing: the identity element.
+        identity: the identity element.
     """
 
     def __init__(
@@ -147,20 +147,22 @@ class AllReduce:
         leaves: Leaves,
         outs: Sequence[Array],
         combine: Combine,
-        nothing: Any,
+        identity: Any,
     ) -> None:
         self.memory = memory
         self._group = group
         self._pieces, self._outs = pieces, outs
         self._leaves = leaves
-        self._combine, self._nothing = combine, nothing
-        self._counts = _counts(leaves, group.size)
+        self._combine, self._identity = combine, identity
+        self._counts = _piece_counts(leaves, group.size)
         self._dtype = outs[0].dtype
         self._sizes = tuple(out.size for out in outs)
         total, itemsize = sum(self._sizes), self._dtype.itemsize
-        room = SLOT_SIZE // (max(*self._counts, 1) * itemsize)
+        capacity = SLOT_SIZE // (max(*self._counts, 1) * itemsize)
         self._is_direct = total * itemsize * (group.size - 1) ** 2 <= _MAX_DIRECT_SIZE
-        self._rounds = [(i, min(i + room, total)) for i in range(0, total, room)]
+        self._rounds = [
+            (i, min(i + capacity, total)) for i in range(0, total, capacity)
+        ]
         # For each round, the plans for the two slots.
         self._plans: list[list[_Plan | None]] = [[None, None] for _ in self._rounds]
 
@@ -169,15 +171,15 @@ class AllReduce:
         # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
             for number, plans in enumerate(self._plans):
-                turn = memory.next_turn()
-                plan = plans[turn]
+                slot = memory.next_slot()
+                plan = plans[slot]
                 if plan is None:
-                    plan = plans[turn] = self._plan(number, turn)
-                for parts, target in plan.writes:
-                    np.concatenate(parts, out=target)
+                    plan = plans[slot] = self._make_plan(number, slot)
+                for segments, target in plan.writes:
+                    np.concatenate(segments, out=target)
                 barrier()
-                for left, right, into in plan.sums:
-                    combine(left, right, out=into)
+                for lhs, rhs, destination in plan.sums:
+                    combine(lhs, rhs, out=destination)
                 for target, source in plan.moves:
                     np.copyto(target, source)
                 if not self._is_direct:
@@ -185,66 +187,71 @@ class AllReduce:
                 for target, source in plan.copies:
                     np.copyto(target, source)
 
-    def _plan(self, number: int, turn: int) -> _Plan:
+    def _make_plan(self, number: int, slot: int) -> _Plan:
         low, high = self._rounds[number]
         size, ranks, rank = high - low, self._group.size, self._group.rank
         plan = _Plan([], [], [], [])
-        slots = self.memory.slots(turn, self._dtype)
+        slots = self.memory.slots(slot, self._dtype)
         spans = _spans(self._sizes, low, high)
         for piece in range(self._counts[rank]):
-            parts = [self._pieces[i][piece][start:stop] for i, start, stop, _ in spans]
-            plan.writes.append((parts, slots[rank, piece * size : (piece + 1) * size]))
+            segments = [
+                self._pieces[i][piece][start:stop] for i, start, stop, _ in spans
+            ]
+            plan.writes.append(
+                (segments, slots[rank, piece * size : (piece + 1) * size])
+            )
         if not self._is_direct:
             bounds = split_range(0, size, ranks, 64 // self._dtype.itemsize or 1)
             # No other rank reads this part of this rank's slot before the next barrier.
-            self._sum(plan, slots, size, *bounds[rank], slots[rank])
-            for other, (first, last) in enumerate(bounds):
-                there = _spans(self._sizes, low + first, low + last)
-                self._read(plan, slots[other, first:last], there)
+            self._plan_combination(plan, slots, size, *bounds[rank], slots[rank])
+            for peer, (first, last) in enumerate(bounds):
+                peer_spans = _spans(self._sizes, low + first, low + last)
+                self._plan_copies(plan, slots[peer, first:last], peer_spans)
         elif (
-            len(spans) > 1 and size * self._dtype.itemsize < len(spans) * _MIN_PART_SIZE
+            len(spans) > 1
+            and size * self._dtype.itemsize < len(spans) * _MIN_SEGMENT_SIZE
         ):
-            joined = np.empty(size, self._dtype)
-            self._sum(plan, slots, size, 0, size, joined)
-            self._read(plan, joined, spans)
+            packed_result = np.empty(size, self._dtype)
+            self._plan_combination(plan, slots, size, 0, size, packed_result)
+            self._plan_copies(plan, packed_result, spans)
         else:
-            for tensor, start, stop, at in spans:
-                mine = [flat[start:stop] for flat in self._pieces[tensor]]
-                parts = _piece_parts(
-                    slots, self._counts, size, at, stop - start, but=rank
+            for tensor, start, stop, offset in spans:
+                local_segments = [flat[start:stop] for flat in self._pieces[tensor]]
+                segments = _piece_segments(
+                    slots, self._counts, size, offset, stop - start, excluded_rank=rank
                 )
                 out = self._outs[tensor][start:stop]
-                self._steps(plan, [*mine, *parts], rank, out)
+                self._plan_steps(plan, [*local_segments, *segments], rank, out)
         return plan
 
-    def _sum(
+    def _plan_combination(
         self, plan: _Plan, slots: Array, size: int, start: int, stop: int, out: Array
     ) -> None:
         """Combine a part of the data in the slots."""
-        operands = _piece_parts(slots, self._counts, size, start, stop - start)
-        self._steps(plan, operands, None, out[start:stop])
+        operands = _piece_segments(slots, self._counts, size, start, stop - start)
+        self._plan_steps(plan, operands, None, out[start:stop])
 
-    def _steps(
-        self, plan: _Plan, operands: list[Array], first: int | None, out: Array
+    def _plan_steps(
+        self, plan: _Plan, operands: list[Array], first_rank: int | None, out: Array
     ) -> None:
         """Combine operands; only the last step writes to `out`.
 
         `out` can be one of the operands."""
         if len(operands) < 2:
-            whole = operands[0] if operands else np.full_like(out, self._nothing)
-            plan.moves.append((out, whole))
+            value = operands[0] if operands else np.full_like(out, self._identity)
+            plan.moves.append((out, value))
             return
-        for left, right, target in _order(self._leaves, self._group.size, first):
-            into = np.empty_like(out) if target < 0 else operands[target]
-            plan.sums.append((operands[left], operands[right], into))
-            operands.append(into)
+        for lhs, rhs, target in _rank_steps(self._leaves, self._group.size, first_rank):
+            destination = np.empty_like(out) if target < 0 else operands[target]
+            plan.sums.append((operands[lhs], operands[rhs], destination))
+            operands.append(destination)
         plan.sums[-1] = (*plan.sums[-1][:2], out)
 
-    def _read(self, plan: _Plan, source: Array, spans: Sequence[Span]) -> None:
+    def _plan_copies(self, plan: _Plan, source: Array, spans: Sequence[Span]) -> None:
         """Copy combined data to its tensors."""
-        for tensor, start, stop, at in spans:
+        for tensor, start, stop, offset in spans:
             target = self._outs[tensor][start:stop]
-            plan.copies.append((target, source[at : at + stop - start]))
+            plan.copies.append((target, source[offset : offset + stop - start]))
 
 
 class _Plan(NamedTuple):
@@ -273,33 +280,33 @@ def reduce_scatter(
 ) -> None:
     """Combine flat pieces, and keep this rank's part: see `ordered`."""
     rank, ranks, dtype = group.rank, group.size, out.dtype
-    counts = _counts(leaves, ranks)
-    room = SLOT_SIZE // (max(*counts, 1) * ranks * dtype.itemsize)
-    for low in range(0, out.size, room):
-        high = min(low + room, out.size)
-        slots, count = memory.slots(memory.next_turn(), dtype), high - low
+    counts = _piece_counts(leaves, ranks)
+    capacity = SLOT_SIZE // (max(*counts, 1) * ranks * dtype.itemsize)
+    for low in range(0, out.size, capacity):
+        high = min(low + capacity, out.size)
+        slots, count = memory.slots(memory.next_slot(), dtype), high - low
         for number, piece in enumerate(pieces):
-            at = number * ranks * count
-            target = slots[rank, at : at + ranks * count].reshape(ranks, count)
+            offset = number * ranks * count
+            target = slots[rank, offset : offset + ranks * count].reshape(ranks, count)
             target[...] = piece.reshape(ranks, out.size)[:, low:high]
         group.barrier()
-        operands = _piece_parts(slots, counts, ranks * count, rank * count, count)
-        combine(operands, _order(leaves, ranks), out[low:high])
+        operands = _piece_segments(slots, counts, ranks * count, rank * count, count)
+        combine(operands, _rank_steps(leaves, ranks), out[low:high])
 
 
-def _piece_parts(
+def _piece_segments(
     slots: Array,
     counts: Sequence[int],
-    apart: int,
-    at: int,
+    stride: int,
+    offset: int,
     size: int,
-    but: int | None = None,
+    excluded_rank: int | None = None,
 ) -> list[Array]:
-    """Return a part of every piece of the ranks, with pieces `apart` elements apart."""
+    """Return a segment of each piece; `stride` is the distance between pieces."""
     return [
-        slots[rank, number * apart + at : number * apart + at + size]
+        slots[rank, number * stride + offset : number * stride + offset + size]
         for rank, count in enumerate(counts)
-        if rank != but
+        if rank != excluded_rank
         for number in range(count)
     ]
 
@@ -307,31 +314,33 @@ def _piece_parts(
 @lru_cache(maxsize=4096)
 def _spans(sizes: tuple[int, ...], low: int, high: int) -> tuple[Span, ...]:
     """Return the spans of concatenated tensors that cover elements low..high."""
-    found, first = [], 0
+    spans, first = [], 0
     for tensor, size in enumerate(sizes):
         start, stop = max(low, first), min(high, first + size)
         if start < stop:
-            found.append(Span(tensor, start - first, stop - first, start - low))
+            spans.append(Span(tensor, start - first, stop - first, start - low))
         first += size
-    return tuple(found)
+    return tuple(spans)
 
 
 @lru_cache(maxsize=256)
-def _counts(leaves: Leaves, ranks: int) -> tuple[int, ...]:
+def _piece_counts(leaves: Leaves, ranks: int) -> tuple[int, ...]:
     """Return the number of pieces of each rank."""
     return tuple(len(pieces) for pieces in pieces_of_ranks(leaves, ranks))
 
 
 @lru_cache(maxsize=256)
-def _order(leaves: Leaves, ranks: int, first: int | None = None) -> tuple[Step, ...]:
+def _rank_steps(
+    leaves: Leaves, ranks: int, first_rank: int | None = None
+) -> tuple[Step, ...]:
     """Return the combinations of all pieces, without overwriting them.
 
     Args:
         leaves: the leaves of the tree.
         ranks: the ranks, in the order of their pieces.
-        first: a rank whose pieces precede those from other ranks, if any.
+        first_rank: a rank whose pieces precede those from other ranks, if any.
     """
     pieces = pieces_of_ranks(leaves, ranks)
-    order = sorted(range(ranks), key=lambda rank: rank != first)
+    order = sorted(range(ranks), key=lambda rank: rank != first_rank)
     keys = [key for rank in order for key in pieces[rank]]
     return combination_steps(leaves, keys, len(keys))

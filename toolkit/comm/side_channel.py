@@ -17,18 +17,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from toolkit.comm.authentication import Gate, authenticate
+from toolkit.comm.authentication import Acceptor, authenticate
 from toolkit.comm.group import Group, exchange
 from toolkit.errors import CommunicationError
 
-# The result of `ask` for a process that has ended.
-GONE = "gone"
+# The result of `send_request` for a process that has ended.
+PROCESS_ENDED = "gone"
 # Seconds to wait for an answer; a stopped or swapping rank needs longer.
-PATIENCE = 0.6
+REQUEST_TIMEOUT = 0.6
 _MAX_MESSAGE = 1 << 20  # bytes of a request or an answer
 _ATTEMPTS = 2  # retries for a rank that has too many connections
 
-Answer = Callable[[dict[str, Any]], Any]
+Handler = Callable[[dict[str, Any]], Any]
 
 
 class Address(NamedTuple):
@@ -46,63 +46,66 @@ class SideChannel:
 
     Args:
         group: the group of the job; all its ranks create one.
-        answer: a function from a request dict to the response.
+        handle_request: a function from a request dict to the response.
 
     Attributes:
         addresses: the addresses of all ranks.
     """
 
-    def __init__(self, group: Group, answer: Answer) -> None:
+    def __init__(self, group: Group, handle_request: Handler) -> None:
         machine = socket.gethostname()
-        one_machine = len(set(exchange(group, machine))) == 1
-        host = "127.0.0.1" if one_machine else machine
-        self._answer = answer
+        is_one_machine = len(set(exchange(group, machine))) == 1
+        host = "127.0.0.1" if is_one_machine else machine
+        self._handle_request = handle_request
         self._secret = secrets.token_hex(16)
-        listen_at = ("127.0.0.1" if one_machine else "", 0)
-        self._socket = socket.create_server(listen_at, backlog=128)
+        listen_address = ("127.0.0.1" if is_one_machine else "", 0)
+        self._socket = socket.create_server(listen_address, backlog=128)
         port = self._socket.getsockname()[1]
-        mine = Address(host, port, self._secret, machine, os.getpid())
-        self.addresses = [Address(*told) for told in exchange(group, list(mine))]
-        self._gate = Gate(self._socket, self._secret.encode())
+        address = Address(host, port, self._secret, machine, os.getpid())
+        self.addresses = [Address(*fields) for fields in exchange(group, list(address))]
+        self._acceptor = Acceptor(self._socket, self._secret.encode())
         self._thread = threading.Thread(
             target=self._serve, name="toolkit side channel", daemon=True
         )
         self._thread.start()
 
-    def ask(
-        self, rank: int, question: dict[str, Any], patience: float = PATIENCE
+    def send_request(
+        self, rank: int, request: dict[str, Any], timeout: float = REQUEST_TIMEOUT
     ) -> Any:
-        """Return the answer of one rank, or None after `patience` seconds.
+        """Return the answer of one rank, or None after `timeout` seconds.
 
-        Return `GONE` if the listener does not exist any more.
+        Return `PROCESS_ENDED` if the listener does not exist any more.
         """
-        address, line = self.addresses[rank], json.dumps(question) + "\n"
-        answer = None
+        address, line = self.addresses[rank], json.dumps(request) + "\n"
+        response = None
         for _ in range(_ATTEMPTS):
             try:
                 with socket.create_connection(
-                    (address.host, address.port), timeout=patience
+                    (address.host, address.port), timeout=timeout
                 ) as connection:
-                    authenticate(connection, address.secret.encode(), patience)
+                    authenticate(connection, address.secret.encode(), timeout)
                     connection.sendall(line.encode())
-                    return _receive_json(connection, patience)
+                    return _receive_json(connection, timeout)
             except ConnectionRefusedError:
-                return GONE
+                return PROCESS_ENDED
             except CommunicationError:
-                answer = GONE  # a process of another job listens at this address
+                # A process of another job listens at this address.
+                response = PROCESS_ENDED
             except (ConnectionError, EOFError):
-                answer = None  # the rank ended, or had too many connections
+                response = None  # the rank ended, or had too many connections
             except (OSError, ValueError, RecursionError):
                 return None
-        return answer
+        return response
 
-    def ask_all(self, ranks: list[int], question: dict[str, Any]) -> dict[int, Any]:
+    def send_requests(
+        self, ranks: list[int], request: dict[str, Any]
+    ) -> dict[int, Any]:
         """Return the answers of several ranks, requested in parallel."""
         if not ranks:
             return {}
         with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
-            answers = pool.map(lambda rank: self.ask(rank, question), ranks)
-            return dict(zip(ranks, answers, strict=True))
+            responses = pool.map(lambda rank: self.send_request(rank, request), ranks)
+            return dict(zip(ranks, responses, strict=True))
 
     def close(self) -> None:
         """Stop answering."""
@@ -116,33 +119,33 @@ class SideChannel:
     def _serve(self) -> None:
         while True:
             try:
-                connection = self._gate.accept()
+                connection = self._acceptor.accept()
             except (OSError, ValueError):  # the socket was closed
-                self._gate.close()
+                self._acceptor.close()
                 return
             with connection:
                 try:
-                    self._reply(connection)
+                    self._respond(connection)
                 except Exception:
                     continue  # an invalid request gets no answer
 
-    def _reply(self, connection: socket.socket) -> None:
-        question = _receive_json(connection, PATIENCE)
-        reply = json.dumps(self._answer(question)) + "\n"
-        connection.sendall(reply.encode())
+    def _respond(self, connection: socket.socket) -> None:
+        request = _receive_json(connection, REQUEST_TIMEOUT)
+        response = json.dumps(self._handle_request(request)) + "\n"
+        connection.sendall(response.encode())
 
 
-def _receive_json(connection: socket.socket, patience: float) -> Any:
-    """Return the value of the next line, complete within `patience` seconds."""
-    end, received = time.monotonic() + patience, bytearray()
+def _receive_json(connection: socket.socket, timeout: float) -> Any:
+    """Return the value of the next line, complete within `timeout` seconds."""
+    deadline, received = time.monotonic() + timeout, bytearray()
     while not received.endswith(b"\n"):
-        connection.settimeout(max(0.001, end - time.monotonic()))
-        part = connection.recv(1 << 16)
-        if not part:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        chunk = connection.recv(1 << 16)
+        if not chunk:
             raise EOFError("side channel: no whole line came")
-        received += part
+        received += chunk
         if len(received) > _MAX_MESSAGE:
             raise ValueError("side channel: a line is too long")
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise TimeoutError("side channel: a line is late")
     return json.loads(received)

@@ -12,15 +12,15 @@ from toolkit.errors import ArgumentError
 
 def with_simulated_link(group: Group) -> Group:
     """Return the group, slowed if TOOLKIT_LINK="latency,bandwidth" is set."""
-    given = settings.environment("LINK")
-    if given is None:
+    value = settings.environment("LINK")
+    if value is None:
         return group
     try:
-        latency, bandwidth = map(float, given.split(","))
+        latency, bandwidth = map(float, value.split(","))
     except ValueError:
         raise ArgumentError(
             "TOOLKIT_LINK: expected seconds and bytes a second, such as "
-            f"'0.001,100e6'; received {given!r}"
+            f"'0.001,100e6'; received {value!r}"
         ) from None
     return SlowGroup(group, latency, bandwidth)
 
@@ -59,16 +59,16 @@ class SlowGroup:
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """See `Group.all_gather`."""
         self.group.all_gather(send, receive)
-        others = as_bytes(send).size * (self.size - 1)
-        self._delay(others, others)
+        nbytes = as_bytes(send).size * (self.size - 1)
+        self._delay(nbytes, nbytes)
 
     def all_gather_varying(
         self, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
         """See `Group.all_gather_varying`."""
         self.group.all_gather_varying(send, receive, counts)
-        mine = counts[self.rank]
-        self._delay(mine * (self.size - 1), sum(counts) - mine)
+        local_count = counts[self.rank]
+        self._delay(local_count * (self.size - 1), sum(counts) - local_count)
 
     def all_to_all(
         self,
@@ -109,8 +109,8 @@ class SlowGroup:
 
     def split(self, color: int, key: int) -> SlowGroup:
         """See `Group.split`."""
-        inner = self.group.split(color, key)
-        return SlowGroup(inner, self.latency, self.bandwidth)
+        subgroup = self.group.split(color, key)
+        return SlowGroup(subgroup, self.latency, self.bandwidth)
 
     def duplicate(self) -> SlowGroup:
         """See `Group.duplicate`."""

@@ -2,7 +2,7 @@
 
 The trees are the same as in `ordered`, so the results are bitwise equal. Each rank
 computes its plan from the same terms. Sends and receives match in order. A plan
-contains no addresses; the executor maps its places to addresses.
+contains no addresses; the executor maps its locations to addresses.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Move(NamedTuple):
     """Bytes to send to, or receive from, another rank."""
 
     peer: int
-    place: Location
+    location: Location
     nbytes: int
 
 
-class GatherPart(NamedTuple):
+class ShardGather(NamedTuple):
     """Equal parts of all ranks to gather."""
 
-    part: Location
-    whole: Location
+    shard: Location
+    full: Location
     nbytes: int  # of a part
 
 
@@ -86,7 +86,7 @@ class Combine:
     Attributes:
         dtype, op: as in a `Term`.
         size: the number of elements.
-        own: the pieces of this rank; they have the first indices of the tree.
+        local_pieces: the pieces of this rank; they have the first indices of the tree.
         received: the start of the pieces of other ranks, or None.
         stride: the distance between received pieces in bytes.
         tree: the combination tree.
@@ -96,7 +96,7 @@ class Combine:
     dtype: str
     op: str
     size: int
-    own: tuple[Location, ...]
+    local_pieces: tuple[Location, ...]
     received: Location | None
     stride: int
     tree: Tree | None
@@ -107,7 +107,7 @@ class Combine:
 class AllGather:
     """All-gather of parts of several tensors."""
 
-    parts: tuple[GatherPart, ...]
+    gathers: tuple[ShardGather, ...]
 
 
 Step: TypeAlias = Transfer | Combine | AllGather
@@ -142,7 +142,7 @@ def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
         plan.reduce(number, term, bounds, bounds[rank][0])
         if not is_small and ranks > 1:
             plan.gather(number, term, bounds)
-    return plan.finish()
+    return plan.build()
 
 
 def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
@@ -154,7 +154,7 @@ def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
         )
     plan = _Planner(rank, ranks)
     plan.reduce(0, term, _split_elements(term.size, ranks), 0)
-    return plan.finish()
+    return plan.build()
 
 
 def _split_elements(size: int, ranks: int) -> list[tuple[int, int]]:
@@ -173,12 +173,12 @@ class _Planner:
     sends: list[Move] = field(default_factory=list)
     receives: list[Move] = field(default_factory=list)
     combines: list[Combine] = field(default_factory=list)
-    gathers: list[GatherPart] = field(default_factory=list)
+    gathers: list[ShardGather] = field(default_factory=list)
     last_sends: list[Move] = field(default_factory=list)
     last_receives: list[Move] = field(default_factory=list)
 
     @property
-    def others(self) -> Iterator[int]:
+    def peers(self) -> Iterator[int]:
         return (r for r in range(self.ranks) if r != self.rank)
 
     def reduce(
@@ -192,36 +192,41 @@ class _Planner:
             start: the first element of this rank's part in the result.
         """
         _check(term)
-        item = dtypes.itemsize(term.dtype)
+        itemsize = dtypes.itemsize(term.dtype)
         keys = [term.leaves.pieces(r, self.ranks) for r in range(self.ranks)]
         first, last = bounds[self.rank]
         size = last - first
-        mine = range(self.pieces, self.pieces + len(keys[self.rank]))
-        self.pieces = mine.stop
-        for peer in self.others:
-            begin, end = (item * bound for bound in bounds[peer])
-            places = [Location("piece", piece, begin) for piece in mine]
-            self.sends += [Move(peer, place, end - begin) for place in places]
-        base, stride = self.scratch, -(-size * item // ALIGNMENT) * ALIGNMENT
-        for peer in self.others:
+        local_pieces = range(self.pieces, self.pieces + len(keys[self.rank]))
+        self.pieces = local_pieces.stop
+        for peer in self.peers:
+            begin, end = (itemsize * bound for bound in bounds[peer])
+            locations = [Location("piece", piece, begin) for piece in local_pieces]
+            self.sends += [Move(peer, location, end - begin) for location in locations]
+        base, stride = self.scratch, -(-size * itemsize // ALIGNMENT) * ALIGNMENT
+        for peer in self.peers:
             for _ in keys[peer]:
-                place = Location("scratch", 0, self.scratch)
-                self.receives.append(Move(peer, place, size * item))
+                location = Location("scratch", 0, self.scratch)
+                self.receives.append(Move(peer, location, size * itemsize))
                 self.scratch += stride
-        order = [*keys[self.rank], *(key for r in self.others for key in keys[r])]
-        numbers: dict[Subtree, Tree] = {key: n for n, key in enumerate(order)}
-        tree = combine_subtree((0, term.leaves.span), numbers.get, _pair)
+        all_keys = [*keys[self.rank], *(key for r in self.peers for key in keys[r])]
+        numbers: dict[Subtree, Tree] = {key: n for n, key in enumerate(all_keys)}
+        tree = combine_subtree((0, term.leaves.span), numbers.get, _make_pair)
         if size:
             self.combines.append(
                 Combine(
                     term.dtype,
                     term.op,
                     size,
-                    tuple(Location("piece", piece, first * item) for piece in mine),
-                    Location("scratch", 0, base) if len(order) > len(mine) else None,
+                    tuple(
+                        Location("piece", piece, first * itemsize)
+                        for piece in local_pieces
+                    ),
+                    Location("scratch", 0, base)
+                    if len(all_keys) > len(local_pieces)
+                    else None,
                     stride,
                     tree,
-                    Location("out", number, start * item),
+                    Location("out", number, start * itemsize),
                 )
             )
 
@@ -229,19 +234,21 @@ class _Planner:
         self, number: int, term: Term, bounds: Sequence[tuple[int, int]]
     ) -> None:
         """Gather the parts of a result on all ranks."""
-        item = dtypes.itemsize(term.dtype)
-        parts = [
-            (Location("out", number, begin * item), (end - begin) * item)
+        itemsize = dtypes.itemsize(term.dtype)
+        shards = [
+            (Location("out", number, begin * itemsize), (end - begin) * itemsize)
             for begin, end in bounds
         ]
-        place, nbytes = parts[self.rank]
-        if len({size for _, size in parts}) == 1:
-            self.gathers.append(GatherPart(place, Location("out", number, 0), nbytes))
+        location, nbytes = shards[self.rank]
+        if len({size for _, size in shards}) == 1:
+            self.gathers.append(
+                ShardGather(location, Location("out", number, 0), nbytes)
+            )
             return
-        self.last_sends += [Move(r, place, nbytes) for r in self.others]
-        self.last_receives += [Move(r, *parts[r]) for r in self.others]
+        self.last_sends += [Move(r, location, nbytes) for r in self.peers]
+        self.last_receives += [Move(r, *shards[r]) for r in self.peers]
 
-    def finish(self) -> SumPlan:
+    def build(self) -> SumPlan:
         """Return the plan without empty steps."""
         steps: list[Step] = [
             Transfer(_nonempty_moves(self.sends), _nonempty_moves(self.receives)),
@@ -261,11 +268,11 @@ def _nonempty_moves(moves: Sequence[Move]) -> tuple[Move, ...]:
 def _has_work(step: Step) -> bool:
     if isinstance(step, Transfer):
         return bool(step.sends or step.receives)
-    return bool(step.parts) if isinstance(step, AllGather) else True
+    return bool(step.gathers) if isinstance(step, AllGather) else True
 
 
-def _pair(left: Tree, right: Tree) -> Tree:
-    return left, right
+def _make_pair(lhs: Tree, rhs: Tree) -> Tree:
+    return lhs, rhs
 
 
 def _check(term: Term) -> None:

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 from toolkit.comm.flight_recorder import Entry, GroupRecord, parse_entry
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
-from toolkit.comm.side_channel import GONE, SideChannel
+from toolkit.comm.side_channel import PROCESS_ENDED, SideChannel
 
 # Exit code of a job with a stalled collective, as for `timeout`.
 STALLED_EXIT_CODE = 124
 # Seconds until a warning about a waiting collective; the job continues.
-WARN_AFTER = 60.0
+WARNING_DELAY = 60.0
 
 
 # Seconds in which a rank must answer before it is killed.
-_LAST_PATIENCE = 2.0
+_KILL_TIMEOUT = 2.0
 # Ends a process at once; on Windows SIGKILL does not exist.
-KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
+KILL_SIGNAL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Report(NamedTuple):
@@ -32,14 +32,14 @@ class Report(NamedTuple):
     Attributes:
         text: the text for users.
         is_first: whether no other rank has reported it.
-        silent: the ranks of the job that do not answer.
-        gone: the ranks whose processes have ended.
+        silent_ranks: the ranks of the job that do not answer.
+        ended_ranks: the ranks whose processes have ended.
     """
 
     text: str
     is_first: bool
-    silent: list[int]
-    gone: list[int]
+    silent_ranks: list[int]
+    ended_ranks: list[int]
 
 
 class Watchdog:
@@ -48,7 +48,7 @@ class Watchdog:
     Args:
         group: the group of all ranks of the job, which all create a watchdog.
         timeout: the maximum wait of a collective in seconds; infinity only warns.
-        end: a function of a report that ends the job.
+        abort_job: a function of a report that ends the job.
         kill_stopped: whether to kill an unresponsive rank of this machine instead of
             the job, so that other ranks detect the loss.
     """
@@ -57,21 +57,21 @@ class Watchdog:
         self,
         group: Group,
         timeout: float,
-        end: Callable[[str], None],
+        abort_job: Callable[[str], None],
         kill_stopped: bool = False,
     ) -> None:
         self.rank = group.rank
         self.timeout = timeout
         self.has_ended = False
-        self._end = end
+        self._abort_job = abort_job
         self._kill_stopped = kill_stopped
-        self._claimed: set[str] = set()
-        self._claiming = threading.Lock()
+        self._claimed_names: set[str] = set()
+        self._claim_lock = threading.Lock()
         self._records: dict[str, GroupRecord] = {}
-        self._told: dict[str, Entry] = {}
-        self._excused: dict[str, int] = {}
+        self._warned_calls: dict[str, Entry] = {}
+        self._extended_calls: dict[str, int] = {}
         self._closed = threading.Event()
-        self.channel = SideChannel(group, self._answer)
+        self.channel = SideChannel(group, self._handle_request)
         self._thread = threading.Thread(
             target=self._watch, name="toolkit watchdog", daemon=True
         )
@@ -88,7 +88,7 @@ class Watchdog:
         record = self._records[key] = GroupRecord(key, members)
         return WatchedGroup(self, group, record)
 
-    def forget(self, key: str) -> None:
+    def unwatch(self, key: str) -> None:
         """Stop watching a group."""
         self._records.pop(key, None)
 
@@ -105,127 +105,137 @@ class Watchdog:
         """
         if rank == self.rank:
             return self._claim(name)
-        answer = self.channel.ask(rank, {"ask": "claim", "name": name})
+        answer = self.channel.send_request(rank, {"ask": "claim", "name": name})
         return answer is None or answer is True
 
     def _claim(self, name: str) -> bool:
-        with self._claiming:
-            is_first = name not in self._claimed
-            self._claimed.add(name)
+        with self._claim_lock:
+            is_first = name not in self._claimed_names
+            self._claimed_names.add(name)
         return is_first
 
-    def _answer(self, question: dict[str, Any]) -> Any:
-        if question["ask"] == "claim":
-            return self._claim(str(question["name"]))
-        record = self._records.get(question["group"])
+    def _handle_request(self, request: dict[str, Any]) -> Any:
+        if request["ask"] == "claim":
+            return self._claim(str(request["name"]))
+        record = self._records.get(request["group"])
         status = record.status() if record else {}
         return {"rank": self.rank, "ended": self.has_ended, **status}
 
     def _watch(self) -> None:
-        warn = min(WARN_AFTER, self.timeout)
-        while not self._closed.wait(min(0.2, warn / 5)):
+        warning_delay = min(WARNING_DELAY, self.timeout)
+        while not self._closed.wait(min(0.2, warning_delay / 5)):
             for record in list(self._records.values()):
                 entry = record.current
                 if entry is None:
                     continue
-                waited = time.monotonic() - entry.since
-                if waited >= self.timeout:
+                seconds = time.monotonic() - entry.start_time
+                if seconds >= self.timeout:
                     self._on_timeout(record, entry)
-                elif waited >= warn and self._told.get(record.key) is not entry:
-                    self._told[record.key] = entry
+                elif (
+                    seconds >= warning_delay
+                    and self._warned_calls.get(record.key) is not entry
+                ):
+                    self._warned_calls[record.key] = entry
                     report = self.report(record, entry, "slow")
                     if report.is_first:
-                        _print(report.text)
+                        _print_report(report.text)
 
     def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
         report = self.report(record, entry, "stalled")
         if record.current is not entry:  # the call has finished in the meantime
             return
         if report.is_first:
-            _print(report.text)
-        is_new = self._excused.get(record.key) != entry.number
-        if self._kill_stopped and is_new and self._lose(report):
+            _print_report(report.text)
+        is_new = self._extended_calls.get(record.key) != entry.number
+        if self._kill_stopped and is_new and self._kill_silent_ranks(report):
             # MPI notifies the other ranks within seconds, or they wait one more period.
-            self._excused[record.key] = entry.number
-            record.current = entry._replace(since=time.monotonic())
+            self._extended_calls[record.key] = entry.number
+            record.current = entry._replace(start_time=time.monotonic())
             return
         if not report.is_first:
             # The reporting rank ends the job; if that fails, this rank does.
             self._closed.wait(3)
-        self._end(f"rank {self.rank} has waited for {self.timeout:g} s in {entry}")
+        self._abort_job(
+            f"rank {self.rank} has waited for {self.timeout:g} s in {entry}"
+        )
 
-    def _lose(self, report: Report) -> bool:
+    def _kill_silent_ranks(self, report: Report) -> bool:
         """Kill unresponsive ranks of this machine; return whether any rank is lost."""
-        if not (report.silent or report.gone):
+        if not (report.silent_ranks or report.ended_ranks):
             return False
         addresses = self.channel.addresses
-        for rank in report.silent:
-            question = {"ask": "status", "group": ""}
+        for rank in report.silent_ranks:
+            request = {"ask": "status", "group": ""}
             if addresses[rank].machine != addresses[self.rank].machine:
                 return False
             # Ask again: on a busy machine an answer can take long.
-            if self.channel.ask(rank, question, _LAST_PATIENCE) is None:
-                _kill(addresses[rank].pid)
+            if self.channel.send_request(rank, request, _KILL_TIMEOUT) is None:
+                _kill_process(addresses[rank].pid)
         return True
 
-    def report(self, record: GroupRecord, entry: Entry, stage: str) -> Report:
+    def report(self, record: GroupRecord, entry: Entry, severity: str) -> Report:
         """Return a report about a collective that waits."""
         members = record.members
         peers = members if entry.peer is None else [members[entry.peer]]
-        others = [rank for rank in peers if rank != self.rank]
-        waited = time.monotonic() - entry.since
-        question = {"ask": "status", "group": record.key}
-        answers = self.channel.ask_all(others, question)
-        silent = [rank for rank in others if answers[rank] is None]
-        gone = [rank for rank in others if answers[rank] == GONE]
-        speaking = {self.rank, *others} - {*silent, *gone}
-        first = self.claim(f"{stage} {record.key} {entry.number}", min(speaking))
-        began = time.strftime("%H:%M:%S", time.localtime(time.time() - waited))
+        other_ranks = [rank for rank in peers if rank != self.rank]
+        seconds = time.monotonic() - entry.start_time
+        request = {"ask": "status", "group": record.key}
+        responses = self.channel.send_requests(other_ranks, request)
+        silent_ranks = [rank for rank in other_ranks if responses[rank] is None]
+        ended_ranks = [rank for rank in other_ranks if responses[rank] == PROCESS_ENDED]
+        responding_ranks = {self.rank, *other_ranks} - {*silent_ranks, *ended_ranks}
+        is_first = self.claim(
+            f"{severity} {record.key} {entry.number}", min(responding_ranks)
+        )
+        start_time = time.strftime("%H:%M:%S", time.localtime(time.time() - seconds))
         lines = [
-            f"rank {self.rank} has waited for {waited:.1f} s, since {began}, in {entry}"
+            f"rank {self.rank} has waited for {seconds:.1f} s, since {start_time}, "
+            f"in {entry}"
         ]
         if record.key != "world":
             lines[0] += f" of group {record.key}"
-        for rank in others:
-            lines += _describe_rank(rank, answers[rank], entry)
-        return Report("\n".join(lines), first, silent, gone)
+        for rank in other_ranks:
+            lines += _describe_rank(rank, responses[rank], entry)
+        return Report("\n".join(lines), is_first, silent_ranks, ended_ranks)
 
 
 class WatchedGroup:
     """Group whose calls are recorded in the flight recorder.
 
     Attributes:
-        plain: the group that moves the bytes.
+        wrapped_group: the group that moves the bytes.
         record: its record.
         watchdog: the watchdog.
-        inner: groups derived from it.
+        derived_groups: the groups that are derived from it.
     """
 
-    def __init__(self, watchdog: Watchdog, plain: Group, record: GroupRecord) -> None:
+    def __init__(
+        self, watchdog: Watchdog, wrapped_group: Group, record: GroupRecord
+    ) -> None:
         self.watchdog = watchdog
-        self.plain = plain
+        self.wrapped_group = wrapped_group
         self.record = record
-        self.rank = plain.rank
-        self.size = plain.size
-        self.inner: list[WatchedGroup] = []
-        self._made = 0
+        self.rank = wrapped_group.rank
+        self.size = wrapped_group.size
+        self.derived_groups: list[WatchedGroup] = []
+        self._derived_count = 0
 
     @property
     def is_remote(self) -> bool:
         """See `Group`."""
-        return self.plain.is_remote
+        return self.wrapped_group.is_remote
 
     def all_gather(self, send: Buffer, receive: Buffer) -> None:
         """See `Group.all_gather`."""
-        with self.record.entered("all_gather", as_bytes(receive).size):
-            self.plain.all_gather(send, receive)
+        with self.record.record_call("all_gather", as_bytes(receive).size):
+            self.wrapped_group.all_gather(send, receive)
 
     def all_gather_varying(
         self, send: Buffer, receive: Buffer, counts: Sequence[int]
     ) -> None:
         """See `Group.all_gather_varying`."""
-        with self.record.entered("all_gather_varying", sum(counts)):
-            self.plain.all_gather_varying(send, receive, counts)
+        with self.record.record_call("all_gather_varying", sum(counts)):
+            self.wrapped_group.all_gather_varying(send, receive, counts)
 
     def all_to_all(
         self,
@@ -237,8 +247,8 @@ class WatchedGroup:
         receive_offsets: Sequence[int] | None = None,
     ) -> None:
         """See `Group.all_to_all`."""
-        with self.record.entered("all_to_all", sum(receive_counts)):
-            self.plain.all_to_all(
+        with self.record.record_call("all_to_all", sum(receive_counts)):
+            self.wrapped_group.all_to_all(
                 send,
                 send_counts,
                 receive,
@@ -249,92 +259,96 @@ class WatchedGroup:
 
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
         """See `Group.broadcast`."""
-        with self.record.entered("broadcast", as_bytes(buffer).size):
-            self.plain.broadcast(buffer, root)
+        with self.record.record_call("broadcast", as_bytes(buffer).size):
+            self.wrapped_group.broadcast(buffer, root)
 
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
         """See `Group.send`."""
-        with self.record.entered("send", as_bytes(buffer).size, to):
-            self.plain.send(buffer, to, tag)
+        with self.record.record_call("send", as_bytes(buffer).size, to):
+            self.wrapped_group.send(buffer, to, tag)
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
         """See `Group.receive`."""
-        with self.record.entered("receive", as_bytes(buffer).size, source):
-            self.plain.receive(buffer, source, tag)
+        with self.record.record_call("receive", as_bytes(buffer).size, source):
+            self.wrapped_group.receive(buffer, source, tag)
 
     def barrier(self) -> None:
         """See `Group.barrier`."""
-        with self.record.entered("barrier", 0):
-            self.plain.barrier()
+        with self.record.record_call("barrier", 0):
+            self.wrapped_group.barrier()
 
     def split(self, color: int, key: int) -> WatchedGroup:
         """See `Group.split`."""
-        with self.record.entered("split", 0):
-            inner = self.plain.split(color, key)
-        return self._watched(inner, f"split-{self._next()}-{color}")
+        with self.record.record_call("split", 0):
+            derived_group = self.wrapped_group.split(color, key)
+        return self._watch_derived(
+            derived_group, f"split-{self._next_number()}-{color}"
+        )
 
     def duplicate(self) -> WatchedGroup:
         """See `Group.duplicate`."""
-        with self.record.entered("duplicate", 0):
-            inner = self.plain.duplicate()
-        return self._watched(inner, f"copy-{self._next()}")
+        with self.record.record_call("duplicate", 0):
+            derived_group = self.wrapped_group.duplicate()
+        return self._watch_derived(derived_group, f"copy-{self._next_number()}")
 
     def close(self) -> None:
         """See `Group.close`."""
-        self.watchdog.forget(self.record.key)
-        self.plain.close()
+        self.watchdog.unwatch(self.record.key)
+        self.wrapped_group.close()
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         """Return the number of a derived group, equal on all ranks."""
-        self._made += 1
-        return self._made
+        self._derived_count += 1
+        return self._derived_count
 
-    def _watched(self, inner: Group, name: str) -> WatchedGroup:
-        members = exchange(inner, self.record.members[self.rank])
-        made = self.watchdog.watch(inner, f"{self.record.key}/{name}", members)
-        self.inner.append(made)
-        return made
+    def _watch_derived(self, derived_group: Group, name: str) -> WatchedGroup:
+        members = exchange(derived_group, self.record.members[self.rank])
+        watched_group = self.watchdog.watch(
+            derived_group, f"{self.record.key}/{name}", members
+        )
+        self.derived_groups.append(watched_group)
+        return watched_group
 
 
-def _describe_rank(rank: int, answer: Any, waiting: Entry) -> list[str]:
-    """Return lines about another rank, which the call in `waiting` waits for."""
-    if answer is None:
+def _describe_rank(rank: int, response: Any, entry: Entry) -> list[str]:
+    """Return lines about another rank, which the call in `entry` waits for."""
+    if response is None:
         return [
             f"  rank {rank} does not answer: it is stopped or swapping, its machine "
             "is gone, or a call holds its interpreter"
         ]
-    if answer == GONE:
+    if response == PROCESS_ENDED:
         return [f"  rank {rank} is missing: its process has ended"]
-    if answer["ended"]:
+    if response["ended"]:
         return [f"  rank {rank} is missing: its script has ended"]
-    if "count" not in answer:
+    if "count" not in response:
         return [f"  rank {rank} is missing: it does not have this group"]
-    current = parse_entry(answer["current"]) if answer["current"] else None
-    if current is not None and current.number == waiting.number:
-        if current.operation == waiting.operation and current.name == waiting.name:
+    current = parse_entry(response["current"]) if response["current"] else None
+    if current is not None and current.number == entry.number:
+        if current.operation == entry.operation and current.name == entry.name:
             return [f"  rank {rank} waits in it, too"]
         return [f"  rank {rank} is in another one instead: {current}"]
-    if waiting.number and answer["count"] > waiting.number:
+    if entry.number and response["count"] > entry.number:
         return [f"  rank {rank} has passed it"]
     if current is not None:
-        where = f"it waits in {current} and stands at"
-    elif answer["last"]:
-        last = parse_entry(answer["last"])
-        where = f"it left {last} {answer['left']:.0f} s ago and stands at"
+        state = f"it waits in {current} and stands at"
+    elif response["last"]:
+        last = parse_entry(response["last"])
+        state = f"it left {last} {response['left']:.0f} s ago and stands at"
     else:
-        where = "it has not called this group yet and stands at"
+        state = "it has not called this group yet and stands at"
     return [
-        f"  rank {rank} is missing: {where}",
-        *(f"    {s}" for s in answer["stack"]),
+        f"  rank {rank} is missing: {state}",
+        *(f"    {s}" for s in response["stack"]),
     ]
 
 
-def _kill(pid: int) -> None:
+def _kill_process(pid: int) -> None:
     try:
-        os.kill(pid, KILL)
+        os.kill(pid, KILL_SIGNAL)
     except OSError:
         pass  # ended in the meantime
 
 
-def _print(report: str) -> None:
+def _print_report(report: str) -> None:
     print(f"toolkit: {report}", file=sys.stderr, flush=True)

@@ -29,10 +29,10 @@ class Exchange:
         """Wait for the results; return the start time and the end time."""
         pending, self._pending = self._pending, None
         pending.wait()
-        return pending.began, pending.ended
+        return pending.start_time, pending.end_time
 
     def settle(self) -> None:
         """Wait for a started collective, because it writes to memory of the call."""
         pending, self._pending = self._pending, None
         if pending is not None:
-            pending.settle()
+            pending.join()

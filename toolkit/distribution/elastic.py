@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import comm
 from toolkit.comm import jobs
 from toolkit.comm.replacements import HAS_FAILED, IS_READY, PendingReplacements
-from toolkit.comm.watchdog import KILL
+from toolkit.comm.watchdog import KILL_SIGNAL
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.models.saving.state import all_variables
 
@@ -151,7 +151,7 @@ class Recovery:
                 self._send_state(model)
                 self.commit()
             except RankLostError:  # the remaining ranks remove this one too
-                os.kill(os.getpid(), KILL)
+                os.kill(os.getpid(), KILL_SIGNAL)
         elif comm.is_elastic() and self._distribution is not None:
             self.run(self._distribution.begin_run)
 

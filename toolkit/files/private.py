@@ -42,11 +42,11 @@ def find_replaceable_path(path: Path, trust_primary_group: bool = False) -> Path
     """
     if not hasattr(os, "getuid"):
         return None
-    folder, remaining = Path(path.anchor), [*path.parts[1:]]
+    folder, remaining_parts = Path(path.anchor), [*path.parts[1:]]
     for _ in range(_MAX_COMPONENTS):
-        if not remaining:
+        if not remaining_parts:
             break
-        name = remaining.pop(0)
+        name = remaining_parts.pop(0)
         if name == os.pardir:
             folder = folder.parent
         elif not (folder / name).is_symlink():
@@ -55,13 +55,13 @@ def find_replaceable_path(path: Path, trust_primary_group: bool = False) -> Path
             link = folder / name
             if link.lstat().st_uid not in (0, os.getuid()):
                 return link
-            writable = find_writable_folder(folder, trust_primary_group)
-            if writable is not None:
-                return writable
+            writable_path = find_writable_folder(folder, trust_primary_group)
+            if writable_path is not None:
+                return writable_path
             target = Path(os.readlink(link))
             if target.is_absolute():
                 folder, target = Path(target.anchor), target.relative_to(target.anchor)
-            remaining = [*target.parts, *remaining]
+            remaining_parts = [*target.parts, *remaining_parts]
     return find_writable_path(folder, trust_primary_group)
 
 

@@ -36,7 +36,7 @@ from toolkit.files.staging import (
     rename_to_stage,
 )
 
-_OBSOLETE = "gone.json"  # in the stage: files of the older save to remove
+_OBSOLETE_FILES = "gone.json"  # in the stage: files of the older save to remove
 _MAX_ATTEMPTS = 100  # read attempts during concurrent saves
 _Result = TypeVar("_Result")
 
@@ -126,9 +126,11 @@ class FileSet:
                 new_paths = list_files(stage.files)
                 for path in new_paths:
                     self._check(path)
-                obsolete = set(old_paths).difference(new_paths)
-                identities = {p: _identity(self.root / p) for p in obsolete}
-                (stage.folder / _OBSOLETE).write_text(json.dumps(identities), "utf-8")
+                obsolete_paths = set(old_paths).difference(new_paths)
+                identities = {p: _identity(self.root / p) for p in obsolete_paths}
+                (stage.folder / _OBSOLETE_FILES).write_text(
+                    json.dumps(identities), "utf-8"
+                )
                 self._commit(stage)
                 self._finish_save(stage.folder)
                 stage.unpublish()
@@ -162,7 +164,7 @@ class FileSet:
                 raise UnwritableFileError(f"{str(self._ready_folder)!r} is in the way")
             handle = open_lock_file(self._ready_folder) if self._is_ready() else None
             attempts += 1
-        retired = None
+        retired_folder = None
         try:
             lock(handle)
             # The previous lock owner can have completed and replaced it.
@@ -171,12 +173,12 @@ class FileSet:
             if is_current:
                 self._finish_save(self._ready_folder)
                 if CAN_MOVE_OPEN_FILES:
-                    retired = self._retire_ready()
-                    remove_stage(retired)
+                    retired_folder = self._retire_ready()
+                    remove_stage(retired_folder)
         finally:
             os.close(handle)
-        if retired is not None:
-            remove_empty_stage(retired)
+        if retired_folder is not None:
+            remove_empty_stage(retired_folder)
         elif is_current and _is_file_at(owner, self._ready_folder / OWNER):
             with suppress(FileNotFoundError):  # another process moved it already
                 remove_stage(self._retire_ready())
@@ -190,7 +192,7 @@ class FileSet:
             self._check(path)
             self._move_file(ready, path)
         for path, identity in json.loads(
-            (ready / _OBSOLETE).read_text("utf-8")
+            (ready / _OBSOLETE_FILES).read_text("utf-8")
         ).items():
             self._remove(path, identity)
         flush(self.root)

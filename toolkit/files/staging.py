@@ -62,17 +62,17 @@ def replace_files(
     Raises:
         UnwritableFileError: a target is not writable, or is not a regular file.
     """
-    last = targets[-1]
+    index_file = targets[-1]
     try:
         for target in targets:
             check_replaceable(target)
-        remove_stale_stages(last.parent, last.name)
-        with Stage(last.parent, last.name) as stage:
+        remove_stale_stages(index_file.parent, index_file.name)
+        with Stage(index_file.parent, index_file.name) as stage:
             write(stage.files)
             for target in targets:
                 stage.move_file(stage.files / target.name, target)
     except OSError as error:
-        label = display_name or str(last)
+        label = display_name or str(index_file)
         raise UnwritableFileError(f"cannot write {label!r}: {error}") from error
 
 
@@ -161,9 +161,9 @@ def _unused_path(parent: Path, name: str) -> Path:
 
 def rename_to_stage(folder: Path, parent: Path, name: str) -> Path:
     """Rename a folder to a stage in one step, so that readers do not use it."""
-    retired = _unused_path(parent, name)
-    move_with_retries(os.rename, folder, retired)
-    return retired
+    stage_folder = _unused_path(parent, name)
+    move_with_retries(os.rename, folder, stage_folder)
+    return stage_folder
 
 
 def move_with_retries(

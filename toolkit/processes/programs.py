@@ -38,14 +38,14 @@ def clean_environment(**variables: str) -> dict[str, str]:
     Args:
         **variables: variables to add.
     """
-    cleaned = dict(os.environ)
-    cleaned.pop("PYTHONPATH", None)
+    environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)
     for name in _SEARCH_PATHS:
-        if name in cleaned:
-            cleaned[name] = os.pathsep.join(absolute_entries(cleaned[name]))
-            if not cleaned[name]:
-                del cleaned[name]
-    return cleaned | variables
+        if name in environment:
+            environment[name] = os.pathsep.join(absolute_entries(environment[name]))
+            if not environment[name]:
+                del environment[name]
+    return environment | variables
 
 
 def find_program(name: str) -> str | None:

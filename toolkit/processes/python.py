@@ -89,9 +89,11 @@ def _interpreter_options() -> Iterator[str]:
 
 def _changed_variables() -> dict[str, str]:
     """Return the variables of this process that `clean_environment` changes."""
-    cleaned = clean_environment()
+    environment = clean_environment()
     return {
-        name: value for name, value in os.environ.items() if cleaned.get(name) != value
+        name: value
+        for name, value in os.environ.items()
+        if environment.get(name) != value
     }
 
 
@@ -128,11 +130,15 @@ def _find_file(name: str, module: ModuleType) -> str | None:
 
 def _trusted_folders() -> list[str]:
     """Return the folders of `sys.path` from which the package's own code may import."""
-    excluded = {os.path.realpath(os.getcwd()), _script_folder()}
+    excluded_folders = {os.path.realpath(os.getcwd()), _script_folder()}
     for entry in _python_path():
         if not os.path.isabs(entry):
-            excluded.add(os.path.realpath(entry))
-    return [path for path in _absolute_path() if os.path.realpath(path) not in excluded]
+            excluded_folders.add(os.path.realpath(entry))
+    return [
+        path
+        for path in _absolute_path()
+        if os.path.realpath(path) not in excluded_folders
+    ]
 
 
 def _user_folders(has_script: bool) -> list[str]:
@@ -143,15 +149,19 @@ def _user_folders(has_script: bool) -> list[str]:
     """
     script, current = _script_folder(), os.path.realpath(os.getcwd())
     python_path = {os.path.realpath(entry) for entry in _python_path() if entry}
-    excluded = set() if current in python_path else {current}
+    excluded_folders = set() if current in python_path else {current}
     if script is not None:
-        excluded = (
-            (excluded | {script}) - python_path if has_script else excluded - {script}
+        excluded_folders = (
+            (excluded_folders | {script}) - python_path
+            if has_script
+            else excluded_folders - {script}
         )
     folders = [
-        path for path in _absolute_path() if os.path.realpath(path) not in excluded
+        path
+        for path in _absolute_path()
+        if os.path.realpath(path) not in excluded_folders
     ]
-    if not has_script and current in excluded:
+    if not has_script and current in excluded_folders:
         is_searched = any(
             os.path.realpath(entry) == current for entry in map(str, sys.path)
         )

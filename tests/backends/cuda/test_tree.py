@@ -38,7 +38,7 @@ def arrays_of(step):
     """Return all pieces, and the operands: own pieces and the receive buffer."""
     count = len(flat(step.tree))
     pieces = [leaf(i, (SIZE,), step.dtype) for i in range(count)]
-    own_count = len(step.own)
+    own_count = len(step.local_pieces)
     kind = dtypes.numpy_dtype(step.dtype)
     received = np.zeros((count - own_count, step.stride // kind.itemsize), kind)
     for row, piece in zip(received, pieces[own_count:], strict=True):
@@ -67,7 +67,7 @@ def test_kernels_combine_as_the_host_does(tmp_path):
     host = Host(launches, tmp_path)
     for step, launch in zip(steps, launches, strict=True):
         pieces, inputs = arrays_of(step)
-        assert len(pieces) > len(step.own) > 0
+        assert len(pieces) > len(step.local_pieces) > 0
         (actual,), _ = host.run([launch], inputs, [Spec((SIZE,), step.dtype)])
         combine = add_rounded if step.op == "sum" else ordered.OPERATIONS[step.op]
         with np.errstate(all="ignore"):

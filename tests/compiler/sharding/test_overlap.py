@@ -238,7 +238,7 @@ def test_bucket_size_depends_on_the_link():
 
 def test_overlap_can_be_forced(monkeypatch):
     def overlaps_of(group):
-        return [overlap.overlaps(g) for g in (group, SlowGroup(group, 0, 1e9))]
+        return [overlap.can_overlap(g) for g in (group, SlowGroup(group, 0, 1e9))]
 
     assert local.run(2, overlaps_of) == [[False, True]] * 2
     assert local.run(1, overlaps_of) == [[False, False]]
@@ -248,12 +248,12 @@ def test_overlap_can_be_forced(monkeypatch):
     assert local.run(2, overlaps_of) == [[False, False]] * 2
     monkeypatch.setenv("TOOLKIT_OVERLAP", "maybe")
     with pytest.raises(ArgumentError, match="TOOLKIT_OVERLAP.*'maybe'"):
-        overlap.overlaps(local.single())
+        overlap.can_overlap(local.single())
 
 
 def test_a_thread_ends_with_its_group():
     before = threading.active_count()
-    background = overlap.Background()
+    background = overlap.BackgroundThread()
     order = []
     handles = [background.start(lambda i=i: order.append(i)) for i in range(5)]
     for handle in handles:

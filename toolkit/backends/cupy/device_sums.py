@@ -47,7 +47,7 @@ class DeviceSum:
             return bases[location.kind][location.number] + location.offset
 
         def spans(moves: Sequence[Move]) -> list[tuple[int, Span]]:
-            return [(m.peer, Span(at(m.place), m.nbytes)) for m in moves]
+            return [(m.peer, Span(at(m.location), m.nbytes)) for m in moves]
 
         kernels = iter(self._kernels)
         with self.device.scope(), self.device.failing():
@@ -57,11 +57,8 @@ class DeviceSum:
                     self.group.transfer(sends, receives, "all_reduce")
                 elif isinstance(step, AllGather):
                     self.group.all_gathers(
-                        (
-                            Span(at(source), n),
-                            Span(at(destination), n * self.group.size),
-                        )
-                        for source, destination, n in step.parts
+                        (Span(at(shard), n), Span(at(full), n * self.group.size))
+                        for shard, full, n in step.gathers
                     )
                 else:
                     self._launch(*next(kernels), at)
@@ -74,7 +71,9 @@ class DeviceSum:
         at: Callable[[Location], int],
     ) -> None:
         received = () if step.received is None else (step.received,)
-        buffers = [at(location) for location in (*step.own, *received, step.target)]
+        buffers = [
+            at(location) for location in (*step.local_pieces, *received, step.target)
+        ]
 
         def value(argument: Any) -> Any:
             if isinstance(argument, Buffer):

@@ -8,7 +8,7 @@ sent in parallel with the backward pass.
 
 from __future__ import annotations
 
-from toolkit.comm.overlap import bucket_bytes, overlaps
+from toolkit.comm.overlap import bucket_bytes, can_overlap
 from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
 from toolkit.ir import Graph, Kind, Node, Value
 
@@ -63,7 +63,7 @@ class _Walk:
         merged = [
             _merge_sums(b) for same in sums.values() for b in _buckets(same)
         ] + remaining
-        if any(overlaps(node.attrs["axis"].group) for node in merged):
+        if any(can_overlap(node.attrs["axis"].group) for node in merged):
             merged.sort(key=_ready)
         for node in merged:
             *inputs, _ = node.inputs
@@ -89,7 +89,7 @@ def _buckets(sums: list[Node]) -> list[list[Node]]:
     transfer. The sizes are the same on all ranks.
     """
     axis = sums[0].attrs["axis"]
-    if axis.even or not overlaps(axis.group):
+    if axis.even or not can_overlap(axis.group):
         return [sums]
     room, limit = bucket_bytes(axis.group)
     buckets: list[list[Node]] = [[]]

@@ -37,9 +37,9 @@ def _reduced_spec(
 
 
 def _gathered_spec(
-    x: Spec, token: Spec, axis: MeshAxis, split: Split, whole: Spec
+    x: Spec, token: Spec, axis: MeshAxis, split: Split, full_spec: Spec
 ) -> Any:
-    return whole, TOKEN
+    return full_spec, TOKEN
 
 
 # Not in the registry: only the compiler adds them to a graph.
@@ -52,10 +52,10 @@ def _scattered_spec(
     axis: MeshAxis,
     term: Partial,
     split: Split,
-    whole: Spec,
+    full_spec: Spec,
     ready: int = 0,
 ) -> Any:
-    return split.local(whole, len(axis.rows(split.units(whole)))), TOKEN
+    return split.local(full_spec, len(axis.rows(split.units(full_spec)))), TOKEN
 
 
 reduce_scatter_p: Primitive = Primitive(
@@ -117,21 +117,21 @@ def _reduce_scatter(
     axis: MeshAxis,
     term: Partial,
     split: Split,
-    whole: Spec,
+    full_spec: Spec,
     ready: int = 0,
 ) -> Run:
     """Combine terms of all ranks, and keep this rank's rows of the result."""
     count = len(pieces_of(axis, term.units))
-    leaves, units = axis.present(term.units), split.units(whole)
+    leaves, units = axis.present(term.units), split.units(full_spec)
 
     def run() -> None:
         pieces = [np.asarray(x, order="C") for x in inputs[:count]]
         if units % axis.group.size == 0 and axis.leaves % axis.group.size == 0:
             ordered.reduce_scatter(axis.group, pieces, leaves, out[0], term.op)
             return
-        result = np.empty(whole.shape, out[0].dtype)
+        result = np.empty(full_spec.shape, out[0].dtype)
         ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
-        out[0][...] = result[axis.local_slices(split, whole)]
+        out[0][...] = result[axis.local_slices(split, full_spec)]
 
     return run
 
@@ -142,7 +142,7 @@ def _all_gather(
     out: Sequence[Array],
     axis: MeshAxis,
     split: Split,
-    whole: Spec,
+    full_spec: Spec,
 ) -> Run:
     """Concatenate the local shards of all ranks."""
     return partial(gather, x, out[0], axis, split)

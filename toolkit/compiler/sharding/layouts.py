@@ -76,7 +76,7 @@ class MeshAxis:
 
     def rows(self, units: int, rank: int | None = None) -> range:
         """Return the units of a rank; None: of this rank."""
-        owned = self.present(units).owned(
+        owned = self.present(units).range_of_rank(
             self.group.rank if rank is None else rank, self.group.size
         )
         return range(self.bound(owned.start, units), self.bound(owned.stop, units))

@@ -143,7 +143,7 @@ class Local:
         owned = self.axis.present(first.units)
         local_leaves = [
             leaf
-            for leaf in owned.owned(self.axis.group.rank, self.axis.group.size)
+            for leaf in owned.range_of_rank(self.axis.group.rank, self.axis.group.size)
             if leaf in owned.present
         ]
         terms: list[Terms] = [{} for _ in node.outputs]
@@ -309,7 +309,7 @@ class Local:
             return self._units(full, split, split.units(spec), rows)
         inputs = [*self._pieces(value), *self.sources[value]]
         ready = self.choice_index[value]
-        attrs = {"term": partial, "split": split, "whole": spec, "ready": ready}
+        attrs = {"term": partial, "split": split, "full_spec": spec, "ready": ready}
         local = split.local(spec, len(rows))
         return self._collective(reduce_scatter_p, inputs, local, **attrs)
 
@@ -332,7 +332,9 @@ class Local:
     def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:
         if self.axis.group.size == 1:
             return local
-        return self._collective(all_gather_p, [local], spec, split=split, whole=spec)
+        return self._collective(
+            all_gather_p, [local], spec, split=split, full_spec=spec
+        )
 
     def _collective(
         self, op: Any, inputs: Sequence[Value], spec: Spec, **attrs: Any
@@ -353,4 +355,4 @@ def _of_collective(
     if node.op is all_reduce_p:
         return {**attrs, "specs": tuple(outputs[:-1])}
     full = outputs[0] if node.op is all_gather_p else inputs[0].spec
-    return {**attrs, "whole": full}
+    return {**attrs, "full_spec": full}

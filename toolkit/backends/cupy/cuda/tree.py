@@ -46,7 +46,7 @@ def generate_combine(step: Combine) -> Launch:
     source, number = f"const {STORED[step.dtype]}*", "long long"
     item = dtypes.itemsize(step.dtype)
     parameters: list[tuple[str, str, Argument]] = [
-        (source, f"own{k}", Buffer(k)) for k, _ in enumerate(step.own)
+        (source, f"own{k}", Buffer(k)) for k, _ in enumerate(step.local_pieces)
     ]
     buffers = len(parameters)
     if step.received is not None:
@@ -71,7 +71,7 @@ class _Writer:
 
     def value(self, tree: Tree | None) -> Value:
         """Return the combination of a tree."""
-        dtype, local_count = self.step.dtype, len(self.step.own)
+        dtype, local_count = self.step.dtype, len(self.step.local_pieces)
         if tree is None:
             return Value(literal(IDENTITY_ELEMENTS[self.step.op], dtype), dtype)
         if isinstance(tree, tuple):

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import Any
 
-from toolkit.comm.authentication import Gate
+from toolkit.comm.authentication import Acceptor
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 from toolkit.compat.tensorflow.v1.cluster.peers import reply_timeout
@@ -111,7 +111,7 @@ class Server:
                 f"Server {self.task}: cannot listen at {address}: {error}"
             ) from error
         self.service: Service = Service(self.cluster, self.task)
-        gate = Gate(self._socket, secret)
+        gate = Acceptor(self._socket, secret)
         threading.Thread(
             target=self._accept, args=(gate,), name=str(self.task), daemon=True
         ).start()
@@ -136,7 +136,7 @@ class Server:
                 pass
             connection.close()
 
-    def _accept(self, gate: Gate) -> None:
+    def _accept(self, gate: Acceptor) -> None:
         while not self._ended.is_set():
             try:
                 connection = gate.accept()
