@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from toolkit.distribution import boxes
-from toolkit.distribution.boxes import Item
+from toolkit.distribution.boxes import ShardedValue
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -62,15 +62,17 @@ def rows(count, ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 64])
 def test_equal_values_are_divided_equally(ranks):
     sizes = [(4, 1), (2, 7), (4, 100_003), (4, 0), (8, 1), (2, 50_001), (4, 3)]
-    items = [Item(size, [((0, count),)] * ranks) for size, count in sizes]
+    items = [ShardedValue(size, [((0, count),)] * ranks) for size, count in sizes]
     totals = written(items, ranks)
     assert max(totals) - min(totals) <= 16
 
 
 def test_ranks_with_large_shards_write_less_of_the_remainder():
     # Five rows over four ranks: the last has two.
-    items = [Item(4, [((0, 5000),)] * 4)]
-    items += [Item(4, [((r * 1000, (r + 1 + (r == 3)) * 1000),) for r in range(4)])]
+    items = [ShardedValue(4, [((0, 5000),)] * 4)]
+    items += [
+        ShardedValue(4, [((r * 1000, (r + 1 + (r == 3)) * 1000),) for r in range(4)])
+    ]
     totals = written(items, 4)
     assert max(totals) - min(totals) <= 4
 
@@ -80,7 +82,10 @@ def test_equal_shards_are_divided_between_their_owners():
     # second.
     first = [((0, 10),), ((0, 10),), ((10, 30),), ((10, 30),)]
     second = [((0, 20),), ((20, 30),), ((0, 20),), ((20, 30),)]
-    totals = written([Item(4, first), Item(4, second), Item(4, rows(30, 4))], 4)
+    totals = written(
+        [ShardedValue(4, first), ShardedValue(4, second), ShardedValue(4, rows(30, 4))],
+        4,
+    )
     assert sum(totals) == 4 * 90
     assert max(totals) <= 4 * 24  # with 22.5 elements each
 
@@ -94,6 +99,8 @@ def test_any_layout_is_written_once(seed):
         groups = draw.choice([d for d in range(1, ranks + 1) if ranks % d == 0])
         parts = rows(draw.randint(0, 50), groups)
         items.append(
-            Item(draw.choice([1, 2, 8]), [parts[r % groups] for r in range(ranks)])
+            ShardedValue(
+                draw.choice([1, 2, 8]), [parts[r % groups] for r in range(ranks)]
+            )
         )
     written(items, ranks)

@@ -14,8 +14,8 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 _ITERATIONS = 16
 
 
-class Item(NamedTuple):
-    """Value of which each rank holds a part; several ranks can hold the same part.
+class ShardedValue(NamedTuple):
+    """Value that is split over ranks; several ranks can hold the same shard.
 
     Attributes:
         itemsize: the size of an element in bytes.
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 def full_box(shape: Sequence[int]) -> Box:
-    """Return the box of a whole array."""
+    """Return the box of a full array."""
     return tuple((0, extent) for extent in shape)
 
 
@@ -90,14 +90,14 @@ def split_range_into_boxes(
             start += count * row_size
 
 
-def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
+def assign_writes(values: Sequence[ShardedValue], rank: int) -> list[range]:
     """Return the elements of each item that a rank writes, in memory order.
 
-    Ranks that hold the same part divide it, so that the maximum written by any rank is
+    Ranks that hold the same shard divide it, so that the maximum written by any rank is
     minimal.
     """
     pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for index, (_, boxes) in enumerate(items):
+    for index, (_, boxes) in enumerate(values):
         holders: dict[Box, list[int]] = {}
         for holder, box in enumerate(boxes):
             holders.setdefault(box, []).append(holder)
@@ -106,17 +106,17 @@ def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
             if count > 0:
                 pools.setdefault(tuple(holding_ranks), []).append((index, count))
     totals = {
-        ranks: sum(count * items[index].itemsize for index, count in pool)
+        ranks: sum(count * values[index].itemsize for index, count in pool)
         for ranks, pool in pools.items()
     }
-    element_ranges = [range(0)] * len(items)
+    element_ranges = [range(0)] * len(values)
     for ranks, amounts in _balance_writes(totals).items():
         if rank not in ranks:
             continue
         first, offset = sum(amounts[: ranks.index(rank)]), 0
         stop = first + amounts[ranks.index(rank)]
         for index, count in pools[ranks]:
-            size = items[index].itemsize
+            size = values[index].itemsize
             bounds = [-((offset - bound) // size) for bound in (first, stop)]
             low, high = (min(max(bound, 0), count) for bound in bounds)
             element_ranges[index] = range(low, high)

@@ -51,7 +51,7 @@ def run_on_all_ranks(
     )
     if isinstance(failure, error_class) or not isinstance(failure, Exception | None):
         raise failure
-    for rank, (text, _) in enumerate(reports):
-        if text is not None:
-            raise error_class(f"{reason}: process {rank}: {text}") from failure
+    for rank, (error_text, _) in enumerate(reports):
+        if error_text is not None:
+            raise error_class(f"{reason}: process {rank}: {error_text}") from failure
     return result, [value for _, value in reports]

@@ -61,7 +61,7 @@ class DataParallel(Distribution):
                 "first is used"
             )
         self.shard_optimizer = shard_optimizer
-        self.holds_all = not shard_optimizer
+        self.has_full_state = not shard_optimizer
         self._devices = self.device_mesh.devices.ravel().tolist()
         has_copies = shard_optimizer and comm.is_elastic()
         self._copies = ShardCopies(self._slot_placement) if has_copies else None

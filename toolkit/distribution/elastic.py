@@ -22,10 +22,10 @@ class ElasticDistribution(Protocol):
     """Interface of distributions for the loss of ranks.
 
     Attributes:
-        holds_all: whether each rank has the whole state of the model.
+        has_full_state: whether each rank has the full state of the model.
     """
 
-    holds_all: bool
+    has_full_state: bool
 
     def resize(self, is_committed: bool) -> None:
         """Recreate the data that depends on the previous groups.
@@ -199,8 +199,8 @@ class Recovery:
             self._pending.cancel()
             self._pending = None
         is_training = self._model is not None and self.runs == 1
-        holds_all = self._distribution is None or self._distribution.holds_all
-        if jobs.can_replace() and is_training and holds_all:
+        has_full_state = self._distribution is None or self._distribution.has_full_state
+        if jobs.can_replace() and is_training and has_full_state:
             self._pending = jobs.start_replacements(self._size - num_ranks)
 
     def _send_state(self, model: Any) -> None:

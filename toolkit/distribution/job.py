@@ -34,7 +34,7 @@ class Job:
         return recovery.run(lambda: comm.exchange(comm.world(), value))
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """Exchange small numbers between all processes; see `comm.tell`."""
+        """Gather a small number from all processes; all call this."""
 
         def gather() -> list[int]:
             with comm.named("what all processes agree on between steps"):

@@ -51,7 +51,7 @@ class StagePlacement:
         return array[tuple(slice(*bounds) for bounds in self.local_bounds())]
 
     def gather(self, array: Any) -> Any:
-        """Return the whole value; all ranks call this."""
+        """Return the full value; all ranks call this."""
         notify_gather(self)
         if self.group.rank == self.owner:
             value = np.asarray(array, order="C")
@@ -223,7 +223,7 @@ class PipelineParallel(Distribution):
             )
 
     def _describe_batch_dependency(self, node: Node) -> str | None:
-        """Return the error for a node that needs the whole batch, or None."""
+        """Return the error for a node that needs the full batch, or None."""
         path = "/".join(n for n in node.origin.split("/") if n != GRADIENT)
         if not path:
             return None
@@ -244,9 +244,9 @@ def _parse_patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:
     if isinstance(stages, Mapping):
         pairs = [(pattern, stage) for pattern, stage in stages.items()]
     elif not isinstance(stages, str):
-        for number, entry in enumerate(stages):
+        for index, entry in enumerate(stages):
             patterns: Any = entry if isinstance(entry, (list, tuple)) else [entry]
-            pairs += [(pattern, number) for pattern in patterns]
+            pairs += [(pattern, index) for pattern in patterns]
     used_stages = {stage for _, stage in pairs}
     is_text = all(isinstance(pattern, str) for pattern, _ in pairs)
     if not pairs or not is_text or used_stages != set(range(len(used_stages))):

@@ -30,13 +30,13 @@ class ShardPlacement:
         return next((split for a, split in self.splits if a is axis), None)
 
     def take_local(self, array: Any) -> Any:
-        """Return this rank's shard of a whole value."""
+        """Return this rank's shard of a full value."""
         for axis, split in self.splits:
             array = array[axis.local_slices(split, array)]
         return np.array(array)
 
     def gather(self, array: Any) -> Any:
-        """Return the whole value; all ranks call this."""
+        """Return the full value; all ranks call this."""
         notify_gather(self)
         specs = [self.spec]
         for axis, split in self.splits[:-1]:
@@ -49,7 +49,7 @@ class ShardPlacement:
         return array
 
     def local_bounds(self) -> tuple[tuple[int, int], ...]:
-        """Return the box of this rank's shard in the whole value."""
+        """Return the box of this rank's shard in the full value."""
         bounds = [(0, extent) for extent in self.spec.shape]
         spec = self.spec
         for axis, split in self.splits:

@@ -49,7 +49,7 @@ class ShardCopies:
         return [v for v in variables if v is not None and v.placement is not None]
 
     def begin(self) -> None:
-        """Send the values of variables that have no copy yet."""
+        """Send the values of all variables, because assignments may change them."""
         self._send({v: local_shard(v) for v in self.variables()})
         self._copies, self._pending_copies = (
             {**self._copies, **self._pending_copies},
@@ -81,7 +81,7 @@ class ShardCopies:
                 arrays[index] = variable._tensor._array
 
     def redistribute(self, resize: Callable[[], Group], is_committed: bool) -> None:
-        """Combine the remaining shards, and give each rank its new shard.
+        """Combine the remaining shards, and create the new shard of each rank.
 
         Args:
             resize: a function that creates the groups of the remaining ranks and

@@ -36,7 +36,7 @@ class StoredBox(NamedTuple):
 
     Attributes:
         variable: the name of the variable.
-        box: the box in the whole value.
+        box: the box in the full value.
         offset, length: the bytes in the file of the process.
     """
 
@@ -142,7 +142,7 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
         folder: the checkpoint.
         entry: the index entry of the variable.
         box: the box to read.
-        shape, dtype: the shape and dtype of the whole value.
+        shape, dtype: the shape and dtype of the full value.
 
     Raises:
         ValueError, OSError, KeyError, TypeError: the data is missing or corrupt.
@@ -198,7 +198,7 @@ def _digest_of_state(state: dict[str, Any]) -> str:
 
 
 def _pread(path: Path, offset: int, length: int | None) -> bytes:
-    """Read bytes of a regular file, not a link; the whole index if `length` is None."""
+    """Read bytes of a regular file, not a link; the full index if `length` is None."""
     with open(path, "rb", opener=_open_without_links) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):

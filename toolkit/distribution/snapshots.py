@@ -9,13 +9,13 @@ from typing import Any
 from toolkit.comm.group import as_bytes
 from toolkit.core.placement import local_shard
 from toolkit.distribution import boxes
-from toolkit.distribution.boxes import Box, Item
+from toolkit.distribution.boxes import Box, ShardedValue
 from toolkit.distribution.shard_files import StoredBox
 from toolkit.dtypes import numpy_dtype
 from toolkit.optimizers.building import build_optimizer
 
 _ALIGNMENT = 64  # bytes
-# Maximum size of a box in bytes; a read of any element verifies its whole box.
+# Maximum size of a box in bytes; a read of any element verifies its full box.
 _MAX_BOX_SIZE = 4 << 20
 
 
@@ -86,8 +86,8 @@ class WritePlan:
             boxes_by_rank: the box of each variable on each rank.
             rank: the rank of this process.
         """
-        items = [
-            Item(
+        values = [
+            ShardedValue(
                 numpy_dtype(spec["dtype"]).itemsize,
                 [
                     tuple((a, b) for a, b in rank_boxes[name])
@@ -96,9 +96,9 @@ class WritePlan:
             )
             for name, spec in self.specs.items()
         ]
-        element_ranges = boxes.assign_writes(items, rank)
+        element_ranges = boxes.assign_writes(values, rank)
         for name, (size, _), elements in zip(
-            self.local_boxes, items, element_ranges, strict=True
+            self.local_boxes, values, element_ranges, strict=True
         ):
             if not elements:
                 continue

@@ -46,7 +46,9 @@ class Distribution(Job):
 
     # Number of parts of each batch, independent of the number of ranks.
     shards = 1
-    holds_all = True  # whether each rank has the whole model state
+    # Whether each rank has the full state. `resize` refuses lost ranks in distributions
+    # that split weights, before the value is read.
+    has_full_state = True
 
     def __init__(
         self,
@@ -178,7 +180,7 @@ class Distribution(Job):
 
         Raises:
             ArgumentError: the number of batch parts does not match the shards.
-            UnsupportedError: sharded variables in an elastic job.
+            UnsupportedError: auto_shard_dataset=False in an elastic job.
         """
         if not self.auto_shard_dataset and comm.is_elastic():
             raise UnsupportedError(

@@ -42,7 +42,7 @@ class Link:
 
         Args:
             kind: "all_reduce", "all_gather" or "reduce_scatter".
-            nbytes: the size of the whole value.
+            nbytes: the size of the full value.
             ranks: the number of ranks.
         """
         inner = min(ranks, self.ranks_per_node)
@@ -64,7 +64,7 @@ class Work(NamedTuple):
         seconds: the compute time; for a collective, the time of its additions.
         dependencies: the indices of its dependencies.
         kind: the kind of collective, "" for a kernel.
-        nbytes: the size of the collective's whole value; for a gather, of this rank's
+        nbytes: the size of the collective's full value; for a gather, of this rank's
             part.
     """
 
@@ -74,7 +74,7 @@ class Work(NamedTuple):
     nbytes: int = 0
 
     def total_nbytes(self, ranks: int) -> int:
-        """Return the size of the whole value in bytes."""
+        """Return the size of the full value in bytes."""
         return self.nbytes * ranks if self.kind == "all_gather" else self.nbytes
 
 

@@ -20,7 +20,7 @@ class Factory(Protocol):
     """An object that functions create.
 
     Attributes:
-        functions: the functions; there may be none.
+        functions: the functions, possibly none.
     """
 
     @property
