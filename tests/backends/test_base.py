@@ -65,12 +65,12 @@ def test_installed_backend_is_loaded(registry, monkeypatch):
     assert get_backend("third").name == "reference"
 
 
-def test_an_unknown_backend_lists_the_known(registry):
+def test_unknown_backend_error_lists_the_registered(registry):
     with pytest.raises(ArgumentError, match="'numpy', 'reference'; received 'nump'"):
         get_backend("nump")
 
 
-def test_a_backend_that_cannot_start_says_why(registry):
+def test_failed_backend_error_has_a_reason(registry):
     def factory():
         raise ImportError("no module named x")
 

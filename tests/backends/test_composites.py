@@ -72,20 +72,20 @@ def test_custom_gradients_are_not_cached():
     """Check that custom gradients with one primitive name do not share bodies."""
 
     @ops.custom_gradient
-    def one(x):
+    def doubled(x):
         return 2 * x, lambda g: g
 
     @ops.custom_gradient
-    def two(x):
+    def scaled(x):
         return (3 * x, 5 * x), lambda g, h: g + h
 
     @toolkit.function
     def first(x):
-        return x + 1 if float(one(ops.array(1.0))) > 1 else x
+        return x + 1 if float(doubled(ops.array(1.0))) > 1 else x
 
     @toolkit.function
     def second(x):
-        a, b = two(ops.array(1.0))
+        a, b = scaled(ops.array(1.0))
         return x + a if float(b) > 1 else x
 
     np.testing.assert_array_equal(first(ops.zeros(2)), [1, 1])

@@ -216,7 +216,7 @@ def test_private_group_of_a_user_is_trusted(tmp_path, monkeypatch):
         ("me", ["you"], False),
         ("us", [], False),
     ]:
-        found = SimpleNamespace(gr_name=name, gr_mem=members)
-        monkeypatch.setattr(grp, "getgrgid", lambda gid, group=found: group)
+        group_record = SimpleNamespace(gr_name=name, gr_mem=members)
+        monkeypatch.setattr(grp, "getgrgid", lambda gid, group=group_record: group)
         # The administrator has no private group.
         assert (disk_cache.folder("jit") is not None) == (is_used and user != 0), group

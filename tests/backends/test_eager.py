@@ -82,13 +82,13 @@ def test_values(case, dtype, programs_run):
 @pytest.mark.parametrize("function", ["exp", "tanh", "erf", "gelu", "relu"])
 def test_functions(function, dtype, programs_run):
     x = (4 * RNG.standard_normal((300, 7, 80))).astype(dtype)
-    whole = getattr(ops, function)(x).numpy()
-    assert programs_run and whole.dtype == dtype
+    expected = getattr(ops, function)(x).numpy()
+    assert programs_run and expected.dtype == dtype
     results = np.stack([getattr(ops, function)(row) for row in x])
     accuracy = 1e-5 if dtype == "float32" else 1e-13
-    np.testing.assert_allclose(whole, results, accuracy, accuracy)
+    np.testing.assert_allclose(expected, results, accuracy, accuracy)
     strided = getattr(ops, function)(ops.transpose(x)).numpy()
-    np.testing.assert_array_equal(strided, whole.T)
+    np.testing.assert_array_equal(strided, expected.T)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -200,10 +200,10 @@ def test_few_rows_of_a_large_table_use_numpy(programs_run):
 
 def test_indices_out_of_range(programs_run):
     ops.take(ops.array(X), ROWS, axis=0)
-    for wrong in (300, -301):
+    for invalid in (300, -301):
         index = ROWS.copy()
-        index[7] = wrong
-        with pytest.raises(IndexError, match=f"index {wrong} is out of range"):
+        index[7] = invalid
+        with pytest.raises(IndexError, match=f"index {invalid} is out of range"):
             ops.take(ops.array(X), index, axis=0)
         np.testing.assert_array_equal(ops.take(ops.array(X), ROWS, axis=0), X[ROWS])
     assert len(programs_run) == 4
@@ -226,8 +226,8 @@ def test_threads_have_the_same_bits(programs_run):
 
 
 def test_products_of_integers(programs_run):
-    whole = RNG.integers(-9, 9, (200, 200))
-    np.testing.assert_array_equal(ops.matmul(whole, whole), whole @ whole)
+    integers = RNG.integers(-9, 9, (200, 200))
+    np.testing.assert_array_equal(ops.matmul(integers, integers), integers @ integers)
     assert programs_run
 
 
@@ -238,8 +238,8 @@ def test_operations_that_numpy_computes(programs_run):
     np.testing.assert_array_equal(ops.matmul(short, short), short @ short)
     small = RNG.standard_normal((20, 30)).astype("float32")
     np.testing.assert_array_equal(ops.exp(small), np.exp(small))
-    half = ops.ones((200, 200), "bfloat16")
-    assert ops.matmul(half, half).numpy().max() == 200
+    values = ops.ones((200, 200), "bfloat16")
+    assert ops.matmul(values, values).numpy().max() == 200
     assert not programs_run
 
 
@@ -315,7 +315,7 @@ def run_alone(code):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
-def test_a_signal_while_code_is_generated():
+def test_signal_during_code_generation():
     run_alone(
         "import signal; from toolkit import ops\n"
         "big, ran = ops.ones((70_000,)), []\n"
@@ -330,7 +330,7 @@ def test_a_signal_while_code_is_generated():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_process_that_forks_while_code_is_generated():
+def test_fork_during_code_generation():
     run_alone(
         "import os, threading, time; from toolkit import ops\n"
         "big = ops.ones((70_000,)); ops.sqrt(big)\n"

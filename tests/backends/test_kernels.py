@@ -181,7 +181,7 @@ def test_views_of_the_reference_share_memory(case, reference):
     [c for c in (*ELEMENTWISE, *REST) if sum(a.nbytes for a in c.arrays) > 40_000],
     ids=str,
 )
-def test_a_planned_call_allocates_nothing_large(case, backend):
+def test_planned_call_allocates_no_large_array(case, backend):
     if backend.devices() != ("cpu:0",):
         pytest.skip("tracemalloc sees the host's memory only")
     if case.name not in array_table(np):
@@ -229,7 +229,7 @@ def flip_factors(name, factors):
 @pytest.mark.parametrize(
     "case", [c for c in LINALG if c.name in ("qr", "svd", "eigh", "eig")], ids=str
 )
-def test_factors_are_compared_up_to_free_choices(case, reference):
+def test_factorizations_are_compared_up_to_signs(case, reference):
     expected = expected_of(reference, case)
 
     def like_expected(outputs):
@@ -239,8 +239,8 @@ def test_factors_are_compared_up_to_free_choices(case, reference):
     compare(case, like_expected(flip_factors(case.name, expected)), expected)
     if expected[0].size:
         with pytest.raises(AssertionError):
-            wrong = like_expected((expected[0] * 1.01, *expected[1:]))
-            compare(case, wrong, expected)
+            incorrect = like_expected((expected[0] * 1.01, *expected[1:]))
+            compare(case, incorrect, expected)
 
 
 def test_every_primitive_has_a_kernel(backend, reference):

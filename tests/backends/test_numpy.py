@@ -59,8 +59,8 @@ def test_threads_can_be_set(numpy_backend):
 
 
 # The smallest products are not checked: OpenBLAS uses one thread for them.
-@pytest.mark.parametrize(("rows", "wanted"), [(8, {2}), (512, {1}), (1 << 20, {1})])
-def test_products_use_one_library_thread(monkeypatch, rows, wanted):
+@pytest.mark.parametrize(("rows", "expected"), [(8, {2}), (512, {1}), (1 << 20, {1})])
+def test_products_use_one_library_thread(monkeypatch, rows, expected):
     blas = NumPyBackend("numpy").blas
     before = blas.threads
     if before is None:
@@ -76,7 +76,7 @@ def test_products_use_one_library_thread(monkeypatch, rows, wanted):
         assert blas.threads == 2
     finally:
         blas.threads = before
-    assert set(thread_counts) == wanted
+    assert set(thread_counts) == expected
 
 
 # --- accuracy -------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_erfinv_at_its_limits(numpy_backend):
     assert np.signbit(y[-1])
 
 
-def test_sigmoid_keeps_its_precision_left_of_zero(numpy_backend):
+def test_sigmoid_of_negative_numbers_is_accurate(numpy_backend):
     x = np.array([-80.0, -40.0, -1000.0, 1000.0], np.float32)
     with np.errstate(all="ignore"):
         y = numpy_backend.kernels["sigmoid"](x)
@@ -142,21 +142,21 @@ def test_integers_divided_by_zero_are_zero(numpy_backend):
 @pytest.mark.parametrize("index", [4, -5, 2**40])
 def test_an_index_out_of_range_is_an_error(name, index, reference, numpy_backend):
     backend = reference if name == "reference" else numpy_backend
-    x, wrong = np.zeros((3, 4)), np.array([0, index])
+    x, invalid = np.zeros((3, 4)), np.array([0, index])
     message = f"{index} is out of .* 4"
     updates = np.ones((3, 2))
-    indices = np.broadcast_to(wrong, (3, 2))
+    indices = np.broadcast_to(invalid, (3, 2))
     with pytest.raises(IndexError, match=message):
-        backend.kernels["gather"](x, wrong, axis=1)
+        backend.kernels["gather"](x, invalid, axis=1)
     with pytest.raises(IndexError, match=message):
-        backend.kernels["scatter"](x, wrong, updates, axis=1, mode="add")
+        backend.kernels["scatter"](x, invalid, updates, axis=1, mode="add")
     with pytest.raises(IndexError, match=message):
         backend.kernels["take_along_axis"](x, indices, axis=1)
     with pytest.raises(IndexError, match=message):
         backend.kernels["put_along_axis"](x, indices, updates, axis=1, mode="add")
 
 
-def test_no_index_fits_an_empty_axis(numpy_backend):
+def test_index_into_an_empty_axis_is_refused(numpy_backend):
     with pytest.raises(IndexError, match="index 0 is out of range for axis 0 with 0"):
         numpy_backend.kernels["gather"](np.zeros((0, 2)), np.array([0]), axis=0)
 
@@ -209,11 +209,11 @@ def test_boxes_cover_each_element_once(shape, limit):
 def test_slice_broadcasts_like_the_full_array(shape):
     rng = np.random.default_rng(0)
     small = rng.random(shape)
-    whole = np.broadcast_to(small, (3, 4))
+    full_array = np.broadcast_to(small, (3, 4))
     for box in boxes((3, 4), 2):
         box_slice = piece(small, (3, 4), box)
         np.testing.assert_array_equal(
-            np.broadcast_to(box_slice, whole[box].shape), whole[box]
+            np.broadcast_to(box_slice, full_array[box].shape), full_array[box]
         )
 
 

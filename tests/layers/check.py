@@ -91,9 +91,9 @@ def _check_build(cls, arguments, shapes, layer):
     ]
     config = twin.get_build_config()
     if config:
-        again = cls(**arguments)
-        again.build_from_config(config)
-        assert len(again.weights) == len(twin.weights)
+        rebuilt = cls(**arguments)
+        rebuilt.build_from_config(config)
+        assert len(rebuilt.weights) == len(twin.weights)
 
 
 def _check_policy(cls, arguments, inputs, call, policy):

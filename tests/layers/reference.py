@@ -68,11 +68,11 @@ def recurrent(step, x, units, count, mask=None, backwards=False, states=None):
     states = [zeros] * count if states is None else states
     output, outputs = zeros, []
     for t in range(x.shape[1])[:: -1 if backwards else 1]:
-        keep = np.ones((len(x), 1), bool) if mask is None else mask[:, t : t + 1]
+        is_valid = np.ones((len(x), 1), bool) if mask is None else mask[:, t : t + 1]
         new_output, new_states = step(x[:, t], states)
-        output = np.where(keep, new_output, output)
+        output = np.where(is_valid, new_output, output)
         pairs = zip(new_states, states, strict=True)
-        states = [np.where(keep, new, old) for new, old in pairs]
+        states = [np.where(is_valid, new, old) for new, old in pairs]
         outputs.append(output)
     return np.stack(outputs, 1), states
 

@@ -235,10 +235,10 @@ def test_layer_as_a_native_library(number, case, tmp_path):
     predictions = tree.flatten(
         library.predict(inputs if len(inputs) > 1 else inputs[0])
     )
-    for y, wanted in zip(predictions, expected, strict=True):
-        wanted = ops.convert_to_numpy(wanted)
-        assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
-        assert y.tobytes() == wanted.tobytes()
+    for y, reference in zip(predictions, expected, strict=True):
+        reference = ops.convert_to_numpy(reference)
+        assert (y.shape, y.dtype) == (reference.shape, reference.dtype)
+        assert y.tobytes() == reference.tobytes()
 
 
 def _model_of(layer, shapes):

@@ -29,7 +29,7 @@ class Owner(layers.Layer):
 
     @property
     def order(self):
-        return " ".join(part.name for part in self._sublayers())
+        return " ".join(layer.name for layer in self._sublayers())
 
 
 class Pairs(toolkit.Model):
@@ -57,10 +57,10 @@ def test_alternately_filled_lists_are_ordered_by_insertion():
 
 def test_list_items_follow_earlier_attributes():
     owner = Owner()
-    owner.parts, owner.head, early = [], dense("head"), dense("early")
+    owner.parts, owner.head, earlier_layer = [], dense("head"), dense("early")
     owner.parts.insert(0, dense("b0"))
     owner.parts.insert(0, dense("b1"))
-    owner.parts.append(early)
+    owner.parts.append(earlier_layer)
     owner.named = {}
     owner.named["z"] = dense("z")
     owner.parts += [dense("plus")]
@@ -89,17 +89,17 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_list_methods_update_the_order(change):
     first, second, a, b = map(dense, ("first", "second", "a", "b"))
-    owner, plain = Owner(), [first, second]
+    owner, expected = Owner(), [first, second]
     owner.parts = [first, second]
-    assert change(plain, a, b) == change(owner.parts, a, b)
-    assert type(owner.parts) is OwnedList and owner.parts == plain
+    assert change(expected, a, b) == change(owner.parts, a, b)
+    assert type(owner.parts) is OwnedList and owner.parts == expected
     owner.later = dense("later")
-    there = [x for x in (first, second) if x in plain]
-    came = [x for x in plain if x not in there]
-    assert owner.order == " ".join(x.name for x in [*there, *came, owner.later])
+    remaining = [x for x in (first, second) if x in expected]
+    inserted = [x for x in expected if x not in remaining]
+    assert owner.order == " ".join(x.name for x in [*remaining, *inserted, owner.later])
 
 
-OF_DICTS = {
+DICT_CHANGES = {
     "[]": lambda x, a, b: x.__setitem__("a", a),
     "update": lambda x, a, b: x.update({"a": a}, b=b),
     "setdefault": lambda x, a, b: (x.setdefault("a", a), x.setdefault("first", b))[0],
@@ -110,18 +110,18 @@ OF_DICTS = {
 }
 
 
-@pytest.mark.parametrize("change", OF_DICTS.values(), ids=OF_DICTS)
+@pytest.mark.parametrize("change", DICT_CHANGES.values(), ids=DICT_CHANGES)
 def test_dict_methods_update_the_order(change):
     first, second, a, b = map(dense, ("first", "second", "a", "b"))
-    owner, plain = Owner(), {"first": first, "second": second}
-    owner.parts = dict(plain)
-    found, wanted = change(owner.parts, a, b), change(plain, a, b)
-    assert found == wanted and type(owner.parts) is OwnedDict
-    assert list(owner.parts.items()) == list(plain.items())
+    owner, expected = Owner(), {"first": first, "second": second}
+    owner.parts = dict(expected)
+    result, expected_result = change(owner.parts, a, b), change(expected, a, b)
+    assert result == expected_result and type(owner.parts) is OwnedDict
+    assert list(owner.parts.items()) == list(expected.items())
     owner.later = dense("later")
-    there = [x for x in (first, second) if x in plain.values()]
-    came = [x for x in (a, b) if x in plain.values()]
-    assert owner.order == " ".join(x.name for x in [*there, *came, owner.later])
+    remaining = [x for x in (first, second) if x in expected.values()]
+    inserted = [x for x in (a, b) if x in expected.values()]
+    assert owner.order == " ".join(x.name for x in [*remaining, *inserted, owner.later])
 
 
 def test_set_methods_update_the_order():
@@ -150,10 +150,10 @@ def test_set_methods_update_the_order():
 
 
 def test_reinserted_item_is_last():
-    owner, part = Owner(), dense("part")
-    owner.parts = [part, dense("other")]
-    owner.parts.remove(part)
-    owner.parts.append(part)
+    owner, layer = Owner(), dense("part")
+    owner.parts = [layer, dense("other")]
+    owner.parts.remove(layer)
+    owner.parts.append(layer)
     assert owner.order == "other part"
     owner.one = dense("one")
     owner.one = dense("two")
@@ -188,21 +188,23 @@ def test_replaced_item_keeps_its_position(change, order):
 def test_order_is_updated_after_an_earlier_read():
     owner = Owner()
     owner.a, owner.b = [dense("a")], [dense("b")]
-    for part in (*owner.a, *owner.b):
-        part.build((None, 1))
+    for layer in (*owner.a, *owner.b):
+        layer.build((None, 1))
     before = owner.weights
     owner.a.append(owner.a.pop())
     assert [id(v) for v in owner.weights] == [id(v) for v in before[2:] + before[:2]]
 
 
-class Both(NamedTuple):
+class PairOfLists(NamedTuple):
     """A layer with two lists."""
 
     first: Any
     second: Any
 
 
-@pytest.mark.parametrize("make", [lambda *both: both, Both, lambda *both: [*both]])
+@pytest.mark.parametrize(
+    "make", [lambda *both: both, PairOfLists, lambda *both: [*both]]
+)
 def test_nested_lists_are_ordered_by_insertion(make):
     owner = Owner()
     owner.parts = make([], [])
@@ -211,7 +213,7 @@ def test_nested_lists_are_ordered_by_insertion(make):
         owner.parts[0].append(dense(f"q{i}"))
         owner.parts[1].append(dense(f"k{i}"))
     assert owner.order == "q0 k0 q1 k1"
-    assert type(owner.parts) in (tuple, Both, OwnedList)
+    assert type(owner.parts) in (tuple, PairOfLists, OwnedList)
 
 
 def test_ordered_dicts_are_ordered_by_insertion():
@@ -234,17 +236,17 @@ def test_ordered_dicts_are_ordered_by_insertion():
 
 
 def test_reading_does_not_change_the_order():
-    class Mine(list):
+    class LazyList(list):
         """A subclass of list."""
 
     orders = []
-    for asks in (False, True):
+    for is_read in (False, True):
         owner = Owner()
-        owner.parts = Mine(), Mine()
+        owner.parts = LazyList(), LazyList()
         for i in range(2):
-            for name, part in zip("qk", owner.parts, strict=True):
-                part.append(dense(f"{name}{i}"))
-                if asks:
+            for name, items in zip("qk", owner.parts, strict=True):
+                items.append(dense(f"{name}{i}"))
+                if is_read:
                     assert owner.order
         orders.append(owner.order)
     assert orders[0] == orders[1]
@@ -253,11 +255,11 @@ def test_reading_does_not_change_the_order():
 def test_layer_with_a_list_is_freed():
     owner = Owner()
     owner.parts, owner.sizes = [dense("a")], {"b": [1]}
-    gone = weakref.ref(owner)
+    reference = weakref.ref(owner)
     gc.disable()
     try:
         del owner
-        assert gone() is None
+        assert reference() is None
     finally:
         gc.enable()
 
@@ -265,9 +267,12 @@ def test_layer_with_a_list_is_freed():
 def test_copies_of_a_list_do_not_reference_the_layer():
     owner = Owner()
     owner.sizes, owner.lock = {"a": [1, 2]}, (i for i in "no pickle")
-    for made in (copy.deepcopy(owner.sizes), pickle.loads(pickle.dumps(owner.sizes))):
-        assert made == {"a": [1, 2]}
-        made["a"].append(dense("b"))
+    for duplicate in (
+        copy.deepcopy(owner.sizes),
+        pickle.loads(pickle.dumps(owner.sizes)),
+    ):
+        assert duplicate == {"a": [1, 2]}
+        duplicate["a"].append(dense("b"))
     assert owner.order == ""
 
 
@@ -308,13 +313,13 @@ def test_layers_of_a_sequence_precede_attributes():
     model.extra = dense("extra")
     model.add(dense("a"))
     model.add(dense("b"))
-    assert [part.name for part in model._sublayers()] == ["a", "b", "extra"]
+    assert [layer.name for layer in model._sublayers()] == ["a", "b", "extra"]
 
 
 def test_invalid_changes_raise_and_change_nothing():
     owner = Owner()
     owner.parts, owner.named = [dense("a")], {"b": dense("b")}
-    for wrong, error in (
+    for change, error in (
         (lambda: owner.parts.remove(dense("c")), ValueError),
         (lambda: owner.parts.pop(3), IndexError),
         (lambda: owner.parts.extend(3), TypeError),
@@ -324,7 +329,7 @@ def test_invalid_changes_raise_and_change_nothing():
         (lambda: OwnedDict().popitem(), KeyError),
     ):
         with pytest.raises(error):
-            wrong()
+            change()
     assert owner.order == "a b"
 
 
@@ -352,19 +357,21 @@ def test_variables_in_lists_are_split_by_trainable():
 
 
 @pytest.mark.parametrize(
-    "again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "p"]
+    "duplicate",
+    [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))],
+    ids=["copy", "p"],
 )
-def test_copies_have_the_same_order_and_notify_their_owner(again):
+def test_copies_have_the_same_order_and_notify_their_owner(duplicate):
     owner = Owner()
     owner.a, owner.b = [], []
     for name in ("a0", "b0", "a1", "b1"):
         getattr(owner, name[0]).append(dense(name))
-    other = again(owner)
-    other.b.append(dense("b2"))
-    other.a.append(dense("a2"))
+    copied_owner = duplicate(owner)
+    copied_owner.b.append(dense("b2"))
+    copied_owner.a.append(dense("a2"))
     assert owner.order == "a0 b0 a1 b1"
-    assert other.order == "a0 b0 a1 b1 b2 a2"
-    assert other.a[0] is not owner.a[0]
+    assert copied_owner.order == "a0 b0 a1 b1 b2 a2"
+    assert copied_owner.a[0] is not owner.a[0]
 
 
 def test_lists_of_numbers_are_not_tracked(monkeypatch):
@@ -373,7 +380,9 @@ def test_lists_of_numbers_are_not_tracked(monkeypatch):
     walks = []
     leaves = tracking._leaves
     monkeypatch.setattr(
-        tracking, "_leaves", lambda value, seen: walks.append(1) or leaves(value, seen)
+        tracking,
+        "_leaves",
+        lambda value, visited: walks.append(1) or leaves(value, visited),
     )
     for i in range(100):
         owner.history.append(i)
@@ -383,9 +392,9 @@ def test_lists_of_numbers_are_not_tracked(monkeypatch):
 
 def test_container_may_be_shared_and_recursive():
     owner, shared = Owner(), [dense("a")]
-    parts = [shared, {"again": shared}]
-    parts.append(parts)
-    owner.parts = parts
+    items = [shared, {"again": shared}]
+    items.append(items)
+    owner.parts = items
     assert owner.parts[2] is owner.parts and owner.parts[0] is owner.parts[1]["again"]
     owner.parts[0].append(dense("b"))
     owner.later = dense("later")
@@ -393,13 +402,13 @@ def test_container_may_be_shared_and_recursive():
 
 
 def test_container_subclasses_are_kept_and_searched():
-    class Mine(list):
+    class CustomList(list):
         """A subclass of list."""
 
-    owner, mine = Owner(), Mine()
-    owner.mine = mine
-    mine.append(dense("a"))
-    assert owner.mine is mine and owner.order == "a"
+    owner, items = Owner(), CustomList()
+    owner.mine = items
+    items.append(dense("a"))
+    assert owner.mine is items and owner.order == "a"
 
 
 class Cell(layers.Layer):
@@ -428,5 +437,7 @@ def test_configs_with_nested_custom_classes(make):
     layer = make()
     with pytest.raises(ValueError, match="Cell"):
         type(layer).from_config(layer.get_config())
-    other = type(layer).from_config(layer.get_config(), custom_objects={"Cell": Cell})
-    assert other.get_config() == layer.get_config()
+    restored = type(layer).from_config(
+        layer.get_config(), custom_objects={"Cell": Cell}
+    )
+    assert restored.get_config() == layer.get_config()

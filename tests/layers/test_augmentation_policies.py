@@ -33,9 +33,9 @@ def make(name, **arguments):
     return getattr(layers, name)(seed=3, bounding_box_format="xyxy", **arguments)
 
 
-def through(layer, part, x, names, draws):
+def apply_layer(layer, key, x, names, draws):
     for name in names:
-        x = getattr(layer._steps[name], f"transform_{part}")(x, draws[name])
+        x = getattr(layer._steps[name], f"transform_{key}")(x, draws[name])
     return x
 
 
@@ -48,11 +48,13 @@ def test_rand_augment_equals_its_layers(first, second):
     transformation = layer.get_random_transformation(data)
     transformation["layer_idxes"] = np.array([NAMES.index(name) for name in names])
     draws = transformation["transforms"]
-    for part in ("images", "segmentation_masks"):
-        y = getattr(layer, f"transform_{part}")(data[part], transformation)
-        assert_close(y, through(layer, part, data[part], names, draws))
+    for key in ("images", "segmentation_masks"):
+        y = getattr(layer, f"transform_{key}")(data[key], transformation)
+        assert_close(y, apply_layer(layer, key, data[key], names, draws))
     boxes = layer.transform_bounding_boxes(data["bounding_boxes"], transformation)
-    expected = through(layer, "bounding_boxes", data["bounding_boxes"], names, draws)
+    expected = apply_layer(
+        layer, "bounding_boxes", data["bounding_boxes"], names, draws
+    )
     assert_close(boxes["boxes"], expected["boxes"])
     assert_close(boxes["labels"], expected["labels"])
 
@@ -70,7 +72,7 @@ def test_aug_mix_equals_its_chains(all_ops):
         y = x
         for j, name in enumerate(chain):
             draws = transformation["chain_transforms"][i][j]
-            y = through(layer, "images", y, [name], draws)
+            y = apply_layer(layer, "images", y, [name], draws)
         total = total + transformation["chain_mixing_weights"][i] * y
     weight = transformation["weight_sample"]
     expected = (weight * x + (1 - weight) * total).numpy().clip(0, 255)
@@ -86,12 +88,12 @@ def test_aug_mix_equals_its_chains(all_ops):
 def test_seeds_shapes_and_functions(name, data_format):
     data = sample()
     if data_format == "channels_first":
-        for part in ("images", "segmentation_masks"):
-            data[part] = np.moveaxis(data[part], -1, 1)
+        for key in ("images", "segmentation_masks"):
+            data[key] = np.moveaxis(data[key], -1, 1)
     layer = make(name, data_format=data_format)
     y = layer(data)
-    for part in ("images", "segmentation_masks", "labels"):
-        assert y[part].shape == data[part].shape
+    for key in ("images", "segmentation_masks", "labels"):
+        assert y[key].shape == data[key].shape
     assert not np.allclose(y["images"].numpy(), data["images"])
     assert_close(make(name, data_format=data_format)(data)["images"], y["images"])
     traced = toolkit.function(make(name, data_format=data_format))(data["images"])

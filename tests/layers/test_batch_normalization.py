@@ -14,7 +14,7 @@ X = (RNG.normal(size=(4, 5, 3)) * 2 + 1).astype("float32")
 MASK = np.array([[1, 1, 0, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1]])
 
 
-def wide(values, axis):
+def broadcast_to_axis(values, axis):
     """Expand values per channel to the rank of X."""
     shape = [1, 1, 1]
     shape[axis] = -1
@@ -27,13 +27,18 @@ def statistics(x, axis, mask=None):
         np.ones_like(x) if mask is None else np.broadcast_to(mask[..., None], x.shape)
     )
     mean = np.average(x, axes, weights)
-    variance = np.average((x - wide(mean, axis)) ** 2, axes, weights)
+    variance = np.average((x - broadcast_to_axis(mean, axis)) ** 2, axes, weights)
     return mean, variance
 
 
 def normal(x, axis, mean, variance, gamma=1.0, beta=0.0, epsilon=1e-3):
-    mean, deviation = wide(mean, axis), np.sqrt(wide(variance, axis) + epsilon)
-    return (x - mean) / deviation * wide(gamma, axis) + wide(beta, axis)
+    mean, deviation = (
+        broadcast_to_axis(mean, axis),
+        np.sqrt(broadcast_to_axis(variance, axis) + epsilon),
+    )
+    return (x - mean) / deviation * broadcast_to_axis(gamma, axis) + broadcast_to_axis(
+        beta, axis
+    )
 
 
 def with_weights(layer, x=X):
@@ -57,16 +62,18 @@ def test_against_numpy(axis, mask, center, scale):
     with_weights(layer)
     affine = of(layer, "gamma", 1.0), of(layer, "beta", 0.0)
     moving = layer.moving_mean.numpy(), layer.moving_variance.numpy()
-    given = None if mask is None else ops.convert_to_tensor(mask.astype(bool))
-    assert_close(layer(X, mask=given), normal(X, axis, *moving, *affine), factor=10)
+    mask_tensor = None if mask is None else ops.convert_to_tensor(mask.astype(bool))
+    assert_close(
+        layer(X, mask=mask_tensor), normal(X, axis, *moving, *affine), factor=10
+    )
     assert_close(layer.moving_mean, moving[0])
     batch = statistics(X, axis, mask)
-    outputs = layer(X, training=True, mask=given)
+    outputs = layer(X, training=True, mask=mask_tensor)
     assert_close(outputs, normal(X, axis, *batch, *affine), factor=10)
-    for now, before, value in zip(
+    for updated, before, value in zip(
         (layer.moving_mean, layer.moving_variance), moving, batch, strict=True
     ):
-        assert_close(now, 0.75 * before + 0.25 * value, factor=10)
+        assert_close(updated, 0.75 * before + 0.25 * value, factor=10)
 
 
 def test_mask_has_one_axis_less():
@@ -107,9 +114,9 @@ def test_half_precision_is_computed_in_float32(training, axis):
     big = (X * 3000).astype("float16")  # squares and sums overflow float16
     outputs = layer(big, training=training)
     assert outputs.dtype == "float16"
-    whole = big.astype("float32")
-    batch = statistics(whole, axis) if training else (np.zeros(1), np.ones(1))
-    expected = normal(whole, axis, *batch)
+    converted = big.astype("float32")
+    batch = statistics(converted, axis) if training else (np.zeros(1), np.ones(1))
+    expected = normal(converted, axis, *batch)
     assert_close(outputs, expected.astype("float16"), factor=4)
 
 
@@ -120,9 +127,9 @@ def test_integers_are_accepted(training):
     expected = layer(numbers.astype("float16"), training=training).numpy()
     assert_close(layer(numbers, training=training), expected)
     layer = layers.BatchNormalization(autocast=False, dtype="float16")
-    wide = layer(numbers.astype("float64"), training=training)
-    assert wide.dtype == "float16"
-    assert_close(wide, expected, factor=4)
+    double_outputs = layer(numbers.astype("float64"), training=training)
+    assert double_outputs.dtype == "float16"
+    assert_close(double_outputs, expected, factor=4)
 
 
 # --- renormalization ------------------------------------------------------------------
@@ -141,16 +148,16 @@ def renormalized(layer, x, limits):
     gamma, beta = of(layer, "gamma", 1.0), of(layer, "beta", 0.0)
     y = ((x - mean) / deviation * r + d) * gamma + beta
 
-    def moved(name, value, momentum):
+    def moving_average(name, value, momentum):
         return getattr(layer, name).numpy() * momentum + value * (1 - momentum)
 
-    stddev = moved("moving_stddev", deviation, momentum)
+    stddev = moving_average("moving_stddev", deviation, momentum)
     return y, {
-        "moving_mean": moved("moving_mean", mean, momentum),
+        "moving_mean": moving_average("moving_mean", mean, momentum),
         "moving_stddev": stddev,
         "moving_variance": np.maximum(stddev**2 - layer.epsilon, 0),
-        "renorm_mean": moved("renorm_mean", mean, share),
-        "renorm_stddev": moved("renorm_stddev", deviation, share),
+        "renorm_mean": moving_average("renorm_mean", mean, share),
+        "renorm_stddev": moving_average("renorm_stddev", deviation, share),
     }
 
 
@@ -195,10 +202,10 @@ def test_initial_state_of_renormalization():
     )
     layer.moving_variance_initializer = lambda shape, dtype=None: ops.full(shape, 4.0)
     layer.build(X.shape)
-    first = {
+    initial = {
         v.name: v.numpy()[0] for v in layer.weights if v.name not in ("gamma", "beta")
     }
-    assert first == {
+    assert initial == {
         "moving_mean": 1.0,
         "moving_variance": 4.0,
         "moving_stddev": 2.0,
@@ -233,12 +240,12 @@ def test_boundary_limits_are_accepted(limits):
 # --- shapes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("axis, other", [(-1, (4, 5, 2)), (1, (4, 6, 3))])
-def test_other_channels_are_refused(axis, other):
+@pytest.mark.parametrize("axis, shape", [(-1, (4, 5, 2)), (1, (4, 6, 3))])
+def test_other_channels_are_refused(axis, shape):
     layer = layers.BatchNormalization(axis)
     layer.build(X.shape)
     with pytest.raises((ArgumentError, ShapeError)):
-        layer(np.zeros(other, "float32"))
+        layer(np.zeros(shape, "float32"))
     with pytest.raises((ArgumentError, ShapeError)):
         layer(np.zeros((4, 5, 3, 1), "float32"))
 
@@ -248,5 +255,5 @@ def test_deviations_start_in_the_precision_of_the_layer():
         renorm=True, moving_variance_initializer=Constant(0.1), dtype="float64"
     )
     layer.build((None, 2))
-    for found in (layer.moving_stddev, layer.renorm_stddev):
-        np.testing.assert_allclose(found, [0.1**0.5] * 2, rtol=1e-14)
+    for variable in (layer.moving_stddev, layer.renorm_stddev):
+        np.testing.assert_allclose(variable, [0.1**0.5] * 2, rtol=1e-14)

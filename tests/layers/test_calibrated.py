@@ -19,11 +19,11 @@ def dense(**options):
     return layers.Dense(5, **options)
 
 
-def heads(**options):
+def heads_layer(**options):
     return layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de", **options)
 
 
-def joined(**options):
+def joined_layer(**options):
     return layers.EinsumDense("abcd,cde->abe", (None, 11), bias_axes="e", **options)
 
 
@@ -39,15 +39,20 @@ CASES = {
     ),
     "gptq_8": (dense, (10,), GPTQConfig, {"group_size": 4, "weight_bits": 8}),
     "gptq_2": (dense, (10,), GPTQConfig, {"group_size": 4, "weight_bits": 2}),
-    "gptq_heads": (heads, (10,), GPTQConfig, {"group_size": 4, "symmetric": True}),
+    "gptq_heads": (
+        heads_layer,
+        (10,),
+        GPTQConfig,
+        {"group_size": 4, "symmetric": True},
+    ),
     "awq": (dense, (10,), AWQConfig, {"group_size": 4}),
     "awq_whole": (dense, (10,), AWQConfig, {"group_size": -1}),
-    "awq_joined": (joined, (2, 4), AWQConfig, {"group_size": 3}),
+    "awq_joined": (joined_layer, (2, 4), AWQConfig, {"group_size": 3}),
 }
 
 
-def of_keras(name, part):
-    keys = [key for key in BY_KERAS if key.startswith(f"{name}/{part}/")]
+def variables_of_keras(name, stage):
+    keys = [key for key in BY_KERAS if key.startswith(f"{name}/{stage}/")]
     return {key.rpartition("/")[2]: BY_KERAS[key] for key in keys}
 
 
@@ -62,10 +67,10 @@ def test_files_of_keras(name):
     make, shape, _, _ = CASES[name]
     layer, x = make(dtype=str(BY_KERAS[f"{name}/policy"])), inputs_of(name)
     layer.build((None, 6, *shape))
-    stored = of_keras(name, "after")
-    found = {}
-    layer.save_own_variables(found)
-    assert {k: (v.dtype, v.shape) for k, v in found.items()} == {
+    stored = variables_of_keras(name, "after")
+    saved = {}
+    layer.save_own_variables(saved)
+    assert {k: (v.dtype, v.shape) for k, v in saved.items()} == {
         k: (str(v.dtype), v.shape) for k, v in stored.items()
     }
     layer.load_own_variables(stored)
@@ -85,11 +90,11 @@ def model_of(name):
     before = [layers.Embedding(*table.shape), layers.Reshape((6, *shape))]
     block = Model(inputs, layer(inputs))
     x = start = Input((6,))
-    for each in (*before, block):
-        x = each(x)
+    for layer_or_block in (*before, block):
+        x = layer_or_block(x)
     model = Model(start, x)
     before[0].set_weights([table])
-    layer.set_weights(list(of_keras(name, "before").values()))
+    layer.set_weights(list(variables_of_keras(name, "before").values()))
     structure = {"pre_block_layers": before, "sequential_blocks": [block]}
     config = kind(
         [tokens],
@@ -113,14 +118,14 @@ def test_error_is_at_most_that_of_keras(name):
     assert of_ours <= np.square(BY_KERAS[f"{name}/y"] - exact).mean() * 1.0001
     assert layer.dtype_policy.name == BY_KERAS[f"{name}/policy"]
     assert model.layers[1].quantization_mode is None
-    found = {}
-    layer.save_own_variables(found)
-    stored = of_keras(name, "after")
-    assert found.keys() == stored.keys()
+    errors = {}
+    layer.save_own_variables(errors)
+    stored = variables_of_keras(name, "after")
+    assert errors.keys() == stored.keys()
     for key, value in stored.items():
-        assert found[key].dtype == str(value.dtype)
+        assert errors[key].dtype == str(value.dtype)
         if name.startswith("awq"):
-            np.testing.assert_allclose(found[key], value, rtol=1e-5)
+            np.testing.assert_allclose(errors[key], value, rtol=1e-5)
     if name.startswith("gptq"):
         assert of_ours <= error_of_nearest(name, layer)
 
@@ -131,17 +136,17 @@ def test_factorization_is_the_only_difference_from_keras(monkeypatch):
         GPTQ, "_compute_factor", lambda self, hessian: np.linalg.inv(hessian)
     )
     _, layer, _ = model_of("gptq_whole")
-    found = {}
-    layer.save_own_variables(found)
-    stored = of_keras("gptq_whole", "after")
+    errors = {}
+    layer.save_own_variables(errors)
+    stored = variables_of_keras("gptq_whole", "after")
     del stored["4"]  # the groups, which Keras stores as fractions
     for key, value in stored.items():
-        np.testing.assert_allclose(found[key], value, rtol=1e-5)
+        np.testing.assert_allclose(errors[key], value, rtol=1e-5)
 
 
 def error_of_nearest(name, layer):
     """Return the squared error of outputs with independently rounded weights."""
-    matrix = of_keras(name, "before")["0"]
+    matrix = variables_of_keras(name, "before")["0"]
     config = layer.quantization_config
     rounding = Rounding(config.weight_bits, config.symmetric, config.per_channel)
     matrix = matrix.reshape(layer.g_idx.shape[0], -1)
@@ -159,14 +164,14 @@ def test_files(name, tmp_path):
     loaded = saving.load_model(tmp_path / "m.keras")
     np.testing.assert_array_equal(loaded.predict(tokens, verbose=0), y)
     twin = loaded.layers[-1].layers[-1]
-    plain = layer.quantization_config.get_config()
-    assert twin.quantization_config.get_config() == plain
+    expected = layer.quantization_config.get_config()
+    assert twin.quantization_config.get_config() == expected
     model.save_weights(tmp_path / "m.weights.h5")
-    other, _, _ = model_of(name)
-    for variable in other.layers[-1].variables:
+    restored, _, _ = model_of(name)
+    for variable in restored.layers[-1].variables:
         variable.assign(np.zeros(variable.shape))
-    other.load_weights(tmp_path / "m.weights.h5")
-    np.testing.assert_array_equal(other.predict(tokens, verbose=0), y)
+    restored.load_weights(tmp_path / "m.weights.h5")
+    np.testing.assert_array_equal(restored.predict(tokens, verbose=0), y)
     config = json.loads(json.dumps(layer.get_config()))
     config["gptq_unpacked_column_size"] = 5  # as in files of Keras
     assert type(layer).from_config(config).dtype_policy == layer.dtype_policy
@@ -268,8 +273,8 @@ def test_transformers(kind):
     config = kind(TEXTS, Tokens(), num_samples=20, sequence_length=12, group_size=4)
     model.quantize(config=config, filters=lambda layer: layer.name != "wide")
     modes = {layer.name: layer.quantization_mode for layer in model._flatten_layers()}
-    chosen = ["query", "key", "value", "attention_output", "narrow"]
-    assert {name for name, mode in modes.items() if mode} == set(chosen)
+    names = ["query", "key", "value", "attention_output", "narrow"]
+    assert {name for name, mode in modes.items() if mode} == set(names)
     assert model.blocks[1].wide.quantization_mode is None
     after = model.predict(tokens, verbose=0)
     assert 0 < np.abs(after - before).max() < 0.3 * np.abs(before).max()
@@ -367,9 +372,9 @@ def test_unsupported_layers_are_not_quantized():
     assert block.layers[1].quantization_mode == "gptq"
     assert unused.quantization_mode is None
     batched.build((2, 3, 4))
-    other = Model(inputs, layers.Dense(2)(inputs))
-    other.extra = batched
+    other_model = Model(inputs, layers.Dense(2)(inputs))
+    other_model.extra = batched
     with pytest.warns(UserWarning, match="needs a product of two matrices"):
         with pytest.raises(NotImplementedError, match="no layer that can"):
-            wrong = {"sequential_blocks": [batched]}
-            other.quantize(config=small(quantization_layer_structure=wrong))
+            incomplete = {"sequential_blocks": [batched]}
+            other_model.quantize(config=small(quantization_layer_structure=incomplete))

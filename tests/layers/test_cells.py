@@ -15,7 +15,7 @@ BOTH = {"dropout": 0.5, "recurrent_dropout": 0.5, "seed": 3}
 X = np.ones((2, 5, 8), "float32")
 
 
-def counts(cell):
+def zero_states(cell):
     """Return states of zeros for a batch of two."""
     return cell.get_initial_state(2)
 
@@ -23,11 +23,11 @@ def counts(cell):
 def with_call(base, function):
     """Return a subclass of `base` with this `call(self, inputs, states)`."""
 
-    class Own(base):
+    class Subclass(base):
         def call(self, inputs, states, training=False):
             return function(self, inputs, states, training)
 
-    return Own
+    return Subclass
 
 
 @pytest.mark.parametrize("base", CELLS)
@@ -39,11 +39,11 @@ def test_call_of_a_subclass_is_called(base, stacked):
 
     cell = with_call(base, doubled)(4)
     layer = layers.RNN([cell] if stacked else cell, return_sequences=True)
-    plain = base(4)
-    plain.build((None, 8))
+    reference = base(4)
+    reference.build((None, 8))
     outputs = layer(X)
-    plain.set_weights(cell.get_weights())
-    expected = layers.RNN(plain, return_sequences=True)(X)
+    reference.set_weights(cell.get_weights())
+    expected = layers.RNN(reference, return_sequences=True)(X)
     np.testing.assert_allclose(outputs, 2.0 * expected.numpy(), rtol=1e-5)
 
 
@@ -55,15 +55,18 @@ def test_masks_are_cached_until_they_are_reset(base):
         (cell.get_dropout_mask, cell.reset_dropout_mask, inputs),
         (cell.get_recurrent_dropout_mask, cell.reset_recurrent_dropout_mask, state),
     ):
-        first = np.array(get(x))
-        assert set(first.ravel().tolist()) == {0.0, 2.0}
-        np.testing.assert_array_equal(np.array(get(x)), first)
+        first_mask = np.array(get(x))
+        assert set(first_mask.ravel().tolist()) == {0.0, 2.0}
+        np.testing.assert_array_equal(np.array(get(x)), first_mask)
         reset()
-        assert (np.array(get(x)) != first).any()
-    one = base(4, **HALF)
-    assert one.get_dropout_mask(inputs).shape == (2, 8)
-    assert one.get_recurrent_dropout_mask(state) is None
-    assert one.get_dropout_mask(inputs[:1]).shape == (1, 8)  # the last batch is smaller
+        assert (np.array(get(x)) != first_mask).any()
+    single_step = base(4, **HALF)
+    assert single_step.get_dropout_mask(inputs).shape == (2, 8)
+    assert single_step.get_recurrent_dropout_mask(state) is None
+    assert single_step.get_dropout_mask(inputs[:1]).shape == (
+        1,
+        8,
+    )  # the last batch is smaller
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_each_gate_has_a_mask(cell, count):
 @pytest.mark.parametrize("arguments", [HALF, BOTH], ids=["inputs", "both"])
 def test_step_uses_the_cached_masks(base, arguments):
     cell = base(4, **arguments)
-    x, states = X[:, 0], [np.ones((2, 4), "float32") for _ in counts(base(4))]
+    x, states = X[:, 0], [np.ones((2, 4), "float32") for _ in zero_states(base(4))]
 
     def step():
         return cell(x, states, training=True)[0].numpy()
@@ -95,10 +98,10 @@ def test_step_uses_the_cached_masks(base, arguments):
     assert (step() != step()).any()  # without cached masks, each call has new ones
     cell.reset_dropout_mask()
     cell.reset_recurrent_dropout_mask()
-    first = step()
-    np.testing.assert_array_equal(step(), first)
+    first_output = step()
+    np.testing.assert_array_equal(step(), first_output)
     cell.reset_dropout_mask()
-    assert (step() != first).any()
+    assert (step() != first_output).any()
 
 
 def masked(self, inputs, states, training):
@@ -116,11 +119,11 @@ def test_steps_of_a_layer_share_the_dropout_mask(stacked, unroll, compiled):
         [cell] if stacked else cell, return_sequences=True, unroll=unroll
     )
     call = toolkit.function(layer) if compiled else layer
-    one, other = (np.array(call(X, training=True)) for _ in range(2))
-    assert set(one.ravel().tolist()) == {0.0, 2.0}
-    for outputs in (one, other):
+    first, second = (np.array(call(X, training=True)) for _ in range(2))
+    assert set(first.ravel().tolist()) == {0.0, 2.0}
+    for outputs in (first, second):
         np.testing.assert_array_equal(outputs, outputs[:, :1].repeat(5, axis=1))
-    assert (one != other).any()
+    assert (first != second).any()
     np.testing.assert_array_equal(np.array(call(X)), 1.0)
 
 
@@ -131,12 +134,12 @@ def test_random_numbers_are_drawn_only_in_training(stacked, function):
     cell = (with_call(base, function) if function else base)(4, **BOTH)
     layer = layers.RNN([cell] if stacked else cell)
 
-    def drawn(training):
+    def count_draws(training):
         before = cell.seed_generator.state.numpy()
         layer(X, training=training)
         return (cell.seed_generator.state.numpy() != before).any()
 
-    assert drawn(True) and not drawn(False)
+    assert count_draws(True) and not count_draws(False)
 
 
 def test_steps_share_the_mask_if_the_base_is_called():
@@ -151,9 +154,9 @@ def test_steps_share_the_mask_if_the_base_is_called():
 
 
 def test_second_stacked_cell_has_masks_of_its_width():
-    first = layers.LSTMCell(3)
-    second = with_call(layers.SimpleRNNCell, masked)(3, **HALF)
-    outputs = layers.RNN([first, second])(X, training=True)
+    first_cell = layers.LSTMCell(3)
+    second_cell = with_call(layers.SimpleRNNCell, masked)(3, **HALF)
+    outputs = layers.RNN([first_cell, second_cell])(X, training=True)
     assert outputs.shape == (2, 3)
 
 
@@ -180,6 +183,6 @@ def test_masks_of_a_trace_do_not_leak():
     traced = toolkit.function(lambda x: ops.sum(cell.get_dropout_mask(x)))
     x = np.ones((64, 8), "float32")
     cell.get_dropout_mask(x)
-    sums = {float(traced(x)) for _ in range(4)}
-    assert len(sums) > 1  # no constant of the graph
+    results = {float(traced(x)) for _ in range(4)}
+    assert len(results) > 1  # no constant of the graph
     assert np.array(cell.get_dropout_mask(x)).shape == (64, 8)

@@ -52,17 +52,17 @@ def expected(cell, x):
     return state
 
 
-@pytest.mark.parametrize("first", ["eager", "symbols", "fit", "build"])
-def test_cell_without_build(first, tmp_path):
+@pytest.mark.parametrize("first_layer", ["eager", "symbols", "fit", "build"])
+def test_cell_without_build(first_layer, tmp_path):
     cell = Unbuilt(5)
     layer = layers.RNN(cell)
     model = toolkit.Sequential([layer])
-    if first == "symbols":
+    if first_layer == "symbols":
         model = toolkit.Sequential([Input((None, 3)), layer])
-    if first == "build":
+    if first_layer == "build":
         model.build((None, None, 3))
     model.compile("sgd", "mse")
-    if first == "fit":
+    if first_layer == "fit":
         model.fit(X, np.zeros((4, 5)), verbose=0)
     y = model(X)
     assert [v.shape for v in model.weights] == [(3, 5), (5,), (5, 5), (5,)]
@@ -77,9 +77,9 @@ def test_cells_without_build_are_stacked():
     layer = layers.RNN(cells)
     assert layer(X).shape == (4, 4)
     assert cells[2].inner.kernel.shape == (2, 4)
-    both = layers.Bidirectional(layers.RNN(Unbuilt(5)))
-    assert both(X).shape == (4, 10)
-    assert len(both.weights) == 8
+    bidirectional = layers.Bidirectional(layers.RNN(Unbuilt(5)))
+    assert bidirectional(X).shape == (4, 10)
+    assert len(bidirectional.weights) == 8
 
 
 @pytest.mark.parametrize("unroll", [False, True])
@@ -93,8 +93,8 @@ def test_nested_inputs_and_states(unroll, cells):
         model.predict({"a": A, "b": X}, verbose=0),
     ):
         output, s, u, v = toolkit.tree.flatten(outputs)
-        for found in (output, s):
-            np.testing.assert_allclose(found, A.sum(1), rtol=1e-5, atol=1e-5)
+        for values in (output, s):
+            np.testing.assert_allclose(values, A.sum(1), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(u, X.sum(1), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(v, -X.sum(1), rtol=1e-5, atol=1e-5)
 
@@ -115,8 +115,8 @@ def test_stateful_layer_of_nested_inputs():
     }
     layer = layers.RNN(Nested(), stateful=True)
     model = Model(inputs, layer(inputs))
-    for part in (slice(0, 3), slice(3, 6)):
-        y = model.predict({"a": A[:, part], "b": X[:, part]}, batch_size=4, verbose=0)
+    for rows in (slice(0, 3), slice(3, 6)):
+        y = model.predict({"a": A[:, rows], "b": X[:, rows]}, batch_size=4, verbose=0)
     np.testing.assert_allclose(y, A.sum(1), rtol=1e-5, atol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_sequences_of_a_custom_cell_have_steps():
 
 
 @toolkit.utils.register_keras_serializable("custom_cells")
-class Two(layers.Layer):
+class TwoInputs(layers.Layer):
     """A layer of two inputs with sublayers, without `build`."""
 
     def __init__(self, **kwargs):
@@ -139,7 +139,7 @@ class Two(layers.Layer):
 
 def test_layer_of_two_inputs_without_build_is_restored(tmp_path):
     a, b = Input((2,)), Input((3,))
-    model = Model([a, b], Two()(a, b))
+    model = Model([a, b], TwoInputs()(a, b))
     model.save(tmp_path / "model.keras")
     loaded = toolkit.models.load_model(tmp_path / "model.keras")
     data = [A[:, 0], X[:, 0]]

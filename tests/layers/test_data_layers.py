@@ -95,8 +95,8 @@ def test_out_of_range_categories_are_refused(mode):
     layer = layers.CategoryEncoding(3, output_mode=mode)
     inputs = toolkit.Input((3,), dtype="int64")
     model = toolkit.Model(inputs, layer(inputs))
-    for outside in (7, -1):
-        x = np.array([[0, outside, 1]])
+    for category in (7, -1):
+        x = np.array([[0, category, 1]])
         with pytest.raises(ArgumentError, match=r"range 0 <= values < num_tokens"):
             layer(x)
         code = np.asarray(model.predict(x, verbose=0))
@@ -122,14 +122,14 @@ def test_frames_have_samples():
 def test_generator_is_a_seed(make):
     """Layers with a shared generator draw from it sequentially."""
     seeds = toolkit.random.SeedGenerator(1)
-    layer, other = make(seeds), make(seeds)
+    layer, same_seed = make(seeds), make(seeds)
     x = np.stack([IMAGE] * 2)
-    first, (_, drawn) = layer(x, training=True), seeds.state.numpy().tolist()
-    other(x, training=True)
-    assert seeds.state.numpy().tolist() == [1, 2 * drawn] and drawn > 0
-    assert np.array_equal(first, make(1)(x, training=True))
+    first_outputs, (_, state) = layer(x, training=True), seeds.state.numpy().tolist()
+    same_seed(x, training=True)
+    assert seeds.state.numpy().tolist() == [1, 2 * state] and state > 0
+    assert np.array_equal(first_outputs, make(1)(x, training=True))
     restored = type(layer).from_config(layer.get_config())
-    assert np.array_equal(restored(x, training=True), first)
+    assert np.array_equal(restored(x, training=True), first_outputs)
 
 
 ARRAYS = {
@@ -168,10 +168,10 @@ class Brighter(layers.Normalization.__base__):
 
 
 def test_preprocessing_layers_have_a_backend():
-    made = [make() for make in LAYERS.values()]
-    made += [layers.Rescaling(2.0), layers.CategoryEncoding(3)]
-    made += [layers.Discretization([1.0]), layers.MelSpectrogram()]
-    for layer in made:
+    instances = [make() for make in LAYERS.values()]
+    instances += [layers.Rescaling(2.0), layers.CategoryEncoding(3)]
+    instances += [layers.Discretization([1.0]), layers.MelSpectrogram()]
+    for layer in instances:
         assert layer.backend.name == toolkit.backend.backend()
         assert layer.backend.numpy.add(1, 2) == layer.backend.cast(3, "int32")
         assert layer.backend.image.resize and layer.backend.linalg.norm

@@ -39,12 +39,12 @@ def test_rate_of_zero_draws_no_numbers(name):
 
 @pytest.mark.parametrize("name", NOISE)
 def test_seed_repeats_the_draws(name):
-    first, second, other = (NOISE[name](0.5, seed=s) for s in (1, 1, 2))
-    drawn = [layer(X, training=True).numpy() for layer in (first, second, other)]
-    assert_close(drawn[0], drawn[1])
-    assert not np.allclose(drawn[0], drawn[2])
+    first, second, third = (NOISE[name](0.5, seed=s) for s in (1, 1, 2))
+    outputs = [layer(X, training=True).numpy() for layer in (first, second, third)]
+    assert_close(outputs[0], outputs[1])
+    assert not np.allclose(outputs[0], outputs[2])
     assert not np.allclose(
-        first(X, training=True), drawn[0]
+        first(X, training=True), outputs[0]
     )  # each call draws new numbers
 
 
@@ -62,8 +62,8 @@ def test_noise_shape_is_broadcast(name, shape):
     y = layer(X, training=True).numpy()
     dropped = y == y.min() if name == "AlphaDropout" else y == 0
     for axis, n in enumerate(shape):
-        same = (dropped == dropped.take([0], axis)).all()
-        assert same == (n == 1)
+        is_broadcast = (dropped == dropped.take([0], axis)).all()
+        assert is_broadcast == (n == 1)
     assert layer.noise_shape == tuple(shape)
 
 
@@ -108,9 +108,9 @@ def test_full_channels_are_dropped(cls, shape, options, axes):
     y = layer(np.ones(shape, "float32"), training=True).numpy()
     assert set(np.unique(y)) == {0.0, 2.0}
     assert (y.min(axes) == y.max(axes)).all()
-    kept = y.max(axes)  # by sample and channel
-    assert kept.shape == (4, 6)
-    assert np.ptp(kept, axis=0).any() and np.ptp(kept, axis=1).any()
+    maxima = y.max(axes)  # by sample and channel
+    assert maxima.shape == (4, 6)
+    assert np.ptp(maxima, axis=0).any() and np.ptp(maxima, axis=1).any()
     with pytest.raises((ArgumentError, ShapeError), match="ndim|axes|expected"):
         layer(np.ones((*shape, 1), "float32"))
     config = layer.get_config()

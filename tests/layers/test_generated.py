@@ -31,8 +31,8 @@ def quantized():
 
 
 def cells():
-    kinds = (layers.LSTMCell(4), layers.GRUCell(3), layers.SimpleRNNCell(2))
-    return layers.RNN(list(kinds), return_sequences=True)
+    cell_layers = (layers.LSTMCell(4), layers.GRUCell(3), layers.SimpleRNNCell(2))
+    return layers.RNN(list(cell_layers), return_sequences=True)
 
 
 def bidirectional(merge_mode):
@@ -109,8 +109,8 @@ def called(make, shapes, training):
     inputs = [_map(sample, shape) for shape in shapes]
     layer = make()
     layer(*inputs)
-    known = inspect.signature(layer.call).parameters
-    options = {"training": training} if "training" in known else {}
+    parameters = inspect.signature(layer.call).parameters
+    options = {"training": training} if "training" in parameters else {}
     return layer, inputs, lambda *xs: layer(*xs, **options)
 
 
@@ -138,13 +138,13 @@ def compiled_gradients(make, *shapes):
 
 def not_generated(program):
     """Return the nodes that kernels of NumPy compute, as text."""
-    found = [
+    names = [
         f"{node.op.name}: {[str(x.spec) for x in node.inputs]}"
         for i, node in enumerate(program.graph.nodes)
         if program.lowered[i] is None and not program.is_view(i)
     ]
-    assert found or program.code is not None
-    return found
+    assert names or program.code is not None
+    return names
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])
@@ -160,8 +160,8 @@ def test_gradients_are_only_generated_code(row):
     if layer not in NOT_YET:
         assert not_generated(program) == []
     else:
-        inside = [n.op.name for n in program.graph.walk()]
-        assert NOT_YET[layer] in inside
+        ops_of_program = [n.op.name for n in program.graph.walk()]
+        assert NOT_YET[layer] in ops_of_program
         assert program.code is None
 
 

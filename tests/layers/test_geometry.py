@@ -29,7 +29,7 @@ RANDOM = {
 }
 
 
-def first(x):
+def to_channels_first(x):
     return np.moveaxis(x, -1, -3)
 
 
@@ -50,7 +50,9 @@ def test_values(name, expected):
         expected[0, 1:3, 1:4, 0] = np.stack(middle)[:, [0, 2, 4]]
     assert_close(layer(COUNT), expected, factor=50)
     layer = getattr(layers, name)(**ALWAYS[name], data_format="channels_first")
-    assert_close(layer(first(COUNT)[0]), first(expected)[0], factor=50)
+    assert_close(
+        layer(to_channels_first(COUNT)[0]), to_channels_first(expected)[0], factor=50
+    )
 
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
@@ -62,7 +64,7 @@ def test_masks_move_with_images(name, data_format):
         arguments["interpolation"] = "nearest"
     layer = getattr(layers, name)(**arguments)
     images = np.random.default_rng(0).random((6, 8, 9, 2)).astype("float32")
-    images = first(images) if data_format == "channels_first" else images
+    images = to_channels_first(images) if data_format == "channels_first" else images
     data = {"images": images, "segmentation_masks": images, "labels": np.arange(6)}
     output = layer(data)
     if name != "RandomErasing":
@@ -94,7 +96,7 @@ def test_in_models_and_functions(name):
     assert model.predict(images, verbose=0).shape == tuple(eager.shape)
 
 
-def spot(box, shape=(40, 40)):
+def draw_box(box, shape=(40, 40)):
     """Return an image (1, height, width, 1) that is 1 inside of a box."""
     left, top, right, bottom = box
     image = np.zeros((1, *shape, 1), "float32")
@@ -128,7 +130,7 @@ def test_boxes_move_with_images(name, arguments, box_format):
     box = (15, 18, 24, 26)
     boxes = convert_format(np.array([[box]], float), "xyxy", box_format, 40, 40)
     data = {
-        "images": spot(box),
+        "images": draw_box(box),
         "bounding_boxes": {"boxes": boxes, "labels": np.array([[2]])},
     }
     for _ in range(4):
@@ -136,10 +138,10 @@ def test_boxes_move_with_images(name, arguments, box_format):
         image = output["images"].numpy()[0, :, :, 0]
         rows, columns = np.nonzero(image > 0.3)
         expected = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-        moved = output["bounding_boxes"]["boxes"]
-        moved = convert_format(moved, box_format, "xyxy", *image.shape)
+        moved_boxes = output["bounding_boxes"]["boxes"]
+        moved_boxes = convert_format(moved_boxes, box_format, "xyxy", *image.shape)
         np.testing.assert_allclose(
-            moved[0, 0].numpy(), np.array(expected, "float32"), atol=2.5, rtol=0
+            moved_boxes[0, 0].numpy(), np.array(expected, "float32"), atol=2.5, rtol=0
         )
         assert output["bounding_boxes"]["labels"].tolist() == [[2]]
 
@@ -158,12 +160,12 @@ def test_boxes_outside_of_the_image_lose_their_label():
 
 def test_crop_is_a_window_of_the_image():
     layer = layers.RandomCrop(2, 3, seed=0)
-    seen = set()
+    crops = set()
     for _ in range(60):
-        part = layer(COUNT)[0, :, :, 0].numpy()
-        assert_close(part - part[0, 0], [[0.0, 1, 2], [5, 6, 7]])
-        seen.add(float(part[0, 0]))
-    assert len(seen) == 9
+        crop = layer(COUNT)[0, :, :, 0].numpy()
+        assert_close(crop - crop[0, 0], [[0.0, 1, 2], [5, 6, 7]])
+        crops.add(float(crop[0, 0]))
+    assert len(crops) == 9
     middle = layer(COUNT, training=False)
     assert_close(middle, layers.CenterCrop(2, 3)(COUNT))
 
@@ -178,8 +180,8 @@ def test_erasing_fills_a_rectangle(fill_value, data_format):
         data_format=data_format,
     )
     images = np.full((5, 8, 8, 3), -1.0, "float32")
-    given = first(images) if data_format == "channels_first" else images
-    output = layer(given).numpy()
+    inputs = to_channels_first(images) if data_format == "channels_first" else images
+    output = layer(inputs).numpy()
     output = np.moveaxis(output, 1, -1) if data_format == "channels_first" else output
     for image in output:
         rows, columns = np.nonzero(image[:, :, 0] != -1)
@@ -203,14 +205,17 @@ def test_number_of_boxes():
     for n in (2, 5):
         boxes = np.random.default_rng(0).random((2, n, 4)).astype("float32")
         labels = np.arange(2 * n).reshape(2, n)
-        given = {"boxes": boxes, "labels": labels}
-        output = layer({"images": np.ones((2, 4, 4, 1)), "bounding_boxes": given})
+        inputs = {"boxes": boxes, "labels": labels}
+        output = layer({"images": np.ones((2, 4, 4, 1)), "bounding_boxes": inputs})
         output = output["bounding_boxes"]
         assert output["boxes"].shape == (2, 3, 4)
-        kept = min(n, 3)
-        assert_close(output["boxes"][:, :kept], boxes[:, :kept])
-        assert output["labels"][:, :kept].tolist() == labels[:, :kept].tolist()
-        assert np.all(output["labels"][:, kept:].numpy() == -2)
+        expected_count = min(n, 3)
+        assert_close(output["boxes"][:, :expected_count], boxes[:, :expected_count])
+        assert (
+            output["labels"][:, :expected_count].tolist()
+            == labels[:, :expected_count].tolist()
+        )
+        assert np.all(output["labels"][:, expected_count:].numpy() == -2)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_draws(name):
 
 
 def assert_varied(y):
-    assert any(not np.allclose(one, y[0]) for one in y.numpy())
+    assert any(not np.allclose(image, y[0]) for image in y.numpy())
 
 
 def test_auto_contrast():
@@ -159,9 +159,9 @@ def test_auto_contrast():
     x[..., 1] = 7
     for scale in (1, 1 / 255):
         low, high = x.min((1, 2), keepdims=True), x.max((1, 2), keepdims=True)
-        spread = (x - low) / np.where(high > low, high - low, 1) * 255
+        stretched = (x - low) / np.where(high > low, high - low, 1) * 255
         layer = layers.AutoContrast((0, 255 * scale))
-        expected = np.where(high > low, spread, x) * scale
+        expected = np.where(high > low, stretched, x) * scale
         assert_close(layer(x * scale), expected.astype("float32"), factor=100)
 
 
@@ -210,28 +210,28 @@ def clahe(x, grid, limit):
                 cut = np.minimum(counts, limit * pixels / 256)
                 counts = cut + (counts - cut).sum() / 256
             below = counts.cumsum()
-            rest = pixels - below[0]
-            tables[i, j] = np.clip((below - below[0]) * 255 / (rest or 1), 0, 255)
+            offsets = pixels - below[0]
+            tables[i, j] = np.clip((below - below[0]) * 255 / (offsets or 1), 0, 255)
     y = np.zeros(x.shape)
     for i, j in np.ndindex(x.shape):
         (top, down), (left, across) = (
-            divmod(place / size - 0.5, 1)
-            for place, size in zip((i, j), sizes, strict=True)
+            divmod(center / size - 0.5, 1)
+            for center, size in zip((i, j), sizes, strict=True)
         )
         for row, share in ((top, 1 - down), (top + 1, down)):
-            for column, part in ((left, 1 - across), (left + 1, across)):
+            for column, weight in ((left, 1 - across), (left + 1, across)):
                 tile = (
                     int(np.clip(row, 0, grid[0] - 1)),
                     int(np.clip(column, 0, grid[1] - 1)),
                 )
-                y[i, j] += share * part * tables[tile][levels[i, j]]
+                y[i, j] += share * weight * tables[tile][levels[i, j]]
     return y
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_channels_first_equals_channels_last(name):
-    first = make(name, data_format="channels_first")(np.moveaxis(COLORS, -1, 1))
-    assert_close(np.moveaxis(first.numpy(), 1, -1), make(name)(COLORS))
+    transposed = make(name, data_format="channels_first")(np.moveaxis(COLORS, -1, 1))
+    assert_close(np.moveaxis(transposed.numpy(), 1, -1), make(name)(COLORS))
 
 
 def test_color_jitter_equals_its_layers():
@@ -257,8 +257,8 @@ def test_mix_up():
     layer = layers.MixUp(seed=1, bounding_box_format="xyxy")
     weights = np.array([0.25, 1.0], "float32")
     transformation = {"mix_weight": weights, "permutation_order": [1, 0]}
-    for part, x in batch().items():
-        y = getattr(layer, f"transform_{part}")(x, transformation)
+    for key, x in batch().items():
+        y = getattr(layer, f"transform_{key}")(x, transformation)
         w = weights.reshape(2, *[1] * (x.ndim - 1))
         assert_close(y, w * x + (1 - w) * x[::-1])
     boxes = {"boxes": np.arange(24.0).reshape(2, 3, 4), "labels": np.ones((2, 3))}
@@ -276,7 +276,8 @@ def test_cut_mix(data_format):
     layer = layers.CutMix(seed=2, data_format=data_format)
     y = layer({"images": x, "labels": np.eye(n, dtype="float32")})
     shares = [
-        np.bincount(one.numpy().ravel().astype(int), minlength=n) for one in y["images"]
+        np.bincount(mask.numpy().ravel().astype(int), minlength=n)
+        for mask in y["images"]
     ]
     shares = np.array(shares) / x[0].size
     assert np.abs(y["labels"].numpy() - shares).max() < 0.06

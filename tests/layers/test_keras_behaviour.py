@@ -60,9 +60,9 @@ def test_cells_of_users(cells, training, expected, unroll):
 
 def test_initial_states_of_stacked_cells_have_their_structure():
     cells = layers.StackedRNNCells([Adding(), Adding(as_list=True)])
-    first, second = cells.get_initial_state(batch_size=2)
-    assert first.shape == (2, 3)
-    assert [state.shape for state in second] == [(2, 3)]
+    first_state, second_state = cells.get_initial_state(batch_size=2)
+    assert first_state.shape == (2, 3)
+    assert [state.shape for state in second_state] == [(2, 3)]
 
 
 # (equation, output_shape, input shape) -> the output's shape

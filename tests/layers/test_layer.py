@@ -99,11 +99,11 @@ def test_appended_layers_are_tracked():
 
 def test_changes_of_lists_and_dicts_are_tracked():
     block = Block()
-    known = block._flatten_layers(), block.variables
-    assert (block._flatten_layers(), block.variables) == known
-    assert block._flatten_layers() is not known[0]  # lists that callers may change
+    tracked = block._flatten_layers(), block.variables
+    assert (block._flatten_layers(), block.variables) == tracked
+    assert block._flatten_layers() is not tracked[0]  # lists that callers may change
     block.more[0], block.named["b"] = layers.Dense(2), block.more[0]
-    assert len(block._flatten_layers()) == len(known[0]) + 1
+    assert len(block._flatten_layers()) == len(tracked[0]) + 1
     inner = block.named["b"]
     inner.extra = layers.Dense(3)
     assert inner.extra in block._flatten_layers()
@@ -114,10 +114,10 @@ def test_changes_of_lists_and_dicts_are_tracked():
 def test_copies_track_their_layers():
     block = Block()
     block.build((None, 3))
-    found = block.variables
+    variables = block.variables
     for twin in (copy.copy(block), copy.deepcopy(block)):
         assert twin._flatten_layers()[0] is twin
-    assert not any(v is w for v in found for w in copy.deepcopy(block).variables)
+    assert not any(v is w for v in variables for w in copy.deepcopy(block).variables)
 
 
 def test_replaced_or_deleted_attribute_is_untracked():
@@ -186,22 +186,22 @@ def test_set_weights_lists_every_mismatch_and_changes_nothing():
     before = block.get_weights()
     with pytest.raises(ArgumentError, match="expected 6 arrays; received 1"):
         block.set_weights([1.0])
-    wrong = [np.zeros((9, 9)), *before[1:5], np.zeros(9)]
+    wrong_weights = [np.zeros((9, 9)), *before[1:5], np.zeros(9)]
     with pytest.raises(ShapeError, match=r"first/kernel.*\(9, 9\).*third/bias.*\(9,\)"):
-        block.set_weights(wrong)
+        block.set_weights(wrong_weights)
     for old, new in zip(before, block.get_weights(), strict=True):
         assert np.array_equal(old, new)
 
 
 def test_save_own_variables_keeps_the_order():
-    layer, other, store = Scale(), Scale("zeros"), {}
-    layer(ones(1, 2)), other(ones(1, 2))
+    layer, restored, store = Scale(), Scale("zeros"), {}
+    layer(ones(1, 2)), restored(ones(1, 2))
     layer.save_own_variables(store)
     assert list(store) == ["0"]
-    other.load_own_variables({"0": store["0"].numpy()})
-    assert other.factor.numpy().tolist() == [1.0, 1.0]
+    restored.load_own_variables({"0": store["0"].numpy()})
+    assert restored.factor.numpy().tolist() == [1.0, 1.0]
     with pytest.raises(ArgumentError, match="expected 1 variables.*received 2"):
-        other.load_own_variables({"0": 1, "1": 2})
+        restored.load_own_variables({"0": 1, "1": 2})
 
 
 def test_state_cannot_be_added_to_a_built_layer():
@@ -262,19 +262,19 @@ def test_layers_can_be_pickled():
     assert twin.kernel is not layer.kernel
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_build_may_call_the_base_build_first_or_last(first):
+@pytest.mark.parametrize("base_is_first", [True, False])
+def test_build_may_call_the_base_build_first_or_last(base_is_first):
     class Builds(layers.Layer):
         def __init__(self):
             super().__init__()
             self.hidden, self.outer = layers.Dense(3), layers.Dense(2)
 
         def build(self, shape):
-            if first:
+            if base_is_first:
                 super().build(shape)
             self.hidden.build(shape)
             self.outer.build((*shape[:-1], 3))
-            if not first:
+            if not base_is_first:
                 super().build(shape)
 
         def call(self, x):
@@ -286,13 +286,13 @@ def test_build_may_call_the_base_build_first_or_last(first):
     assert Builds()(ones(2, 4)).shape == (2, 2)
 
 
-class KnowsItsShape(layers.Layer):
-    def __init__(self, counts=False):
+class LayerWithShape(layers.Layer):
+    def __init__(self, needs_values=False):
         super().__init__()
-        self.inner, self.counts = layers.Dense(2), counts
+        self.inner, self.needs_values = layers.Dense(2), needs_values
 
     def call(self, x):
-        if self.counts:
+        if self.needs_values:
             np.asarray(x)  # no symbol has values
         return self.inner(x)
 
@@ -301,12 +301,12 @@ class KnowsItsShape(layers.Layer):
 
 
 def test_sublayers_are_built_although_the_output_shape_is_known():
-    layer = KnowsItsShape()
+    layer = LayerWithShape()
     model = toolkit.Model(x := layers.Input((3,)), layer(x))
     assert [w.path for w in model.weights] == [
         f"{layer.name}/{layer.inner.name}/{name}" for name in ("kernel", "bias")
     ]
-    counting = KnowsItsShape(counts=True)
+    counting = LayerWithShape(needs_values=True)
     with pytest.warns(UserWarning, match="layers inside have no weights yet"):
         assert counting(x).shape == (None, 2)
     assert not counting.weights
@@ -332,7 +332,7 @@ def test_arrays_are_converted_and_cast_to_the_compute_dtype():
     assert layers.Identity(autocast=False)(np.ones(2)).dtype == "float64"
 
 
-class Weighs(layers.Layer):
+class WeightLayer(layers.Layer):
     def build(self, shape):
         self.w = self.add_weight((2,))
 
@@ -351,14 +351,14 @@ class Enclosing(layers.Layer):
 
 @pytest.mark.parametrize("autocast", [True, False])
 def test_autocast_of_weights_depends_on_the_calling_layer(autocast):
-    def weighs():
-        return Weighs(autocast=autocast, dtype="mixed_float16")
+    def make_layer():
+        return WeightLayer(autocast=autocast, dtype="mixed_float16")
 
     x = np.ones(2, "float32")
-    assert weighs()(x).dtype == "float16"
-    assert Enclosing(weighs(), dtype="float32")(x).dtype == "float16"
-    inside = Enclosing(weighs(), dtype="mixed_float16")(x)
-    assert inside.dtype == ("float16" if autocast else "float32")
+    assert make_layer()(x).dtype == "float16"
+    assert Enclosing(make_layer(), dtype="float32")(x).dtype == "float16"
+    output = Enclosing(make_layer(), dtype="mixed_float16")(x)
+    assert output.dtype == ("float16" if autocast else "float32")
 
 
 def test_layer_may_receive_unconverted_arguments():
@@ -428,17 +428,17 @@ def test_training_is_explicit_or_from_the_outer_call_or_default():
 
 
 def test_call_context_is_local_to_a_thread():
-    found = []
+    results = []
 
     class Asks(layers.Layer):
         def call(self, inputs, training=None):
-            thread = threading.Thread(target=lambda: found.append(context.training))
+            thread = threading.Thread(target=lambda: results.append(context.training))
             thread.start()
             thread.join()
             return inputs
 
     Asks()(ones(1), training=True)
-    assert found == [None]
+    assert results == [None]
 
 
 def test_call_context_is_restored_after_an_error():
@@ -509,19 +509,19 @@ def test_compute_output_shape_does_not_build():
     assert block.compute_output_shape((None, 3)) == (None, 3)
     assert not block.first.built
     # The temporary layers of the inference used up no names.
-    counts = [int(name.rpartition("_")[2]) for name in (before, layers.Dense(1).name)]
-    assert counts[1] == counts[0] + 1
+    numbers = [int(name.rpartition("_")[2]) for name in (before, layers.Dense(1).name)]
+    assert numbers[1] == numbers[0] + 1
 
 
 def test_overridden_compute_output_shape_is_used():
-    class Told(layers.Layer):
+    class LayerWithShape(layers.Layer):
         def call(self, inputs):
             return np.asarray(inputs)  # no symbol is supported
 
         def compute_output_shape(self, input_shape):
             return (*input_shape[:-1], 9)
 
-    assert Told()(toolkit.Input((3,))).shape == (None, 9)
+    assert LayerWithShape()(toolkit.Input((3,))).shape == (None, 9)
 
 
 def test_stateless_call_changes_nothing():
@@ -529,14 +529,14 @@ def test_stateless_call_changes_nothing():
     x = ops.convert_to_tensor(np.arange(6.0).reshape(3, 2), "float32")
     layer.build((None, 2))
     trainable = [v.numpy() + 1.0 for v in layer.trainable_variables]
-    others = [v.numpy() for v in layer.non_trainable_variables]
-    y, updated = layer.stateless_call(trainable, others, x, training=True)
+    statistics = [v.numpy() for v in layer.non_trainable_variables]
+    y, updated = layer.stateless_call(trainable, statistics, x, training=True)
     assert float(updated[0][0]) == pytest.approx(0.02)
     assert layer.moving_mean.numpy().tolist() == [0.0, 0.0]
     assert layer.gamma.numpy().tolist() == [1.0, 1.0]
     assert float(ops.mean(y)) == pytest.approx(1.0)  # beta was 1
     with pytest.raises(ArgumentError, match="expected 2 trainable_variables"):
-        layer.stateless_call([], others, x)
+        layer.stateless_call([], statistics, x)
     with pytest.raises(NotBuiltError):
         layers.Dense(1).stateless_call([], [], x)
 
@@ -612,8 +612,8 @@ def test_masks_propagate_through_supporting_layers():
     assert layers.Dense(3)(x)._keras_mask.tolist() == expected
     assert layers.LSTM(3, return_sequences=True)(x)._keras_mask.tolist() == expected
     assert getattr(layers.LSTM(3)(x), "_keras_mask", None) is None
-    both = layers.Concatenate(axis=1)([x, ops.ones((2, 1, 4))])
-    assert both._keras_mask.tolist() == [row + [True] for row in expected]
+    joined = layers.Concatenate(axis=1)([x, ops.ones((2, 1, 4))])
+    assert joined._keras_mask.tolist() == [row + [True] for row in expected]
 
 
 def test_dropped_mask_is_reported_once():
@@ -739,33 +739,33 @@ class OwnAttention(layers.MultiHeadAttention):
 
 
 def test_attention_that_builds_like_keras():
-    layer, plain = OwnAttention(2, 4), layers.MultiHeadAttention(2, 4)
+    layer, reference = OwnAttention(2, 4), layers.MultiHeadAttention(2, 4)
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
-    plain(x, x)
+    reference(x, x)
     layer._source_heads = 2
     for name in ("kernel_regularizer", "bias_constraint", "activity_regularizer"):
         assert getattr(layer, f"_{name}") is None
     layer.build(x.shape, x.shape)
-    layer.set_weights(plain.get_weights())
+    layer.set_weights(reference.get_weights())
     assert layer.num_heads == 2
     outputs = layer(x, x, return_attention_scores=True)
-    expected = plain(x, x, return_attention_scores=True)
+    expected = reference(x, x, return_attention_scores=True)
     assert_close(outputs[0], expected[0])
     assert_close(outputs[1], expected[1])
 
 
 def test_attention_can_be_changed_by_the_names_of_keras():
-    layer, plain = KeysWithoutBias(2, 4), layers.MultiHeadAttention(2, 4)
+    layer, reference = KeysWithoutBias(2, 4), layers.MultiHeadAttention(2, 4)
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     assert layer(x, x).shape == (2, 3, 5)
     assert len(layer.weights) == 7
-    plain(x, x)
-    weights = plain.get_weights()
+    reference(x, x)
+    weights = reference.get_weights()
     layer.set_weights([*weights[:3], *weights[4:]])  # the bias of the keys is 0
-    assert_close(layer(x, x), plain(x, x))
+    assert_close(layer(x, x), reference(x, x))
     query, key = layer._query_dense(x), layer._key_dense(x)
     scores = layer.scores(query / 2.0, key)
-    assert_close(scores, plain(x, x, return_attention_scores=True)[1])
+    assert_close(scores, reference(x, x, return_attention_scores=True)[1])
     assert ops.einsum(layer._combine_equation, scores, key).shape == (2, 3, 2, 4)
 
 
@@ -936,28 +936,28 @@ class Shifted(layers.Layer):
         return x + (1.0 if shift else 0.0)
 
 
-class Around(layers.Layer):
-    def __init__(self, inner, **given):
+class ForwardsOptions(layers.Layer):
+    def __init__(self, inner, **options):
         super().__init__()
-        self.inner, self.given = inner, given
+        self.inner, self.options = inner, options
 
     def call(self, x):
-        return self.inner(x, **self.given)
+        return self.inner(x, **self.options)
 
 
 def test_call_context_arguments_are_forwarded():
     inner = Shifted()
     x = toolkit.Input((1,))
     models = [
-        Around(Around(inner)),
-        toolkit.Sequential([layers.Identity(), Around(inner)]),
-        toolkit.Model(x, Around(inner)(x)),
+        ForwardsOptions(ForwardsOptions(inner)),
+        toolkit.Sequential([layers.Identity(), ForwardsOptions(inner)]),
+        toolkit.Model(x, ForwardsOptions(inner)(x)),
     ]
     for model in models:
         model._register_call_context_args("shift")
         assert model(ones(2, 1), shift=True).tolist() == [[2.0], [2.0]]
         assert model(ones(2, 1)).tolist() == [[1.0], [1.0]]
-    outer = Around(Around(inner, shift=False))
+    outer = ForwardsOptions(ForwardsOptions(inner, shift=False))
     outer._register_call_context_args("shift")
     assert outer(ones(2), shift=True).tolist() == [1.0, 1.0]
     assert inner(ones(2), shift=True).tolist() == [2.0, 2.0]
@@ -968,7 +968,7 @@ UNKNOWN = (None, None, None, 4)
 
 
 @pytest.mark.parametrize(
-    ("make", "given", "expected"),
+    ("make", "input_shape", "expected"),
     [
         (lambda: layers.PReLU(), UNKNOWN, UNKNOWN),
         (lambda: layers.BatchNormalization(1), UNKNOWN, UNKNOWN),
@@ -990,8 +990,8 @@ UNKNOWN = (None, None, None, 4)
         ),
     ],
 )
-def test_output_shapes_with_unknown_extents(make, given, expected):
-    assert make().compute_output_shape(given) == expected
+def test_output_shapes_with_unknown_extents(make, input_shape, expected):
+    assert make().compute_output_shape(input_shape) == expected
 
 
 def test_float16_group_normalization_does_not_overflow():
@@ -1035,25 +1035,29 @@ def test_policy_map_of_one_path():
 
 def test_attention_subclass_without_causal_mask():
     class Plain(layers.MultiHeadAttention):
-        def _compute_attention(self, query, key, value, attention_mask=None, *rest):
+        def _compute_attention(
+            self, query, key, value, attention_mask=None, *remaining
+        ):
             assert attention_mask is not None
-            return super()._compute_attention(query, key, value, attention_mask, *rest)
+            return super()._compute_attention(
+                query, key, value, attention_mask, *remaining
+            )
 
     x = ops.cast(np.random.default_rng(0).normal(size=(2, 5, 8)), "float32")
-    layer, plain = layers.MultiHeadAttention(2, 4), Plain(2, 4)
+    layer, subclassed = layers.MultiHeadAttention(2, 4), Plain(2, 4)
     expected = layer(x, x, use_causal_mask=True)
-    plain.build(x.shape, x.shape)
-    plain.set_weights(layer.get_weights())
-    y = plain(x, x, use_causal_mask=True)
+    subclassed.build(x.shape, x.shape)
+    subclassed.set_weights(layer.get_weights())
+    y = subclassed(x, x, use_causal_mask=True)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_products_and_extremes_ignore_masked_values():
     mask = ops.convert_to_tensor([[True, False, False]])
-    other = ops.convert_to_tensor([[True, True, False]])
+    other_mask = ops.convert_to_tensor([[True, True, False]])
     x = ops.convert_to_tensor([[[2.0], [3.0], [4.0]]])
     y = ops.convert_to_tensor([[[5.0], [1.0], [7.0]]])
-    x._keras_mask, y._keras_mask = mask, other
+    x._keras_mask, y._keras_mask = mask, other_mask
     assert layers.Multiply()([x, y])[0, :, 0].tolist() == [10.0, 1.0, 0.0]
     assert layers.Maximum()([x, y])[0, :, 0].tolist() == [5.0, 1.0, 4.0]
     assert layers.Minimum()([x, y])[0, :, 0].tolist() == [2.0, 1.0, 4.0]

@@ -15,41 +15,46 @@ STORED = json.loads(FILE.read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def ours():
+def serialized_layers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of rms_scaling
         return layer_files.as_json(layer_files.rows(toolkit))
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_keras_reads_the_files_of_toolkit(name, ours):
+def test_keras_reads_the_files_of_toolkit(name, serialized_layers):
     """The class name, the constructor arguments and the weight paths match."""
-    row, expected = ours[name], STORED[name]
+    row, expected = serialized_layers[name], STORED[name]
     assert row["class_name"] == expected["class_name"]
     assert row["module"] == expected["module"]
     assert row.get("weights") == expected.get("weights")
-    taken = {*expected["takes"], "rms_scaling"}  # among its keywords
-    assert sorted(set(row["config"]) - taken) == []
+    keywords = {*expected["takes"], "rms_scaling"}  # among its keywords
+    assert sorted(set(row["config"]) - keywords) == []
 
 
 @pytest.mark.filterwarnings("ignore:.*rms_scaling")
 @pytest.mark.parametrize("name", STORED)
-def test_toolkit_reads_the_files_of_keras(name, ours):
+def test_toolkit_reads_the_files_of_keras(name, serialized_layers):
     expected = {key: STORED[name][key] for key in ("module", "class_name", "config")}
     layer = toolkit.saving.deserialize_keras_object(expected)
-    again = layer_files.as_json(toolkit.saving.serialize_keras_object(layer))
-    assert again["config"]["name"] == expected["config"]["name"]
-    assert list(differences(again["config"], expected["config"])) == []
+    result = layer_files.as_json(toolkit.saving.serialize_keras_object(layer))
+    assert result["config"]["name"] == expected["config"]["name"]
+    assert list(differences(result["config"], expected["config"])) == []
 
 
-def differences(ours, theirs, path=""):
+def differences(serialized_layers, expected, path=""):
     """Return the keys with different values in both configs."""
-    ours, theirs = _policy_name(ours), _policy_name(theirs)
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for key in ours.keys() & theirs.keys():
-            yield from differences(ours[key], theirs[key], f"{path}/{key}")
-    elif ours != theirs and (ours or theirs):
-        yield path, ours, theirs
+    serialized_layers, expected = (
+        _policy_name(serialized_layers),
+        _policy_name(expected),
+    )
+    if isinstance(serialized_layers, dict) and isinstance(expected, dict):
+        for key in serialized_layers.keys() & expected.keys():
+            yield from differences(
+                serialized_layers[key], expected[key], f"{path}/{key}"
+            )
+    elif serialized_layers != expected and (serialized_layers or expected):
+        yield path, serialized_layers, expected
 
 
 def _policy_name(value):
@@ -57,8 +62,8 @@ def _policy_name(value):
     return value["config"]["name"] if is_policy else value
 
 
-def test_every_case_is_stored(ours):
-    assert sorted(ours) == sorted(STORED)
+def test_every_case_is_stored(serialized_layers):
+    assert sorted(serialized_layers) == sorted(STORED)
 
 
 @pytest.mark.parametrize(

@@ -57,18 +57,18 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("input_form", FORMS)
 @pytest.mark.one_in(4)
-def test_layers(name, form):
+def test_layers(name, input_form):
     long = LONG_WORD[: LENGTH // 10] if "masked" in name else MANY_WORDS
     texts = [*WORDS[:10], long, *WORDS[10:]]
     layer = LAYERS[name]()
-    result, peak = allocated_by(lambda: layer(FORMS[form](texts)))
+    result, peak = allocated_by(lambda: layer(FORMS[input_form](texts)))
     assert peak < MOST < NAIVE / 10
     result = np.asarray(result)
     for row in (0, 1, 9, 10, 11, 500, ROWS):
-        alone = np.asarray(layer(FORMS[form]([texts[row]])))
-        np.testing.assert_array_equal(result[row], alone[0])
+        single = np.asarray(layer(FORMS[input_form]([texts[row]])))
+        np.testing.assert_array_equal(result[row], single[0])
 
 
 @pytest.mark.parametrize("name", ["texts", "codes", "lookup"])

@@ -78,11 +78,11 @@ class Composite(layers.Layer):
         return self.layer(inputs)
 
 
-def seen(*parts):
+def model_of_layers(*layers_of_model):
     inputs = Input((4, 1))
     x = layers.Masking()(inputs)
-    for part in parts:
-        x = part(x)
+    for layer in layers_of_model:
+        x = layer(x)
     return Model(inputs, Seen()(x))
 
 
@@ -106,8 +106,8 @@ CASES = {
 @pytest.mark.filterwarnings("ignore:.*does not support masking")
 @pytest.mark.parametrize("case", CASES)
 def test_mask_after_layers_that_return_their_input(case):
-    parts, expected = CASES[case]
-    model = seen(*(part() for part in parts))
+    makers, expected = CASES[case]
+    model = model_of_layers(*(make() for make in makers))
     np.testing.assert_array_equal(model(X), expected)
     np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
     np.testing.assert_array_equal(model(X, training=True), expected)
@@ -115,7 +115,7 @@ def test_mask_after_layers_that_return_their_input(case):
 
 def test_layer_without_support_drops_the_mask_and_warns():
     with pytest.warns(UserWarning, match="does not support masking"):
-        model = seen(Unchanged())
+        model = model_of_layers(Unchanged())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(model(X), NONE)
@@ -128,17 +128,17 @@ def test_input_keeps_its_mask():
     assert getattr(dropped, "_keras_mask", None) is None
     np.testing.assert_array_equal(inverted._keras_mask, ~MASK)
     np.testing.assert_array_equal(x._keras_mask, MASK)
-    plain = ops.convert_to_tensor(X)
-    np.testing.assert_array_equal(Makes()(plain)._keras_mask, MASK)
-    assert getattr(plain, "_keras_mask", None) is None
+    without_mask = ops.convert_to_tensor(X)
+    np.testing.assert_array_equal(Makes()(without_mask)._keras_mask, MASK)
+    assert getattr(without_mask, "_keras_mask", None) is None
 
 
 def test_input_as_one_of_several_outputs():
     inputs = Input((4, 1))
-    first, second = Pair()(layers.Masking()(inputs))
-    model = Model(inputs, [Seen()(first), Seen()(second)])
-    for found, expected in zip(model(X), (NONE, MASK), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    first_output, second_output = Pair()(layers.Masking()(inputs))
+    model = Model(inputs, [Seen()(first_output), Seen()(second_output)])
+    for actual, expected in zip(model(X), (NONE, MASK), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_mask_argument_of_a_model_does_not_change_the_tensor():
@@ -155,5 +155,5 @@ def test_model_output_that_is_an_input_has_its_mask():
     outer_inputs = Input((4, 1))
     first, second = inner(layers.Masking()(outer_inputs))
     model = Model(outer_inputs, [Seen()(first), Seen()(second)])
-    for found in model(X):
-        np.testing.assert_array_equal(found, MASK)
+    for actual in model(X):
+        np.testing.assert_array_equal(actual, MASK)

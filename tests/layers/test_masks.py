@@ -65,11 +65,11 @@ def test_every_mask_of_multi_head_attention(inputs, masks):
         np.einsum("btf,fhd->bthd", x, by_name[f"{name}kernel"]) + by_name[f"{name}bias"]
         for x, name in ((query, "query"), (key, "key"), (value, "value"))
     )
-    wanted = softmax(
+    reference = softmax(
         np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(3), all_of(masks)[:, None]
     )
-    assert_close(scores, wanted.astype("float32"))
-    mixed = np.einsum("bhqk,bkhd->bqhd", wanted, v)
+    assert_close(scores, reference.astype("float32"))
+    mixed = np.einsum("bhqk,bkhd->bqhd", reference, v)
     kernel, bias = by_name["attention_outputkernel"], by_name["attention_outputbias"]
     assert_close(
         output, (np.einsum("bqhd,hdf->bqf", mixed, kernel) + bias).astype("float32")
@@ -99,12 +99,12 @@ def test_every_mask_of_simple_attention(
         allowed = allowed & VALUE_MASK[:, None]
     if causal:
         allowed = allowed & np.tri(QUERIES, KEYS, dtype=bool)
-    wanted = np.einsum("bqk,bkf->bqf", softmax(scores, allowed), value)
+    reference = np.einsum("bqk,bkf->bqf", softmax(scores, allowed), value)
     if with_query_mask:
-        wanted = wanted * QUERY_MASK[..., None]
+        reference = reference * QUERY_MASK[..., None]
     # The result of a query that attends to no key is undefined.
     defined = allowed.any(-1)
-    assert_close(output.numpy()[defined], wanted.astype("float32")[defined])
+    assert_close(output.numpy()[defined], reference.astype("float32")[defined])
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
@@ -127,10 +127,10 @@ def test_noise_keeps_the_mean_and_has_its_variance(cls, rate):
 def test_alpha_dropout_sets_dropped_elements_to_one_value():
     x = np.random.default_rng(0).normal(size=10_000).astype("float32")
     y = np.asarray(layers.AlphaDropout(0.25, seed=1)(x, training=True))
-    values, counts = np.unique(y, return_counts=True)
-    assert abs(counts.max() / y.size - 0.25) < 0.02
-    kept = y != values[counts.argmax()]
-    slope, offset = np.polyfit(x[kept], y[kept], 1)
+    values, frequencies = np.unique(y, return_counts=True)
+    assert abs(frequencies.max() / y.size - 0.25) < 0.02
+    is_kept = y != values[frequencies.argmax()]
+    slope, offset = np.polyfit(x[is_kept], y[is_kept], 1)
     limit = -1.7580993408473766
     assert abs(slope - (0.75 * (1 + 0.25 * limit**2)) ** -0.5) < 1e-4
     assert abs(offset + slope * limit * 0.25) < 1e-4

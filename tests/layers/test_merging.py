@@ -28,12 +28,12 @@ def merged(layer, inputs, masks):
     return outputs.numpy(), getattr(outputs, "_keras_mask", None)
 
 
-def seen(inputs, masks):
+def expand_masks(inputs, masks):
     """Return the unmasked values per position."""
     ones = np.ones(A.shape[:2], bool)
-    whole = [ones if m is None else m for m in masks]
-    wide = [np.broadcast_to(m[..., None], A.shape) for m in whole]
-    return np.ma.masked_array(inputs, ~np.array(wide))
+    full_masks = [ones if m is None else m for m in masks]
+    expanded = [np.broadcast_to(m[..., None], A.shape) for m in full_masks]
+    return np.ma.masked_array(inputs, ~np.array(expanded))
 
 
 MASKS = [
@@ -47,18 +47,18 @@ MASKS = [
 def test_masked_elements_are_ignored(name, masks):
     inputs = [A, B, C][: len(masks)]
     results, mask = merged(getattr(layers, name)(), inputs, masks)
-    values = seen(inputs, masks)
+    values = expand_masks(inputs, masks)
     reduced = {"Maximum": np.ma.max, "Minimum": np.ma.min, "Multiply": np.ma.prod}
     expected = reduced[name](values, axis=0)
-    known = ~np.ma.getmaskarray(expected)
-    assert_close(results[known], expected.data[known])
+    is_valid = ~np.ma.getmaskarray(expected)
+    assert_close(results[is_valid], expected.data[is_valid])
     if name == "Multiply":
-        assert not np.any(results[~known])  # zeros, because all are masked
+        assert not np.any(results[~is_valid])  # zeros, because all are masked
     if any(m is None for m in masks):
-        assert mask is None and known.all()
+        assert mask is None and is_valid.all()
     else:
         assert np.array_equal(mask, np.any(masks, axis=0))
-        assert not known.all()
+        assert not is_valid.all()
 
 
 @pytest.mark.parametrize("masks", MASKS)
@@ -78,8 +78,8 @@ def test_missing_axes_are_inserted_after_the_batch(name):
     layer = getattr(layers, name)()
     assert_close(layer([A, small]), function(A, small[:, None]))
     assert_close(layer([small, A]), function(small[:, None], A))
-    one = RNG.normal(size=(2,)).astype("float32")
-    assert_close(layer([one, A]), function(one[:, None, None], A))
+    vector = RNG.normal(size=(2,)).astype("float32")
+    assert_close(layer([vector, A]), function(vector[:, None, None], A))
 
 
 def test_equal_ranks_are_not_reshaped():
@@ -88,11 +88,11 @@ def test_equal_ranks_are_not_reshaped():
 
 
 def test_masks_may_select_single_elements():
-    wide = [np.repeat(m[..., None], 3, -1) for m in (M, N)]
+    expanded = [np.repeat(m[..., None], 3, -1) for m in (M, N)]
     expected, _ = merged(layers.Maximum(), [A, B], [M, N])
-    results, mask = merged(layers.Maximum(), [A, B], wide)
+    results, mask = merged(layers.Maximum(), [A, B], expanded)
     assert_close(results, expected)
-    assert np.array_equal(mask, wide[0] | wide[1])
+    assert np.array_equal(mask, expanded[0] | expanded[1])
 
 
 def test_subtract_needs_two_inputs():
@@ -108,11 +108,11 @@ MERGES = ["Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Su
 
 
 @pytest.mark.parametrize("name", [*MERGES, "Dot"])
-@pytest.mark.parametrize("wrong", [A, []])
-def test_inputs_must_be_lists(name, wrong):
+@pytest.mark.parametrize("inputs", [A, []])
+def test_inputs_must_be_lists(name, inputs):
     layer = layers.Dot(1) if name == "Dot" else getattr(layers, name)()
     with pytest.raises(ArgumentError, match="expected a list of tensors; received"):
-        layer(ops.convert_to_tensor(wrong) if wrong is A else wrong)
+        layer(ops.convert_to_tensor(inputs) if inputs is A else inputs)
 
 
 @pytest.mark.parametrize("name", [n for n in MERGES if n != "Concatenate"])
@@ -124,14 +124,14 @@ def test_inputs_need_one_batch_size(name):
 def test_batch_of_one_is_broadcast_in_a_functional_model():
     ids = toolkit.Input((6,), dtype="int32")
     words = layers.Embedding(10, 4)(ids)
-    places = layers.Embedding(6, 4)(ops.expand_dims(ops.arange(6), 0))
-    merged = [layers.Add()([words, places]), layers.Maximum()([places, words])]
+    embedded = layers.Embedding(6, 4)(ops.expand_dims(ops.arange(6), 0))
+    merged = [layers.Add()([words, embedded]), layers.Maximum()([embedded, words])]
     model = toolkit.Model(ids, merged)
     x = np.arange(18).reshape(3, 6) % 10
-    (table,), other = model.get_weights(), np.asarray(places)
+    (table,), output = model.get_weights(), np.asarray(embedded)
     predictions = model.predict(x, verbose=0)
-    np.testing.assert_allclose(predictions[0], table[x] + other, rtol=1e-6)
-    np.testing.assert_allclose(predictions[1], np.maximum(table[x], other), rtol=1e-6)
+    np.testing.assert_allclose(predictions[0], table[x] + output, rtol=1e-6)
+    np.testing.assert_allclose(predictions[1], np.maximum(table[x], output), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", MERGES)
@@ -159,16 +159,18 @@ def test_tensors_are_concatenated_along_an_axis(axis):
 
 @pytest.mark.parametrize("masks", [[M, N], [M, None], [None, N]])
 def test_masks_are_concatenated_with_their_tensors(masks):
-    whole = [np.ones((2, 4), bool) if m is None else m for m in masks]
-    wide = [np.repeat(m[..., None], 3, -1) for m in whole]
+    full_masks = [np.ones((2, 4), bool) if m is None else m for m in masks]
+    expanded = [np.repeat(m[..., None], 3, -1) for m in full_masks]
     for axis in (1, -1):
         _, mask = merged(layers.Concatenate(axis=axis), [A, B], masks)
-        expected = np.concatenate(wide, axis).any(-1)
+        expected = np.concatenate(expanded, axis).any(-1)
         assert mask.dtype == "bool" and np.array_equal(mask, expected)
-    given = [None if m is None else w for m, w in zip(masks, wide, strict=True)]
+    passed_masks = [
+        None if m is None else w for m, w in zip(masks, expanded, strict=True)
+    ]
     tensors = [ops.convert_to_tensor(x) for x in (A, B)]
-    found = layers.Concatenate(axis=1).compute_mask(tensors, given)
-    assert np.array_equal(found, np.concatenate(wide, 1).any(-1))
+    actual = layers.Concatenate(axis=1).compute_mask(tensors, passed_masks)
+    assert np.array_equal(actual, np.concatenate(expanded, 1).any(-1))
 
 
 # --- Dot ------------------------------------------------------------------------------

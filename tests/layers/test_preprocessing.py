@@ -34,8 +34,8 @@ def test_equals_keras(results, name):
 def test_known_hashes():
     # https://www.aumasson.jp/siphash/siphash.pdf, appendix A.
     key = int.from_bytes(bytes(range(8)), "little")
-    other = int.from_bytes(bytes(range(8, 16)), "little")
-    assert sip_hash(bytes(range(15)), (key, other)) == 0xA129CA6149BE45E5
+    second_key = int.from_bytes(bytes(range(8, 16)), "little")
+    assert sip_hash(bytes(range(15)), (key, second_key)) == 0xA129CA6149BE45E5
     assert farm_hash(b"") == 0x9AE16A3B2F90404F
 
 
@@ -80,8 +80,8 @@ def test_strings_and_numbers_in_one_model(tmp_path):
     lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
     scaled = layers.Normalization()
     scaled.adapt(np.array([[1.0], [4.0]]))
-    joined = layers.Concatenate()([lookup(word), scaled(number)])
-    model = toolkit.Model([word, number], layers.Dense(1)(joined))
+    features = layers.Concatenate()([lookup(word), scaled(number)])
+    model = toolkit.Model([word, number], layers.Dense(1)(features))
     data = [np.array(["a", "z"]), np.ones((2, 1), "float32")]
     model.save(tmp_path / "model.keras")
     restored = toolkit.models.load_model(tmp_path / "model.keras")
@@ -123,9 +123,9 @@ def test_words_with_newlines_survive_a_save(tmp_path):
     layer = layers.StringLookup()
     layer.adapt(["a\u2028b", "c\x85", "d\r"])
     layer.save_assets(str(tmp_path))
-    again = layers.StringLookup()
-    again.load_assets(str(tmp_path))
-    assert again.get_vocabulary() == layer.get_vocabulary()
+    restored = layers.StringLookup()
+    restored.load_assets(str(tmp_path))
+    assert restored.get_vocabulary() == layer.get_vocabulary()
 
 
 def test_adapt_by_batches():
@@ -134,10 +134,10 @@ def test_adapt_by_batches():
     layer.adapt(iter(batches), steps=1)
     assert layer.get_vocabulary() == ["", "[UNK]", "c", "b", "a"]
     numbers = np.arange(12.0).reshape(4, 3)
-    whole, parts = layers.Normalization(), layers.Normalization()
-    whole.adapt(numbers)
-    parts.adapt([numbers[:1], numbers[1:]])
-    assert_close(parts(numbers), whole(numbers))
+    at_once, by_batches = layers.Normalization(), layers.Normalization()
+    at_once.adapt(numbers)
+    by_batches.adapt([numbers[:1], numbers[1:]])
+    assert_close(by_batches(numbers), at_once(numbers))
 
 
 def test_normalization_values():
@@ -148,10 +148,10 @@ def test_normalization_values():
     assert_close(layer(x), expected.astype("float32"))
     inverse = layers.Normalization(mean=mean, variance=variance, invert=True)
     assert_close(inverse(expected), x.astype("float32"))
-    several = layers.Normalization(axis=(1, 2))
-    several.adapt(x)
-    assert several.mean.shape == (1, 2, 3)
-    assert_close(several(x), np.array([-np.ones((2, 3)), np.ones((2, 3))], "float32"))
+    two_axes = layers.Normalization(axis=(1, 2))
+    two_axes.adapt(x)
+    assert two_axes.mean.shape == (1, 2, 3)
+    assert_close(two_axes(x), np.array([-np.ones((2, 3)), np.ones((2, 3))], "float32"))
 
 
 def test_custom_functions_of_texts():

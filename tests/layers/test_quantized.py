@@ -74,7 +74,7 @@ def inputs_of(name, shape):
     return RNG.normal(size=shape).astype("float32")
 
 
-def parts(layer):
+def weight_and_scale(layer):
     name = layer._adapted
     return getattr(layer, f"_{name}"), getattr(layer, f"{name}_scale")
 
@@ -86,7 +86,7 @@ def test_outputs_are_close_to_float(name):
     before = np.asarray(layer(x))
     trainable = len(layer.trainable_variables)
     layer.quantize("int8")
-    weight, scale = parts(layer)
+    weight, scale = weight_and_scale(layer)
     assert (weight.dtype, scale.dtype, scale.shape) == ("int8", "float32", scale_shape)
     assert abs(weight.numpy().astype(int)).max() == 127
     assert len(layer.trainable_variables) == trainable - 1
@@ -99,25 +99,25 @@ def test_outputs_are_close_to_float(name):
 @pytest.mark.parametrize("name", CASES)
 def test_layer_created_quantized(name):
     make, shape, _ = CASES[name]
-    first, x = make(), inputs_of(name, shape)
-    first(x)
-    first.quantize("int8")
-    second = type(first).from_config(json.loads(json.dumps(first.get_config())))
-    second.build(shape)
-    assert [v.shape for v in second.variables] == [v.shape for v in first.variables]
-    second.set_weights(first.get_weights())
-    np.testing.assert_array_equal(second(x), first(x))
+    layer, x = make(), inputs_of(name, shape)
+    layer(x)
+    layer.quantize("int8")
+    restored = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+    restored.build(shape)
+    assert [v.shape for v in restored.variables] == [v.shape for v in layer.variables]
+    restored.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(restored(x), layer(x))
     third = make(dtype="int8_from_mixed_bfloat16")
-    assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
+    assert third(x).dtype == "bfloat16" and weight_and_scale(third)[0].dtype == "int8"
 
 
 def test_products_are_integer_products():
     layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
     layer(x)
     layer.quantize("int8")
-    kernel, scale = (part.numpy() for part in parts(layer))
-    whole, x_scale = AbsMaxQuantizer()(x)
-    product = np.asarray(whole).astype(int) @ kernel.astype(int)
+    kernel, scale = (variable.numpy() for variable in weight_and_scale(layer))
+    quantized_x, x_scale = AbsMaxQuantizer()(x)
+    product = np.asarray(quantized_x).astype(int) @ kernel.astype(int)
     expected = product / np.asarray(x_scale) / scale + layer.bias.numpy()
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
 
@@ -144,11 +144,14 @@ def test_quantizers_can_be_selected():
     x = RNG.normal(size=(3, 8)).astype("float32")
     expected = x @ np.asarray(layer.kernel) + layer.bias.numpy()
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5)
-    wrong = layers.Dense(4)
-    wrong.build((None, 8))
+    incompatible = layers.Dense(4)
+    incompatible.build((None, 8))
     with pytest.raises(ValueError, match="weight_quantizer must have a scale of shape"):
-        wrong.quantize("int8", config=Int8QuantizationConfig(AbsMaxQuantizer(1)))
-    assert wrong.quantization_mode is None and wrong._kernel.dtype == "float32"
+        incompatible.quantize("int8", config=Int8QuantizationConfig(AbsMaxQuantizer(1)))
+    assert (
+        incompatible.quantization_mode is None
+        and incompatible._kernel.dtype == "float32"
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,14 +196,14 @@ def test_any_error_of_a_quantizer_keeps_the_model_unchanged():
     assert all(a is b for a, b in zip(model.weights, weights, strict=True))
     assert [layer.dtype_policy.name for layer in model.layers] == ["float32"] * 2
     np.testing.assert_array_equal(model.predict(x, verbose=0), before)
-    once = Failing(3)
-    model.quantize(config=Int8QuantizationConfig(once))
-    assert once.calls == 2 and len(model.weights) == 6
+    failing = Failing(3)
+    model.quantize(config=Int8QuantizationConfig(failing))
+    assert failing.calls == 2 and len(model.weights) == 6
 
 
 def test_lora_is_kept_when_another_layer_fails():
-    parts = [layers.Input((3,), dtype="int32"), layers.Embedding(5, 4), layers.Dense(2)]
-    model = Sequential(parts)
+    stack = [layers.Input((3,), dtype="int32"), layers.Embedding(5, 4), layers.Dense(2)]
+    model = Sequential(stack)
     model.layers[0].enable_lora(2)
     x = np.array([[0, 4, 2]])
     before = np.asarray(model(x))
@@ -211,10 +214,10 @@ def test_lora_is_kept_when_another_layer_fails():
 
 def test_policy_map_is_restored_when_a_layer_fails():
     policies = dtype_policies.DTypePolicyMap("float32")
-    parts = [layers.Input((3,)), layers.Dense(4), layers.Dense(2)]
-    for layer in parts[1:]:
+    stack = [layers.Input((3,)), layers.Dense(4), layers.Dense(2)]
+    for layer in stack[1:]:
         layer.dtype_policy = policies
-    model = Sequential(parts)
+    model = Sequential(stack)
     with pytest.raises(OSError, match="elsewhere"):
         model.quantize(config=Int8QuantizationConfig(Failing(2)))
     assert not len(policies)
@@ -242,7 +245,7 @@ def test_policies():
     assert mapped._kernel.dtype == "int8"
 
 
-class Own(layers.Dense):
+class CustomDense(layers.Dense):
     """A subclass of Dense."""
 
 
@@ -258,21 +261,21 @@ def test_refused_arguments_of_quantize(mode):
             layer.quantize("int8")
         with pytest.raises(ValueError, match="is already quantized with dtype_policy="):
             layer.quantize(mode)
-    own = Own(2)
-    own.build((None, 2))
+    custom = CustomDense(2)
+    custom.build((None, 2))
     with pytest.raises(NotImplementedError, match="subclass"):
-        own.quantize(mode)
+        custom.quantize(mode)
     for config in (GPTQConfig([], None), AWQConfig([], None)):
         with pytest.raises(NotImplementedError, match="a call of the model's"):
-            own.quantize(config=config, type_check=False)
-    own.quantize(mode, type_check=False)
+            custom.quantize(config=config, type_check=False)
+    custom.quantize(mode, type_check=False)
     with pytest.raises(ValueError, match="Invalid quantization mode"):
-        own.quantize("int7")
-    half = layers.Dense(2, dtype="float16")
-    half.build((None, 2))
+        custom.quantize("int7")
+    float16_layer = layers.Dense(2, dtype="float16")
+    float16_layer.build((None, 2))
     with pytest.raises(ValueError, match="float16"):
-        half.quantize("int8")
-    assert half.dtype_policy.name == "float16"
+        float16_layer.quantize("int8")
+    assert float16_layer.dtype_policy.name == "float16"
 
 
 # --- int4 -----------------------------------------------------------------------------
@@ -304,11 +307,11 @@ def test_int4_equals_keras(name):
     count = sum(key.startswith(f"{name}/before/") for key in BY_KERAS)
     layer.set_weights([BY_KERAS[f"{name}/before/{i}"] for i in range(count)])
     layer.quantize(config=config)
-    found = {}
-    layer.save_own_variables(found)
+    saved = {}
+    layer.save_own_variables(saved)
     keys = [key for key in BY_KERAS if key.startswith(f"{name}/after/")]
-    assert len(found) == len(keys)
-    for i, variable in found.items():
+    assert len(saved) == len(keys)
+    for i, variable in saved.items():
         expected = BY_KERAS[f"{name}/after/{i}"]
         assert variable.dtype == str(expected.dtype)
         np.testing.assert_allclose(variable, expected, rtol=1e-6)
@@ -327,17 +330,17 @@ def test_int4_of_layers(name, block_size):
     layer.quantize(config=Int4QuantizationConfig(block_size=block_size))
     after = np.asarray(layer(x))
     assert 0 < np.abs(after - before).max() < 0.3 * np.abs(before).max()
-    second = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
-    second.build(shape)
-    second.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(second(x), after)
+    restored = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
+    restored.build(shape)
+    restored.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(restored(x), after)
     np.testing.assert_allclose(
         function(lambda x: layer(x))(x), after, rtol=1e-5, atol=1e-6
     )
     layer.enable_lora(2)
     np.testing.assert_array_equal(layer(x), after)
     third = make(dtype=f"int4/{block_size}_from_mixed_bfloat16")
-    assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
+    assert third(x).dtype == "bfloat16" and weight_and_scale(third)[0].dtype == "int8"
 
 
 def test_int4_weights_and_inputs():
@@ -346,8 +349,8 @@ def test_int4_weights_and_inputs():
     layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
     layer(x)
     layer.quantize(config=config)
-    whole, scale = map(np.asarray, AbsMaxQuantizer()(x))
-    expected = (whole / scale) @ np.asarray(layer.kernel) + layer.bias.numpy()
+    quantized_x, scale = map(np.asarray, AbsMaxQuantizer()(x))
+    expected = (quantized_x / scale) @ np.asarray(layer.kernel) + layer.bias.numpy()
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
     assert np.abs(np.asarray(layer(x)) - x @ np.asarray(layer.kernel)).max() > 1e-4
 
@@ -373,7 +376,7 @@ def test_int4_files(tmp_path):
 # --- float8 ---------------------------------------------------------------------------
 
 
-def near(x, scale, dtype):
+def assert_near(x, scale, dtype):
     y = quantizers.quantize_and_dequantize(x, scale, dtype, "float32")
     return np.asarray(y)
 
@@ -401,9 +404,9 @@ def test_float8_scales_are_updated():
     for _ in range(2):
         kernel, scale = layer.kernel.numpy(), layer.inputs_scale.numpy()
         kernel_scale = layer.kernel_scale.numpy()
-        rounded = near(x, scale, "float8_e4m3fn")
-        of_kernel = near(kernel, kernel_scale, "float8_e4m3fn")
-        g = near(upstream, layer.outputs_grad_scale.numpy(), "float8_e5m2")
+        rounded = assert_near(x, scale, "float8_e4m3fn")
+        of_kernel = assert_near(kernel, kernel_scale, "float8_e4m3fn")
+        g = assert_near(upstream, layer.outputs_grad_scale.numpy(), "float8_e5m2")
         with GradientTape() as tape:
             y = layer(x)
             total = ops.sum(y * upstream)
@@ -428,8 +431,8 @@ def test_float8_training_and_files(tmp_path):
     model.quantize("float8")
     history = model.fit(X, np.ones((16, 3)), epochs=20, verbose=0).history
     assert history["loss"][-1] < history["loss"][0] * 0.8
-    first = model.layers[0]
-    assert float(first.inputs_scale) == pytest.approx(np.abs(X).max() / 448)
+    first_layer = model.layers[0]
+    assert float(first_layer.inputs_scale) == pytest.approx(np.abs(X).max() / 448)
     model.save(tmp_path / "m.keras")
     loaded = saving.load_model(tmp_path / "m.keras")
     expected = model.predict(X, verbose=0)
@@ -437,9 +440,9 @@ def test_float8_training_and_files(tmp_path):
     np.testing.assert_allclose(
         loaded.layers[1].kernel_scale, model.layers[1].kernel_scale
     )
-    first.enable_lora(2)
+    first_layer.enable_lora(2)
     with pytest.raises(NotImplementedError, match="lora"):
-        first(X)
+        first_layer(X)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -450,9 +453,9 @@ def test_reversible_embeddings(mode, tied, tmp_path):
     before = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
     layer.quantize(mode)
     after = np.asarray(layer(rows)), np.asarray(layer(x, reverse=True))
-    near = 0.02 if mode == "int8" else 0.2
+    tolerance = 0.02 if mode == "int8" else 0.2
     for old, new in zip(before, after, strict=True):
-        assert 0 < np.abs(new - old).max() < near * np.abs(old).max()
+        assert 0 < np.abs(new - old).max() < tolerance * np.abs(old).max()
     model = Sequential([layers.Input((3,), dtype="int32"), layer])
     model.save(tmp_path / "m.keras")
     loaded = saving.load_model(tmp_path / "m.keras").layers[0]
@@ -461,15 +464,15 @@ def test_reversible_embeddings(mode, tied, tmp_path):
 
 
 def test_untied_reverse_table_has_the_variables_of_keras():
-    whole, packed = (layers.ReversibleEmbedding(12, 7, False) for _ in range(2))
-    for layer, mode in ((whole, "int8"), (packed, "int4")):
+    full, packed = (layers.ReversibleEmbedding(12, 7, False) for _ in range(2))
+    for layer, mode in ((full, "int8"), (packed, "int4")):
         layer.build()
         table = np.array(layer.reverse_embeddings)
         layer.quantize(mode)
-        same = layers.ReversibleEmbedding(12, 7, False, dtype=layer.dtype_policy)
-        same.build()
+        restored = layers.ReversibleEmbedding(12, 7, False, dtype=layer.dtype_policy)
+        restored.build()
         shapes = [(v.name, v.shape, v.dtype) for v in layer.variables]
-        assert shapes == [(v.name, v.shape, v.dtype) for v in same.variables]
+        assert shapes == [(v.name, v.shape, v.dtype) for v in restored.variables]
         if mode == "int8":
             scale = 127 / np.abs(table).max(axis=0)
             np.testing.assert_allclose(layer.reverse_embeddings_scale, scale, 1e-5)
@@ -477,7 +480,7 @@ def test_untied_reverse_table_has_the_variables_of_keras():
                 layer.reverse_embeddings, np.rint(table * scale).astype("int8")
             )
     reverse = [("reverse_embeddings", (7, 12)), ("reverse_embeddings_scale", (12,))]
-    assert [(v.name, v.shape) for v in whole.variables[2:]] == reverse
+    assert [(v.name, v.shape) for v in full.variables[2:]] == reverse
     assert [(v.name, v.shape) for v in packed.variables[3:]] == [
         *(("g_idx", (7,)), ("reverse_embeddings", (4, 12))),
         *(("reverse_embeddings_scale", (1, 12)), ("reverse_embeddings_zero", (1, 12))),
@@ -523,10 +526,10 @@ def test_files(tmp_path):
     assert config.weight_quantizer.value_range == (-100, 100)
     assert config.activation_quantizer is None
     model.save_weights(tmp_path / "m.weights.h5")
-    other = network()
-    other.quantize(config=config)
-    other.load_weights(tmp_path / "m.weights.h5")
-    np.testing.assert_array_equal(other.predict(X, verbose=0), after)
+    restored = network()
+    restored.quantize(config=config)
+    restored.load_weights(tmp_path / "m.weights.h5")
+    np.testing.assert_array_equal(restored.predict(X, verbose=0), after)
 
 
 def test_adapted_layers(tmp_path):
@@ -534,9 +537,9 @@ def test_adapted_layers(tmp_path):
     model.quantize("int8")
     for layer in model.layers:
         layer.enable_lora(2)
-    first = [v.numpy() for v in model.non_trainable_variables]
+    statistics = [v.numpy() for v in model.non_trainable_variables]
     model.fit(X, np.ones((16, 3)), epochs=2, verbose=0)
-    for v, value in zip(model.non_trainable_variables, first, strict=True):
+    for v, value in zip(model.non_trainable_variables, statistics, strict=True):
         np.testing.assert_array_equal(v.numpy(), value)
     model.save(tmp_path / "m.keras")
     loaded = saving.load_model(tmp_path / "m.keras")
@@ -594,19 +597,19 @@ def test_refused_models():
 
 def files_of_layers(function, *args):
     """Return the files of `toolkit/layers` whose functions run in a call."""
-    found = set()
+    files = set()
 
-    def note(frame, event, arg):
+    def record_file(frame, event, arg):
         path = frame.f_code.co_filename
         if event == "call" and "toolkit/layers/" in path:
-            found.add(path.rpartition("toolkit/layers/")[2])
+            files.add(path.rpartition("toolkit/layers/")[2])
 
-    sys.setprofile(note)
+    sys.setprofile(record_file)
     try:
         function(*args)
     finally:
         sys.setprofile(None)
-    return found
+    return files
 
 
 @pytest.mark.parametrize(

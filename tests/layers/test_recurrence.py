@@ -27,7 +27,7 @@ class Sum:
         return total * 2.0, [total]
 
 
-class Named(layers.Layer):
+class RecordingCell(layers.Layer):
     """A cell that is a layer, has two states, and records its calls."""
 
     state_size = [3, 3]
@@ -35,28 +35,32 @@ class Named(layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.told, self.shapes = [], []
+        self.calls, self.shapes = [], []
 
     def build(self, input_shape):
         self.shapes.append(input_shape)
 
     def call(self, inputs, states, training=None):
-        self.told.append((training, type(states)))
+        self.calls.append((training, type(states)))
         total = inputs + states[0]
         return total, [total, states[1] + 1.0]
 
 
-def steps(x, mask=None, start=0.0, zero=False, backwards=False):
+def reference_steps(x, mask=None, start=0.0, zero=False, backwards=False):
     """Return the outputs and the last states of Sum by NumPy."""
-    total, held, found = np.zeros(x[:, 0].shape) + start, np.zeros(x[:, 0].shape), []
+    total, previous, outputs = (
+        np.zeros(x[:, 0].shape) + start,
+        np.zeros(x[:, 0].shape),
+        [],
+    )
     for t in range(x.shape[1])[:: -1 if backwards else 1]:
-        kept = np.ones(len(x), bool) if mask is None else mask[:, t]
+        is_valid = np.ones(len(x), bool) if mask is None else mask[:, t]
         new = total + x[:, t]
-        out = np.where(kept[:, None], 2 * new, 0.0 if zero else held)
-        total = np.where(kept[:, None], new, total)
-        held = out
-        found.append(out)
-    return np.stack(found, 1), total
+        out = np.where(is_valid[:, None], 2 * new, 0.0 if zero else previous)
+        total = np.where(is_valid[:, None], new, total)
+        previous = out
+        outputs.append(out)
+    return np.stack(outputs, 1), total
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
@@ -67,24 +71,26 @@ def test_any_cell_is_iterated(mask, backwards, unroll, zero):
     options = {"go_backwards": backwards, "unroll": unroll}
     options["zero_output_for_mask"] = zero
     start = np.full((2, 3), 0.5, "float32")
-    outputs, last = steps(X, mask, 0.5, zero, backwards)
-    given = {"initial_state": ops.convert_to_tensor(start)}
+    outputs, last = reference_steps(X, mask, 0.5, zero, backwards)
+    arguments = {"initial_state": ops.convert_to_tensor(start)}
     if mask is not None:
-        given["mask"] = ops.convert_to_tensor(mask)
-    whole = layers.RNN(Sum(), return_sequences=True, return_state=True, **options)
-    found, state = whole(X, **given)
-    assert_close(found, outputs)
+        arguments["mask"] = ops.convert_to_tensor(mask)
+    sequence_layer = layers.RNN(
+        Sum(), return_sequences=True, return_state=True, **options
+    )
+    sequence, state = sequence_layer(X, **arguments)
+    assert_close(sequence, outputs)
     assert_close(state, last)
-    assert_close(layers.RNN(Sum(), **options)(X, **given), outputs[:, -1])
+    assert_close(layers.RNN(Sum(), **options)(X, **arguments), outputs[:, -1])
 
 
 @pytest.mark.parametrize("training", [None, False, True])
 def test_cell_receives_training_if_it_takes_it(training):
-    cell = Named()
+    cell = RecordingCell()
     layer = layers.RNN(cell, return_state=True)
     output, *states = layer(X, training=training)
-    assert {t for t, _ in cell.told} == {bool(training)}
-    assert {kind for _, kind in cell.told} == {list}
+    assert {t for t, _ in cell.calls} == {bool(training)}
+    assert {kind for _, kind in cell.calls} == {list}
     assert cell.shapes == [(2, 3)]
     assert_close(output, X.sum(1))
     assert_close(states[1], np.full((2, 3), 5.0))
@@ -115,7 +121,7 @@ def test_invalid_cell_is_refused(cls, cell):
 
 
 def test_initial_states_must_match():
-    layer = layers.RNN(Named())
+    layer = layers.RNN(RecordingCell())
     with pytest.raises(ArgumentError, match="expected 2 initial states; received 1"):
         layer(X, initial_state=ops.ones((2, 3)))
     with pytest.raises(ShapeError, match=r"states and sequences differs: \(7, 3\)"):
@@ -125,7 +131,7 @@ def test_initial_states_must_match():
 
 
 def test_cell_may_define_its_initial_state():
-    class Begun(Named):
+    class Begun(RecordingCell):
         def get_initial_state(self, batch_size=None):
             return (ops.ones((batch_size, 3)), ops.zeros((batch_size, 3)))
 
@@ -137,7 +143,7 @@ def test_cell_may_define_its_initial_state():
     assert_close(layers.RNN(One())(X), 2 * (X.sum(1) + 1))
     assert isinstance(layers.RNN(Begun()).get_initial_state(2), list)
     assert isinstance(layers.RNN(One()).get_initial_state(2), list)
-    zeros = layers.RNN(Named()).get_initial_state(4)
+    zeros = layers.RNN(RecordingCell()).get_initial_state(4)
     assert [z.shape for z in zeros] == [(4, 3)] * 2 and not np.any(zeros[0].numpy())
 
 
@@ -145,7 +151,7 @@ def test_cell_may_define_its_initial_state():
 
 
 def test_stateful_layer_continues_until_its_reset():
-    layer = layers.RNN(Named(), stateful=True, dtype="float32")
+    layer = layers.RNN(RecordingCell(), stateful=True, dtype="float32")
     assert layer.states is None
     layer.reset_state()  # no state yet
     layer.build((2, 5, 3))
@@ -163,7 +169,7 @@ def test_stateful_layer_continues_until_its_reset():
 
 
 def test_layer_without_stateful_restarts():
-    layer = layers.RNN(Named())
+    layer = layers.RNN(RecordingCell())
     assert_close(layer(X), layer(X).numpy())
     assert layer.states is None
 
@@ -178,7 +184,7 @@ def test_stateful_layer_needs_a_batch_size():
 CELLS = {
     "lstm": lambda: layers.LSTMCell(4),
     "stacked": lambda: [layers.GRUCell(4), layers.LSTMCell(6)],
-    "mine": Named,
+    "mine": RecordingCell,
     "plain": lambda: layers.SimpleRNNCell(4),
 }
 
@@ -194,23 +200,23 @@ def test_shapes_and_masks_equal_those_of_the_outputs(kind, sequences, state):
         shapes = (*shapes[:1], shapes[1][0], *shapes[2:])
     assert layer.compute_output_shape(X.shape) == shapes
     mask = layer.compute_mask(X, MASK)
-    first = mask[0] if state else mask
-    assert (first is MASK) == sequences and (first is None) == (not sequences)
+    state_mask = mask[0] if state else mask
+    assert (state_mask is MASK) == sequences and (state_mask is None) == (not sequences)
     if state:
         assert len(mask) == len(outputs) and mask[1:] == [None] * (len(outputs) - 1)
     masks_with_states = layer.compute_mask([X], [MASK])
-    assert (masks_with_states[0] if state else masks_with_states) is first
+    assert (masks_with_states[0] if state else masks_with_states) is state_mask
 
 
 def test_mask_may_be_in_a_list_with_masks_of_states():
-    layer = layers.RNN(Named(), return_sequences=True)
+    layer = layers.RNN(RecordingCell(), return_sequences=True)
     mask = ops.convert_to_tensor(MASK)
     assert_close(layer(X, mask=[mask, None]), layer(X, mask=mask).numpy())
 
 
 def test_sequences_need_a_step_axis():
     with pytest.raises((ShapeError, ArgumentError), match="ndim|axes|dimension"):
-        layers.RNN(Named())(np.ones((2, 3), "float32"))
+        layers.RNN(RecordingCell())(np.ones((2, 3), "float32"))
 
 
 # --- stacked cells --------------------------------------------------------------------
@@ -223,16 +229,16 @@ def test_stacked_cells_equal_sequential_layers(training):
     outputs, *states = layer(X, training=training)
     x = X
     for i, cell in enumerate(cells):
-        each = layers.RNN(cell, return_sequences=True, return_state=True)
-        x, *ends = each(x)
-        given = states[i] if isinstance(states[i], (list, tuple)) else [states[i]]
-        for a, b in zip(given, ends, strict=True):
+        recurrent = layers.RNN(cell, return_sequences=True, return_state=True)
+        x, *states_of_layer = recurrent(x)
+        initial = states[i] if isinstance(states[i], (list, tuple)) else [states[i]]
+        for a, b in zip(initial, states_of_layer, strict=True):
             assert_close(a, b.numpy(), factor=10)
     assert_close(outputs, x[:, -1].numpy(), factor=10)
 
 
 def test_stacked_cells_by_themselves():
-    cells = [layers.GRUCell(4), Named(), Sum()]
+    cells = [layers.GRUCell(4), RecordingCell(), Sum()]
     cells[1].state_size, cells[1].output_size = [4, 4], 4
     cells[2].state_size = 4
     stack = layers.StackedRNNCells(cells)
@@ -259,9 +265,9 @@ def test_stacked_cells_share_dropout_over_a_sequence():
     outputs = layer(tall, training=True).numpy()[0]
     assert np.ptp(outputs, axis=0).max() < 1e-6
     assert not np.allclose(outputs, layer(tall, training=True).numpy()[0])
-    plain = layer(tall, training=False).numpy()[0]
-    assert_close(plain, layer(tall).numpy()[0])
-    assert not np.allclose(plain, outputs)
+    without_dropout = layer(tall, training=False).numpy()[0]
+    assert_close(without_dropout, layer(tall).numpy()[0])
+    assert not np.allclose(without_dropout, outputs)
 
 
 @pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
@@ -277,13 +283,13 @@ def test_inputs_and_states_have_separate_dropout(cls, stacked):
             layer = cls(8, return_sequences=True, **dropped)
         return layer(np.concatenate([X] * 3), training=training).numpy()
 
-    plain = outputs(True)
-    assert_close(plain, outputs(False, dropout=0.5, recurrent_dropout=0.5))
+    without_dropout = outputs(True)
+    assert_close(without_dropout, outputs(False, dropout=0.5, recurrent_dropout=0.5))
     inputs = outputs(True, dropout=0.5)
-    assert not np.allclose(inputs[:, 0], plain[:, 0])
+    assert not np.allclose(inputs[:, 0], without_dropout[:, 0])
     states = outputs(True, recurrent_dropout=0.5)
-    assert_close(states[:, 0], plain[:, 0])  # the state is still zero
-    assert not np.allclose(states[:, 1], plain[:, 1])
+    assert_close(states[:, 0], without_dropout[:, 0])  # the state is still zero
+    assert not np.allclose(states[:, 1], without_dropout[:, 1])
 
 
 def test_stacked_cells_may_define_their_initial_state():
@@ -350,8 +356,10 @@ def test_states_of_custom_cells_have_the_compute_dtype():
             return inputs, states
 
     stacked = layers.StackedRNNCells([Plain(), Plain()], dtype="mixed_float16")
-    found = stacked.get_initial_state(batch_size=2)
-    assert [state.dtype for state in toolkit.tree.flatten(found)] == ["float16"] * 2
+    initial_states = stacked.get_initial_state(batch_size=2)
+    assert [state.dtype for state in toolkit.tree.flatten(initial_states)] == [
+        "float16"
+    ] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float64", "mixed_bfloat16", "float16"])

@@ -22,8 +22,8 @@ def gradients(make, compiled, x, scope="full", **options):
         return loss, *tape.gradient(loss, [x, *layer.trainable_variables])
 
     run = toolkit.function(run) if compiled else run
-    found = [np.array(g) for _ in range(2) for g in run(x)]
-    return found, [np.array(v) for v in layer.variables]
+    values = [np.array(g) for _ in range(2) for g in run(x)]
+    return values, [np.array(v) for v in layer.variables]
 
 
 class Block(layers.Layer):
@@ -65,10 +65,10 @@ def test_gradients_are_equal(make, compiled, options):
     with toolkit.RematScope(None):
         expected = gradients(make, False, x, None)
     toolkit.utils.clear_session()
-    for ours, theirs in zip(
+    for actual, reference in zip(
         gradients(make, compiled, x, **options), expected, strict=True
     ):
-        for a, b in zip(ours, theirs, strict=True):
+        for a, b in zip(actual, reference, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -83,22 +83,22 @@ def test_forward_pass_is_recomputed():
     with toolkit.GradientTape() as outer:
         with toolkit.GradientTape() as tape:
             y = remat(f)(x)["y"]
-        (first,) = tape.gradient(y, [x])
+        (gradient,) = tape.gradient(y, [x])
     assert len(calls) == 2
-    np.testing.assert_allclose(outer.gradient(first, x), np.exp(2.0), rtol=1e-6)
+    np.testing.assert_allclose(outer.gradient(gradient, x), np.exp(2.0), rtol=1e-6)
     assert remat(f)(1.0)["n"] == 3 and len(calls) == 3
 
 
 def test_larger_than_skips_small_layers():
-    seen = []
+    policies = []
 
     class Counted(layers.Layer):
         def call(self, x):
-            seen.append(1)
+            policies.append(1)
             return x * x
 
     for threshold, expected in ((10, 3), (5, 4)):  # one call infers the shape
-        seen.clear()
+        policies.clear()
         with toolkit.RematScope("larger_than", threshold):
             layer = Counted()
         x = ops.ones((2, 3))
@@ -106,7 +106,7 @@ def test_larger_than_skips_small_layers():
             tape.watch(x)
             y = layer(x)
         tape.gradient(y, x)
-        assert len(seen) >= expected - 1
+        assert len(policies) >= expected - 1
     assert layer.rematerialized_call(layer.call, x)(x).shape == (2, 3)
 
 
@@ -132,11 +132,11 @@ def test_compiled_gradient_needs_less_memory():
         x = ops.ones((512, 64))
         return program(x), program.inspect(x).peak_bytes
 
-    (ours, less), (theirs, more) = run(True), run(False)
-    for a, b in zip(ours, theirs, strict=True):
+    (actual, reduced_size), (expected, full_size) = run(True), run(False)
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     # The saving is larger if the forward pass is not one loop over blocks of rows.
-    assert less < 0.75 * more
+    assert reduced_size < 0.75 * full_size
 
 
 def test_unknown_mode_is_refused():

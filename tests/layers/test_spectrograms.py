@@ -15,8 +15,8 @@ EPSILON = 1e-7
 def transforms(x, window, step, count):
     """Return (batch, channels, frames, frequencies) of x (batch, samples, channels)."""
     starts = range(0, x.shape[1] - len(window) + 1, step)
-    pieces = np.stack([x[:, i : i + len(window)] for i in starts], 1)
-    return np.fft.rfft(np.moveaxis(pieces, -1, 1) * window, count)
+    frames = np.stack([x[:, i : i + len(window)] for i in starts], 1)
+    return np.fft.rfft(np.moveaxis(frames, -1, 1) * window, count)
 
 
 def psd(z):
@@ -121,6 +121,6 @@ def bands(count, frequencies, rate, low, high):
         return 1127 * np.log(1 + hertz / 700)
 
     edges = np.linspace(mel(low), mel(high), count + 2)
-    places = mel(np.linspace(0, rate / 2, frequencies))
-    y = [np.interp(places, edges[i : i + 3], [0, 1, 0]) for i in range(count)]
-    return np.stack(y, 1) * (places > 0)[:, None]
+    positions = mel(np.linspace(0, rate / 2, frequencies))
+    y = [np.interp(positions, edges[i : i + 3], [0, 1, 0]) for i in range(count)]
+    return np.stack(y, 1) * (positions > 0)[:, None]

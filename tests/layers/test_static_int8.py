@@ -65,8 +65,8 @@ def test_outputs_are_close(name):
 
 
 def _config(layer):
-    own = ("name", "trainable")
-    return {k: v for k, v in layer.get_config().items() if k not in own}
+    excluded = ("name", "trainable")
+    return {k: v for k, v in layer.get_config().items() if k not in excluded}
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,21 @@ def test_other_layouts(layer, shape):
 
 
 def test_stored_variables():
-    layer, second = layers.Conv2D(12, 3, activation="relu"), layers.DepthwiseConv2D(2)
-    quantized(model_of(layer, second))
-    assert layer.quantization_mode == second.quantization_mode == "int8"
+    layer, depthwise = (
+        layers.Conv2D(12, 3, activation="relu"),
+        layers.DepthwiseConv2D(2),
+    )
+    quantized(model_of(layer, depthwise))
+    assert layer.quantization_mode == depthwise.quantization_mode == "int8"
     assert layer.dtype_policy.name == "int8_from_float32"
     assert (layer._kernel.dtype, layer.kernel_scale.shape) == ("int8", (12,))
-    assert (second._kernel.shape, second.kernel_scale.shape) == ((2, 2, 12, 1), (12,))
+    assert (depthwise._kernel.shape, depthwise.kernel_scale.shape) == (
+        (2, 2, 12, 1),
+        (12,),
+    )
     # Signed inputs have 6 bits and a sign, unsigned inputs 7 bits.
     assert layer.inputs_quantizer.value_range == (-64, 63)
-    assert second.inputs_quantizer.value_range == (0, 127)
+    assert depthwise.inputs_quantizer.value_range == (0, 127)
     np.testing.assert_allclose(layer.input_scale, 63 / np.abs(IMAGES).max(), rtol=0.02)
 
 
@@ -131,10 +137,10 @@ def test_files(tmp_path):
 
 def test_gradients_pass():
     """The gradients of earlier layers ignore the rounding."""
-    first = layers.Conv2D(8, 1)
-    model = model_of(first, layers.Conv2D(4, 3))
-    quantized(model, filters=lambda layer: layer is not first)
-    assert first.quantization_mode is None
+    first_layer = layers.Conv2D(8, 1)
+    model = model_of(first_layer, layers.Conv2D(4, 3))
+    quantized(model, filters=lambda layer: layer is not first_layer)
+    assert first_layer.quantization_mode is None
     model.compile("sgd", "mse")
     y = np.zeros((4, 7, 6, 4), "float32")
     losses = model.fit(IMAGES, y, epochs=3, verbose=0).history["loss"]
@@ -142,12 +148,12 @@ def test_gradients_pass():
 
 
 def test_unsupported_layers_stay_floating():
-    few = layers.Conv2D(8, 3)
-    stack = few, layers.Conv2D(8, 1, groups=2), layers.Conv2D(4, 1)
+    few_channels = layers.Conv2D(8, 3)
+    stack = few_channels, layers.Conv2D(8, 1, groups=2), layers.Conv2D(4, 1)
     model = model_of(*stack, layers.Flatten(), layers.Dense(3), shape=(9, 8, 3))
     quantized(model, IMAGES[..., :3])
-    found = [layer.quantization_mode for layer in model.layers]
-    assert found == [None, None, "int8", None, "int8"]
+    modes = [layer.quantization_mode for layer in model.layers]
+    assert modes == [None, None, "int8", None, "int8"]
     assert model.layers[-1].quantization_config.dataset is None
 
 
@@ -203,17 +209,17 @@ def test_weight_quantizer_of_some_layers():
         model.quantize(config=Int8QuantizationConfig(AbsMaxQuantizer(0)))
     conv, _, dense = model.layers
     assert conv.quantization_mode is None and dense.quantization_mode == "int8"
-    wrong = Int8QuantizationConfig(AbsMaxQuantizer(0), StaticQuantizer())
+    config = Int8QuantizationConfig(AbsMaxQuantizer(0), StaticQuantizer())
     with pytest.raises(ValueError, match="must have a scale of shape"):
-        conv.quantize(config=wrong)
+        conv.quantize(config=config)
     assert conv.quantization_mode is None
 
 
 def test_batches_and_labels():
     batches = [(IMAGES[:2], np.zeros(2)), (IMAGES[2:], np.zeros(2))]
     model = quantized(model_of(layers.Conv2D(8, 3)), batches)
-    other = quantized(model_of(layers.Conv2D(8, 3)))
-    np.testing.assert_array_equal(model.predict(IMAGES), other.predict(IMAGES))
+    other_model = quantized(model_of(layers.Conv2D(8, 3)))
+    np.testing.assert_array_equal(model.predict(IMAGES), other_model.predict(IMAGES))
 
 
 def test_quantizer():

@@ -36,9 +36,9 @@ def test_texts_of_several_axes(arguments, expected):
     layer = abc(**arguments)
     assert layer(DEEP).tolist() == expected
     shape = layer.compute_output_shape((None, 3, 1))
-    known = np.shape(expected)[1:]
+    known_shape = np.shape(expected)[1:]
     assert len(shape) == 3 and all(
-        n in (None, m) for n, m in zip(shape[1:], known, strict=True)
+        n in (None, m) for n, m in zip(shape[1:], known_shape, strict=True)
     )
 
 
@@ -170,10 +170,10 @@ def test_invalid_bytes_are_preserved(tmp_path):
     assert np.asarray(toolkit.ops.convert_to_tensor(back)).tolist() == LATIN.tolist()
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["given", "adapted"])
-def test_bytes_in_files_of_models(tmp_path, given):
-    layer = layers.StringLookup(vocabulary=LATIN if given else None)
-    if not given:
+@pytest.mark.parametrize("vocabulary", [True, False], ids=["given", "adapted"])
+def test_bytes_in_files_of_models(tmp_path, vocabulary):
+    layer = layers.StringLookup(vocabulary=LATIN if vocabulary else None)
+    if not vocabulary:
         layer.adapt(LATIN)
     expected = layer(LATIN).tolist()
     model = toolkit.Sequential([toolkit.Input((1,), dtype="string"), layer])

@@ -71,11 +71,11 @@ def test_words_in_sentences_in_documents(batch):
     inputs = Input((3, 4), batch_size=batch, dtype="int32")
     x = layers.TimeDistributed(words)(embedding(inputs))
     model = Model(inputs, sentences(x))
-    first = [words(embedding(WORDS[:1, k, :n])) for k, n in ((0, 2), (1, 1))]
-    second = words(embedding(WORDS[1:, 0]))
+    first_document = [words(embedding(WORDS[:1, k, :n])) for k, n in ((0, 2), (1, 1))]
+    second_document = words(embedding(WORDS[1:, 0]))
     expected = [
-        sentences(ops.stack(first, axis=1)),
-        sentences(ops.expand_dims(second, 1)),
+        sentences(ops.stack(first_document, axis=1)),
+        sentences(ops.expand_dims(second_document, 1)),
     ]
     predictions = model.predict(WORDS, verbose=0)
     np.testing.assert_allclose(
@@ -96,13 +96,15 @@ def test_layer_of_several_outputs(penalty):
     dense = layers.Dense(2, activity_regularizer=penalty)
     inner = Model(inputs, [dense(inputs), layers.Rescaling(2.0)(inputs)])
     layer = layers.TimeDistributed(inner)
-    first, second = layer(X)
-    np.testing.assert_allclose(first, X @ dense.kernel.numpy(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(second, 2 * X)
+    first_output, second_output = layer(X)
+    np.testing.assert_allclose(
+        first_output, X @ dense.kernel.numpy(), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(second_output, 2 * X)
     outer = Input((3, 4, 5))
     model = Model(outer, layer(outer))
     assert model.output_shape == [(None, 3, 4, 2), (None, 3, 4, 5)]
-    np.testing.assert_allclose(model.predict(X, verbose=0)[0], first, rtol=1e-5)
+    np.testing.assert_allclose(model.predict(X, verbose=0)[0], first_output, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows", ["together", "one by one"])

@@ -20,8 +20,8 @@ def rng():
 def with_weights(layer, rng, *inputs, **call):
     """Return the layer, built in float64 with random weights, and its weights."""
     layer.dtype_policy = "float64"
-    for part in layer._flatten_layers():
-        part.dtype_policy = "float64"
+    for sublayer in layer._flatten_layers():
+        sublayer.dtype_policy = "float64"
     layer(*inputs, **call)
     weights = [rng.normal(size=v.shape) for v in layer.weights]
     layer.set_weights(weights)
@@ -38,9 +38,9 @@ def test_embedding(rng):
     ids = rng.integers(0, 7, (2, 5))
     layer, (table,) = with_weights(layers.Embedding(7, 3), rng, ids)
     assert_close(layer(ids), table[ids])
-    first = layers.Embedding(7, 3, weights=table)
-    assert_close(first(ids), table[ids].astype("float32"))
-    assert first.get_config()["weights"] is None
+    from_table = layers.Embedding(7, 3, weights=table)
+    assert_close(from_table(ids), table[ids].astype("float32"))
+    assert from_table.get_config()["weights"] is None
     with pytest.raises(IndexError, match="7"):
         layer(np.array([7]))
 
@@ -57,10 +57,12 @@ def test_conv2d(rng, stride):
 def test_channels_first_equals_the_transposed_result(rng):
     x = rng.normal(size=(2, 7, 6, 4))
     last, weights = with_weights(layers.Conv2D(5, 3, padding="same"), rng, x)
-    first = layers.Conv2D(5, 3, padding="same", data_format="channels_first")
-    first, _ = with_weights(first, rng, np.moveaxis(x, -1, 1))
-    first.set_weights(weights)
-    assert_close(first(np.moveaxis(x, -1, 1)), np.moveaxis(last(x).numpy(), -1, 1))
+    transposed_layer = layers.Conv2D(5, 3, padding="same", data_format="channels_first")
+    transposed_layer, _ = with_weights(transposed_layer, rng, np.moveaxis(x, -1, 1))
+    transposed_layer.set_weights(weights)
+    assert_close(
+        transposed_layer(np.moveaxis(x, -1, 1)), np.moveaxis(last(x).numpy(), -1, 1)
+    )
 
 
 def test_causal_convolution_ignores_later_steps(rng):
@@ -127,9 +129,9 @@ def test_recurrent_layers(rng, cls, arguments, cell, count, mask, backwards, unr
     layer = cls(4, return_sequences=True, return_state=True, **options)
     layer, weights = with_weights(layer, rng, x)
     outputs, states = reference.recurrent(cell(weights), x, 4, count, mask, backwards)
-    found, *found_states = layer(x, mask=mask)
-    assert_close(found, outputs)
-    for a, b in zip(found_states, states, strict=True):
+    output, *last_states = layer(x, mask=mask)
+    assert_close(output, outputs)
+    for a, b in zip(last_states, states, strict=True):
         assert_close(a, b)
     traced = toolkit.function(lambda: layer(x, mask=mask))()
     assert_close(traced[0], outputs)
@@ -176,15 +178,15 @@ def test_initial_states_and_the_mask_of_the_inputs(rng):
 
 def test_stateful_layers_continue(rng):
     x = rng.normal(size=(2, 6, 3))
-    whole = layers.GRU(4, return_sequences=True)
-    whole, weights = with_weights(whole, rng, x)
+    expected_layer = layers.GRU(4, return_sequences=True)
+    expected_layer, weights = with_weights(expected_layer, rng, x)
     layer = layers.GRU(4, return_sequences=True, stateful=True, dtype="float64")
     layer.build((2, 3, 3))
     layer.set_weights(weights)
-    parts = [layer(x[:, :3]).numpy(), layer(x[:, 3:]).numpy()]
-    assert_close(np.concatenate(parts, 1), whole(x))
+    chunks = [layer(x[:, :3]).numpy(), layer(x[:, 3:]).numpy()]
+    assert_close(np.concatenate(chunks, 1), expected_layer(x))
     layer.reset_state()
-    assert_close(layer(x[:, :3]), parts[0])
+    assert_close(layer(x[:, :3]), chunks[0])
     with pytest.raises(ValueError, match="needs a fixed batch size"):
         layers.GRU(4, stateful=True)(toolkit.Input((5, 3)))
 
@@ -215,12 +217,12 @@ def test_stacked_cells_equal_sequential_layers(rng):
     stacked, weights = with_weights(
         layers.RNN([layers.LSTMCell(4), layers.GRUCell(2)]), rng, x
     )
-    first = layers.LSTM(4, return_sequences=True, dtype="float64")
-    second = layers.GRU(2, dtype="float64")
-    second(first(x))
-    first.set_weights(weights[:3])
-    second.set_weights(weights[3:])
-    assert_close(stacked(x), second(first(x)))
+    first_layer = layers.LSTM(4, return_sequences=True, dtype="float64")
+    second_layer = layers.GRU(2, dtype="float64")
+    second_layer(first_layer(x))
+    first_layer.set_weights(weights[:3])
+    second_layer.set_weights(weights[3:])
+    assert_close(stacked(x), second_layer(first_layer(x)))
     config = stacked.get_config()
     assert len(layers.RNN.from_config(config).cell.cells) == 2
 
@@ -246,17 +248,17 @@ def test_bidirectional(rng, mode):
         layers.LSTM(4, return_sequences=True, return_state=True), merge_mode=mode
     )
     outputs = layer(x)
-    forward, *ends = layer.forward_layer(x)
+    forward, *states = layer.forward_layer(x)
     backward, *other_ends = layer.backward_layer(x)
     a, b = forward.numpy(), backward.numpy()[:, ::-1]
-    joined = {
+    merged = {
         "concat": [np.concatenate([a, b], -1)],
         "sum": [a + b],
         "mul": [a * b],
         "ave": [(a + b) / 2],
         None: [a, b],
     }[mode]
-    for x, y in zip(outputs, [*joined, *ends, *other_ends], strict=True):
+    for x, y in zip(outputs, [*merged, *states, *other_ends], strict=True):
         assert_close(x, np.asarray(y))
     twin = layers.Bidirectional.from_config(layer.get_config())
     assert twin.merge_mode == mode and twin.backward_layer.go_backwards
@@ -308,10 +310,10 @@ def test_attention_axes_may_be_negative(rng):
     x = rng.normal(size=(2, 3, 4, 5, 8))
     layer = layers.MultiHeadAttention(2, 4, attention_axes=(1, 3))
     layer, weights = with_weights(layer, rng, x, x)
-    other = layers.MultiHeadAttention(2, 4, attention_axes=(-4, -2))
-    other.build(x.shape, x.shape)
-    other.set_weights(weights)
-    assert_close(other(x, x), layer(x, x).numpy())
+    negative = layers.MultiHeadAttention(2, 4, attention_axes=(-4, -2))
+    negative.build(x.shape, x.shape)
+    negative.set_weights(weights)
+    assert_close(negative(x, x), layer(x, x).numpy())
 
 
 @pytest.mark.parametrize("cls", [layers.MultiHeadAttention, layers.GroupQueryAttention])
@@ -364,8 +366,8 @@ def test_dropout_scales_the_remaining_values():
     assert not np.array_equal(y, layer(x, training=True).numpy())
     assert np.array_equal(y, layers.Dropout(0.25, seed=7)(x, training=True).numpy())
     assert layer(x) is x
-    whole = layers.SpatialDropout1D(0.5)(ops.ones((8, 5, 8)), training=True).numpy()
-    assert np.array_equal(whole, np.repeat(whole[:, :1], 5, axis=1))
+    outputs = layers.SpatialDropout1D(0.5)(ops.ones((8, 5, 8)), training=True).numpy()
+    assert np.array_equal(outputs, np.repeat(outputs[:, :1], 5, axis=1))
 
 
 def test_lambda_is_never_restored_from_code(rng):
@@ -375,8 +377,10 @@ def test_lambda_is_never_restored_from_code(rng):
         config = serialization.serialize_keras_object(layer)
     with pytest.raises(ValueError, match="arbitrary code execution"):
         serialization.deserialize_keras_object(config)
-    mine = {layer.name: lambda x, n: n * x}
-    restored = serialization.deserialize_keras_object(config, custom_objects=mine)
+    custom_objects = {layer.name: lambda x, n: n * x}
+    restored = serialization.deserialize_keras_object(
+        config, custom_objects=custom_objects
+    )
     assert restored(ops.ones((1, 3))).tolist() == [[2.0] * 3]
     layer = layers.Lambda(ops.tanh, mask=lambda inputs, mask: inputs > 0)
     twin = layers.Lambda.from_config(
@@ -430,11 +434,11 @@ def test_grouped_attention_shares_keys_and_values_between_heads():
     ]
     single.set_weights(weights)
     for scores in False, True:
-        found = grouped(x, x, return_attention_scores=scores)
+        results = grouped(x, x, return_attention_scores=scores)
         expected = single(x, x, return_attention_scores=scores)
-        found, expected = (y if scores else [y] for y in (found, expected))
-        for ours, theirs in zip(found, expected, strict=True):
-            assert_close(ours, theirs.numpy(), factor=10)
+        results, expected = (y if scores else [y] for y in (results, expected))
+        for actual, target in zip(results, expected, strict=True):
+            assert_close(actual, target.numpy(), factor=10)
 
 
 class Counting(layers.Layer):
@@ -464,11 +468,11 @@ def test_noise_shapes_are_checked(noise_shape, expected):
 
 def test_batch_normalization_of_another_axis_equals_the_transposed_result(rng):
     x = rng.normal(size=(6, 3, 4)).astype("float32")
-    last, second = layers.BatchNormalization(), layers.BatchNormalization(axis=1)
+    last, first_axis = layers.BatchNormalization(), layers.BatchNormalization(axis=1)
     expected = ops.transpose(last(np.swapaxes(x, 1, 2), training=True), (0, 2, 1))
-    assert_close(second(x, training=True), expected.numpy())
-    for ours, theirs in zip(second.weights, last.weights, strict=True):
-        assert_close(ours, theirs.numpy())
+    assert_close(first_axis(x, training=True), expected.numpy())
+    for actual, target in zip(first_axis.weights, last.weights, strict=True):
+        assert_close(actual, target.numpy())
 
 
 def test_merged_tensors_get_missing_axes_after_the_batch(rng):
@@ -483,7 +487,9 @@ def test_renormalization_limits_are_applied(rng):
     free = layers.BatchNormalization(**options)
     limits = {"rmin": 1.0, "rmax": 1.0, "dmax": 0.0}
     bound = layers.BatchNormalization(**options, renorm_clipping=limits)
-    plain = layers.BatchNormalization(dtype="float64")
-    found, other, expected = (f(x, training=True) for f in (bound, free, plain))
-    assert_close(found, expected.numpy(), factor=10)
-    assert np.abs(other.numpy() - expected.numpy()).max() > 0.1
+    expected_layer = layers.BatchNormalization(dtype="float64")
+    limited, unlimited, expected = (
+        f(x, training=True) for f in (bound, free, expected_layer)
+    )
+    assert_close(limited, expected.numpy(), factor=10)
+    assert np.abs(unlimited.numpy() - expected.numpy()).max() > 0.1

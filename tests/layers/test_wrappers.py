@@ -15,16 +15,16 @@ X = RNG.normal(size=(2, 5, 3)).astype("float32")
 MASK = np.array([[True, True, False, True, True], [True, False, True, True, False]])
 
 
-class Told(layers.Layer):
+class RecordingLayer(layers.Layer):
     """A layer that records the arguments of its call."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.given = []
+        self.calls = []
         self.supports_masking = True
 
     def call(self, inputs, training=None, mask=None):
-        self.given.append((training, None if mask is None else np.asarray(mask)))
+        self.calls.append((training, None if mask is None else np.asarray(mask)))
         return inputs
 
 
@@ -44,9 +44,9 @@ def test_wrapper_needs_a_layer():
 
 
 def test_wrapper_builds_its_unbuilt_layer():
-    fresh = layers.Wrapper(layers.Dense(2))
-    fresh.build((None, 3))
-    assert fresh.layer.kernel.shape == (3, 2)
+    wrapper = layers.Wrapper(layers.Dense(2))
+    wrapper.build((None, 3))
+    assert wrapper.layer.kernel.shape == (3, 2)
     built = layers.Dense(2)
     built.build((None, 3))
     kernel = built.kernel
@@ -85,20 +85,20 @@ def test_time_distributed_needs_steps_and_features(shape):
 
 @pytest.mark.parametrize("training", [None, False, True])
 def test_time_distributed_forwards_training_and_mask_if_supported(training):
-    layer = layers.TimeDistributed(Told())
+    layer = layers.TimeDistributed(RecordingLayer())
     layer(X, training=training, mask=ops.convert_to_tensor(MASK))
-    given, mask = layer.layer.given[-1]
-    assert given is training
+    passed_training, mask = layer.layer.calls[-1]
+    assert passed_training is training
     assert np.array_equal(mask, MASK.ravel())
     layer(X, training=training)
-    assert layer.layer.given[-1] == (training, None)
-    plain = layers.TimeDistributed(Plain())
-    assert_close(plain(X, training=training, mask=ops.convert_to_tensor(MASK)), 2 * X)
+    assert layer.layer.calls[-1] == (training, None)
+    wrapper = layers.TimeDistributed(Plain())
+    assert_close(wrapper(X, training=training, mask=ops.convert_to_tensor(MASK)), 2 * X)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3, 5)])
 def test_time_distributed_refuses_a_mask_of_another_length(shape):
-    layer = layers.TimeDistributed(Told())
+    layer = layers.TimeDistributed(RecordingLayer())
     with pytest.raises(ShapeError, match=r"mask for \(2, 5\) steps; received shape"):
         layer(X, mask=ops.ones(shape, "bool"))
 
@@ -110,9 +110,9 @@ def test_time_distributed_updates_statistics_step_by_step():
     expected = np.stack([twin(x[:, i], training=True) for i in range(5)], axis=1)
     assert_close(layer(x, training=True), expected, factor=10)
     assert_close(layer.layer.moving_mean, twin.moving_mean.numpy())
-    moved = layer.layer.moving_mean.numpy()
+    moving_mean = layer.layer.moving_mean.numpy()
     layer(x, training=False)
-    assert_close(layer.layer.moving_mean, moved)
+    assert_close(layer.layer.moving_mean, moving_mean)
 
 
 def test_time_distributed_masks_each_step_of_a_stateful_layer():
@@ -163,9 +163,9 @@ def test_layer_with_changing_state_is_called_step_by_step(make, training, count)
 
 
 def test_layer_without_state_is_called_once():
-    layer = layers.TimeDistributed(Told())
+    layer = layers.TimeDistributed(RecordingLayer())
     layer(X, training=True)
-    assert len(layer.layer.given) == 1
+    assert len(layer.layer.calls) == 1
 
 
 def test_symbolic_inputs_of_a_stateful_layer_are_called_once():
@@ -180,18 +180,18 @@ def test_symbolic_inputs_of_a_stateful_layer_are_called_once():
 # --- Bidirectional --------------------------------------------------------------------
 
 
-def both(**options):
+def make_bidirectional(**options):
     names = ("return_sequences", "return_state", "stateful", "go_backwards")
-    given = {name: options.pop(name) for name in names if name in options}
-    return layers.Bidirectional(layers.LSTM(4, **given), **options)
+    arguments = {name: options.pop(name) for name in names if name in options}
+    return layers.Bidirectional(layers.LSTM(4, **arguments), **options)
 
 
-@pytest.mark.parametrize("where", ["layer", "backward_layer"])
-@pytest.mark.parametrize("wrong", [layers.Dense(2), SimpleNamespace(go_backwards=1)])
-def test_bidirectional_wraps_only_recurrent_layers(where, wrong):
-    given = {"layer": layers.LSTM(4), where: wrong}
+@pytest.mark.parametrize("argument", ["layer", "backward_layer"])
+@pytest.mark.parametrize("value", [layers.Dense(2), SimpleNamespace(go_backwards=1)])
+def test_bidirectional_wraps_only_recurrent_layers(argument, value):
+    arguments = {"layer": layers.LSTM(4), argument: value}
     with pytest.raises(ArgumentError, match="expected a recurrent layer; received"):
-        layers.Bidirectional(**given)
+        layers.Bidirectional(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -204,34 +204,39 @@ def test_bidirectional_wraps_only_recurrent_layers(where, wrong):
     ],
 )
 def test_directions_must_match(backward, message):
-    other = layers.LSTM(4, **{"go_backwards": True, **backward})
+    backward_layer = layers.LSTM(4, **{"go_backwards": True, **backward})
     with pytest.raises(ArgumentError, match=message):
-        layers.Bidirectional(layers.LSTM(4), backward_layer=other)
+        layers.Bidirectional(layers.LSTM(4), backward_layer=backward_layer)
 
 
 def test_bidirectional_names_its_parts_and_copies_the_layer():
-    given = layers.LSTM(4, name="mine")
-    given.build((None, 5, 3))
-    layer = layers.Bidirectional(given)
+    layer_argument = layers.LSTM(4, name="mine")
+    layer_argument.build((None, 5, 3))
+    layer = layers.Bidirectional(layer_argument)
     names = layer.forward_layer.name, layer.backward_layer.name
     assert names == ("forward_mine", "backward_mine")
-    assert layer.forward_layer is not given and not layer.forward_layer.built
+    assert layer.forward_layer is not layer_argument and not layer.forward_layer.built
     assert not layer.forward_layer.go_backwards and layer.backward_layer.go_backwards
     restored = layers.Bidirectional.from_config(layer.get_config())
     assert restored.forward_layer.name == "forward_mine"
-    other = layers.LSTM(4, go_backwards=True)
-    assert layers.Bidirectional(given, backward_layer=other).backward_layer is other
+    custom_backward = layers.LSTM(4, go_backwards=True)
+    assert (
+        layers.Bidirectional(
+            layer_argument, backward_layer=custom_backward
+        ).backward_layer
+        is custom_backward
+    )
 
 
 @pytest.mark.parametrize("sequences", [False, True])
 def test_masked_steps_of_sequences_are_zeros(sequences):
-    layer = both(return_sequences=sequences)
-    for part in (layer.forward_layer, layer.backward_layer):
-        assert part.zero_output_for_mask is sequences
+    layer = make_bidirectional(return_sequences=sequences)
+    for direction in (layer.forward_layer, layer.backward_layer):
+        assert direction.zero_output_for_mask is sequences
 
 
 @toolkit.saving.register_keras_serializable("test_wrappers")
-class Backwards(layers.Layer):
+class RecordingRecurrent(layers.Layer):
     """A recurrent layer that is no RNN and returns its inputs in reading order."""
 
     go_backwards = stateful = return_state = False
@@ -239,73 +244,75 @@ class Backwards(layers.Layer):
 
     def __init__(self, go_backwards=False, **kwargs):
         super().__init__(**kwargs)
-        self.go_backwards, self.built_for, self.told = go_backwards, [], []
+        self.go_backwards, self.built_for, self.records = go_backwards, [], []
         self.supports_masking = True
 
     def build(self, shape):
         self.built_for.append(shape)
 
     def call(self, sequences, initial_state=None, mask=None, training=None):
-        self.told.append((initial_state, mask, training))
+        self.records.append((initial_state, mask, training))
         return ops.flip(sequences, 1) if self.go_backwards else sequences
 
 
 def test_custom_recurrent_layer_runs_in_both_directions():
     layer = layers.Bidirectional(
-        Backwards(), backward_layer=Backwards(go_backwards=True), merge_mode="sum"
+        RecordingRecurrent(),
+        backward_layer=RecordingRecurrent(go_backwards=True),
+        merge_mode="sum",
     )
     layer.backward_layer.build((2, 5, 3))
     layer.backward_layer.built = True
     assert_close(layer(X), 2 * X)
     layer.build(X.shape)
-    for part in (layer.forward_layer, layer.backward_layer):
-        assert part.built_for == [(2, 5, 3)]
-        assert not hasattr(part, "zero_output_for_mask")
+    for direction in (layer.forward_layer, layer.backward_layer):
+        assert direction.built_for == [(2, 5, 3)]
+        assert not hasattr(direction, "zero_output_for_mask")
 
 
 def test_subclass_may_use_positional_arguments():
-    class Mine(layers.Bidirectional):
+    class PositionalBidirectional(layers.Bidirectional):
         def __init__(self, *args):
             super().__init__(*args)
 
-    assert Mine(layers.LSTM(4), "sum")(X).shape == (2, 4)
+    assert PositionalBidirectional(layers.LSTM(4), "sum")(X).shape == (2, 4)
 
 
 def test_direct_call_forwards_all_arguments():
-    parts = Backwards(), Backwards(go_backwards=True)
-    layer = layers.Bidirectional(parts[0], backward_layer=parts[1])
+    directions = RecordingRecurrent(), RecordingRecurrent(go_backwards=True)
+    layer = layers.Bidirectional(directions[0], backward_layer=directions[1])
     layer.build(X.shape)
     mask = ops.convert_to_tensor(MASK)
     layer.call(ops.convert_to_tensor(X), [1.0, 2.0], mask, True)
-    found = layer.forward_layer.told[-1], layer.backward_layer.told[-1]
-    assert found == (([1.0], mask, True), ([2.0], mask, True))
+    received = layer.forward_layer.records[-1], layer.backward_layer.records[-1]
+    assert received == (([1.0], mask, True), ([2.0], mask, True))
 
 
 @pytest.mark.parametrize("option", ["stateful", "return_sequences", "return_state"])
 def test_bidirectional_has_the_settings_of_its_layer(option):
-    assert getattr(both(**{option: True}), option) is True
-    assert getattr(both(), option) is False
+    assert getattr(make_bidirectional(**{option: True}), option) is True
+    assert getattr(make_bidirectional(), option) is False
 
 
 def test_bidirectional_builds_each_direction_once_and_takes_initial_weights():
     backward = layers.LSTM(4, go_backwards=True)
     backward.build((None, 5, 3))
     kernel = backward.cell.kernel
-    layer = both(backward_layer=backward)
+    layer = make_bidirectional(backward_layer=backward)
     layer.build(X.shape)
     assert layer.backward_layer.cell.kernel is kernel
     assert layer.forward_layer.cell.kernel.shape == (3, 16)
-    first = [RNG.normal(size=v.shape).astype("float32") for v in layer.weights]
-    twin = both(weights=first)
+    weights = [RNG.normal(size=v.shape).astype("float32") for v in layer.weights]
+    twin = make_bidirectional(weights=weights)
     twin.build(X.shape)
-    for found, expected in zip(twin.get_weights(), first, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(twin.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(actual, expected)
     assert twin.get_config()["weights"] is None
 
 
 def test_bidirectional_passes_each_direction_its_states():
     states = [ops.convert_to_tensor(RNG.normal(size=(2, 4)), "float32") for _ in "abcd"]
-    layer = both(return_sequences=True)
+    layer = make_bidirectional(return_sequences=True)
     outputs = layer(X, initial_state=states).numpy()
     forward = layer.forward_layer(X, initial_state=states[:2])
     backward = layer.backward_layer(X, initial_state=states[2:])
@@ -323,7 +330,7 @@ def test_bidirectional_forwards_training_and_mask():
 
 
 def test_first_output_and_all_states_of_each_direction_are_returned():
-    layer = both(return_state=True, merge_mode=None)
+    layer = make_bidirectional(return_state=True, merge_mode=None)
     outputs = layer(X)
     forward, backward = layer.forward_layer(X), layer.backward_layer(X)
     expected = [forward[0], backward[0], *forward[1:], *backward[1:]]
@@ -332,7 +339,7 @@ def test_first_output_and_all_states_of_each_direction_are_returned():
 
 
 def test_single_output_of_both_directions_is_not_reversed():
-    layer = both(merge_mode="sum")
+    layer = make_bidirectional(merge_mode="sum")
     expected = layer.forward_layer(X) + layer.backward_layer(X)
     assert_close(layer(X), expected.numpy())
     assert layer(X).shape == (2, 4)
@@ -342,9 +349,9 @@ def test_bidirectional_returns_its_compute_dtype():
     layer = layers.Bidirectional(
         layers.LSTM(4, dtype="float32", return_state=True), dtype="float16"
     )
-    output, *ends = layer(X)
+    output, *states = layer(X)
     assert output.dtype == "float16"
-    assert {end.dtype for end in ends} == {"float32"}
+    assert {end.dtype for end in states} == {"float32"}
 
 
 @pytest.mark.parametrize("cls", [layers.LSTM, layers.GRU])
@@ -354,33 +361,33 @@ def test_bidirectional_returns_its_compute_dtype():
 def test_shapes_and_masks_of_bidirectional_match_its_outputs(
     cls, sequences, states, mode
 ):
-    part = cls(4, return_sequences=sequences, return_state=states)
-    layer = layers.Bidirectional(part, merge_mode=mode)
-    found = layer(X)
-    several = mode is None or states
+    recurrent = cls(4, return_sequences=sequences, return_state=states)
+    layer = layers.Bidirectional(recurrent, merge_mode=mode)
+    results = layer(X)
+    has_several = mode is None or states
     shape = layer.compute_output_shape(X.shape)
-    outputs = list(found) if several else [found]
-    assert (list(shape) if several else [shape]) == [y.shape for y in outputs]
+    outputs = list(results) if has_several else [results]
+    assert (list(shape) if has_several else [shape]) == [y.shape for y in outputs]
     mask = layer.compute_mask(X, MASK)
-    masks = list(mask) if several else [mask]
+    masks = list(mask) if has_several else [mask]
     merged = 2 if mode is None else 1
     assert len(masks) == len(outputs)
     assert all((m is MASK) == sequences for m in masks[:merged])
     assert all(m is None for m in masks[merged:])
     masks_with_states = layer.compute_mask([X], [MASK])  # with states among the inputs
-    assert masks_with_states == mask if several else masks_with_states is mask
+    assert masks_with_states == mask if has_several else masks_with_states is mask
 
 
 def test_states_of_both_directions_are_kept_and_reset():
-    layer = both(stateful=True)
+    layer = make_bidirectional(stateful=True)
     layer.build((2, 5, 3))
-    first = layer(X).numpy()
+    first_outputs = layer(X).numpy()
     assert len(layer.states) == 4 and all(np.any(s.numpy()) for s in layer.states)
-    assert not np.allclose(layer(X), first)
+    assert not np.allclose(layer(X), first_outputs)
     layer.reset_state()
     assert not any(np.any(s.numpy()) for s in layer.states)
-    assert_close(layer(X), first)
-    assert both().states is None
+    assert_close(layer(X), first_outputs)
+    assert make_bidirectional().states is None
 
 
 class Penalized(layers.Layer):

@@ -107,12 +107,12 @@ def test_unadapted_layers_are_refused(case):
 
 
 def test_vocabulary_makes_a_lookup_ready(tmp_path):
-    given = layers.StringLookup(vocabulary=["a"])
+    with_vocabulary = layers.StringLookup(vocabulary=["a"])
     learned = layers.StringLookup()
     learned.adapt(["a"])
-    put = layers.StringLookup()
-    put.set_vocabulary(["a"])
-    for layer in (given, learned, put):
+    with_assigned_vocabulary = layers.StringLookup()
+    with_assigned_vocabulary.set_vocabulary(["a"])
+    for layer in (with_vocabulary, learned, with_assigned_vocabulary):
         assert layer(np.array([["a"], ["b"]])).tolist() == [[1], [0]]
 
 

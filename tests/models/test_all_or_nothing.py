@@ -138,11 +138,11 @@ def test_refused_gradients_do_not_build_the_optimizer():
 
 
 def test_partial_gradients_change_no_variable():
-    taken, other = Variable(np.zeros(2)), Variable(np.zeros(2))
-    taken.overwrite_with_gradient = True
+    updated, unused = Variable(np.zeros(2)), Variable(np.zeros(2))
+    updated.overwrite_with_gradient = True
     with pytest.raises(ValueError, match="No gradients provided"):
-        optimizers.SGD(1.0).apply([np.ones(2), None], [taken, other])
-    np.testing.assert_array_equal(taken, [0.0, 0.0])
+        optimizers.SGD(1.0).apply([np.ones(2), None], [updated, unused])
+    np.testing.assert_array_equal(updated, [0.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_missing_members(saved):
 
 
 def test_shards(tmp_path):
-    model, again = make_model(), make_model()
+    model, restored = make_model(), make_model()
     path = tmp_path / "x.weights.json"
     model.save_weights(path, max_shard_size=50 / 2**30)
     listing = json.loads(path.read_text())
@@ -245,12 +245,12 @@ def test_shards(tmp_path):
         "x_00000.weights.h5",
         "x_00001.weights.h5",
     ]
-    again.load_weights(path)
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored.load_weights(path)
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     listing["weight_map"]["/layers/dense/vars"] = "../x.weights.h5"
     path.write_text(json.dumps(listing))
     with pytest.raises(ModelFileError, match="beside"):
-        again.load_weights(path)
+        restored.load_weights(path)
 
 
 # --- older files ----------------------------------------------------------------------
@@ -329,17 +329,17 @@ def test_older_weights_by_order_and_by_name(tmp_path):
     path = tmp_path / "x.h5"
     model = make_model()
     model.save(path)
-    other = Sequential([Input((4,)), layers.Dense(3, name=model.layers[0].name)])
-    other.load_weights(path)
-    np.testing.assert_array_equal(other.predict(X), model.predict(X))
-    other.layers[0].kernel.assign(np.zeros((4, 3)))
-    other.load_weights(path, by_name=True)
-    np.testing.assert_array_equal(other.predict(X), model.predict(X))
-    wrong = Sequential([Input((4,)), layers.Dense(5)])
+    same_names = Sequential([Input((4,)), layers.Dense(3, name=model.layers[0].name)])
+    same_names.load_weights(path)
+    np.testing.assert_array_equal(same_names.predict(X), model.predict(X))
+    same_names.layers[0].kernel.assign(np.zeros((4, 3)))
+    same_names.load_weights(path, by_name=True)
+    np.testing.assert_array_equal(same_names.predict(X), model.predict(X))
+    incompatible = Sequential([Input((4,)), layers.Dense(5)])
     with pytest.raises(ModelFileError, match="Shape mismatch"):
-        wrong.load_weights(path)
+        incompatible.load_weights(path)
     with pytest.warns(UserWarning, match="left as it was"):
-        wrong.load_weights(path, skip_mismatch=True)
+        incompatible.load_weights(path, skip_mismatch=True)
 
 
 def test_long_lists_of_names_are_split(tmp_path, monkeypatch):
@@ -400,22 +400,22 @@ def test_calls_before_keras_3():
 
 
 def test_edited_file_fits_another_model(saved, tmp_path, capsys):
-    other = Sequential([Input((4,)), layers.Dense(3), layers.Dense(2)])
+    other_model = Sequential([Input((4,)), layers.Dense(3), layers.Dense(2)])
     editor = saving.KerasFileEditor(saved)
     assert editor.config["class_name"] == "Sequential"
     assert editor.compare(make_model())["status"] == "success"
-    assert editor.compare(other)["error_count"] == 1
+    assert editor.compare(other_model)["error_count"] == 1
     editor.add_object("layers/tail", {"0": np.ones((3, 2))})
     editor.add_weights("tail", {"1": np.ones(5), "2": np.ones(1)})
     editor.rename_object("layers/tail", "dense_1")
-    differences = editor.compare(other)
+    differences = editor.compare(other_model)
     assert differences == {"status": "error", "error_count": 2, "match_count": 3}
     editor.delete_weight("dense_1", "2")
     editor.add_weights("dense_1", {"1": np.ones(2)})
-    assert editor.compare(other)["match_count"] == 4
+    assert editor.compare(other_model)["match_count"] == 4
     editor.save(tmp_path / "new.weights.h5")
-    other.load_weights(tmp_path / "new.weights.h5")
-    np.testing.assert_array_equal(other.layers[1].bias, np.ones(2))
+    other_model.load_weights(tmp_path / "new.weights.h5")
+    np.testing.assert_array_equal(other_model.layers[1].bias, np.ones(2))
     reopened = saving.KerasFileEditor(tmp_path / "new.weights.h5")
     reopened.delete_object("dense_1")
     assert list(reopened.weights_dict["layers"]) == ["dense"]

@@ -118,13 +118,13 @@ def test_wrong_rank_of_labels():
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
-@pytest.mark.parametrize("wrong", [7, -1])
-def test_labels_out_of_range_change_nothing(jit_compile, wrong):
+@pytest.mark.parametrize("invalid", [7, -1])
+def test_labels_out_of_range_change_nothing(jit_compile, invalid):
     model = make_model()
     loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("adam", loss, jit_compile=jit_compile)
     before = model.get_weights()
-    labels = np.array([0, 1, 0, 1, 0, 1, 0, wrong])
+    labels = np.array([0, 1, 0, 1, 0, 1, 0, invalid])
     low, high = labels.min(), labels.max()
     message = f"train_step: .* a label.* y goes from {low} to {high}"
     with pytest.raises(IndexError, match=message):

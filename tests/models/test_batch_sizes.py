@@ -63,8 +63,8 @@ def floats(*shape):
     return lambda n: np.random.default_rng(0).random((n, *shape), "float32")
 
 
-def integers(most, *shape):
-    return lambda n: np.random.default_rng(0).integers(0, most, (n, *shape), "int32")
+def integers(limit, *shape):
+    return lambda n: np.random.default_rng(0).integers(0, limit, (n, *shape), "int32")
 
 
 CLASSES = tk.losses.SparseCategoricalCrossentropy
@@ -130,10 +130,10 @@ def compiled(monkeypatch):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("way", [fitting, evaluating, predicting, calling])
+@pytest.mark.parametrize("function", [fitting, evaluating, predicting, calling])
 @pytest.mark.one_in(4)
-def test_another_batch_size_compiles_no_kernel(compiled, way, name):
-    run = way(name)
+def test_another_batch_size_compiles_no_kernel(compiled, function, name):
+    run = function(name)
     for size in FIRST:
         run(size)
     compiled.clear()
@@ -146,9 +146,9 @@ def test_another_batch_size_compiles_no_kernel(compiled, way, name):
 def test_row_has_the_same_bits_in_all_batch_sizes(name):
     build, _, _, inputs, _ = MODELS[name]
     model, x = build(), inputs(64)
-    whole = model.predict_on_batch(x)
+    expected = model.predict_on_batch(x)
     for size in (1, 2, 3, 5, 16, 17, 33):
-        np.testing.assert_array_equal(model.predict_on_batch(x[:size]), whole[:size])
+        np.testing.assert_array_equal(model.predict_on_batch(x[:size]), expected[:size])
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])

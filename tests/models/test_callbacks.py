@@ -82,27 +82,27 @@ def test_order_of_hooks():
 
 
 def test_logs_params_and_model():
-    seen = {}
+    logs_by_hook = {}
 
     class Spy(Callback):
         def on_batch_end(self, batch, logs=None):  # the older name
-            seen.setdefault("batches", []).append((batch, sorted(logs)))
+            logs_by_hook.setdefault("batches", []).append((batch, sorted(logs)))
 
         def on_epoch_end(self, epoch, logs=None):
-            seen["epoch"] = logs, self.params, self.model
+            logs_by_hook["epoch"] = logs, self.params, self.model
 
         def on_predict_batch_end(self, batch, logs=None):
-            seen["outputs"] = logs["outputs"].shape
+            logs_by_hook["outputs"] = logs["outputs"].shape
 
     model = make_model(metrics=["mae"])
     model.fit(X, Y, batch_size=6, epochs=2, callbacks=[Spy()], verbose=0)
-    assert seen["batches"] == [(0, ["loss", "mae"]), (1, ["loss", "mae"])] * 2
-    logs, params, seen_model = seen["epoch"]
+    assert logs_by_hook["batches"] == [(0, ["loss", "mae"]), (1, ["loss", "mae"])] * 2
+    logs, params, seen_model = logs_by_hook["epoch"]
     assert all(type(value) is float for value in logs.values())
     assert params == {"verbose": 0, "epochs": 2, "steps": 2}
     assert seen_model is model
     model.predict(X, batch_size=8, callbacks=[Spy()], verbose=0)
-    assert seen["outputs"] == (4, 2)
+    assert logs_by_hook["outputs"] == (4, 2)
 
 
 def test_hooks_without_overrides_cost_no_time():
@@ -122,23 +122,23 @@ def test_history():
     assert history.epoch == [0, 1, 2]
     assert list(history.history) == ["loss", "mae"]
     assert all(len(values) == 3 for values in history.history.values())
-    again = model.fit(X, Y, epochs=5, initial_epoch=3, verbose=0)
-    assert again.epoch == [3, 4]
-    mine = History()
-    assert model.fit(X, Y, verbose=0, callbacks=[mine]) is mine
+    continued = model.fit(X, Y, epochs=5, initial_epoch=3, verbose=0)
+    assert continued.epoch == [3, 4]
+    callback = History()
+    assert model.fit(X, Y, verbose=0, callbacks=[callback]) is callback
 
 
 def test_lambda_callback():
-    seen = []
+    events = []
     callback = callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: seen.append(epoch),
-        on_train_begin=lambda logs: seen.append("begin"),
-        on_test_end=lambda logs: seen.append("tested"),
+        on_epoch_end=lambda epoch, logs: events.append(epoch),
+        on_train_begin=lambda logs: events.append("begin"),
+        on_test_end=lambda logs: events.append("tested"),
     )
     make_model().fit(
         X, Y, epochs=2, callbacks=[callback], validation_data=(X, Y), verbose=0
     )
-    assert seen == ["begin", "tested", 0, "tested", 1]
+    assert events == ["begin", "tested", 0, "tested", 1]
     with pytest.raises(ArgumentError, match="'on_epoch'"):
         callbacks.LambdaCallback(on_epoch=print)
 
@@ -184,9 +184,9 @@ def test_early_stopping(arguments, values, epochs):
 
 
 def test_early_stopping_restores_the_best_weights(capsys):
-    model, seen = make_model(rate=0.1), []
-    keep = callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: seen.append(model.get_weights())
+    model, weights = make_model(rate=0.1), []
+    record_weights = callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: weights.append(model.get_weights())
     )
     stop = callbacks.EarlyStopping(
         "watched_loss", patience=2, restore_best_weights=True, verbose=1
@@ -194,11 +194,11 @@ def test_early_stopping_restores_the_best_weights(capsys):
     model.fit(
         *(X, Y),
         epochs=9,
-        callbacks=[keep, Script(watched_loss=[3, 1, 2, 2, 2]), stop],
+        callbacks=[record_weights, Script(watched_loss=[3, 1, 2, 2, 2]), stop],
         verbose=0,
     )
     assert stop.best_epoch == 1
-    for a, b in zip(model.get_weights(), seen[1], strict=True):
+    for a, b in zip(model.get_weights(), weights[1], strict=True):
         np.testing.assert_array_equal(a, b)
     assert "Epoch 4: early stopping" in capsys.readouterr().out
 
@@ -314,12 +314,12 @@ def test_model_checkpoint_refuses_invalid_arguments(path, arguments, message):
         callbacks.ModelCheckpoint(path, **arguments)
 
 
-@pytest.mark.parametrize("ending", ["keras", "h5"])
-def test_model_checkpoint_of_whole_models(tmp_path, ending, capsys):
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+def test_model_checkpoint_of_whole_models(tmp_path, suffix, capsys):
     model = make_model()
-    callback = callbacks.ModelCheckpoint(tmp_path / f"best.{ending}", verbose=1)
+    callback = callbacks.ModelCheckpoint(tmp_path / f"best.{suffix}", verbose=1)
     model.fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
-    restored = toolkit.saving.load_model(tmp_path / f"best.{ending}")
+    restored = toolkit.saving.load_model(tmp_path / f"best.{suffix}")
     np.testing.assert_array_equal(restored(X), model(X))
     assert int(restored.optimizer.iterations) == int(model.optimizer.iterations)
     assert capsys.readouterr().out.count("finished saving model") == 2
@@ -379,9 +379,9 @@ def test_learning_rate_scheduler():
     history = model.fit(X, Y, epochs=3, callbacks=[scheduler], verbose=0)
     assert float(model.optimizer.learning_rate) == 0.125
     assert history.history["learning_rate"] == [0.5, 0.25, 0.125]
-    wrong = callbacks.LearningRateScheduler(lambda epoch, rate: None)
+    invalid = callbacks.LearningRateScheduler(lambda epoch, rate: None)
     with pytest.raises(ArgumentError, match="received None"):
-        model.fit(X, Y, callbacks=[wrong], verbose=0)
+        model.fit(X, Y, callbacks=[invalid], verbose=0)
 
 
 def test_reduce_learning_rate_on_plateau():
@@ -402,8 +402,8 @@ def test_reduce_learning_rate_on_plateau():
 
 def test_state_of_early_stopping_survives_a_restart():
     values = [3, 2, 2, 2, 2, 2]
-    whole = callbacks.EarlyStopping("watched_loss", patience=3)
-    expected = run(whole, 6, watched_loss=values).epoch
+    uninterrupted = callbacks.EarlyStopping("watched_loss", patience=3)
+    expected = run(uninterrupted, 6, watched_loss=values).epoch
     first = callbacks.EarlyStopping("watched_loss", patience=3)
     run(first, 3, watched_loss=values)
     second = callbacks.EarlyStopping("watched_loss", patience=3)

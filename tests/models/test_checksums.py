@@ -81,13 +81,15 @@ def test_flipped_bit_of_a_weight_is_detected(kind, mask, tmp_path):
     model = make_model()
     path = save(model, kind, tmp_path)
     np.testing.assert_array_equal(load(kind, path).predict(X), model.predict(X))
-    places = {"folder": path / "model.weights.h5"}
-    files = [places.get(kind, path)] if kind != "shards" else tmp_path.glob("*.h5")
+    files_by_format = {"folder": path / "model.weights.h5"}
+    files = (
+        [files_by_format.get(kind, path)] if kind != "shards" else tmp_path.glob("*.h5")
+    )
     value = model.get_weights()[2].tobytes()
-    (found,) = [file for file in files if value in file.read_bytes()]
-    data = bytearray(found.read_bytes())
+    (file_with_value,) = [file for file in files if value in file.read_bytes()]
+    data = bytearray(file_with_value.read_bytes())
     data[data.index(value) + 5] ^= mask
-    found.write_bytes(data)
+    file_with_value.write_bytes(data)
     with pytest.raises(ModelFileError, match="not those that were saved|damaged"):
         load(kind, path)
 
@@ -215,8 +217,8 @@ def test_folder_of_foreign_files_is_unchanged(tmp_path, names):
         (path / name).write_text("years of work")
     with pytest.raises(UnwritableFileError, match="holds other files"):
         save(make_model(), "folder", tmp_path)
-    found = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
-    assert found == names
+    paths = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
+    assert paths == names
     assert (path / names[0]).read_text() == "years of work"
 
 
@@ -233,10 +235,10 @@ def test_foreign_files_next_to_a_model_are_kept(tmp_path, name):
 
 def test_links_in_the_folder_of_a_model_are_not_followed(tmp_path):
     path = save(make_model(), "folder", tmp_path)
-    outside = tmp_path / "outside"
-    shutil.move(path / "assets", outside)
-    (path / "assets").symlink_to(outside)
-    before = {p: p.read_bytes() for p in outside.rglob("*") if p.is_file()}
+    target = tmp_path / "outside"
+    shutil.move(path / "assets", target)
+    (path / "assets").symlink_to(target)
+    before = {p: p.read_bytes() for p in target.rglob("*") if p.is_file()}
     with pytest.raises(UnwritableFileError):
         save(make_model(3, "b c"), "folder", tmp_path)
     assert all(p.read_bytes() == data for p, data in before.items())
@@ -260,8 +262,8 @@ def test_folder_of_keras_is_replaced(tmp_path):
 
 def test_obsolete_assets_are_removed(tmp_path):
     path = save(make_model(), "folder", tmp_path)
-    plain = tk.Sequential([tk.Input((4,)), layers.Dense(2)])
-    save(plain, "folder", tmp_path)
+    without_assets = tk.Sequential([tk.Input((4,)), layers.Dense(2)])
+    save(without_assets, "folder", tmp_path)
     assert not [p for p in path.rglob("*") if p.is_file() and "assets" in p.parts]
 
 
@@ -303,8 +305,8 @@ def test_full_disk_keeps_the_older_save(tmp_path, kind, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    place = "archives" if kind == "folder" else "shards"
-    for name in (f"toolkit.models.saving.{place}.write_groups", "os.fsync"):
+    module = "archives" if kind == "folder" else "shards"
+    for name in (f"toolkit.models.saving.{module}.write_groups", "os.fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(name, fail)
             with pytest.raises(UnwritableFileError, match="No space left"):

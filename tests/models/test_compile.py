@@ -395,14 +395,14 @@ def test_weights_of_one_loss_of_one_output():
 
 
 @pytest.mark.parametrize("name", ["top-2-accuracy", "Top 2", "a.b/c", "F1Score"])
-@pytest.mark.parametrize("nest", [lambda x: [x], lambda x: {"out": [x]}])
-def test_names_of_metrics_are_kept_in_the_logs(name, nest):
+@pytest.mark.parametrize("is_nested", [lambda x: [x], lambda x: {"out": [x]}])
+def test_names_of_metrics_are_kept_in_the_logs(name, is_nested):
     inputs = toolkit.Input((3,))
     model = toolkit.Model(inputs, layers.Dense(4, name="out")(inputs))
     metric = toolkit.metrics.SparseTopKCategoricalAccuracy(2, name=name)
     loss = toolkit.losses.SparseCategoricalCrossentropy(name="Cross-entropy")
-    model.compile("sgd", loss, metrics=nest(metric))
+    model.compile("sgd", loss, metrics=is_nested(metric))
     data = np.ones((4, 3), "float32"), np.ones((4,))
     history = model.fit(*data, validation_data=data, verbose=0).history
-    key = name if isinstance(nest(0), list) else f"out_{name}"
+    key = name if isinstance(is_nested(0), list) else f"out_{name}"
     assert {key, f"val_{key}"} <= set(history) or {name, f"val_{name}"} <= set(history)

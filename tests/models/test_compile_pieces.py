@@ -34,8 +34,8 @@ def mae(a, b):
 
 def loss_of(loss, y_true, y_pred, weights=None, sample_weight=None, names=None):
     compiled = CompileLoss(loss, weights, names)
-    found = compiled(*map(tensors, (y_true, y_pred, sample_weight)))
-    return compiled, float(found)
+    total = compiled(*map(tensors, (y_true, y_pred, sample_weight)))
+    return compiled, float(total)
 
 
 # --- total ----------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def test_total_of_matched_targets_and_outputs(case):
 )
 def test_weights_of_losses(loss, weights, factors):
     compiled, results = loss_of(loss, [A, B], [C, D], weights, names=NAMES)
-    parts = mse(A, C), mse(B, D)
-    expected = sum(f * part for f, part in zip(factors, parts, strict=True))
+    losses = mse(A, C), mse(B, D)
+    expected = sum(f * loss for f, loss in zip(factors, losses, strict=True))
     assert results == pytest.approx(float(expected), rel=1e-5)
     if compiled.metrics:  # the logs show the parts without their weights
-        for metric, part in zip(compiled.metrics, parts, strict=True):
-            assert float(metric.result()) == pytest.approx(float(part), rel=1e-5)
+        for metric, value in zip(compiled.metrics, losses, strict=True):
+            assert float(metric.result()) == pytest.approx(float(value), rel=1e-5)
 
 
 def test_several_losses_of_an_output_by_its_name():
@@ -236,7 +236,7 @@ def test_logged_parts_are_means_over_all_samples():
 
 
 @pytest.mark.parametrize(
-    "given, factors",
+    "sample_weight, factors",
     [
         (WEIGHTS, (WEIGHTS, WEIGHTS)),
         ([WEIGHTS, None], (WEIGHTS, None)),
@@ -244,16 +244,18 @@ def test_logged_parts_are_means_over_all_samples():
         ({"a": WEIGHTS, "z": None}, (None, WEIGHTS)),
     ],
 )
-def test_sample_weights_for_all_outputs_or_for_each(given, factors):
-    _, results = loss_of("mse", [A, B], [C, D], None, given, NAMES)
+def test_sample_weights_for_all_outputs_or_for_each(sample_weight, factors):
+    _, results = loss_of("mse", [A, B], [C, D], None, sample_weight, NAMES)
     expected = mse(A, C, factors[0]) + mse(B, D, factors[1])
     assert results == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize("y_pred", [C, [C]], ids=["a tensor", "a list"])
-@pytest.mark.parametrize("given", [WEIGHTS, [WEIGHTS], (WEIGHTS,), {"z": WEIGHTS}])
-def test_sample_weights_of_one_output(y_pred, given):
-    _, results = loss_of("mse", A, y_pred, None, given, ["z"])
+@pytest.mark.parametrize(
+    "sample_weight", [WEIGHTS, [WEIGHTS], (WEIGHTS,), {"z": WEIGHTS}]
+)
+def test_sample_weights_of_one_output(y_pred, sample_weight):
+    _, results = loss_of("mse", A, y_pred, None, sample_weight, ["z"])
     assert results == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
     _, results = loss_of("mse", A, y_pred, None, None, ["z"])
     assert results == pytest.approx(float(mse(A, C)), rel=1e-5)
@@ -265,16 +267,16 @@ def test_sample_weights_only_for_outputs_with_a_loss():
 
 
 @pytest.mark.parametrize(
-    "y_pred, place", [([C, D], "'a'"), ({"p": C, "q": D}, "'q'")], ids=["list", "dict"]
+    "y_pred, index", [([C, D], "'a'"), ({"p": C, "q": D}, "'q'")], ids=["list", "dict"]
 )
-def test_wrong_target_shape_error_names_the_output(y_pred, place):
-    wrong = np.zeros((4, 7), "float32")
-    y_true = [A, wrong] if isinstance(y_pred, list) else {"p": A, "q": wrong}
-    with pytest.raises(ShapeError, match=rf"{place}.*\(4, 7\)"):
+def test_wrong_target_shape_error_names_the_output(y_pred, index):
+    targets = np.zeros((4, 7), "float32")
+    y_true = [A, targets] if isinstance(y_pred, list) else {"p": A, "q": targets}
+    with pytest.raises(ShapeError, match=rf"{index}.*\(4, 7\)"):
         loss_of("mse", y_true, y_pred, names=NAMES)
     compiled = CompileLoss("mse", None, NAMES)
     compiled.build(*map(tensors, (y_pred, y_pred)))
-    with pytest.raises(ShapeError, match=rf"{place}.*\(4, 7\)"):
+    with pytest.raises(ShapeError, match=rf"{index}.*\(4, 7\)"):
         compiled.check_targets(*map(tensors, (y_true, y_pred)))
 
 
@@ -287,9 +289,9 @@ def test_outputs_without_any_loss_have_no_total():
 # --- metrics --------------------------------------------------------------------------
 
 
-def results_of(y_true, y_pred, sample_weight=None, names=None, **given):
+def results_of(y_true, y_pred, sample_weight=None, names=None, **arguments):
     compiled = CompileMetrics(
-        given.get("metrics"), given.get("weighted_metrics"), names
+        arguments.get("metrics"), arguments.get("weighted_metrics"), names
     )
     compiled.update_state(*map(tensors, (y_true, y_pred, sample_weight)))
     results = {name: float(value) for name, value in compiled.result().items()}
@@ -389,8 +391,8 @@ MEASURED = {
 
 @pytest.mark.parametrize("case", MEASURED)
 def test_metrics_of_matched_targets_and_outputs(case):
-    given, y_true, y_pred, names, expected = MEASURED[case]
-    results = results_of(y_true, y_pred, names=names, metrics=given)
+    arguments, y_true, y_pred, names, expected = MEASURED[case]
+    results = results_of(y_true, y_pred, names=names, metrics=arguments)
     assert list(results) == list(expected)
     for name, value in expected.items():
         assert results[name] == pytest.approx(float(value), rel=1e-5)
@@ -412,13 +414,13 @@ def weighted(a, b, weights):
     ],
 )
 def test_only_weighted_metrics_take_weights(sample_weight, expected):
-    given = {"metrics": ["mse", "mse"], "weighted_metrics": ["mse", "mse"]}
-    results = results_of([A, B], [C, D], sample_weight, NAMES, **given)
-    plain = [results["z_mse"], results["a_mse"]]
-    assert plain == pytest.approx([mse(A, C), mse(B, D)], rel=1e-5)
+    arguments = {"metrics": ["mse", "mse"], "weighted_metrics": ["mse", "mse"]}
+    results = results_of([A, B], [C, D], sample_weight, NAMES, **arguments)
+    unweighted = [results["z_mse"], results["a_mse"]]
+    assert unweighted == pytest.approx([mse(A, C), mse(B, D)], rel=1e-5)
     values = [results["z_weighted_mse"], results["a_weighted_mse"]]
-    wanted = [weighted(*v) for v in ((A, C, expected[0]), (B, D, expected[1]))]
-    assert values == pytest.approx(wanted, rel=1e-5)
+    expected_means = [weighted(*v) for v in ((A, C, expected[0]), (B, D, expected[1]))]
+    assert values == pytest.approx(expected_means, rel=1e-5)
     assert list(results) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
 
 
@@ -430,8 +432,8 @@ def test_only_weighted_metrics_keep_their_names():
 
 
 def test_names_in_the_logs_are_unique():
-    mine = [metrics.MeanSquaredError(name="m") for _ in range(6)]
-    results = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
+    same_names = [metrics.MeanSquaredError(name="m") for _ in range(6)]
+    results = results_of(A, C, metrics=same_names[:3], weighted_metrics=same_names[3:])
     names = ["m", "m_1", "m_2", "weighted_m", "weighted_m_1", "weighted_m_2"]
     assert list(results) == names
 
@@ -454,14 +456,14 @@ def test_metrics_exist_after_they_are_matched():
 
 
 @pytest.mark.parametrize("argument", ["metrics", "weighted_metrics"])
-@pytest.mark.parametrize("wrong", ["mse", metrics.MeanSquaredError()])
-def test_metrics_may_be_in_containers(argument, wrong):
+@pytest.mark.parametrize("value", ["mse", metrics.MeanSquaredError()])
+def test_metrics_may_be_in_containers(argument, value):
     with pytest.raises(ArgumentError, match=f"`{argument}` to be a list, tuple or"):
-        results_of(A, C, **{argument: wrong})
+        results_of(A, C, **{argument: value})
 
 
 @pytest.mark.parametrize(
-    "given, y_true, y_pred, names, message",
+    "arguments, y_true, y_pred, names, message",
     [
         (["mse"], [A, B], [C, D], NAMES, r"names \['z', 'a'\]; received"),
         ({"b": "mse"}, [A, B], [C, D], NAMES, "one entry for each output"),
@@ -474,19 +476,19 @@ def test_metrics_may_be_in_containers(argument, wrong):
         ([None], A, C, None, "expected a metric; received None"),
     ],
 )
-def test_metrics_that_do_not_match(given, y_true, y_pred, names, message):
+def test_metrics_that_do_not_match(arguments, y_true, y_pred, names, message):
     with pytest.raises(ArgumentError, match=message):
-        results_of(y_true, y_pred, names=names, metrics=given)
+        results_of(y_true, y_pred, names=names, metrics=arguments)
 
 
 @pytest.mark.parametrize("names, warned", [(["z"], True), (["what"], False)])
 def test_metrics_with_an_unknown_output_name_warn(names, warned):
-    given = {"metrics": {"what": ["mse"]}}
+    arguments = {"metrics": {"what": ["mse"]}}
     if warned:
         with pytest.warns(UserWarning, match=r"metrics are for \['what'\]; the only"):
-            results = results_of(A, C, names=names, **given)
+            results = results_of(A, C, names=names, **arguments)
     else:
-        results = results_of(A, C, names=names, **given)
+        results = results_of(A, C, names=names, **arguments)
     assert results["mse"] == pytest.approx(float(mse(A, C)), rel=1e-5)
 
 

@@ -36,7 +36,7 @@ def sequential():
     return Sequential([layers.Dense(4), layers.Dropout(0.5), layers.Dense(3)])
 
 
-def half():
+def half_precision():
     return Sequential(
         [
             layers.Dense(4, dtype="mixed_float16"),
@@ -52,11 +52,11 @@ def by_pickle(x):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle])
 @pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("make", [functional, sequential, Subclass, half])
+@pytest.mark.parametrize("make", [functional, sequential, Subclass, half_precision])
 def test_trained_model_continues(make, duplicate, eager):
     model = make()
     optimizer = optimizers.AdamW(0.1, use_ema=True)
-    if make is half:
+    if make is half_precision:
         optimizer = optimizers.LossScaleOptimizer(optimizer)
     model.compile(optimizer, "mse", metrics=["mae"], run_eagerly=eager)
     model.fit(X, Y, verbose=0)

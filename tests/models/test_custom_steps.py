@@ -21,19 +21,19 @@ class Recording(tk.Model):
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.batches = []
         self.inner = layers.Dense(1)
         self.inner.build((None, 3))
 
     def train_step(self, data):
-        self.seen.append(form_of(data))
+        self.batches.append(form_of(data))
         return {"loss": sum(ops.sum(x) for x in tk.tree.flatten(data) if x is not None)}
 
     def test_step(self, data):
         return self.train_step(data)
 
     def predict_step(self, data):
-        self.seen.append(form_of(data))
+        self.batches.append(form_of(data))
         return ops.zeros((4, 1))
 
 
@@ -74,25 +74,25 @@ FORMS = {
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize("name", FORMS)
 def test_step_receives_the_data_unchanged(name, run_eagerly):
-    arguments, form = FORMS[name]
+    arguments, structure = FORMS[name]
     arguments = arguments() if callable(arguments) else arguments
     is_arrays = isinstance(arguments["x"], (np.ndarray, list, tuple, dict))
     batch = {"batch_size": 4} if is_arrays else {}
     model = Recording()
     model.compile("sgd", run_eagerly=run_eagerly)
     model.fit(**arguments, **batch, verbose=0)
-    assert set(map(str, model.seen)) == {str(form)}
+    assert set(map(str, model.batches)) == {str(structure)}
 
 
 @pytest.mark.parametrize("name", ["an array", "a dict", "elements", "three inputs"])
 def test_evaluate_and_predict_receive_the_same_data(name):
-    arguments, form = FORMS[name]
+    arguments, structure = FORMS[name]
     batch = {} if isinstance(arguments["x"], Dataset) else {"batch_size": 4}
     model = Recording()
     model.compile("sgd")
     model.evaluate(**arguments, **batch, verbose=0)
     model.predict(**arguments, **batch, verbose=0)
-    assert set(map(str, model.seen)) == {str(form)}
+    assert set(map(str, model.batches)) == {str(structure)}
 
 
 def test_unknown_batch_parts_need_a_custom_step():
@@ -155,12 +155,12 @@ def test_losses_and_metrics_match_the_operands_of_the_step():
         def train_step(self, data):
             x, y = data
             with tk.GradientTape() as tape:
-                found, _ = self(x)
-                loss = self.compute_loss(x, y, found)
+                result, _ = self(x)
+                loss = self.compute_loss(x, y, result)
             weights = self.trainable_variables
             gradients = tape.gradient(loss, weights)
             self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-            return self.compute_metrics(x, y, found)
+            return self.compute_metrics(x, y, result)
 
         def test_step(self, data):
             x, y = data
@@ -170,9 +170,9 @@ def test_losses_and_metrics_match_the_operands_of_the_step():
     model.compile("adam", "mse", metrics=["mae"])
     history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
     assert sorted(history) == ["loss", "mae"] and history["mae"][1] > 0
-    found = np.abs(np.asarray(model(X)[0]) - Y).mean()
+    result = np.abs(np.asarray(model(X)[0]) - Y).mean()
     logs = model.evaluate(X, Y, verbose=0, return_dict=True)
-    np.testing.assert_allclose(logs["mae"], found, rtol=1e-5)
+    np.testing.assert_allclose(logs["mae"], result, rtol=1e-5)
 
 
 def test_step_may_call_the_model_with_more_than_x():
@@ -217,13 +217,13 @@ def test_errors_in_a_call_are_raised_by_the_step():
         model.fit(X, verbose=0)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_returned_loss_of_a_step_is_in_the_history(own):
+@pytest.mark.parametrize("uses_own_loss", [False, True])
+def test_returned_loss_of_a_step_is_in_the_history(uses_own_loss):
     class Model(tk.Model):
         def __init__(self):
             super().__init__()
             self.inner = layers.Dense(1)
-            if own:
+            if uses_own_loss:
                 self.tracker = tk.metrics.Mean(name="loss")
 
         def call(self, x):
@@ -231,7 +231,7 @@ def test_returned_loss_of_a_step_is_in_the_history(own):
 
         def train_step(self, data):
             loss = ops.sum(data[1])
-            if own:
+            if uses_own_loss:
                 self.tracker.update_state(loss)
                 return {"loss": self.tracker.result()}
             return {"loss": loss}
@@ -239,7 +239,7 @@ def test_returned_loss_of_a_step_is_in_the_history(own):
     model = Model()
     model.compile("sgd", "mse")
     losses = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
-    assert losses == [14.0 if own else 22.0]
+    assert losses == [14.0 if uses_own_loss else 22.0]
 
 
 @pytest.mark.parametrize("metrics", [None, ["mae"]])

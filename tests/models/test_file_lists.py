@@ -36,15 +36,15 @@ def save(listing, model, nbytes):
 
 
 def shards(listing):
-    return sorted(listing.parent.glob("*" + ending(listing)))
+    return sorted(listing.parent.glob("*" + suffix_of(listing)))
 
 
-def ending(listing):
+def suffix_of(listing):
     return dict(FILES.values())[listing.name]
 
 
-def same(model, other):
-    for a, b in zip(model.weights, other.weights, strict=True):
+def assert_same_weights(model, restored):
+    for a, b in zip(model.weights, restored.weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -61,7 +61,7 @@ def test_load_budget_depends_on_all_files(listing):
         other.load_weights(listing)
     finally:
         tk.saving.set_load_budget()
-    same(other, model)
+    assert_same_weights(other, model)
 
 
 def test_manifest_counts_against_the_budget(listing):
@@ -83,7 +83,7 @@ def test_array_that_does_not_fit_is_in_the_next_file(listing):
     assert len(shards(listing)) == 3
     other = model_of(5, 2, 3, 5)
     other.load_weights(listing)
-    same(other, model)
+    assert_same_weights(other, model)
 
 
 def test_number_of_written_files_is_limited(listing):
@@ -117,26 +117,26 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_manifests(listing, name):
     text, message = BAD[name]
-    listing.write_text(text.replace("%s", ending(listing)))
+    listing.write_text(text.replace("%s", suffix_of(listing)))
     with pytest.raises(ModelFileError, match=message):
         model_of(1).load_weights(listing)
 
 
 def test_links_to_other_folders_are_refused(listing, tmp_path):
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    save(inside / listing.name, model_of(1), 9)
-    (shard,) = shards(inside / listing.name)
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    save(folder / listing.name, model_of(1), 9)
+    (shard,) = shards(folder / listing.name)
     shard.rename(tmp_path / shard.name)
     shard.symlink_to(tmp_path / shard.name)
     with pytest.raises(ModelFileError, match="a link that leads out of its folder"):
-        model_of(1).load_weights(inside / listing.name)
+        model_of(1).load_weights(folder / listing.name)
 
 
 def test_name_of_a_single_file_becomes_the_name_of_a_manifest(listing):
     """Overwriting is refused for the manifest."""
     single = listing.with_name(
-        {".h5": "m.weights.h5"}.get(ending(listing), "m.safetensors")
+        {".h5": "m.weights.h5"}.get(suffix_of(listing), "m.safetensors")
     )
     model = model_of(1, 2)
     with pytest.warns(UserWarning, match=f"becomes .*{listing.name}"):

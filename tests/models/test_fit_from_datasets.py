@@ -25,11 +25,11 @@ def pairs(count=12):
 
 
 def test_each_epoch_has_a_different_order(model):
-    seen = []
+    targets = []
     dataset = Dataset.from_tensor_slices(pairs()).shuffle(12, seed=1)
-    noted = dataset.map(lambda x, y: seen.append(float(y)) or (x, y))
-    model.fit(noted.batch(4), epochs=3, verbose=0)
-    orders = [tuple(seen[i : i + 12]) for i in (0, 12, 24)]
+    recorded = dataset.map(lambda x, y: targets.append(float(y)) or (x, y))
+    model.fit(recorded.batch(4), epochs=3, verbose=0)
+    orders = [tuple(targets[i : i + 12]) for i in (0, 12, 24)]
     assert len(set(orders)) == 3
     assert all(sorted(order) == sorted(orders[0]) for order in orders)
 
@@ -44,8 +44,8 @@ def test_same_seeds_same_bits_with_any_parallelism():
         doubled = dataset.map(lambda x, y: (2 * x, y), **arguments)
         model.fit(doubled.batch(4), epochs=2, verbose=0)
         weights.append(model.get_weights())
-    for one, two in zip(*weights, strict=True):
-        assert np.array_equal(one, two)
+    for first, second in zip(*weights, strict=True):
+        assert np.array_equal(first, second)
 
 
 def test_stats_describe_the_last_epoch(model):
@@ -69,20 +69,20 @@ def test_slow_batches_are_prefetched_in_order(model):
 
 
 def test_iterator_is_read_only_as_needed(model):
-    taken = []
+    produced = []
 
     def endless():
         x, y = pairs(4)
         while True:
-            taken.append(1)
+            produced.append(1)
             time.sleep(0.001)
             yield x, y
 
     batches = endless()
     model.fit(batches, steps_per_epoch=5, epochs=2, verbose=0)
-    assert len(taken) == 10
+    assert len(produced) == 10
     model.evaluate(batches, steps=3, verbose=0)
-    assert len(taken) == 13
+    assert len(produced) == 13
 
 
 def test_infinite_data_set_needs_steps(model):
@@ -105,19 +105,19 @@ def test_infinite_data_set_needs_steps(model):
 def test_data_of_unknown_length_is_repeated(model, count, steps, expected):
     class Steps(callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
-            found.append(0)
+            counts.append(0)
 
         def on_train_batch_end(self, batch, logs=None):
-            found[-1] += 1
+            counts[-1] += 1
 
-    found = []
+    counts = []
     dataset = Dataset.from_tensor_slices(pairs(4 * count)).batch(4)
     dataset = dataset.filter(lambda x, y: True)
     assert dataset.cardinality() is None or dataset.cardinality() < 0
     history = model.fit(
         dataset, steps_per_epoch=steps, epochs=3, callbacks=[Steps()], verbose=0
     )
-    assert found == expected
+    assert counts == expected
     assert len(history.history["loss"]) == 3
 
 

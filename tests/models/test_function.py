@@ -26,9 +26,9 @@ def test_shapes():
     assert f(KerasTensor((4, 3))).shape == (4,)
     assert f.compute_output_shape((None, 3)) == (None,)
     inner = x * 2.0
-    part = Function(inner, inner + 1.0)
-    assert [op.name.split("_")[0] for op in part.operations] == ["add"]
-    np.testing.assert_array_equal(part(np.ones((1, 3))), np.full((1, 3), 2.0))
+    shifted = Function(inner, inner + 1.0)
+    assert [op.name.split("_")[0] for op in shifted.operations] == ["add"]
+    np.testing.assert_array_equal(shifted(np.ones((1, 3))), np.full((1, 3), 2.0))
 
 
 def test_inputs_that_do_not_match():

@@ -56,19 +56,19 @@ def test_dict_inputs_are_matched_by_name(container, names):
     a, b = (Input((3,), name=name) for name in names)
     model = Model(container([a, b]), layers.Subtract()([a, b]))
     x, y = arrays((2, 3), (2, 3))
-    for given in ([x, y], (x, y), {names[1]: y, names[0]: x, "more": x}):
-        np.testing.assert_allclose(model(given), x - y, rtol=1e-6)
+    for argument in ([x, y], (x, y), {names[1]: y, names[0]: x, "more": x}):
+        np.testing.assert_allclose(model(argument), x - y, rtol=1e-6)
 
 
 def test_dict_structures():
-    nest = {"b": Input((3,), name="b"), "a": Input((3,), name="a")}
-    outputs = {"sum": nest["a"] + nest["b"], "first": nest["a"] * 2.0}
-    model = Model(nest, outputs)
+    inputs = {"b": Input((3,), name="b"), "a": Input((3,), name="a")}
+    outputs = {"sum": inputs["a"] + inputs["b"], "first": inputs["a"] * 2.0}
+    model = Model(inputs, outputs)
     x, y = arrays((2, 3), (2, 3))
-    found = model({"a": x, "b": y})
-    assert list(found) == ["sum", "first"]
-    np.testing.assert_allclose(found["sum"], x + y, rtol=1e-6)
-    np.testing.assert_allclose(found["first"], 2 * x, rtol=1e-6)
+    results = model({"a": x, "b": y})
+    assert list(results) == ["sum", "first"]
+    np.testing.assert_allclose(results["sum"], x + y, rtol=1e-6)
+    np.testing.assert_allclose(results["first"], 2 * x, rtol=1e-6)
     with pytest.raises(ArgumentError, match="structure"):
         model([x, y])  # the order of a and b is undefined
 
@@ -109,7 +109,7 @@ def test_model_of_intermediate_symbols():
     first, second, third = layers.Dense(3), layers.Dense(5), layers.Dense(2)
     hidden = first(inputs)
     deeper = second(hidden)
-    whole = Model(inputs, third(deeper))
+    full_model = Model(inputs, third(deeper))
     features = Model(inputs, deeper)
     head = Model(hidden, third.output)
     x, h = arrays((2, 4), (2, 3))
@@ -120,7 +120,7 @@ def test_model_of_intermediate_symbols():
         "Dense",
         "Dense",
     ]
-    np.testing.assert_allclose(whole(x), head(first(x)), rtol=1e-5)
+    np.testing.assert_allclose(full_model(x), head(first(x)), rtol=1e-5)
 
 
 def test_layer_keeps_its_first_output_after_other_calls():
@@ -248,9 +248,9 @@ def test_config_round_trip():
     assert restored.name == "branching"
     assert [x.name for x in restored.layers] == [x.name for x in model.layers]
     x, y = arrays((3, 4), (3, 4))
-    found, expected = restored({"a": x, "b": y}), model({"a": x, "b": y})
+    actual, expected = restored({"a": x, "b": y}), model({"a": x, "b": y})
     for key in expected:
-        np.testing.assert_array_equal(found[key], expected[key])
+        np.testing.assert_array_equal(actual[key], expected[key])
     assert restored.get_config() == model.get_config()
 
 
@@ -265,7 +265,9 @@ def test_config_format():
         ["b", 0, 0],
     ]
     (call,) = by_name["join"]["inbound_nodes"]
-    assert [part["class_name"] for part in call["args"][0]] == ["__keras_tensor__"] * 2
+    assert [tensor["class_name"] for tensor in call["args"][0]] == [
+        "__keras_tensor__"
+    ] * 2
     assert by_name["join"]["class_name"] == "Concatenate"
 
 
@@ -309,8 +311,8 @@ def test_config_of_ops_and_constants():
     restored = Model.from_config(config)
     (z,) = arrays((2, 3))
     np.testing.assert_array_equal(restored(z), model(z))
-    for wrong in ("NoSuchOp", "_Private", "Tensor"):
-        config["layers"][1]["class_name"] = wrong
+    for name in ("NoSuchOp", "_Private", "Tensor"):
+        config["layers"][1]["class_name"] = name
         with pytest.raises(ArgumentError, match="there is no op"):
             Model.from_config(config)
 
@@ -386,9 +388,9 @@ def test_inputs_in_another_structure_warn():
     x = np.ones((1, 2), "float32")
     model = Model({"a": a, "b": b}, a + b)
     words = "structure of `inputs` doesn't match"
-    for given in ([x, x], {"a": x, "b": x, "more": x}):
+    for argument in ([x, x], {"a": x, "b": x, "more": x}):
         with pytest.warns(UserWarning, match=words):
-            np.testing.assert_array_equal(model(given), x + x)
+            np.testing.assert_array_equal(model(argument), x + x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model({"a": x, "b": x})
@@ -458,10 +460,10 @@ def test_unsupported_attributes(call, error):
 
 def test_appends_after_a_call_have_no_effect():
     x = Input((4,))
-    found = [x, layers.Dense(4)(x)]
+    values = [x, layers.Dense(4)(x)]
     for _ in range(3):
-        found.append(layers.Add()(found))
-    model = Model(x, found[-1])
+        values.append(layers.Add()(values))
+    model = Model(x, values[-1])
     assert [len(layer.input) for layer in model.layers[2:]] == [2, 3, 4]
 
 
@@ -480,8 +482,8 @@ def test_ordered_dict_of_inputs_and_outputs():
     for key, name in (("a", "mae"), ("b", "mse")):
         names = [log for log in logs if log.startswith(key) and log.endswith(name)]
         power = 1 if name == "mae" else 2
-        wanted = np.mean(np.abs(predictions[key]) ** power)
-        np.testing.assert_allclose(logs[names[0]], wanted, rtol=1e-5)
+        expected = np.mean(np.abs(predictions[key]) ** power)
+        np.testing.assert_allclose(logs[names[0]], expected, rtol=1e-5)
 
 
 def changing(change):
@@ -493,17 +495,17 @@ def changing(change):
             return [x + 1.0, x * 2.0]
 
     pair = Pair()
-    found = pair(x)
-    kept = list(found)
-    outputs = [layers.Dense(2)(kept[0]), *kept]
+    results = pair(x)
+    expected = list(results)
+    outputs = [layers.Dense(2)(expected[0]), *expected]
     inputs = [x]
     inner = Model(inputs, outputs)
-    lists = [found, outputs, inputs, inner.inputs, inner.outputs, inner.output]
-    for given in [*lists, inner.input, pair.output]:
-        change(given)
-    again = inner([toolkit.Input((3,))])
-    change(again)
-    return inner, Model(x, kept)
+    lists = [results, outputs, inputs, inner.inputs, inner.outputs, inner.output]
+    for value in [*lists, inner.input, pair.output]:
+        change(value)
+    other_outputs = inner([toolkit.Input((3,))])
+    change(other_outputs)
+    return inner, Model(x, expected)
 
 
 @pytest.mark.parametrize(
@@ -536,6 +538,6 @@ def test_symbols_with_less_known_shapes_than_the_inputs():
     four = toolkit.Input(batch_shape=(4, 3))
     fixed = toolkit.Model(four, toolkit.layers.Dense(2)(four))
     assert fixed(toolkit.Input((3,))).shape == (None, 2)
-    for wrong in (lambda: model(narrow), lambda: outer(np.ones((1, 4, 4)))):
+    for call in (lambda: model(narrow), lambda: outer(np.ones((1, 4, 4)))):
         with pytest.raises(ShapeError, match=r"expected shape=\(None, 5, 4\)"):
-            wrong()
+            call()

@@ -36,8 +36,8 @@ def test_values_are_at_their_epochs():
         for s in history.plot(metrics=["loss"]).shapes
         if isinstance(s, Rectangle)
     ]
-    found = [hint.split(":")[0] for hint in hints if hint.startswith("validation")]
-    assert found == ["validation, 2", "validation, 6"]
+    points = [hint.split(":")[0] for hint in hints if hint.startswith("validation")]
+    assert points == ["validation, 2", "validation, 6"]
     lowest = min(history.history["val_loss"])
     best = next(hint for hint in hints if hint.startswith("best"))
     assert float(best.split(":")[1]) == pytest.approx(lowest, rel=1e-5)

@@ -41,7 +41,7 @@ def traced_fit(model, interrupt_at=None):
     return calls.names
 
 
-def made(run_eagerly):
+def make_fit(run_eagerly):
     toolkit.random.set_random_seed(9)
     model = Sequential([Input((5,)), layers.Dense(4, activation="relu")])
     for layer in (layers.Dropout(0.5), layers.BatchNormalization(), layers.Dense(3)):
@@ -59,18 +59,18 @@ class References:
 
     def __init__(self, run_eagerly):
         self.run_eagerly = run_eagerly
-        self.known = {}
+        self.references = {}
 
     def after(self, steps):
-        if steps not in self.known:
-            model = made(self.run_eagerly)
+        if steps not in self.references:
+            model = make_fit(self.run_eagerly)
             batches = [(X[:4], Y[:4]), (X[4:], Y[4:])] * 2
             for x, y in batches[:steps]:
                 model.fit(x, y, shuffle=False, verbose=0)
-            found = state_of(model) if steps else None
+            model_state = state_of(model) if steps else None
             model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
-            self.known[steps] = found, state_of(model)
-        return self.known[steps]
+            self.references[steps] = model_state, state_of(model)
+        return self.references[steps]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -78,15 +78,20 @@ class References:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.one_in(4)
 def test_interrupt_at_any_call_leaves_complete_steps(run_eagerly, seed):
-    traced_fit(made(run_eagerly))  # the calls exclude one-time work
-    names = traced_fit(made(run_eagerly))
-    ends = [i for i, name in enumerate(names) if name in ("__enter__", "__exit__")]
+    traced_fit(make_fit(run_eagerly))  # the calls exclude one-time work
+    names = traced_fit(make_fit(run_eagerly))
+    boundaries = [
+        i for i, name in enumerate(names) if name in ("__enter__", "__exit__")
+    ]
     random = np.random.default_rng(seed)
-    calls = {*random.choice(ends, 25, False), *random.choice(len(names), 15, False)}
+    calls = {
+        *random.choice(boundaries, 25, False),
+        *random.choice(len(names), 15, False),
+    }
     references = References(run_eagerly)
     interrupted = 0
     for call in sorted(calls):
-        model = made(run_eagerly)
+        model = make_fit(run_eagerly)
         try:
             traced_fit(model, call)
         except KeyboardInterrupt:
@@ -100,6 +105,6 @@ def test_interrupt_at_any_call_leaves_complete_steps(run_eagerly, seed):
     assert interrupted > 30
 
 
-def assert_same(found, expected, *what):
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(a, b, f"interrupted at {what}")
+def assert_same(actual, expected, *details):
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, b, f"interrupted at {details}")

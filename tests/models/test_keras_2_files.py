@@ -26,9 +26,9 @@ Y = np.eye(2, dtype="float32")[np.arange(8) % 2]
 def numbers(name):
     arrays = np.load(io.BytesIO(FILES[f"{name.split('.')[0]}.npz"]))
     groups = {"x": [], "y": []}
-    for kind, found in groups.items():
-        while f"{kind}{len(found)}" in arrays:
-            found.append(arrays[f"{kind}{len(found)}"])
+    for kind, variables in groups.items():
+        while f"{kind}{len(variables)}" in arrays:
+            variables.append(arrays[f"{kind}{len(variables)}"])
     return groups["x"], groups["y"], arrays
 
 
@@ -83,9 +83,9 @@ def test_training_continues(name, load):
 
 @pytest.mark.parametrize("name", ["dense.h5", "gru.keras", "functions.h5"])
 def test_saved_copy_has_the_same_numbers(name, load, tmp_path):
-    for ending in ("keras", "h5"):
-        load(name).save(tmp_path / f"again.{ending}")
-        assert_predicts(saving.load_model(tmp_path / f"again.{ending}"), name)
+    for suffix in ("keras", "h5"):
+        load(name).save(tmp_path / f"again.{suffix}")
+        assert_predicts(saving.load_model(tmp_path / f"again.{suffix}"), name)
 
 
 def test_hard_sigmoid_of_keras_2():
@@ -196,14 +196,14 @@ def test_layers_of_users_keep_their_arguments():
         def call(self, inputs):
             return self.activation(inputs)
 
-    own = layer(
+    layer_scope = layer(
         "Scaled",
         groups=4,
         sparse=True,
         activation="hard_sigmoid",
         batch_input_shape=[None, 3],
     )
-    model = models.model_from_json(architecture(own), {"Scaled": Scaled})
+    model = models.model_from_json(architecture(layer_scope), {"Scaled": Scaled})
     assert (model.layers[0].groups, model.layers[0].sparse) == (4, True)
     assert model.layers[0].activation is activations.legacy_hard_sigmoid
 

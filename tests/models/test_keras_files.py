@@ -54,13 +54,13 @@ def test_written_layout_equals_keras(name, tmp_path):
     model = architectures.make(toolkit, name)
     model.load_weights(FOLDER / f"{name}.weights.h5")
     model.save_weights(tmp_path / "x.weights.h5")
-    found, found_groups = contents(tmp_path / "x.weights.h5")
+    written, written_groups = contents(tmp_path / "x.weights.h5")
     expected, expected_groups = contents(FOLDER / f"{name}.weights.h5")
-    assert found.keys() == expected.keys()
-    assert found_groups == expected_groups
+    assert written.keys() == expected.keys()
+    assert written_groups == expected_groups
     for path, array in expected.items():
-        assert found[path].dtype == array.dtype
-        np.testing.assert_array_equal(found[path], array)
+        assert written[path].dtype == array.dtype
+        np.testing.assert_array_equal(written[path], array)
 
 
 def test_training_continues_with_the_state_of_the_optimizer():

@@ -12,9 +12,12 @@ from toolkit import Function, Input, Model, Sequential, layers, models, ops
 
 def two_inputs():
     """Return indices with a mask after an Embedding, and a sequence without a mask."""
-    indices, other = Input((4,), dtype="int32", name="indices"), Input((4, 3), name="b")
+    indices, second_input = (
+        Input((4,), dtype="int32", name="indices"),
+        Input((4, 3), name="b"),
+    )
     x = layers.Embedding(5, 3, mask_zero=True, name="embedding")(indices)
-    return indices, other, x
+    return indices, second_input, x
 
 
 def two_sequences():
@@ -42,8 +45,8 @@ class Marked(layers.Layer):
 
 
 def mask_of_an_embedding():
-    indices, other, x = two_inputs()
-    return Model([other, indices], [dense(other, "d", "d2"), lstm()(x)])
+    indices, second_input, x = two_inputs()
+    return Model([second_input, indices], [dense(second_input, "d", "d2"), lstm()(x)])
 
 
 def mask_of_masking():
@@ -53,17 +56,17 @@ def mask_of_masking():
 
 
 def masks_joined():
-    indices, other, x = two_inputs()
+    indices, second_input, x = two_inputs()
     a = Input((4, 3), name="a")
-    x = layers.Add(name="add")([x, Marked(name="marked")(other)])
-    return Model([indices, other, a], [dense(a, *"cdefg"), lstm()(x)])
+    x = layers.Add(name="add")([x, Marked(name="marked")(second_input)])
+    return Model([indices, second_input, a], [dense(a, *"cdefg"), lstm()(x)])
 
 
 def masks_concatenated():
-    indices, other, x = two_inputs()
-    x = layers.Concatenate(axis=1, name="joined")([x, other])
+    indices, second_input, x = two_inputs()
+    x = layers.Concatenate(axis=1, name="joined")([x, second_input])
     x = layers.GlobalAveragePooling1D(name="pool")(x)
-    return Model([other, indices], [dense(other, *"cdefg"), x])
+    return Model([second_input, indices], [dense(second_input, *"cdefg"), x])
 
 
 def mask_of_a_query():
@@ -73,10 +76,13 @@ def mask_of_a_query():
 
 
 def mask_after_attention():
-    indices, other, x = two_inputs()
-    x = layers.MultiHeadAttention(1, 2, name="attention")(x, other)
+    indices, second_input, x = two_inputs()
+    x = layers.MultiHeadAttention(1, 2, name="attention")(x, second_input)
     x = layers.GlobalAveragePooling1D(name="pool")(layers.Masking(name="masking")(x))
-    return Model([indices, other], [dense(x, "top"), dense(other, "c", "d", "e", "f")])
+    return Model(
+        [indices, second_input],
+        [dense(x, "top"), dense(second_input, "c", "d", "e", "f")],
+    )
 
 
 def mask_through_layers():
@@ -106,10 +112,11 @@ def a_cast_before_the_mask():
 
 
 def mask_that_a_user_passes():
-    indices, other, x = two_inputs()
+    indices, second_input, x = two_inputs()
     mask = ops.not_equal(indices, 0)
     return Model(
-        [other, indices], [dense(x, "e"), lstm()(dense(other, "d"), mask=mask)]
+        [second_input, indices],
+        [dense(x, "e"), lstm()(dense(second_input, "d"), mask=mask)],
     )
 
 
@@ -134,7 +141,7 @@ def no_mask_past_an_op():
     return Model([b, a], [dense(b, *"cdefg"), lstm()(x)])
 
 
-def part_of_a_graph():
+def subgraph():
     a, b = two_sequences()
     hidden = layers.Dense(3, name="hidden")(a)
     x = lstm()(layers.Masking(name="masking")(hidden))
@@ -160,9 +167,9 @@ class MaskOfTheSecond(layers.Layer):
 
 
 def mask_of_a_users_layer():
-    indices, other, _ = two_inputs()
-    x = MaskOfTheSecond(name="second")([dense(other, "d"), indices])
-    return Model([other, indices], lstm()(x))
+    indices, second_input, _ = two_inputs()
+    x = MaskOfTheSecond(name="second")([dense(second_input, "d"), indices])
+    return Model([second_input, indices], lstm()(x))
 
 
 class Around(layers.Layer):
@@ -196,7 +203,7 @@ ORDERS = {
     no_mask_past_a_model: "a b c d e marked f inner g lstm",
     a_model_takes_the_mask: "a b d masking d2 inner",
     no_mask_past_an_op: "b c d a e marked f g lstm",
-    part_of_a_graph: "keras_tensor b d masking d2 lstm",
+    subgraph: "keras_tensor b d masking d2 lstm",
     clone: "b a d d2 masking d3 lstm",
     function: "b a d d2 masking d3 lstm",
     mask_of_a_users_layer: "b d indices second lstm",
@@ -207,10 +214,10 @@ ORDERS = {
 @pytest.mark.parametrize("make", ORDERS, ids=lambda make: make.__name__)
 def test_order_where_masks_are_passed(make):
     model = make()
-    found = [x.name for x in model.operations if isinstance(x, layers.Layer)]
+    names = [x.name for x in model.operations if isinstance(x, layers.Layer)]
     # The name of an input inside a graph has a number: keras_tensor_7CLONE.
-    found = ["keras_tensor" if "CLONE" in name else name for name in found]
-    assert found == ORDERS[make].split()
+    names = ["keras_tensor" if "CLONE" in name else name for name in names]
+    assert names == ORDERS[make].split()
 
 
 def test_mask_computations_are_omitted():
@@ -230,7 +237,7 @@ def test_weights_follow_the_order_of_layers():
 
 
 def test_subgraph_takes_its_own_masks():
-    model = part_of_a_graph()
+    model = subgraph()
     x = np.ones((1, 4, 3), "float32")
     x[:, 2:] = 0.0
     short = model.get_layer("lstm")(x[:, :2])

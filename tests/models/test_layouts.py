@@ -45,17 +45,17 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "part", "shape", "expected"), GOOD)
-def test_layout_round_trip(text, part, shape, expected):
+@pytest.mark.parametrize(("text", "index", "shape", "expected"), GOOD)
+def test_layout_round_trip(text, index, shape, expected):
     array = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     weight = expected(array)
-    layout = Layout(text, part)
+    layout = Layout(text, index)
     assert layout.file_shape(weight.shape) == shape
     np.testing.assert_array_equal(layout.from_file(array, weight.shape), weight)
     filled = np.zeros_like(array)
-    for each in range(layout.num_parts):
-        other = Layout(text, None if part is None else each)
-        other.write_to(filled, other.from_file(array, weight.shape))
+    for number in range(layout.num_parts):
+        other_layout = Layout(text, None if index is None else number)
+        other_layout.write_to(filled, other_layout.from_file(array, weight.shape))
     np.testing.assert_array_equal(filled, array)
 
 
@@ -83,10 +83,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "part", "message"), BAD)
-def test_invalid_layouts(text, part, message):
+@pytest.mark.parametrize(("text", "index", "message"), BAD)
+def test_invalid_layouts(text, index, message):
     with pytest.raises(ArgumentError, match=message):
-        Layout(text, part)
+        Layout(text, index)
 
 
 @pytest.mark.parametrize(

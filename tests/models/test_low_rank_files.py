@@ -46,9 +46,9 @@ def test_files_contain_the_merged_weights(tmp_path, rows):
     expected = np.asarray(model(X))
     model.save_weights(path, mapping=rows)
     assert not any("lora" in name for name in arrays(path))
-    plain = network()
-    plain.load_weights(path, mapping=rows)
-    np.testing.assert_allclose(plain(X), expected, rtol=1e-5, atol=1e-5)
+    without_adapters = network()
+    without_adapters.load_weights(path, mapping=rows)
+    np.testing.assert_allclose(without_adapters(X), expected, rtol=1e-5, atol=1e-5)
     # An earlier adaptation is not added a second time.
     model.load_weights(path, mapping=rows)
     np.testing.assert_allclose(model(X), expected, rtol=1e-5, atol=1e-5)
@@ -60,13 +60,13 @@ def test_mapping_may_name_both_factors(tmp_path):
     assert {"first/lora_kernel_a", "first/lora_kernel_b"} <= arrays(path).keys()
     kernel = np.asarray(model.layers[0]._kernel)
     np.testing.assert_array_equal(arrays(path)["first/kernel"], kernel)
-    expected, other = np.asarray(model(X)), network(2)
+    expected, restored = np.asarray(model(X)), network(2)
     for rows in (None, lambda name: name):
-        other.load_weights(path, mapping=rows)
-        np.testing.assert_array_equal(other(X), expected)
-    one = lambda name: None if name.endswith("_a") else name  # noqa: E731
+        restored.load_weights(path, mapping=rows)
+        np.testing.assert_array_equal(restored(X), expected)
+    rename = lambda name: None if name.endswith("_a") else name  # noqa: E731
     with pytest.raises(ArgumentError, match="rows for both factors"):
-        model.save_weights(path, mapping=one)
+        model.save_weights(path, mapping=rename)
 
 
 def test_invalid_file_changes_no_adaptation(tmp_path):
@@ -80,9 +80,9 @@ def test_invalid_file_changes_no_adaptation(tmp_path):
     np.testing.assert_array_equal(model(X), before)
 
 
-@pytest.mark.parametrize("ending", ["weights.h5", "safetensors"])
-def test_loaded_adaptation_is_trainable(tmp_path, ending):
-    model, path = network(2), tmp_path / f"model.{ending}"
+@pytest.mark.parametrize("suffix", ["weights.h5", "safetensors"])
+def test_loaded_adaptation_is_trainable(tmp_path, suffix):
+    model, path = network(2), tmp_path / f"model.{suffix}"
     model.save_weights(path)
     model.load_weights(path)
     factor = model.layers[0].lora_kernel_b

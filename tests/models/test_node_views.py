@@ -60,5 +60,5 @@ def test_nodes_have_parents():
 @pytest.mark.parametrize("copy", [toolkit.models.clone_model])
 def test_copies_have_separate_nodes(copy):
     model = branches()
-    other = copy(model)
-    assert not {*model._nodes_by_depth[0]} & {*other._nodes_by_depth[0]}
+    duplicate = copy(model)
+    assert not {*model._nodes_by_depth[0]} & {*duplicate._nodes_by_depth[0]}

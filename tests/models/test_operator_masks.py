@@ -15,10 +15,10 @@ X = X.astype("float32")
 MASK = X[..., 0] != 0
 
 
-def found(way, shape=(3, 4)):
+def mask_after(operation, shape=(3, 4)):
     """Return the masks of the outputs of a function between layers."""
     inputs = Input(shape)
-    model = Model(inputs, way(layers.Masking()(inputs)))
+    model = Model(inputs, operation(layers.Masking()(inputs)))
     outputs = model(X)
     masks = [getattr(y, "_keras_mask", None) for y in toolkit.tree.flatten(outputs)]
     assert all(
@@ -28,7 +28,7 @@ def found(way, shape=(3, 4)):
     return [None if m is None else m.numpy() for m in masks]
 
 
-KEPT = {
+KEEPING = {
     "v + v": lambda v: v + v,
     "v * 2": lambda v: v * 2.0,
     "2 - v": lambda v: 2.0 - v,
@@ -57,7 +57,7 @@ KEPT = {
     "Reshape": layers.Reshape((3, 2, 2)),
     "Reshape of the rest": layers.Reshape((3, -1)),
 }
-CHANGED = {
+CHANGING = {
     "steps": (lambda v: v[:, 1:], MASK[:, 1:]),
     "steps backwards": (lambda v: v[:, ::-1, :2], MASK[:, ::-1]),
     "a step": (lambda v: v[:, -1], None),
@@ -67,7 +67,7 @@ CHANGED = {
         np.concatenate([MASK[:, :1], MASK], axis=1),
     ),
 }
-ENDED = {
+ENDING = {
     "sum of steps": lambda v: ops.sum(v, axis=1),
     "sum of all": lambda v: ops.sum(v, axis=None) + v[:, 0],
     "transpose": lambda v: ops.transpose(v, (0, 2, 1)),
@@ -82,28 +82,28 @@ ENDED = {
 }
 
 
-@pytest.mark.parametrize("way", KEPT)
-def test_operations_that_keep_the_steps_keep_the_mask(way):
+@pytest.mark.parametrize("operation", KEEPING)
+def test_operations_that_keep_the_steps_keep_the_mask(operation):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for mask in found(KEPT[way]):
+        for mask in mask_after(KEEPING[operation]):
             np.testing.assert_array_equal(mask, MASK)
 
 
-@pytest.mark.parametrize("way", CHANGED)
-def test_operations_on_the_steps_are_applied_to_the_mask(way):
+@pytest.mark.parametrize("operation", CHANGING)
+def test_operations_on_the_steps_are_applied_to_the_mask(operation):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (mask,) = found(CHANGED[way][0])
-    expected = CHANGED[way][1]
+        (mask,) = mask_after(CHANGING[operation][0])
+    expected = CHANGING[operation][1]
     assert (mask is None) == (expected is None)
     np.testing.assert_array_equal(mask, expected)
 
 
-@pytest.mark.parametrize("way", ENDED)
-def test_other_operations_warn_that_the_mask_ends(way):
+@pytest.mark.parametrize("operation", ENDING)
+def test_other_operations_warn_that_the_mask_ends(operation):
     with pytest.warns(UserWarning, match="will not see the mask"):
-        assert found(ENDED[way]) == [None]
+        assert mask_after(ENDING[operation]) == [None]
 
 
 def test_warning_is_shown_once():
@@ -143,21 +143,21 @@ def test_operand_without_a_mask_drops_the_mask_like_add():
     np.testing.assert_array_equal(y([X, X[::-1]])._keras_mask, expected)
 
 
-def _compiled(way, loss="mse", metrics=("mae",)):
+def _compiled(operation, loss="mse", metrics=("mae",)):
     inputs = Input((3, 4))
-    model = Model(inputs, way(layers.Masking()(inputs)))
+    model = Model(inputs, operation(layers.Masking()(inputs)))
     model.compile("sgd", loss, weighted_metrics=list(metrics))
     return model
 
 
-@pytest.mark.parametrize("way", ["item", "squeeze", "sum"])
-def test_losses_warn_of_masks_over_the_axis_that_they_reduce(way):
-    ways = {
+@pytest.mark.parametrize("operation", ["item", "squeeze", "sum"])
+def test_losses_warn_of_masks_over_the_axis_that_they_reduce(operation):
+    calls = {
         "item": lambda v: v[..., 0],
         "squeeze": lambda v: ops.squeeze(v[..., :1], -1),
         "sum": lambda v: ops.sum(v, axis=-1),
     }
-    model = _compiled(ways[way])
+    model = _compiled(calls[operation])
     with pytest.warns(UserWarning, match="ignores the mask of the predictions"):
         results = model.evaluate(X, np.zeros((2, 3), "float32"), verbose=0)
     outputs = model.predict(X, verbose=0)

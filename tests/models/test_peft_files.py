@@ -56,14 +56,14 @@ def test_names_shapes_and_config(tmp_path):
 
 @pytest.mark.parametrize("rows", [None, lambda name: f"x.{name.replace('/', '.')}"])
 def test_adapters_round_trip(tmp_path, rows):
-    model, other, ids = network(), network(), np.array([[1, 2, 3, 4, 5, 6]])
-    for layer, to in zip(model.layers, other.layers, strict=True):
+    model, restored, ids = network(), network(), np.array([[1, 2, 3, 4, 5, 6]])
+    for layer, to in zip(model.layers, restored.layers, strict=True):
         name = f"_{layer._adapted}"
         getattr(to, name).assign(getattr(layer, name))
-    assert not np.allclose(model(ids), other(ids))
+    assert not np.allclose(model(ids), restored(ids))
     model.save_weights(tmp_path / NAME, adapters=True, mapping=rows)
-    other.load_weights(tmp_path / NAME, adapters=True, mapping=rows)
-    np.testing.assert_array_equal(model(ids), other(ids))
+    restored.load_weights(tmp_path / NAME, adapters=True, mapping=rows)
+    np.testing.assert_array_equal(model(ids), restored(ids))
 
 
 def test_mismatches_are_errors_and_change_nothing(tmp_path):
@@ -99,11 +99,14 @@ def edit(folder, **members):
 
 
 def test_invalid_adapters_are_refused(tmp_path):
-    model, plain = network(), toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2)])
+    model, other_model = (
+        network(),
+        toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2)]),
+    )
     with pytest.raises(ArgumentError, match="adapter_model.safetensors"):
         model.save_weights(tmp_path / "a.safetensors", adapters=True)
     with pytest.raises(ArgumentError, match="`enable_lora` of layers first"):
-        plain.save_weights(tmp_path / NAME, adapters=True)
+        other_model.save_weights(tmp_path / NAME, adapters=True)
     with pytest.raises(ArgumentError, match="max_shard_size"):
         model.save_weights(tmp_path / NAME, max_shard_size=1, adapters=True)
     with pytest.raises(UnsupportedError, match="splits or joins"):
@@ -113,11 +116,11 @@ def test_invalid_adapters_are_refused(tmp_path):
         [toolkit.Input((6, 8)), layers.Conv1D(8, 3, groups=2, name="conv")]
     )
     grouped.layers[0].enable_lora(2)
-    heads = toolkit.Sequential(
+    attention = toolkit.Sequential(
         [toolkit.Input((6, 8)), layers.EinsumDense("abc,cde->abde", (None, 2, 4))]
     )
-    heads.layers[0].enable_lora(2)
-    for model in (grouped, heads):
+    attention.layers[0].enable_lora(2)
+    for model in (grouped, attention):
         with pytest.raises(UnsupportedError, match="PEFT has no factors"):
             model.save_weights(tmp_path / NAME, adapters=True)
     assert not list(tmp_path.iterdir())

@@ -48,8 +48,8 @@ def siamese():
     a, b = toolkit.Input((4,), name="a"), toolkit.Input((4,), name="b")
     difference = layers.Subtract(name="difference")([encoder(a), encoder(b)])
     first, second = block(difference)
-    both = layers.Concatenate(name="both")([first, second])
-    return toolkit.Model([a, b], both * 2.0, name="siamese")
+    merged = layers.Concatenate(name="both")([first, second])
+    return toolkit.Model([a, b], merged * 2.0, name="siamese")
 
 
 def random_cluster(rng, depth=0):
@@ -72,9 +72,9 @@ def boxes_in(cluster):
 
 def polyline(line):
     """Return the points of a line; evaluate its curves."""
-    (_, [at]), *rest = line.commands
+    (_, [at]), *remaining = line.commands
     yield at
-    for _, points in rest:
+    for _, points in remaining:
         for t in np.linspace(0, 1, 9)[1:]:
             control = np.array([at, *points])
             while len(control) > 1:  # De Casteljau's algorithm
@@ -165,10 +165,10 @@ def test_nested_models(tmp_path):
     closed = texts(tmp_path / "closed.svg")
     assert "encoder" in closed and "(Sequential)" in closed and "deep" not in closed
     plot_model(model, tmp_path / "open.svg", show_layer_names=True, expand_nested=True)
-    opened = texts(tmp_path / "open.svg")
+    expanded_texts = texts(tmp_path / "open.svg")
     for name in ("encoder", "chain", "block", "first", "relu", "deep", "difference"):
-        assert opened.count(name) == 1, name
-    assert "(Sequential)" not in opened and "(Multiply)" in opened
+        assert expanded_texts.count(name) == 1, name
+    assert "(Sequential)" not in expanded_texts and "(Multiply)" in expanded_texts
 
 
 def test_range_of_layers(tmp_path):
@@ -216,8 +216,8 @@ def test_dot():
     edges = {tuple(names[n] for n in e) for e in re.findall(r"(\w+) -> (\w+)", text)}
     assert {("a", "first"), ("b", "first"), ("relu", "difference")} <= edges
     assert {("difference", "inner_input"), ("skip", "both"), ("deep", "both")} <= edges
-    part = model_to_dot(chain(), subgraph=True).to_string()
-    assert part.startswith("subgraph cluster") and "box0 -> box1" in part
+    subgraph = model_to_dot(chain(), subgraph=True).to_string()
+    assert subgraph.startswith("subgraph cluster") and "box0 -> box1" in subgraph
     assert str(model_to_dot(chain(), splines="curved")).count('splines="curved"') == 1
 
 

@@ -90,7 +90,7 @@ class Words(layers.Layer):
 
 
 @saving.register_keras_serializable("parts")
-class Whole(models.Model):
+class BlockModel(models.Model):
     """A model of users."""
 
     def __init__(self, **kwargs):
@@ -105,12 +105,12 @@ class Whole(models.Model):
         return self.last(self.block(inputs))
 
 
-def stack(*parts, shape=(6,), dtype="float32"):
-    return toolkit.Sequential([toolkit.Input(shape, dtype=dtype), *parts])
+def stack(*stack_layers, shape=(6,), dtype="float32"):
+    return toolkit.Sequential([toolkit.Input(shape, dtype=dtype), *stack_layers])
 
 
-def whole():
-    model = Whole()
+def whole_model():
+    model = BlockModel()
     model(X)
     return model
 
@@ -122,7 +122,7 @@ MAKERS = {
     "around": lambda: stack(Around(Around(layers.Dense(4))), Around(Block())),
     "in_wrappers": lambda: stack(layers.TimeDistributed(Block()), shape=(2, 6)),
     "words": lambda: stack(Words(), shape=(3,), dtype="int32"),
-    "whole": whole,
+    "whole": whole_model,
 }
 
 

@@ -34,7 +34,7 @@ def classifier(name="tells_classes"):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def report_page(tmp_path_factory):
     """Return a trained classifier and the text of its report."""
     model = classifier()
     model.fit(X, Y, epochs=8, validation_split=0.2, verbose=0)
@@ -48,17 +48,17 @@ class Outline(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.found, self.texts = [], [], {}
+        self.open, self.elements, self.texts = [], [], {}
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, name, attributes):
-        self.found.append((name, dict(attributes)))
+        self.elements.append((name, dict(attributes)))
         if name != "meta":
             self.open.append(name)
 
     def handle_startendtag(self, name, attributes):
-        self.found.append((name, dict(attributes)))
+        self.elements.append((name, dict(attributes)))
 
     def handle_endtag(self, name):
         assert self.open.pop() == name
@@ -68,10 +68,10 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_page_is_complete_and_self_contained(made):
-    _, text = made
+def test_page_is_complete_and_self_contained(report_page):
+    _, text = report_page
     page = Outline(text)
-    names = [name for name, _ in page.found]
+    names = [name for name, _ in page.elements]
     assert (
         names.count("h1")
         == names.count("main")
@@ -81,11 +81,11 @@ def test_page_is_complete_and_self_contained(made):
     addresses = set(re.findall(r"\w+://[^\s\"<]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"url\(|@import|src=", text)
-    ids = [a["id"] for _, a in page.found if "id" in a]
-    links = [a["href"] for name, a in page.found if name == "a"]
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    links = [a["href"] for name, a in page.elements if name == "a"]
     assert len(ids) == len(set(ids)) and links == [f"#{i}" for i in ids]
-    assert next(a for name, a in page.found if name == "html")["lang"] == "en"
-    for name, attributes in page.found:
+    assert next(a for name, a in page.elements if name == "html")["lang"] == "en"
+    for name, attributes in page.elements:
         if name == "th":
             assert attributes["scope"] in ("row", "col")
         if name == "table":
@@ -94,8 +94,8 @@ def test_page_is_complete_and_self_contained(made):
             assert attributes["role"] == "img"
 
 
-def test_numbers_equal_the_model(made):
-    model, text = made
+def test_numbers_equal_the_model(report_page):
+    model, text = report_page
     facts = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", text))
     accuracy = (model.predict(X, verbose=0).argmax(1) == Y).mean()
     assert facts["Accuracy"] == f"{accuracy:.1%}"
@@ -112,8 +112,8 @@ def test_numbers_equal_the_model(made):
 
 
 @needs_chromium
-def test_page_is_readable_at_every_width(made):
-    measurements, console = look_at(made[1], (360, 768, 1280))
+def test_page_is_readable_at_every_width(report_page):
+    measurements, console = look_at(report_page[1], (360, 768, 1280))
     assert console == []
     for width, page in measurements.items():
         assert page["width"] <= int(width), width
@@ -125,12 +125,12 @@ def test_page_is_readable_at_every_width(made):
 
 
 @needs_chromium
-def test_page_is_readable_in_dark_mode(made):
-    measurements, console = look_at(made[1], (390,), dark=True)
+def test_page_is_readable_in_dark_mode(report_page):
+    measurements, console = look_at(report_page[1], (390,), dark=True)
     assert console == []
     paper, ink = (
-        [int(part) for part in re.findall(r"\d+", measurements["390"][what])]
-        for what in ("paper", "ink")
+        [int(channel) for channel in re.findall(r"\d+", measurements["390"][color])]
+        for color in ("paper", "ink")
     )
     assert max(paper) < 40 and min(ink) > 220
 
@@ -184,10 +184,10 @@ def report(model, tmp_path, *arguments, **options):
 
 def test_inputs_and_outputs_with_names(tmp_path):
     inputs = {"a": toolkit.Input((6,), name="a"), "b": toolkit.Input((2,), name="b")}
-    both = layers.Concatenate(name="both")([inputs["a"], inputs["b"]])
+    merged = layers.Concatenate(name="both")([inputs["a"], inputs["b"]])
     outputs = {
-        "p": layers.Dense(3, activation="softmax", name="p")(both),
-        "q": layers.Dense(1, name="q")(both * 2.0),
+        "p": layers.Dense(3, activation="softmax", name="p")(merged),
+        "q": layers.Dense(1, name="q")(merged * 2.0),
     }
     model = toolkit.Model(inputs, outputs)
     model.compile("adam", {"p": "sparse_categorical_crossentropy", "q": "mse"})
@@ -206,15 +206,15 @@ def test_report_without_data(tmp_path):
 
 
 def test_data_set_is_read_once(tmp_path):
-    taken = []
+    produced = []
 
     def batches():
         for start in range(0, 90, 30):
-            taken.append(start)
+            produced.append(start)
             yield X[start : start + 30], Y[start : start + 30]
 
     text = report(classifier(), tmp_path, batches(), measure=False)
-    assert taken == [0, 30, 60] and "of 90 samples" in text
+    assert produced == [0, 30, 60] and "of 90 samples" in text
     pairs = Dataset.from_tensor_slices((X, Y)).batch(16)
     assert "of 90 samples" in report(classifier(), tmp_path, pairs, measure=False)
     with pytest.raises(ArgumentError, match="expected data that ends"):
@@ -293,8 +293,8 @@ def test_model_without_weights_is_refused(tmp_path):
     ],
 )
 def test_confusion(y_true, y_pred, expected):
-    found = confusion(np.array(y_true), np.array(y_pred, "float32"), None)
-    assert (None if found is None else found.counts.tolist()) == expected
+    counts = confusion(np.array(y_true), np.array(y_pred, "float32"), None)
+    assert (None if counts is None else counts.counts.tolist()) == expected
 
 
 def test_texts_are_escaped():

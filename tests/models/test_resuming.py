@@ -109,11 +109,11 @@ def interrupted(tmp_path, kind, steps, save_freq=1, **arguments):
     return history, model.get_weights()
 
 
-def check(whole, found):
-    for a, b in zip(whole[1], found[1], strict=True):
+def check(expected, actual):
+    for a, b in zip(expected[1], actual[1], strict=True):
         np.testing.assert_array_equal(a, b)
-    for name, values in found[0].history.items():
-        assert values == whole[0].history[name][-len(values) :], name
+    for name, values in actual[0].history.items():
+        assert values == expected[0].history[name][-len(values) :], name
 
 
 @pytest.mark.parametrize("steps", [2, 5, 6, 7])
@@ -188,8 +188,8 @@ def test_killed_process_loses_no_saved_step(tmp_path):
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / folder), str(kill_at)]
         return subprocess.run(command, capture_output=True, text=True, env=os.environ)
 
-    whole = start("whole", 0)
-    assert whole.returncode == 0, whole.stderr
+    expected = start("whole", 0)
+    assert expected.returncode == 0, expected.stderr
     for kill_at in (3, 5, 6):  # each kill is later: the run continues three times
         assert start("killed", kill_at).returncode == -signal.SIGKILL
-    assert start("killed", 0).stdout == whole.stdout
+    assert start("killed", 0).stdout == expected.stdout

@@ -49,31 +49,33 @@ def fit(model, *extra, epochs=5):
     return model.fit(X, Y, batch_size=4, epochs=epochs, callbacks=[*extra], verbose=0)
 
 
-def fresh():
+def make_compiled_model():
     toolkit.random.set_random_seed(1)
     return make_model()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_run_continues_to_the_same_bits(tmp_path, error):
-    whole = fresh()
-    fit(whole)
-    first = fresh()
+    uninterrupted = make_compiled_model()
+    fit(uninterrupted)
+    first = make_compiled_model()
     with pytest.raises(error):
         fit(first, callbacks.BackupAndRestore(tmp_path / "b"), Stop(2, error))
     toolkit.random.set_random_seed(99)  # another process draws other numbers
     second = make_model()
     history = fit(second, callbacks.BackupAndRestore(tmp_path / "b"))
     assert history.epoch == [3, 4]
-    for a, b in zip(whole.get_weights(), second.get_weights(), strict=True):
+    for a, b in zip(uninterrupted.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert not (tmp_path / "b").exists()
 
 
 def test_backup_every_few_batches(tmp_path):
-    model = fresh()
-    keep = callbacks.BackupAndRestore(tmp_path, save_freq=2, delete_checkpoint=False)
-    fit(model, keep, epochs=1)
+    model = make_compiled_model()
+    callback = callbacks.BackupAndRestore(
+        tmp_path, save_freq=2, delete_checkpoint=False
+    )
+    fit(model, callback, epochs=1)
     record = json.loads((tmp_path / "training_metadata.json").read_text())
     assert (record["epoch"], record["batch"]) == (0, 2)
 
@@ -84,7 +86,7 @@ def test_corrupt_backup_falls_back_to_the_previous_one(tmp_path):
             tmp_path, double_checkpoint=True, delete_checkpoint=False
         )
 
-    fit(fresh(), backup(), epochs=3)
+    fit(make_compiled_model(), backup(), epochs=3)
     (tmp_path / "latest.weights.h5").write_bytes(b"damaged")
     assert fit(make_model(), backup(), epochs=4).epoch == [2, 3]
 
@@ -106,55 +108,57 @@ def test_any_corrupt_file_falls_back_to_the_previous_backup(tmp_path, name, dama
             tmp_path, double_checkpoint=True, delete_checkpoint=False
         )
 
-    whole = fresh()
-    fit(whole, epochs=4)
-    fit(fresh(), backup(), epochs=3)
+    uninterrupted = make_compiled_model()
+    fit(uninterrupted, epochs=4)
+    fit(make_compiled_model(), backup(), epochs=3)
     damage(tmp_path / name)
     model = make_model()
     assert fit(model, backup(), epochs=4).epoch == [2, 3]
-    for found, expected in zip(model.get_weights(), whole.get_weights(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(
+        model.get_weights(), uninterrupted.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_corruption_without_another_backup_is_an_error(tmp_path):
-    keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
-    fit(fresh(), keep, epochs=1)
+    callback = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+    fit(make_compiled_model(), callback, epochs=1)
     metadata = tmp_path / "training_metadata.json"
     metadata.write_bytes(metadata.read_bytes()[:-1])
     with pytest.raises(ModelFileError, match="is damaged"):
-        fit(make_model(), keep)
+        fit(make_model(), callback)
 
 
 @pytest.mark.filterwarnings("ignore:load_weights")
 def test_backup_of_another_model_is_unchanged(tmp_path):
-    keep = callbacks.BackupAndRestore(
+    callback = callbacks.BackupAndRestore(
         tmp_path, double_checkpoint=True, delete_checkpoint=False
     )
-    fit(fresh(), keep, epochs=2)
+    fit(make_compiled_model(), callback, epochs=2)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    other = Sequential([Input((4,)), layers.Dense(2)])
-    other.compile("adam", "mse")
+    other_model = Sequential([Input((4,)), layers.Dense(2)])
+    other_model.compile("adam", "mse")
     with pytest.raises(ModelFileError, match="does not fit"):
-        fit(other, keep)
+        fit(other_model, callback)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_crash_between_the_files_leaves_a_complete_backup(tmp_path):
-    keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
-    fit(fresh(), keep, epochs=2)
+    callback = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+    fit(make_compiled_model(), callback, epochs=2)
     weights = (tmp_path / "latest.weights.h5").read_bytes()
-    fit(fresh(), keep, epochs=3)
+    fit(make_compiled_model(), callback, epochs=3)
     (tmp_path / "latest.weights.h5").write_bytes(weights)  # as if never replaced
     model = make_model()
-    assert fit(model, keep, epochs=4).epoch == [2, 3]
+    assert fit(model, callback, epochs=4).epoch == [2, 3]
 
 
 def test_mixed_files_are_refused(tmp_path):
-    keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
-    fit(fresh(), keep, epochs=1)
+    callback = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
+    fit(make_compiled_model(), callback, epochs=1)
     make_model().save_weights(tmp_path / "latest.weights.h5")
     with pytest.raises(ModelFileError, match="is not the file"):
-        fit(make_model(), keep)
+        fit(make_model(), callback)
 
 
 @pytest.mark.parametrize("arguments", [{"backup_dir": ""}, {"save_freq": 0.5}])
@@ -168,18 +172,18 @@ def test_backup_arguments(arguments):
 
 def test_evaluation_uses_the_averages():
     model = make_model(use_ema=True, ema_momentum=0.5)
-    seen = []
+    recorded = []
 
     class Look(callbacks.Callback):
         def on_test_begin(self, logs=None):
-            seen.append(self.model.get_weights())
+            recorded.append(self.model.get_weights())
 
     model.train_on_batch(X, Y)
     model.train_on_batch(X, Y)
     weights = model.get_weights()
     averages = [m.numpy() for _, m in model.optimizer.averaged()]
     model.evaluate(X, Y, callbacks=[callbacks.SwapEMAWeights(), Look()], verbose=0)
-    for value, average, weight in zip(seen[0], averages, weights, strict=True):
+    for value, average, weight in zip(recorded[0], averages, weights, strict=True):
         np.testing.assert_array_equal(value, average)
         assert not np.array_equal(value, weight)
     for value, weight in zip(model.get_weights(), weights, strict=True):
@@ -188,12 +192,12 @@ def test_evaluation_uses_the_averages():
 
 def test_swapping_on_epochs_does_not_change_training():
     toolkit.random.set_random_seed(3)
-    plain = make_model(use_ema=True)
-    fit(plain)
+    reference = make_model(use_ema=True)
+    fit(reference)
     toolkit.random.set_random_seed(3)
     swapping = make_model(use_ema=True)
     fit(swapping, callbacks.SwapEMAWeights(swap_on_epoch=True))
-    for a, b in zip(plain.get_weights(), swapping.get_weights(), strict=True):
+    for a, b in zip(reference.get_weights(), swapping.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -246,16 +250,16 @@ def test_unreachable_server_is_a_warning():
 def records(folder):
     """Return the records of the only file in a folder; check the checksums."""
     (file,) = folder.glob("events.out.tfevents.*")
-    data, found = file.read_bytes(), []
+    data, parsed = file.read_bytes(), []
     while data:
         (length,) = struct.unpack("<Q", data[:8])
         assert struct.unpack("<I", data[8:12])[0] == masked_crc32c(data[:8])
         body = data[12 : 12 + length]
         (crc,) = struct.unpack("<I", data[12 + length : 16 + length])
         assert crc == masked_crc32c(body)
-        found.append(body)
+        parsed.append(body)
         data = data[16 + length :]
-    return found
+    return parsed
 
 
 def fields(message):
@@ -285,13 +289,13 @@ def fields(message):
 
 def values(folder):
     """Return (tag, step, the fields of the value) of all events."""
-    found = []
+    tagged_values = []
     for record in records(folder):
         event = dict(fields(record))
         if 5 in event:
             value = dict(fields(dict(fields(event[5]))[1]))
-            found.append((value[1].decode(), event.get(2, 0), value))
-    return found
+            tagged_values.append((value[1].decode(), event.get(2, 0), value))
+    return tagged_values
 
 
 def test_events_of_a_run(tmp_path):
@@ -314,8 +318,11 @@ def test_events_of_a_run(tmp_path):
     assert scalars["epoch_learning_rate", 0] == np.float32(0.05)
     assert [s for t, s in scalars if t == "batch_loss"] == [2, 4, 6, 8]
     assert scalars["epoch_steps_per_second", 0] > 0
-    held = {t: s for t, s, _ in values(tmp_path / "validation")}
-    assert held["evaluation_loss_vs_iterations"] == 8 and held["epoch_loss"] == 1
+    values_by_tag = {t: s for t, s, _ in values(tmp_path / "validation")}
+    assert (
+        values_by_tag["evaluation_loss_vs_iterations"] == 8
+        and values_by_tag["epoch_loss"] == 1
+    )
     histograms = [v for t, s, v in train if t == f"{model.weights[0].path}/histogram"]
     assert len(histograms) == 2
     numbers = dict(fields(histograms[1][5]))
@@ -362,30 +369,30 @@ def test_lazy_logs_are_read_on_access(monkeypatch):
     logs = {"loss": ops.ones(()) * 2, "parts": {"b": ops.ones(2), "a": 3}}
     expected = {"a": 3, "loss": 2.0}
 
-    def made():
+    def make_logs():
         read.clear()
         return lazy.LazyLogs(logs)
 
-    found = made()
-    assert list(found) == ["loss", "a", "b"]
-    assert len(found) == 3
-    assert "loss" in found
+    actual = make_logs()
+    assert list(actual) == ["loss", "a", "b"]
+    assert len(actual) == 3
+    assert "loss" in actual
     assert not read
     for use in (dict, lambda x: {**x}, copy.deepcopy, lambda x: x | {}):
-        plain = use(made())
+        eager_logs = use(make_logs())
         assert len(read) == 1
-        assert plain.pop("b").shape == (2,)
-        assert plain == expected
-        assert type(plain["loss"]) is float
+        assert eager_logs.pop("b").shape == (2,)
+        assert eager_logs == expected
+        assert type(eager_logs["loss"]) is float
     del logs["parts"]["b"]
-    assert json.loads(json.dumps(made())) == expected
-    assert pickle.loads(pickle.dumps(made())) == expected
-    assert made() == expected
-    assert made().get("loss") == 2.0
-    found = made()
-    found["lr"] = 0.5
-    assert found.items() >= expected.items()
-    assert found["lr"] == 0.5
+    assert json.loads(json.dumps(make_logs())) == expected
+    assert pickle.loads(pickle.dumps(make_logs())) == expected
+    assert make_logs() == expected
+    assert make_logs().get("loss") == 2.0
+    actual = make_logs()
+    actual["lr"] = 0.5
+    assert actual.items() >= expected.items()
+    assert actual["lr"] == 0.5
 
 
 def test_metrics_of_several_numbers_are_arrays():
@@ -395,7 +402,7 @@ def test_metrics_of_several_numbers_are_arrays():
     scores = [toolkit.metrics.F1Score(), toolkit.metrics.Precision([0.2, 0.6])]
     model.compile("sgd", "categorical_crossentropy", metrics=scores)
     logs = model.fit(x, y, verbose=0).history
-    found = [logs["f1_score"][0], *model.evaluate(x, y, verbose=0)[1:]]
-    found += [*model.train_on_batch(x, y)[1:]]
-    assert [type(value) for value in found] == [np.ndarray] * 5
-    assert [value.shape for value in found] == [(3,), (3,), (2,), (3,), (2,)]
+    actual = [logs["f1_score"][0], *model.evaluate(x, y, verbose=0)[1:]]
+    actual += [*model.train_on_batch(x, y)[1:]]
+    assert [type(value) for value in actual] == [np.ndarray] * 5
+    assert [value.shape for value in actual] == [(3,), (3,), (2,), (3,), (2,)]

@@ -66,26 +66,30 @@ def make(seed=1):
     toolkit.utils.set_random_seed(seed)
     inner = [toolkit.Input((4,)), layers.Dropout(0.5, seed=seed), layers.Dense(2)]
     model = toolkit.Sequential(inner)
-    odd = [Counted((3,), "uint32", "a"), Counted((2,), "float32", "b")]
-    model.compile("sgd", "mse", metrics=["mae", *odd])
+    counters = [Counted((3,), "uint32", "a"), Counted((2,), "float32", "b")]
+    model.compile("sgd", "mse", metrics=["mae", *counters])
     model.train_on_batch(np.ones((2, 4)), np.ones((2, 2)))
     return model
 
 
-def progress_of(model, *given, done=0):
-    return Progress(model, Batches(done), CallbackList([*given], add_history=True))
+def progress_of(model, *objects, num_yielded=0):
+    return Progress(
+        model, Batches(num_yielded), CallbackList([*objects], add_history=True)
+    )
 
 
-def saved(*given, done=0):
+def saved(*objects, num_yielded=0):
     """Return the state of a run, through JSON, and its model."""
     model = make()
-    state = progress_of(model, *given, done=done).state()
+    state = progress_of(model, *objects, num_yielded=num_yielded).state()
     return json.loads(json.dumps(state)), model
 
 
 def seeds(model):
-    own = [v for v in model.variables if v.dtype == "uint32" and v.shape == (2,)]
-    return [v.numpy().tolist() for v in [*own, global_seed_generator().state]]
+    seed_states = [
+        v for v in model.variables if v.dtype == "uint32" and v.shape == (2,)
+    ]
+    return [v.numpy().tolist() for v in [*seed_states, global_seed_generator().state]]
 
 
 def measured(model):
@@ -98,7 +102,7 @@ def test_seeds_are_from_the_layers_and_the_global_seed():
 
 
 def test_run_continues_within_an_epoch():
-    state, model = saved(Remembers(7), done=3)
+    state, model = saved(Remembers(7), num_yielded=3)
     expected, totals = seeds(model), measured(model)
     other, callback = make(2), Remembers()
     other.reset_metrics()
@@ -118,7 +122,7 @@ def test_run_continues_within_an_epoch():
 
 
 def test_metrics_are_reset_at_the_start_of_an_epoch():
-    state, model = saved(done=0)
+    state, model = saved(num_yielded=0)
     progress = progress_of(model)
     progress.restore(state, 1)
     progress.begin()
@@ -130,7 +134,7 @@ def test_metrics_are_reset_at_the_start_of_an_epoch():
 def test_unsaved_run_restores_nothing(state):
     model, callback = make(), Remembers(3)
     before = seeds(model)
-    progress = progress_of(model, callback, done=2)
+    progress = progress_of(model, callback, num_yielded=2)
     if state is not None:
         progress.restore(state, 1)
     progress.begin()
@@ -141,7 +145,7 @@ def test_unsaved_run_restores_nothing(state):
 
 
 @pytest.mark.parametrize(
-    "now, values",
+    "current, values",
     [
         ([Remembers(1), Other(2)], [7, 8]),
         ([callbacks.Callback(), Remembers(1), callbacks.History(), Other(2)], [7, 8]),
@@ -150,15 +154,15 @@ def test_unsaved_run_restores_nothing(state):
         ([Remembers(1), Other(2), Remembers(3)], [1, 2, 3]),
     ],
 )
-def test_callbacks_are_restored_only_if_all_match(now, values):
-    state, _ = saved(Remembers(7), Other(8), done=1)
-    progress = progress_of(make(), *now)
+def test_callbacks_are_restored_only_if_all_match(current, values):
+    state, _ = saved(Remembers(7), Other(8), num_yielded=1)
+    progress = progress_of(make(), *current)
     progress.restore(state, 1)
     progress.begin()
-    mine = [c for c in now if isinstance(c, Remembers)]
-    assert [c.value for c in mine] == values
+    resumed = [c for c in current if isinstance(c, Remembers)]
+    assert [c.value for c in resumed] == values
     back = values == [7, 8]
-    assert all(bool(c.resumed) == back for c in mine)
+    assert all(bool(c.resumed) == back for c in resumed)
     assert progress._batches.restored == {"done": 1}
 
 

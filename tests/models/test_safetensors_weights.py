@@ -53,7 +53,7 @@ def change(model):
     return model
 
 
-def same(model, expected):
+def assert_same_values(model, expected):
     for weight, value in zip(model.weights, expected, strict=True):
         np.testing.assert_array_equal(np.asarray(weight), value, weight.path)
 
@@ -75,7 +75,7 @@ def test_weights_round_trip(path):
     ]
     other = model_of(name="another")
     other.load_weights(path)
-    same(other, values(model))
+    assert_same_values(other, values(model))
 
 
 @pytest.mark.parametrize("make", [unnamed, lambda: tk.applications.MobileNetV2(
@@ -85,7 +85,7 @@ def test_layers_with_default_names_are_numbered_again(path, make):
     model.save_weights(path)
     other = make()
     other.load_weights(path)
-    same(other, values(model))
+    assert_same_values(other, values(model))
 
 
 def test_custom_names_are_not_renumbered(path):
@@ -147,7 +147,7 @@ def test_every_mismatch_is_listed_and_nothing_changes(path):
         "last/kernel: missing in the file; expected float32 of shape (4, 2)",
         "more: unexpected, float16 of shape (5,)",
     ]
-    same(model, before)
+    assert_same_values(model, before)
     with pytest.warns(UserWarning, match="left as it was") as warned:
         model.load_weights(path, skip_mismatch=True)
     assert len(str(warned[0].message).split("\n  ")) == 5
@@ -167,10 +167,10 @@ def test_layouts_of_other_ranks_are_listed(path):
     with pytest.raises(ModelFileError) as caught:
         model.load_weights(path, mapping=mapping)
     lines = str(caught.value).split("\n  ")[1:]
-    wrong = [line for line in lines if "mapping: the weight has the shape" in line]
-    assert len(wrong) == sum(array.ndim != 2 for array in arrays.values()) > 1
-    assert any(line.startswith("norm/gamma: mapping: ") for line in wrong)
-    same(model, before)
+    messages = [line for line in lines if "mapping: the weight has the shape" in line]
+    assert len(messages) == sum(array.ndim != 2 for array in arrays.values()) > 1
+    assert any(line.startswith("norm/gamma: mapping: ") for line in messages)
+    assert_same_values(model, before)
     with pytest.warns(UserWarning, match="left as it was"):
         model.load_weights(path, mapping=mapping, skip_mismatch=True)
 
@@ -240,7 +240,7 @@ DTYPES = [
 ]  # fmt: skip
 
 
-class Kept(layers.Layer):
+class QuantizedLayer(layers.Layer):
     """A layer with a weight of any dtype."""
 
     def __init__(self, weight_dtype, **kwargs):
@@ -257,10 +257,10 @@ class Kept(layers.Layer):
         return x
 
 
-@pytest.mark.parametrize(("stored", "dtype", "given", "expected"), DTYPES)
-def test_dtypes(path, stored, dtype, given, expected):
-    model = tk.Sequential([tk.Input((2,)), Kept(dtype, name="layer")])
-    array = np.array(given).astype(tk.dtypes.numpy_dtype(stored))
+@pytest.mark.parametrize(("stored", "dtype", "value", "expected"), DTYPES)
+def test_dtypes(path, stored, dtype, value, expected):
+    model = tk.Sequential([tk.Input((2,)), QuantizedLayer(dtype, name="layer")])
+    array = np.array(value).astype(tk.dtypes.numpy_dtype(stored))
     write_safetensors(path, {"layer/kept": array})
     if isinstance(expected, str):
         with pytest.raises(ModelFileError, match=f"layer/kept: .*{expected}"):
@@ -268,9 +268,9 @@ def test_dtypes(path, stored, dtype, given, expected):
         assert not np.asarray(model.weights[0]).astype("complex64").any()
     else:
         model.load_weights(path)
-        found = np.asarray(model.weights[0])
-        assert found.dtype == tk.dtypes.numpy_dtype(dtype)
-        assert found.tolist() == np.array(expected).tolist()
+        actual = np.asarray(model.weights[0])
+        assert actual.dtype == tk.dtypes.numpy_dtype(dtype)
+        assert actual.tolist() == np.array(expected).tolist()
 
 
 # --- other names ----------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_name_table_in_both_directions(path):
     np.testing.assert_array_equal(arrays["first.weight"].T, model.weights[0])
     other = model_of()
     other.load_weights(path, mapping=AS_IN_TORCH)
-    same(other, values(model))
+    assert_same_values(other, values(model))
 
 
 def test_name_function(path):
@@ -350,8 +350,8 @@ def test_parts_of_one_array(path):
     model = tk.Sequential([tk.Input((3,)), *(layers.Dense(3, name=n) for n in "qkv")])
     change(model)
     table = {
-        f"{name}/{kind}": (f"qkv.{kind}", layout, part)
-        for part, name in enumerate("qkv")
+        f"{name}/{kind}": (f"qkv.{kind}", layout, index)
+        for index, name in enumerate("qkv")
         for kind, layout in (("kernel", "(3 o) i -> i o"), ("bias", "(3 n) -> n"))
     }
     model.save_weights(path, mapping=table)
@@ -360,7 +360,7 @@ def test_parts_of_one_array(path):
     np.testing.assert_array_equal(arrays["qkv.kernel"][3:6].T, model.weights[2])
     other = tk.Sequential([tk.Input((3,)), *(layers.Dense(3, name=n) for n in "qkv")])
     other.load_weights(path, mapping=table)
-    same(other, values(model))
+    assert_same_values(other, values(model))
     with pytest.raises(ArgumentError, match=r"'qkv.bias' has 3 parts; .*\[1\] only"):
         model.save_weights(path, mapping=table | dict.fromkeys(("q/bias", "v/bias")))
     with pytest.raises(ArgumentError, match="q/bias do not go together"):
@@ -393,15 +393,15 @@ def listing(tmp_path):
 
 def test_several_files(listing):
     model = change(model_of())
-    found = save_list(listing, model, 48 / 2**30)
+    files = save_list(listing, model, 48 / 2**30)
     names = sorted(os.listdir(listing.parent))
     assert names[0] == "m-00001-of-00004.safetensors" and len(names) == 5
-    assert set(found["weight_map"].values()) == set(names[:-1])
-    assert found["metadata"]["total_size"] == sum(v.nbytes for v in values(model))
+    assert set(files["weight_map"].values()) == set(names[:-1])
+    assert files["metadata"]["total_size"] == sum(v.nbytes for v in values(model))
     other = model_of()
     other.load_weights(listing)
-    same(other, values(model))
-    for name, file in found["weight_map"].items():
+    assert_same_values(other, values(model))
+    for name, file in files["weight_map"].items():
         assert name in read_safetensors(listing.with_name(file))
 
 
@@ -415,14 +415,14 @@ def test_next_save_removes_the_files_of_the_last(listing):
     ]
     other = model_of()
     other.load_weights(listing)
-    same(other, values(model))
+    assert_same_values(other, values(model))
 
 
 def test_foreign_files_are_neither_replaced_nor_removed(listing):
     save_list(listing, size=48 / 2**30)
-    found = json.loads(listing.read_text())
-    del found["metadata"]["files"]  # as other libraries write it
-    listing.write_text(json.dumps(found))
+    manifest = json.loads(listing.read_text())
+    del manifest["metadata"]["files"]  # as other libraries write it
+    listing.write_text(json.dumps(manifest))
     save_list(listing, size=1)
     assert len(os.listdir(listing.parent)) == 6
     foreign = listing.with_name("n-00001-of-00001.safetensors")
@@ -445,14 +445,14 @@ def test_weight_larger_than_the_file_size(listing):
 
 
 def edit(listing, change):
-    found = json.loads(listing.read_text())
-    change(found)
-    listing.write_text(json.dumps(found))
+    manifest = json.loads(listing.read_text())
+    change(manifest)
+    listing.write_text(json.dumps(manifest))
 
 
 def leads(name):
-    def change(found):
-        found["weight_map"]["first/kernel"] = name
+    def change(manifest):
+        manifest["weight_map"]["first/kernel"] = name
 
     return change
 
@@ -519,26 +519,26 @@ def test_invalid_manifests(listing, name):
     before = values(model)
     with pytest.raises(ModelFileError, match=message):
         model.load_weights(listing)
-    same(model, before)
+    assert_same_values(model, before)
 
 
 def test_links(listing, tmp_path):
     """Links to other folders are refused; Hugging Face's cache consists of links."""
     save_list(listing, size=128 / 2**30)
-    inside, blobs = tmp_path / "snapshots" / "a", tmp_path / "blobs"
-    inside.mkdir(parents=True)
+    snapshot, blobs = tmp_path / "snapshots" / "a", tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
     blobs.mkdir()
     for number, name in enumerate(sorted(os.listdir(tmp_path))):
         if (tmp_path / name).is_file():
             (tmp_path / name).rename(blobs / str(number))
-            (inside / name).symlink_to(f"../../blobs/{number}")
-    model_of().load_weights(inside / listing.name)
-    shard = inside / "m-00001-of-00002.safetensors"
+            (snapshot / name).symlink_to(f"../../blobs/{number}")
+    model_of().load_weights(snapshot / listing.name)
+    shard = snapshot / "m-00001-of-00002.safetensors"
     (tmp_path / "secret").write_bytes(shard.read_bytes())
     shard.unlink()
     shard.symlink_to(tmp_path / "secret")
     with pytest.raises(ModelFileError, match="a link that leads out of its folder"):
-        model_of().load_weights(inside / listing.name)
+        model_of().load_weights(snapshot / listing.name)
 
 
 def test_all_files_of_a_manifest_share_one_budget(listing):

@@ -61,15 +61,19 @@ def test_round_trip_of_the_optimizer(tmp_path):
     model, path = compiled(), tmp_path / "x.weights.h5"
     model.fit(X, X[:, :2], epochs=3, verbose=0)
     model.save_weights(path)
-    again = compiled()
-    again.optimizer.build(again.trainable_variables)
-    again.load_weights(path)
-    for a, b in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
+    restored = compiled()
+    restored.optimizer.build(restored.trainable_variables)
+    restored.load_weights(path)
+    for a, b in zip(
+        model.optimizer.variables, restored.optimizer.variables, strict=True
+    ):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
-    losses = [m.train_on_batch(X, X[:, :2]) for m in (model, again)]
+    losses = [m.train_on_batch(X, X[:, :2]) for m in (model, restored)]
     assert losses[0] == losses[1]
-    plain = make_model()
-    plain.load_weights(path)  # a model without an optimizer ignores its state
+    without_optimizer = make_model()
+    without_optimizer.load_weights(
+        path
+    )  # a model without an optimizer ignores its state
     other = make_model()
     other.compile("sgd", "mse")
     other.optimizer.build(other.trainable_variables)
@@ -84,17 +88,17 @@ def test_new_optimizer_keeps_its_learning_rate(name, tmp_path):
     model.compile(make(0.1), "mse")
     model.fit(X, X[:, :2], verbose=0)
     model.save_weights(path)
-    again = make_model()
-    again.compile(make(0.001), "mse")
+    restored = make_model()
+    restored.compile(make(0.001), "mse")
     with pytest.warns(UserWarning, match="keeps its state: it is not built yet"):
-        again.load_weights(path)
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert float(again.optimizer.learning_rate) == pytest.approx(0.001)
-    assert int(again.optimizer.iterations) == 0
-    fresh = make_model()
-    fresh.compile(make(0.1), "mse")
-    fresh.save_weights(path)
-    again.load_weights(path)  # of an optimizer without steps: no warning
+        restored.load_weights(path)
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+    assert float(restored.optimizer.learning_rate) == pytest.approx(0.001)
+    assert int(restored.optimizer.iterations) == 0
+    untrained = make_model()
+    untrained.compile(make(0.1), "mse")
+    untrained.save_weights(path)
+    restored.load_weights(path)  # of an optimizer without steps: no warning
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
@@ -102,11 +106,11 @@ def test_dtypes(dtype, tmp_path):
     def make():
         return Sequential([Input((4,)), layers.Dense(3, dtype=dtype)])
 
-    model, again = make(), make()
+    model, restored = make(), make()
     model.save_weights(tmp_path / "x.weights.h5")
-    again.load_weights(tmp_path / "x.weights.h5")
-    assert again.weights[0].dtype == dtype
-    assert_same(model.get_weights(), again.get_weights())
+    restored.load_weights(tmp_path / "x.weights.h5")
+    assert restored.weights[0].dtype == dtype
+    assert_same(model.get_weights(), restored.get_weights())
 
 
 def test_float32_weights_load_into_a_mixed_model(saved):
@@ -153,16 +157,16 @@ def test_layer_with_custom_saving(tmp_path):
     def make():
         return Sequential([Input((4,)), Table(), layers.Dense(2)])
 
-    model, again = make(), make()
+    model, restored = make(), make()
     model.layers[0].words = np.array([7, 8])
     model.save_weights(tmp_path / "x.weights.h5")
-    again.load_weights(tmp_path / "x.weights.h5")
-    assert again.layers[0].words.tolist() == [7, 8]
+    restored.load_weights(tmp_path / "x.weights.h5")
+    assert restored.layers[0].words.tolist() == [7, 8]
     edit(tmp_path / "x.weights.h5", lambda f: f.__delitem__("layers/table/vars/words"))
     with pytest.raises(
         ModelFileError, match="layers/table/vars: the table has no words"
     ):
-        again.load_weights(tmp_path / "x.weights.h5")
+        restored.load_weights(tmp_path / "x.weights.h5")
 
 
 # --- mismatches -----------------------------------------------------------------------
@@ -199,9 +203,9 @@ def test_unknown_values_are_skipped(saved):
     model = Sequential([Input((4,)), layers.Dense(3), layers.BatchNormalization()])
     with pytest.warns(UserWarning, match="layers/dense_1/vars/0: unexpected"):
         model.load_weights(saved)
-    whole = make_model()
-    whole.load_weights(saved)
-    assert_same(model.layers[0].get_weights(), whole.layers[0].get_weights())
+    skipped = make_model()
+    skipped.load_weights(saved)
+    assert_same(model.layers[0].get_weights(), skipped.layers[0].get_weights())
 
 
 def test_skip_mismatch(saved):
@@ -265,14 +269,14 @@ def test_links_and_external_storage_are_refused(saved, tmp_path):
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file["data"] = np.ones((4, 3), "float32")
-    whole = saved.read_bytes()
+    content = saved.read_bytes()
 
     edit(saved, lambda f: replace(f, h5py.ExternalLink(str(other), "data")))
     refuse(saved, "layers/dense/vars/0 is a link")
-    saved.write_bytes(whole)
+    saved.write_bytes(content)
     edit(saved, lambda f: replace(f, h5py.SoftLink("/layers/dense_1/vars/0")))
     refuse(saved, "is a link")
-    saved.write_bytes(whole)
+    saved.write_bytes(content)
 
     def external(file):
         del file["layers/dense/vars/0"]
@@ -281,7 +285,7 @@ def test_links_and_external_storage_are_refused(saved, tmp_path):
 
     edit(saved, external)
     refuse(saved, "takes its data from another file")
-    saved.write_bytes(whole)
+    saved.write_bytes(content)
 
     def virtual(file):
         del file["layers/dense/vars/0"]
@@ -291,7 +295,7 @@ def test_links_and_external_storage_are_refused(saved, tmp_path):
 
     edit(saved, virtual)
     refuse(saved, "takes its data from another file")
-    saved.write_bytes(whole)
+    saved.write_bytes(content)
     edit(saved, lambda f: f.__setitem__("layers/loop", f["layers"]))
     refuse(saved, "met before")
 
@@ -305,9 +309,9 @@ def test_huge_declared_shapes_are_never_read(saved):
     refuse(saved, "the file has")
     dataset = hdf5.Dataset
     with h5py.File(saved) as file:
-        found = dataset("x", file["layers/dense/vars/0"])
+        declared = dataset("x", file["layers/dense/vars/0"])
         with pytest.raises(ModelFileError, match="declares 4398046511104 bytes"):
-            found.read()
+            declared.read()
 
 
 def test_strings_are_refused(saved):
@@ -407,8 +411,8 @@ def test_many_nested_models_are_all_saved(tmp_path):
             x = toolkit.Sequential(nested)(x)
         return toolkit.Model(inputs, x)
 
-    model, other = build(), build()
+    model, restored = build(), build()
     model.save_weights(tmp_path / "nested.weights.h5")
-    other.load_weights(tmp_path / "nested.weights.h5")
-    for a, b in zip(model.get_weights(), other.get_weights(), strict=True):
+    restored.load_weights(tmp_path / "nested.weights.h5")
+    for a, b in zip(model.get_weights(), restored.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -183,23 +183,25 @@ def test_layers_of_several_arguments_are_refused():
         def call(self):
             return 1
 
-    for layer, what in ((Both(), "Both has a, b"), (Nothing(), "no positional")):
-        with pytest.raises(ArgumentError, match=what):
+    for layer, message in ((Both(), "Both has a, b"), (Nothing(), "no positional")):
+        with pytest.raises(ArgumentError, match=message):
             Sequential([Input((3,)), layer])
 
 
 @pytest.fixture
-def nothing_told(monkeypatch):
+def reset_warned_classes(monkeypatch):
     monkeypatch.setattr("toolkit.layers.config._warned_of_shapes", set())
 
 
-@pytest.mark.parametrize("given", [{"input_shape": (4,)}, {"input_dim": 4}])
-def test_layer_with_an_input_shape_warns_once_per_class(nothing_told, given):
+@pytest.mark.parametrize("input_shape", [{"input_shape": (4,)}, {"input_dim": 4}])
+def test_layer_with_an_input_shape_warns_once_per_class(
+    reset_warned_classes, input_shape
+):
     with pytest.warns(UserWarning, match="Dense: Do not pass an `input_shape`/`inpu"):
-        first = layers.Dense(3, **given)
+        first = layers.Dense(3, **input_shape)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = Sequential([first, layers.Dense(2, **given)])
+        model = Sequential([first, layers.Dense(2, **input_shape)])
         clone_model(model)
         layers.Embedding(4, 2)
         layers.Embedding(input_dim=4, output_dim=2)
@@ -236,16 +238,16 @@ NUMBERED = {
 @pytest.mark.parametrize(
     "policy", ["float32", "mixed_bfloat16", "mixed_float16", "bfloat16"], indirect=True
 )
-@pytest.mark.parametrize("given", ["int64", "int32", "float32"])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])
 @pytest.mark.parametrize("name", NUMBERED)
-def test_row_numbers_are_exact(name, given, policy):
+def test_row_numbers_are_exact(name, dtype, policy):
     """In any dtype of the first layer, eagerly and compiled."""
     x = np.array([[257], [999], [1001]])
     layer = NUMBERED[name]()
-    expected = np.asarray(layer(x.astype(given)), "float64")
+    expected = np.asarray(layer(x.astype(dtype)), "float64")
     model = Sequential([layer])
-    for found in (model(x.astype(given)), model.predict(x.astype(given), verbose=0)):
-        np.testing.assert_array_equal(np.asarray(found, "float64"), expected)
+    for outputs in (model(x.astype(dtype)), model.predict(x.astype(dtype), verbose=0)):
+        np.testing.assert_array_equal(np.asarray(outputs, "float64"), expected)
     if name == "embedding":
         np.testing.assert_array_equal(expected[..., 0], x)
 
@@ -253,18 +255,18 @@ def test_row_numbers_are_exact(name, given, policy):
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"], indirect=True)
 def test_large_row_numbers_are_exact(policy):
     x = np.array([[2**24 + 1], [2**24 + 3]])
-    seen = []
+    dtypes = []
 
     class Rows(layers.Embedding):
         def call(self, inputs):
-            seen.append(inputs)
+            dtypes.append(inputs)
             return super().call(inputs * 0)
 
     model = Sequential([Rows(4, 2)])
     model.build((None, 1))
-    seen.clear()
+    dtypes.clear()
     model(x)
-    np.testing.assert_array_equal(np.asarray(seen[0]), x)
+    np.testing.assert_array_equal(np.asarray(dtypes[0]), x)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16"], indirect=True)

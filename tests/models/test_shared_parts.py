@@ -55,18 +55,18 @@ class Subclass(models.Model):
 
     @classmethod
     def from_config(cls, config):
-        parts = {
+        layers_by_name = {
             k: serialization.deserialize_keras_object(v) for k, v in config.items()
         }
-        return cls(**parts)
+        return cls(**layers_by_name)
 
 
-OWN = {"Around": Around, "Subclass": Subclass}
+CUSTOM_OBJECTS = {"Around": Around, "Subclass": Subclass}
 DENSE = {"kernel_initializer": "glorot_uniform", "bias_initializer": "zeros"}
 
 
-def stack(*parts):
-    return toolkit.Sequential([toolkit.Input(STEPS.shape[1:]), *parts])
+def stack(*stack_layers):
+    return toolkit.Sequential([toolkit.Input(STEPS.shape[1:]), *stack_layers])
 
 
 def of_bidirectional():
@@ -161,17 +161,17 @@ def _rank(model):
 
 def by_keras(model, path):
     model.save(f"{path}/m.keras")
-    return saving.load_model(f"{path}/m.keras", OWN)
+    return saving.load_model(f"{path}/m.keras", CUSTOM_OBJECTS)
 
 
 def by_folder(model, path):
     saving.save_model(model, f"{path}/m", zipped=False)
-    return saving.load_model(f"{path}/m", OWN)
+    return saving.load_model(f"{path}/m", CUSTOM_OBJECTS)
 
 
 def by_h5(model, path):
     model.save(f"{path}/m.h5")
-    return saving.load_model(f"{path}/m.h5", OWN)
+    return saving.load_model(f"{path}/m.h5", CUSTOM_OBJECTS)
 
 
 def with_weights(twin, model):
@@ -182,7 +182,7 @@ def with_weights(twin, model):
 
 
 def by_json(model, path):
-    return with_weights(models.model_from_json(model.to_json(), OWN), model)
+    return with_weights(models.model_from_json(model.to_json(), CUSTOM_OBJECTS), model)
 
 
 def by_clone(model, path):
@@ -206,28 +206,28 @@ def penalties(model):
 
 def counts(model):
     """Return the number of objects of each kind in the layers of a model."""
-    parts = {"layers": model._flatten_layers()}
-    for layer in parts["layers"]:
+    objects = {"layers": model._flatten_layers()}
+    for layer in objects["layers"]:
         for name, value in vars(layer).items():
             if name.endswith(("_regularizer", "_constraint")) and value is not None:
-                parts.setdefault(name, []).append(value)
-    return {name: len(set(map(id, found))) for name, found in parts.items()}
+                objects.setdefault(name, []).append(value)
+    return {name: len(set(map(id, items))) for name, items in objects.items()}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("copy_model", WAYS)
 @pytest.mark.parametrize("make", MAKERS)
-def test_shared_parts_stay_shared(make, way, tmp_path):
-    if make is of_subclass and way is by_h5:
+def test_shared_parts_stay_shared(make, copy_model, tmp_path):
+    if make is of_subclass and copy_model is by_h5:
         pytest.skip("a subclass has no list of layers in this format")
     model = make()
     x = STEPS if _rank(model) == 3 else np.stack([STEPS] * 3, 1)
     expected = model.predict(x, verbose=0)
-    with serialization.custom_object_scope(OWN):
-        again = way(model, str(tmp_path))
-    np.testing.assert_array_equal(again.predict(x, verbose=0), expected)
-    np.testing.assert_allclose(penalties(again), penalties(model), 1e-6)
-    assert counts(again) == counts(model)
-    for a, b in zip(model._flatten_layers(), again._flatten_layers(), strict=True):
+    with serialization.custom_object_scope(CUSTOM_OBJECTS):
+        restored = copy_model(model, str(tmp_path))
+    np.testing.assert_array_equal(restored.predict(x, verbose=0), expected)
+    np.testing.assert_allclose(penalties(restored), penalties(model), 1e-6)
+    assert counts(restored) == counts(model)
+    for a, b in zip(model._flatten_layers(), restored._flatten_layers(), strict=True):
         assert type(a) is type(b)
         assert a.dtype_policy.name == b.dtype_policy.name
 
@@ -240,11 +240,11 @@ def test_identifiers_of_other_classes_and_scopes_are_ignored():
     other = serialization.serialize_keras_object(initializers.Constant(3.0))
     other["shared_object_id"] = first["shared_object_id"]
     with serialization.ObjectSharingScope():
-        made = [
+        restored = [
             serialization.deserialize_keras_object(config)
             for config in (first, other, second)
         ]
-    assert made[0] is made[2]
-    assert made[1].value == 3.0
+    assert restored[0] is restored[2]
+    assert restored[1].value == 3.0
     with serialization.ObjectSharingScope():
         assert "shared_object_id" not in serialization.serialize_keras_object(first)

@@ -65,13 +65,13 @@ def filled(model, value=7.0):
     return model
 
 
-DENSE, OWN = "layers/dense/vars", "layers/own/vars"
+DENSE, OWN_PATH = "layers/dense/vars", "layers/own/vars"
 
 
 def test_groups_of_parts():
     model = make(optimizer="sgd")
     groups = groups_of(model)
-    assert {"vars", DENSE, OWN, "optimizer/vars"} == set(groups)
+    assert {"vars", DENSE, OWN_PATH, "optimizer/vars"} == set(groups)
     name, arrays = groups[DENSE]
     assert name == model.layers[0].name
     assert [a.shape for a in arrays.values()] == [(3, 2), (2,)]
@@ -105,8 +105,8 @@ def test_all_matching_state_is_loaded():
 
 
 def changed(datasets, remove=(), **arrays):
-    kept = {path: d for path, d in datasets.items() if path not in remove}
-    return kept | {path: Stored(array) for path, array in arrays.items()}
+    remaining = {path: d for path, d in datasets.items() if path not in remove}
+    return remaining | {path: Stored(array) for path, array in arrays.items()}
 
 
 # the error of a file -> (a function of its datasets, the message)
@@ -124,11 +124,11 @@ WRONG = {
         r"dense/vars/2: unexpected, of shape \(5,\); dense.* has no such",
     ),
     "what a part cannot read": (
-        lambda d: changed(d, [f"{OWN}/mine"], **{f"{OWN}/odd": 1.0}),
+        lambda d: changed(d, [f"{OWN_PATH}/mine"], **{f"{OWN_PATH}/odd": 1.0}),
         "own/vars: 'mine'",
     ),
     "what does not fit a part": (
-        lambda d: changed(d, **{f"{OWN}/mine": np.ones(3)}),
+        lambda d: changed(d, **{f"{OWN_PATH}/mine": np.ones(3)}),
         r"own/vars: .*\(3,\)",
     ),
     "a part more": (
@@ -156,9 +156,12 @@ def test_mismatch_may_be_skipped(case):
     with pytest.warns(UserWarning, match=f"left as it was:\n.*{message}") as caught:
         load_state(model, change(stored(filled(make()))), "file", skip_mismatch=True)
     assert str(caught[0].message).count("\n") == 1  # reported once
-    left = {"dense": values(model)[:2] == before[:2], "own": values(model)[2] == 0.0}
-    assert [part for part in left if left[part]] == [
-        part for part in left if f"{part}/vars" in message
+    is_unchanged = {
+        "dense": values(model)[:2] == before[:2],
+        "own": values(model)[2] == 0.0,
+    }
+    assert [path for path in is_unchanged if is_unchanged[path]] == [
+        path for path in is_unchanged if f"{path}/vars" in message
     ]
 
 
@@ -171,9 +174,9 @@ def test_every_problem_is_reported_in_order():
     )
     with pytest.raises(ModelFileError) as caught:
         load_state(model, datasets, "file")
-    places = [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]]
+    paths = [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]]
     expected = [f"{DENSE}/0", f"{DENSE}/1", "layers/a/vars/0", "layers/b/vars/0"]
-    assert places == expected
+    assert paths == expected
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -197,17 +200,17 @@ def test_skipped_parts_are_neither_changed_nor_required():
     before = values(model)
     load_state(model, stored(filled(make())), "file", skip=[model.layers[0]])
     assert values(model)[:2] == before[:2] and values(model)[2] == 7.0
-    other = stored(filled(make(5)))
-    load_state(model, other, "file", skip=[model.layers[0]])
+    restored = stored(filled(make(5)))
+    load_state(model, restored, "file", skip=[model.layers[0]])
     with pytest.raises(ModelFileError, match="dense/vars/0"):
-        load_state(model, other, "file", skip=[model.layers[1]])
+        load_state(model, restored, "file", skip=[model.layers[1]])
 
 
 def test_files_of_earlier_versions_have_other_names():
     model, datasets = make(), stored(filled(make()))
     old = "_layer_checkpoint_dependencies"
-    renamed = {p.replace("layers", old): d for p, d in datasets.items()}
-    load_state(model, renamed, "file")
+    moved = {p.replace("layers", old): d for p, d in datasets.items()}
+    load_state(model, moved, "file")
     assert values(model) == values(filled(make()))
 
     class Block(layers.Layer):

@@ -23,20 +23,20 @@ X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.ones((2, 1), "float32")
 T = ops.convert_to_tensor(X)
 
 
-class Told(toolkit.Model):
+class RecordingModel(toolkit.Model):
     """A model that records its calls and the arguments of its losses."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.inner = layers.Dense(1)
-        self.calls, self.losses_told = [], []
+        self.calls, self.loss_calls = [], []
 
     def call(self, x, training=None):
         self.calls.append(training)
         return self.inner(x)
 
     def compute_loss(self, x, y, y_pred, sample_weight=None, training=True):
-        self.losses_told.append(training)
+        self.loss_calls.append(training)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
@@ -71,13 +71,13 @@ STEPS = {"train": True, "test": False, "predict": False}
 
 @pytest.mark.parametrize("name", STEPS)
 def test_each_step_passes_training_to_the_model(name):
-    model = compiled(Told())
+    model = compiled(RecordingModel())
     model.calls.clear()
     data = (T, ops.convert_to_tensor(Y))
     with toolkit.StatelessScope():
         getattr(model, f"{name}_step")(data)
     assert model.calls == [STEPS[name]]
-    assert model.losses_told == ([] if name == "predict" else [STEPS[name]])
+    assert model.loss_calls == ([] if name == "predict" else [STEPS[name]])
 
 
 def test_training_is_not_passed_if_unsupported():
@@ -202,16 +202,16 @@ def test_metrics_exclude_metrics_of_inner_models():
     model.compile("sgd", "mse")
     assert model.metrics_names[:1] == ["loss"]
     assert "compile_metrics" not in model.metrics_names
-    found = model.metrics
-    for metric in found:
+    metrics_of_model = model.metrics
+    for metric in metrics_of_model:
         if hasattr(metric, "total"):
             metric.update_state(3.0)
     results = model.get_metrics_result()
     assert {name: float(v) for name, v in results.items()} == dict.fromkeys(
-        [m.name for m in found], 3.0
+        [m.name for m in metrics_of_model], 3.0
     )
     model.reset_metrics()
-    assert not any(float(m.result()) for m in found)
+    assert not any(float(m.result()) for m in metrics_of_model)
 
 
 def test_parts_of_several_losses_are_metrics():
@@ -268,11 +268,11 @@ def test_functions_are_created_once_unless_forced(name):
     model = single()
     make = getattr(model, f"make_{name}_function")
     setattr(model, f"{name}_function", None)
-    made = make()
-    assert isinstance(made, CompiledStep) and made is make()
-    assert getattr(model, f"{name}_function") is made
-    again = make(force=True)
-    assert again is not made and again is make()
+    function = make()
+    assert isinstance(function, CompiledStep) and function is make()
+    assert getattr(model, f"{name}_function") is function
+    other_function = make(force=True)
+    assert other_function is not function and other_function is make()
 
 
 class Eager(layers.Layer):
@@ -296,10 +296,10 @@ class Eager(layers.Layer):
 def test_uncompilable_step_runs_as_python_code(layer, run_eagerly, kind):
     model = toolkit.Sequential([layer()])
     model.compile("sgd", "mse", run_eagerly=run_eagerly, jit_compile=False)
-    made = model.make_predict_function(force=True)
-    assert type(made) is kind
-    assert kind is EagerStep or made.jit_compile is False
-    assert_close(made(T), X)
+    function = model.make_predict_function(force=True)
+    assert type(function) is kind
+    assert kind is EagerStep or function.jit_compile is False
+    assert_close(function(T), X)
 
 
 def test_custom_steps_are_detected():
@@ -308,8 +308,8 @@ def test_custom_steps_are_detected():
             return {}
 
     model = Own()
-    found = [overrides(model, f"{name}_step") for name in STEPS]
-    assert found == [True, False, False]
+    results = [overrides(model, f"{name}_step") for name in STEPS]
+    assert results == [True, False, False]
     assert not overrides(single(), "train_step")
     assert Own.test_step is Steps.test_step
 

@@ -32,9 +32,9 @@ class Pipe(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        part, self.data = self.data[: len(buffer)], self.data[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+        chunk, self.data = self.data[: len(buffer)], self.data[len(buffer) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
     def write(self, data):
         self.data += bytes(data)
@@ -66,8 +66,8 @@ def test_models_in_open_files(tmp_path):
     loaded = toolkit.saving.load_model(path)
     with open(path, "rb") as file:
         restored = toolkit.saving.load_model(file)
-    for other in (loaded, restored):
-        assert np.array_equal(other.get_weights()[0], model.get_weights()[0])
+    for loaded_model in (loaded, restored):
+        assert np.array_equal(loaded_model.get_weights()[0], model.get_weights()[0])
 
 
 def test_models_inside_a_stream():

@@ -14,11 +14,11 @@ Y = X[:, :2] * 0.5
 
 
 def model(**options):
-    made = toolkit.Sequential(
+    sequential = toolkit.Sequential(
         [layers.Input((4,)), layers.Dense(3, "tanh"), layers.Dense(2)]
     )
-    made.compile(**{"optimizer": "sgd", "loss": "mse", **options})
-    return made
+    sequential.compile(**{"optimizer": "sgd", "loss": "mse", **options})
+    return sequential
 
 
 def wrapped(inner):
@@ -104,11 +104,11 @@ def test_optimizer_can_be_replaced():
 
 
 def test_run_eagerly_can_be_changed():
-    seen = []
+    values = []
 
     class Seen(layers.Layer):
         def call(self, x):
-            seen.append(1)
+            values.append(1)
             return x
 
     it = toolkit.Sequential([layers.Input((4,)), Seen(), layers.Dense(2)])
@@ -117,13 +117,13 @@ def test_run_eagerly_can_be_changed():
         it.run_eagerly = run_eagerly
         it.predict(X, verbose=0)
         it.fit(X, Y, verbose=0)
-        seen.clear()
+        values.clear()
         it.predict(X, verbose=0)
         it.fit(X, Y, verbose=0)
-        assert bool(seen) == run_eagerly
-    it.predict_function = mine = lambda batch: batch
+        assert bool(values) == run_eagerly
+    it.predict_function = custom = lambda batch: batch
     it.run_eagerly = True
-    assert it.make_predict_function() is mine
+    assert it.make_predict_function() is custom
 
 
 class Late(toolkit.Model):
@@ -137,8 +137,8 @@ class Late(toolkit.Model):
     def call(self, x, training=None):
         self.calls += 1
         self.batch, self.mode = 10**6 + x.shape[0], training
-        for part in self.parts:
-            x = part(x)
+        for layer in self.parts:
+            x = layer(x)
         return x * self.scale
 
 
@@ -184,10 +184,10 @@ def test_shallow_copy_has_separate_weights():
 
 def test_paths_of_objects_without_weights():
     x = layers.Input((4,))
-    flat, both = layers.Flatten(), layers.Add()
-    inner = toolkit.Model(x, both([flat(x), x]), name="inner")
+    flat, add = layers.Flatten(), layers.Add()
+    inner = toolkit.Model(x, add([flat(x), x]), name="inner")
     outer = toolkit.Model(x, layers.Activation("relu")(inner(x)), name="outer")
-    assert (flat.path, both.path) == (flat.name, both.name)
+    assert (flat.path, add.path) == (flat.name, add.name)
     assert (inner.path, outer.path) == ("inner", "outer")
     drop = layers.Dropout(0.5)
     assert drop.path is None

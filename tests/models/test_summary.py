@@ -92,8 +92,8 @@ def test_width_and_positions():
     model = sequential()
     for line in summary(model, line_length=70).splitlines()[1:-3]:
         assert len(line) == 70
-    wide = summary(model, positions=[30, 60, 90])
-    assert len(wide.splitlines()[1]) == 90
+    text = summary(model, positions=[30, 60, 90])
+    assert len(text.splitlines()[1]) == 90
     with pytest.raises(ArgumentError, match="too short"):
         summary(model, line_length=20)
     with pytest.raises(ArgumentError, match="3 positions"):

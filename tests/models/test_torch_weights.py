@@ -49,30 +49,32 @@ def randomize(torch, model):
     return model.eval()
 
 
-def close(found, expected):
+def close(actual, expected):
     expected = expected.detach().numpy()
-    error = np.abs(np.asarray(found) - expected).max() / np.abs(expected).max()
+    error = np.abs(np.asarray(actual) - expected).max() / np.abs(expected).max()
     assert error < TOLERANCE, error
 
 
 def test_resnet_of_torchvision(torch, guide, tmp_path):
     torchvision = pytest.importorskip("torchvision")
     save = pytest.importorskip("safetensors.torch").save_file
-    theirs = randomize(torch, torchvision.models.resnet18(num_classes=10))
-    save(theirs.state_dict(), tmp_path / "a.safetensors")
-    ours = guide["resnet18"]((64, 64, 3), 10)
-    ours.load_weights(
+    torch_model = randomize(torch, torchvision.models.resnet18(num_classes=10))
+    save(torch_model.state_dict(), tmp_path / "a.safetensors")
+    model = guide["resnet18"]((64, 64, 3), 10)
+    model.load_weights(
         tmp_path / "a.safetensors",
         mapping=guide["RESNET"],
         ignore=["*.num_batches_tracked"],
     )
     x = torch.randn(2, 3, 64, 64)
-    close(ours.predict(x.permute(0, 2, 3, 1).numpy(), verbose=0), theirs(x))
+    close(model.predict(x.permute(0, 2, 3, 1).numpy(), verbose=0), torch_model(x))
     # The opposite direction.
-    ours.save_weights(tmp_path / "b.safetensors", mapping=guide["RESNET"])
-    counters = {k for k in theirs.state_dict() if k.endswith("num_batches_tracked")}
+    model.save_weights(tmp_path / "b.safetensors", mapping=guide["RESNET"])
+    counters = {
+        k for k in torch_model.state_dict() if k.endswith("num_batches_tracked")
+    }
     load = pytest.importorskip("safetensors.torch").load_file
-    missing, unexpected = theirs.load_state_dict(
+    missing, unexpected = torch_model.load_state_dict(
         load(tmp_path / "b.safetensors"), False
     )
     assert set(missing) <= counters and not unexpected
@@ -90,16 +92,16 @@ def test_gpt2(torch, guide, tmp_path):
         n_layer=2, n_embd=16, n_head=2, vocab_size=50, n_positions=12,
         bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
-    theirs = randomize(torch, library.GPT2LMHeadModel(config))
-    theirs.save_pretrained(tmp_path)
-    ours = guide["gpt2"](length=12, words=50, width=16, heads=2, blocks=2)
-    ours.load_weights(tmp_path / "model.safetensors", mapping=guide["GPT2"])
+    torch_model = randomize(torch, library.GPT2LMHeadModel(config))
+    torch_model.save_pretrained(tmp_path)
+    model = guide["gpt2"](length=12, words=50, width=16, heads=2, blocks=2)
+    model.load_weights(tmp_path / "model.safetensors", mapping=guide["GPT2"])
     tokens = torch.randint(0, 50, (3, 12))
-    expected = theirs(tokens).logits
-    close(ours.predict(tokens.int().numpy(), verbose=0), expected)
+    expected = torch_model(tokens).logits
+    close(model.predict(tokens.int().numpy(), verbose=0), expected)
     # Training here continues there.
     before = read_safetensors(tmp_path / "model.safetensors")
-    ours.save_weights(tmp_path / "model.safetensors", mapping=guide["GPT2"])
+    model.save_weights(tmp_path / "model.safetensors", mapping=guide["GPT2"])
     after = read_safetensors(tmp_path / "model.safetensors")
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -114,20 +116,20 @@ def test_bert_in_several_files(torch, guide, tmp_path, dtype):
         num_hidden_layers=2, hidden_size=16, num_attention_heads=2,
         intermediate_size=32, vocab_size=50, max_position_embeddings=12,
     )  # fmt: skip
-    theirs = randomize(torch, library.BertModel(config)).to(getattr(torch, dtype))
-    theirs.save_pretrained(tmp_path, max_shard_size="5KB")
+    torch_model = randomize(torch, library.BertModel(config)).to(getattr(torch, dtype))
+    torch_model.save_pretrained(tmp_path, max_shard_size="5KB")
     path = tmp_path / "model.safetensors.index.json"
-    ours = guide["bert"](12, 50, 16, 2, 32, 2)
-    ours.load_weights(path, mapping=guide["BERT"])
+    model = guide["bert"](12, 50, 16, 2, 32, 2)
+    model.load_weights(path, mapping=guide["BERT"])
     tokens, kinds = torch.randint(0, 50, (3, 12)), torch.randint(0, 2, (3, 12))
-    predictions = ours.predict([tokens.int().numpy(), kinds.int().numpy()], verbose=0)
-    expected = theirs.float()(tokens, token_type_ids=kinds)
+    predictions = model.predict([tokens.int().numpy(), kinds.int().numpy()], verbose=0)
+    expected = torch_model.float()(tokens, token_type_ids=kinds)
     close(predictions[0], expected.last_hidden_state)
     close(predictions[1], expected.pooler_output)
     # The opposite direction, in other files.
     other = tmp_path / "other"
     other.mkdir()
     (other / "config.json").write_bytes((tmp_path / "config.json").read_bytes())
-    ours.save_weights(other / path.name, max_shard_size=1e-5, mapping=guide["BERT"])
+    model.save_weights(other / path.name, max_shard_size=1e-5, mapping=guide["BERT"])
     restored = library.BertModel.from_pretrained(other, dtype=torch.float32).eval()
     close(restored(tokens, token_type_ids=kinds).pooler_output.detach(), expected[1])

@@ -101,8 +101,8 @@ def test_training_equals_numpy(float64, make, update, weighted):
             update(w, gradients(w, x[rows], y[rows], factors[rows]), state)
         losses.append(total / 20)
     np.testing.assert_allclose(history.history["loss"], losses, rtol=1e-6)
-    for found, expected in zip(model.get_weights(), w, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    for actual, expected in zip(model.get_weights(), w, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
@@ -133,12 +133,12 @@ def test_predict_shapes():
         predictions = model.predict(X, batch_size=batch_size, verbose=0)
         np.testing.assert_allclose(predictions, model(X), rtol=1e-5, atol=1e-6)
     a = Input((5,))
-    several = Model(a, {"twice": a * 2.0, "pair": (a, layers.Dense(2)(a))})
-    predictions = several.predict(X, batch_size=8, verbose=0)
+    several_outputs = Model(a, {"twice": a * 2.0, "pair": (a, layers.Dense(2)(a))})
+    predictions = several_outputs.predict(X, batch_size=8, verbose=0)
     np.testing.assert_allclose(predictions["twice"], 2 * X)
     assert predictions["pair"][0].shape == (20, 5)
     assert predictions["pair"][1].shape == (20, 2)
-    assert type(several.predict_on_batch(X[:3])["twice"]) is np.ndarray
+    assert type(several_outputs.predict_on_batch(X[:3])["twice"]) is np.ndarray
 
 
 class Watcher(toolkit.callbacks.Callback):
@@ -163,17 +163,17 @@ ONE_BATCH = {
 @pytest.mark.parametrize("name", ONE_BATCH)
 def test_single_batch_prediction_equals_a_watched_run(name):
     model, x = linear(), ONE_BATCH[name]
-    found = []
+    outputs = []
     for callbacks in (None, [Watcher()]):
         try:
-            found.append(model.predict(x, verbose=0, callbacks=callbacks))
+            outputs.append(model.predict(x, verbose=0, callbacks=callbacks))
         except Exception as error:
-            found.append((type(error), str(error)))
-    if isinstance(found[1], tuple):
-        assert found[0] == found[1]
+            outputs.append((type(error), str(error)))
+    if isinstance(outputs[1], tuple):
+        assert outputs[0] == outputs[1]
     else:
-        assert found[0].dtype == found[1].dtype
-        np.testing.assert_array_equal(*found)
+        assert outputs[0].dtype == outputs[1].dtype
+        np.testing.assert_array_equal(*outputs)
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
@@ -181,9 +181,9 @@ def test_predictions_are_copies(run_eagerly):
     inputs = Input((5,))
     model = Model(inputs, inputs)
     model.compile(run_eagerly=run_eagerly)
-    for found in (model.predict(X, verbose=0), model.predict_on_batch(X)):
-        assert not np.shares_memory(found, X)
-        found[:] = 0  # and can be written to
+    for predictions in (model.predict(X, verbose=0), model.predict_on_batch(X)):
+        assert not np.shares_memory(predictions, X)
+        predictions[:] = 0  # and can be written to
 
 
 def test_regularizers_and_added_losses_are_part_of_the_loss():
@@ -210,9 +210,9 @@ def test_class_weights():
     model = linear(loss)
     start = model.get_weights()
     results = []
-    for given in ({"class_weight": class_weight}, {"sample_weight": weights}):
+    for arguments in ({"class_weight": class_weight}, {"sample_weight": weights}):
         model.set_weights(start)
-        history = model.fit(X, labels, shuffle=False, verbose=0, **given)
+        history = model.fit(X, labels, shuffle=False, verbose=0, **arguments)
         results.append((history.history["loss"], model.get_weights()))
     assert results[0][0] == results[1][0]
     for a, b in zip(results[0][1], results[1][1], strict=True):
@@ -220,8 +220,10 @@ def test_class_weights():
     one_hot = np.eye(3, dtype="float32")[labels]
     model = linear(toolkit.losses.CategoricalCrossentropy(from_logits=True))
     model.set_weights(start)
-    again = model.fit(X, one_hot, shuffle=False, verbose=0, class_weight=class_weight)
-    assert again.history["loss"] == pytest.approx(results[0][0], rel=1e-5)
+    repeated = model.fit(
+        X, one_hot, shuffle=False, verbose=0, class_weight=class_weight
+    )
+    assert repeated.history["loss"] == pytest.approx(results[0][0], rel=1e-5)
     model.set_weights(start)
     single = model.train_on_batch(X, one_hot, class_weight=class_weight)
     assert single == pytest.approx(results[0][0][0], rel=1e-5)
@@ -271,30 +273,30 @@ def test_complete_step_is_one_program():
 
 
 def test_batches_share_memory_with_unshuffled_arrays():
-    seen = []
+    batches = []
 
     class Spy(Model):
         def train_step(self, data):
-            seen.append(data[0].numpy())
+            batches.append(data[0].numpy())
             return {"loss": ops.convert_to_tensor(0.0)}
 
     inputs = Input((5,))
     model = Spy(inputs, inputs)
     model.compile("sgd", "mse", run_eagerly=True)
     model.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
-    assert [len(batch) for batch in seen] == [8, 8, 4]
-    assert all(np.shares_memory(batch, X) for batch in seen)
+    assert [len(batch) for batch in batches] == [8, 8, 4]
+    assert all(np.shares_memory(batch, X) for batch in batches)
 
 
 # --- order and seeds ------------------------------------------------------------------
 
 
 def order_of(epochs=1, **arguments):
-    seen = []
+    orders = []
 
     class Spy(Model):
         def train_step(self, data):
-            seen.extend(data[0].numpy()[:, 0].tolist())
+            orders.extend(data[0].numpy()[:, 0].tolist())
             return {"loss": ops.convert_to_tensor(0.0)}
 
     inputs = Input((1,))
@@ -302,7 +304,7 @@ def order_of(epochs=1, **arguments):
     model.compile("sgd", "mse", run_eagerly=True)
     x = np.arange(10, dtype="float32")[:, None]
     model.fit(x, x, batch_size=4, epochs=epochs, verbose=0, **arguments)
-    return seen
+    return orders
 
 
 def test_shuffling_is_seeded():
@@ -439,18 +441,18 @@ def test_iterables_are_restarted_each_epoch():
 
 
 def test_steps_per_epoch_continues_after_the_last_batch():
-    seen = []
+    batches = []
 
     def generator():
         i = 0
         while True:
-            seen.append(i)
+            batches.append(i)
             yield small_batches()[i % 4]
             i += 1
 
     model = linear()
     history = model.fit(generator(), steps_per_epoch=3, epochs=2, verbose=0)
-    assert seen == [0, 1, 2, 3, 4, 5]
+    assert batches == [0, 1, 2, 3, 4, 5]
     assert len(history.history["loss"]) == 2
     assert model.evaluate(generator(), steps=2, verbose=0) > 0
     assert model.predict(generator(), steps=2, verbose=0).shape == (10, 3)
@@ -476,7 +478,7 @@ def test_dicts_and_lists_of_arrays():
     history = model.fit({"a": X, "b": X}, y, batch_size=8, epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
     predictions = model.predict({"b": X, "a": X}, batch_size=8, verbose=0)
-    assert [part.shape for part in predictions] == [(20, 3), (20, 1)]
+    assert [array.shape for array in predictions] == [(20, 3), (20, 1)]
     weights = [np.ones(20), np.zeros(20)]
     logs = model.evaluate(
         *({"a": X, "b": X}, y), sample_weight=weights, return_dict=True, verbose=0
@@ -573,8 +575,8 @@ def test_validation_data_weights_frequency_and_steps():
     assert len(history.history["val_loss"]) == 2
     history = model.fit(X, Y, validation_freq=[1, 2, 4], **arguments)
     assert len(history.history["val_loss"]) == 3
-    seen = []
-    count = LambdaCallback(on_test_batch_end=lambda batch, logs: seen.append(batch))
+    epochs = []
+    count = LambdaCallback(on_test_batch_end=lambda batch, logs: epochs.append(batch))
     model.fit(
         *(X, Y),
         validation_steps=2,
@@ -582,7 +584,7 @@ def test_validation_data_weights_frequency_and_steps():
         callbacks=[count],
         **arguments,
     )
-    assert seen == [0, 1] * 4
+    assert epochs == [0, 1] * 4
     model.fit(X, Y, validation_data=Batches(), verbose=0)
 
 
@@ -697,18 +699,18 @@ def test_freezing_after_compile_warns():
 
 
 def test_steps_per_execution_calls_callbacks_less_often():
-    seen = []
+    steps = []
 
     class Spy(Callback):
         def on_train_batch_begin(self, batch, logs=None):
-            seen.append(("begin", batch))
+            steps.append(("begin", batch))
 
         def on_train_batch_end(self, batch, logs=None):
-            seen.append(("end", batch))
+            steps.append(("end", batch))
 
     model = linear(steps_per_execution=2)
     model.fit(X, Y, batch_size=5, callbacks=[Spy()], verbose=0)
-    assert seen == [("begin", 0), ("end", 1), ("begin", 2), ("end", 3)]
+    assert steps == [("begin", 0), ("end", 1), ("begin", 2), ("end", 3)]
     assert int(model.optimizer.iterations) == 4
 
 
@@ -790,9 +792,9 @@ def test_signal_during_a_step_leaves_complete_steps(run_eagerly, delay):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     steps = int(model.optimizer.iterations)
     assert steps - 1 - len(model.history.history["loss"]) in (0, 1)
-    again = make()
-    again.fit(X[:4], Y[:4], epochs=steps, verbose=0)
-    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+    continued = make()
+    continued.fit(X[:4], Y[:4], epochs=steps, verbose=0)
+    for a, b in zip(model.get_weights(), continued.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -864,14 +866,14 @@ def test_state_trees():
 def test_callbacks_of_predict_receive_all_outputs_of_a_group():
     model = Sequential([Input((1,)), layers.Dense(1)])
     model.compile(steps_per_execution=2)
-    seen = []
+    outputs = []
 
     class Watch(toolkit.callbacks.Callback):
         def on_predict_batch_end(self, batch, logs=None):
-            seen.append(len(logs["outputs"]))
+            outputs.append(len(logs["outputs"]))
 
     model.predict(np.ones((5, 1)), batch_size=2, verbose=0, callbacks=[Watch()])
-    assert seen == [4, 1]
+    assert outputs == [4, 1]
 
 
 def test_losses_without_metrics_keep_their_values():

@@ -40,11 +40,11 @@ class Block(layers.Layer):
 PARTS = [as_layer, as_sequential, as_functional, as_nested, Block]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_training_false_keeps_moving_averages_in_fit(part):
+@pytest.mark.parametrize("wrap", PARTS)
+def test_training_false_keeps_moving_averages_in_fit(wrap):
     norm = layers.BatchNormalization()
     inputs = Input((3,))
-    model = Model(inputs, part(norm)(inputs, training=False))
+    model = Model(inputs, wrap(norm)(inputs, training=False))
     model.compile("sgd", "mse")
     model.fit(X, X, verbose=0)
     np.testing.assert_array_equal(norm.moving_mean, np.zeros(3))
@@ -53,10 +53,10 @@ def test_training_false_keeps_moving_averages_in_fit(part):
     np.testing.assert_array_equal(norm.moving_mean, np.zeros(3))
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_training_true_drops_in_predict(part):
+@pytest.mark.parametrize("wrap", PARTS)
+def test_training_true_drops_in_predict(wrap):
     inputs = Input((3,))
-    model = Model(inputs, part(layers.Dropout(0.5))(inputs, training=True))
+    model = Model(inputs, wrap(layers.Dropout(0.5))(inputs, training=True))
     model.compile("sgd", "mse")
     assert (model.predict(X, verbose=0) == 0).any()
     assert (model(X, training=False).numpy() == 0).any()
@@ -83,9 +83,9 @@ def test_calls_of_a_shared_layer_keep_their_argument():
     drop = layers.Dropout(0.5)
     inputs = Input((3,))
     model = Model(inputs, [drop(inputs, training=True), drop(inputs)])
-    dropped, same = model.predict(X, verbose=0)
+    dropped, inference = model.predict(X, verbose=0)
     assert (dropped == 0).any()
-    np.testing.assert_array_equal(same, X)
+    np.testing.assert_array_equal(inference, X)
 
 
 def test_training_is_kept_by_files_and_clones(tmp_path):

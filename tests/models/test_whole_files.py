@@ -21,11 +21,11 @@ ALIKE = sorted(set(whole_models.BUILDERS) - set(OTHERWISE))
 
 @pytest.fixture(autouse=True)
 def registered():
-    kept = dict(serialization.get_custom_objects())
+    previous = dict(serialization.get_custom_objects())
     whole_models.Custom(toolkit)
     yield
     serialization.get_custom_objects().clear()
-    serialization.get_custom_objects().update(kept)
+    serialization.get_custom_objects().update(previous)
 
 
 def extract(file, folder):
@@ -34,9 +34,9 @@ def extract(file, folder):
 
 
 def load(file, folder):
-    name, ending = file.split(".", 1)
+    name, suffix = file.split(".", 1)
     path = extract(file, folder)
-    if ending == "weights.h5":
+    if suffix == "weights.h5":
         model = whole_models.make(toolkit, name)
         model.load_weights(path)
         return model
@@ -63,14 +63,14 @@ def test_files_from_keras(file, tmp_path):
     np.testing.assert_allclose(losses, OUTPUTS[f"{name}_losses"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
 @pytest.mark.parametrize("name", whole_models.BUILDERS)
-def test_round_trip(name, ending, tmp_path):
-    if name in whole_models.GRAPHLESS and ending == "h5":
+def test_round_trip(name, suffix, tmp_path):
+    if name in whole_models.GRAPHLESS and suffix == "h5":
         return
     model = whole_models.make(toolkit, name)
-    model.save(tmp_path / f"x.{ending}")
-    restored = toolkit.saving.load_model(tmp_path / f"x.{ending}")
+    model.save(tmp_path / f"x.{suffix}")
+    restored = toolkit.saving.load_model(tmp_path / f"x.{suffix}")
     x = whole_models.inputs(name)
     pairs = zip(
         *(whole_models.flat(m.predict(x, verbose=0)) for m in (model, restored)),
@@ -83,10 +83,10 @@ def test_round_trip(name, ending, tmp_path):
 def members(config):
     """Return the class members of a config: module, class, keys of the config."""
     if isinstance(config, list):
-        return [place for each in config for place in members(each)]
+        return [member for item in config for member in members(item)]
     if not isinstance(config, dict):
         return []
-    inner = [place for value in config.values() for place in members(value)]
+    inner = [member for value in config.values() for member in members(value)]
     if config.keys() >= {"module", "class_name", "config"}:
         return [(config["module"], config["class_name"]), *inner]
     return inner
@@ -98,17 +98,17 @@ def test_configs_name_the_same_classes(name, tmp_path):
         expected = json.loads(archive.read("config.json"))
     model = whole_models.make(toolkit, name)
     with serialization.ObjectSharingScope():
-        found = json.loads(json.dumps(serialization.serialize_keras_object(model)))
-    ours, theirs = (
+        config = json.loads(json.dumps(serialization.serialize_keras_object(model)))
+    toolkit_names, keras_names = (
         # Keras names its optimizers by the module of its own backend.
-        [str(place) for place in members(c) if "optim" not in str(place)]
-        for c in (found, expected)
+        [str(member) for member in members(c) if "optim" not in str(member)]
+        for c in (config, expected)
     )
-    assert sorted(ours) == sorted(theirs)
+    assert sorted(toolkit_names) == sorted(keras_names)
 
 
 def test_keras_loads_the_files_of_toolkit():
     """Check the result of `make_keras_files.py` for files of `write_whole_files.py`."""
-    found = json.loads((FOLDER / "keras_reads.json").read_text("utf-8"))["files"]
-    assert len(found) == len(FILES)
-    assert {name: what for name, what in found.items() if what != "same"} == {}
+    reported = json.loads((FOLDER / "keras_reads.json").read_text("utf-8"))["files"]
+    assert len(reported) == len(FILES)
+    assert {name: status for name, status in reported.items() if status != "same"} == {}

@@ -11,7 +11,7 @@ BINARY = (ops.add, ops.subtract, ops.maximum, ops.minimum)
 OVER_ROWS = {"column": 0, "one": None}
 
 
-class Drawn:
+class RandomBody:
     """A graph of random operations on values that stay small, most of it one body.
 
     Args:
@@ -30,7 +30,7 @@ class Drawn:
             "one": (),
         }
         with Trace("drawn") as self.trace:
-            self.full, self.rows = [self.given("full")], []
+            self.full, self.rows = [self.add_input("full")], []
             self.reduces = bool(rng.integers(2))
             for _ in range(count):
                 self.step()
@@ -40,7 +40,7 @@ class Drawn:
                 outputs.append(ops.sum(x, axis=OVER_ROWS[role]))
         self.graph = self.trace.finish(outputs)
 
-    def given(self, role):
+    def add_input(self, role):
         """One more input."""
         spec = Spec(self.shapes[role], str(self.rng.choice(self.dtypes)))
         return ops.cast(self.trace.placeholder(spec), self.dtypes[0])
@@ -56,7 +56,7 @@ class Drawn:
             self.rows.append(ops.expand_dims(row, -1))
             return
         if kind < 0.2:
-            y = self.given(str(rng.choice(["full", "row", "column", "one"])))
+            y = self.add_input(str(rng.choice(["full", "row", "column", "one"])))
         elif kind < 0.4:
             self.full.append(UNARY[int(rng.integers(len(UNARY)))](x))
             return
@@ -85,4 +85,6 @@ def draw_body(seed, dtypes=None, shape=None):
     rows = int(rng.choice([1, 3, 8, 130]))
     columns = int(rng.choice([8, 30, 96, 512, 1000, 2048, 6002]))
     rows, columns = shape or (rows, columns)
-    return Drawn(rng, int(rng.integers(5, 200)), rows, columns, dtypes or kind).graph
+    return RandomBody(
+        rng, int(rng.integers(5, 200)), rows, columns, dtypes or kind
+    ).graph

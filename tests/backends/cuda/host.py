@@ -108,7 +108,7 @@ class Host:
             return ctypes.c_void_p(address(operand))
 
         for launch in launches:
-            values = [argument(given) for given in launch.arguments]
+            values = [argument(value) for value in launch.arguments]
             pointers = [ctypes.addressof(value) for value in values]
             array = (ctypes.c_void_p * len(pointers))(*pointers)
             sizes = (ctypes.c_uint * 6)(*launch.grid, *launch.block)

@@ -34,9 +34,9 @@ class Recorder(HostDevice):
         return lambda pointers, scratch: None
 
     def dnn(self, signature, workspace):
-        found = _Nothing()
-        found.workspace = 0
-        return found
+        nothing = _Nothing()
+        nothing.workspace = 0
+        return nothing
 
 
 class _Nothing:

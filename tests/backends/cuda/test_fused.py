@@ -217,7 +217,7 @@ def test_bodies(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("name, shape", [("sum", (0, 3)), ("argmax", (1, 3))])
-def test_results_that_no_element_decides_are_filled(name, shape):
+def test_results_without_elements_are_filled(name, shape):
     is_index = name == "argmax"
     x = Value(Spec(shape, "float32"))
     y = Value(Spec((3,), "int32" if is_index else "float32"))

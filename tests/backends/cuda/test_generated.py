@@ -74,12 +74,12 @@ def check(cases, folder, check_both=True):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_some(family, tmp_path):
+def test_sampled_cases_match_numpy(family, tmp_path):
     cases = FAMILIES[family]
     check([*cases[::EVERY], *filter(is_special, cases)], tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all(family, tmp_path):
+def test_all_cases_match_numpy(family, tmp_path):
     check(FAMILIES[family], tmp_path, check_both=False)

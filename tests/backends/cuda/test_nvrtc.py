@@ -6,7 +6,7 @@ from tests.backends.cases import VIEWS
 from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
 from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
-from tests.backends.cuda.test_splitting import parts
+from tests.backends.cuda.test_splitting import segments
 from toolkit.backends.base import contiguous
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.generators import generate
@@ -18,7 +18,7 @@ from toolkit.ir import PRIMITIVES, Node, Spec
 
 def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):
     """The kernels of every step-th case, of all bodies in some dtypes, and of parts."""
-    launches = list(parts())
+    launches = list(segments())
     for case in [*ELEMENTWISE, *REST, *VIEWS][::step]:
         launches += generated(case, case.arrays) or ()
     for function, *arrays in BODIES.values():
@@ -68,7 +68,7 @@ def test_kernels_compile(arch):
 
 
 @needs_nvrtc
-def test_an_error_says_where():
+def test_compile_error_names_the_line():
     with pytest.raises(DeviceError, match=r"bad\.cu\(\d+\): error: .*nothing"):
         nvrtc.compile_source(f"{PRELUDE}\nint x = nothing;", "bad", 90)
 
@@ -79,7 +79,7 @@ def test_one_kernel_becomes_a_cubin():
     assert nvrtc.compile_kernel(kernel, 90).startswith(b"\x7fELF")
 
 
-def test_without_nvrtc_the_error_names_the_extras(monkeypatch):
+def test_missing_nvrtc_error_names_the_extras(monkeypatch):
     monkeypatch.setattr(nvrtc, "library", lambda: None)
     with pytest.raises(DeviceError, match="cuda12"):
         nvrtc.compile_source("", "nothing", 90)

@@ -22,7 +22,7 @@ slow = pytest.mark.slow
 
 
 @needs_nvrtc
-def test_a_program(record_property):
+def test_one_program(record_property):
     kernels = kernels_of("recurrent", "mixed_float16").values()
     check(kernels, ARCHITECTURES[-1], record_property)
 
@@ -52,7 +52,7 @@ def test_random_bodies(seed, record_property):
 
 
 @needs_gxx
-def test_bodies_in_parts(tmp_path, monkeypatch):
+def test_split_bodies(tmp_path, monkeypatch):
     """Random bodies equal eager operations for parts of any size."""
     graphs = [draw_body(seed, ["float64"], (3, 40)) for seed in (1, 2)]
     work, launches = [], {}

@@ -55,7 +55,7 @@ def order(rng, shape, dtype, axis):
     return Case("argsort", (sample(shape, dtype),), {"axis": axis})
 
 
-def places(rng, shape, dtype, axis):
+def random_indices(rng, shape, dtype, axis):
     count = int(rng.integers(0, 40))
     index = rng.integers(-shape[axis], shape[axis], count).astype(np.int32)
     if rng.integers(2):
@@ -90,7 +90,7 @@ def pools(rng, shape, dtype, axis):
 
 KINDS = {
     f.__name__: f
-    for f in (reduction, arithmetic, cumulative, order, places, boxes, pools)
+    for f in (reduction, arithmetic, cumulative, order, random_indices, boxes, pools)
 }
 
 
@@ -101,7 +101,7 @@ def test_random_cases(seed, tmp_path):
     check([drawn(rng) for _ in range(40 if seed == 0 else 150)], tmp_path)
 
 
-def test_squares_are_turned_in_shared_memory(tmp_path):
+def test_square_tiles_are_transposed_in_shared_memory(tmp_path):
     work, shapes = [], (((40, 70), (1, 0)), ((3, 33, 2, 65), (0, 3, 2, 1)))
     dtypes = ("uint8", "bfloat16", "float32", "float64")
     for (shape, axes), dtype in product(shapes, dtypes):
@@ -119,7 +119,7 @@ def test_squares_are_turned_in_shared_memory(tmp_path):
         np.testing.assert_array_equal(actual, y)
 
 
-def test_wide_accesses_only_where_addresses_allow_them(tmp_path):
+def test_wide_accesses_need_aligned_addresses(tmp_path):
     x = np.arange(65, dtype=np.float32)[1:]  # 4 bytes after a multiple of 16
     case = Case("negative", (x,))
     (narrow,) = generated(case, [x])
@@ -154,7 +154,7 @@ BAD = (
 )
 
 
-def test_bad_indices_are_reported_and_write_nothing_else(tmp_path):
+def test_invalid_indices_are_reported_and_write_no_other_element(tmp_path):
     work = [(case, generated(case, case.arrays)) for case in BAD]
     host = Host([launch for _, launches in work for launch in launches], tmp_path)
     for case, launches in work:
@@ -169,7 +169,7 @@ def test_bad_indices_are_reported_and_write_nothing_else(tmp_path):
         )
 
 
-def test_pooling_takes_neighbouring_channels_together(tmp_path):
+def test_pooling_vectorizes_over_channels(tmp_path):
     attrs = {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}
     out = counts((7, 6), *attrs.values(), (1, 1))
     cases = []
@@ -189,7 +189,7 @@ def test_pooling_takes_neighbouring_channels_together(tmp_path):
     assert "Pack<f16, 8> from" in wide.kernel.source
 
 
-def test_many_updates_of_one_row_are_in_their_order(tmp_path):
+def test_updates_of_one_row_are_applied_in_order(tmp_path):
     x = np.zeros((5, 3), np.float32)
     index = np.array([2] * 70 + [4] + [2] * 30, np.int32)
     new = sample((len(index), 3), "float32", seed="new")

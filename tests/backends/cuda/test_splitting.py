@@ -33,7 +33,7 @@ def windows_of(row):
     )
 
 
-def parts():
+def segments():
     """Launches of all that this file tests, in some dtypes."""
     for dtype in ("bfloat16", "float32", "float64"):
         for row in CONVOLUTIONS[::3]:
@@ -116,7 +116,9 @@ def test_one_launch_updates_all_parameters(tmp_path):
     assert partition_levels(everything) == [list(range(len(shapes)))]
     joint = []
     for kernel in kernels:
-        rows, blocks = build_table([one for one in everything if one[0] == kernel])
+        rows, blocks = build_table(
+            [update for update in everything if update[0] == kernel]
+        )
         table = Table(tuple(map(tuple, rows)))
         arguments = (table, Scalar(len(rows), "int"))
         joint.append(Launch(kernel.batched, (blocks, 1, 1), (256, 1, 1), arguments))
@@ -126,7 +128,7 @@ def test_one_launch_updates_all_parameters(tmp_path):
             np.testing.assert_allclose(result, expected, 1e-6, 1e-6)
 
 
-def test_launches_that_depend_on_each_other_are_not_joined():
+def test_dependent_launches_are_not_merged():
     body = momentum((64, 32))
     launch, arrays = launch_of(body), [np.zeros((64, 32), "float32") for _ in range(9)]
     a, b, c, d, e, f, g, h, rate = arrays

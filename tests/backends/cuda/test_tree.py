@@ -61,7 +61,7 @@ def value(tree, pieces, combine):
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
-def test_kernels_combine_as_the_host_does(tmp_path):
+def test_kernels_match_the_host(tmp_path):
     steps = [step_of(dtype, op) for dtype, op in CASES]
     launches = [generate_combine(step) for step in steps]
     host = Host(launches, tmp_path)
@@ -77,7 +77,7 @@ def test_kernels_combine_as_the_host_does(tmp_path):
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
-def test_no_pieces_are_what_changes_nothing(tmp_path):
+def test_empty_input_is_the_neutral_element(tmp_path):
     steps = [step_of("float32", op, leaves=Leaves(4, ())) for op in ("sum", "prod")]
     launches = [generate_combine(step) for step in steps]
     host = Host(launches, tmp_path)
@@ -98,7 +98,7 @@ def test_complex_numbers_are_refused():
         generate_combine(step_of("complex64"))
 
 
-def test_there_is_a_word_for_each_operation():
+def test_every_operation_has_a_code():
     assert MERGES.keys() == ordered.OPERATIONS.keys()
 
 

@@ -46,7 +46,7 @@ _MAKES |= {"cuKernelGetFunction", "cuModuleGetFunction", "cuModuleLoadData"}
 _MAKES |= {"cuModuleLoadDataEx"}
 
 
-def missing():
+def find_missing():
     """Why nothing can be planned here; "" if it can."""
     if find_spec("cudnn") is None:
         return "nvidia-cudnn-frontend is not installed"
@@ -71,11 +71,16 @@ def load_stub(folder):
     names = set()
     for path in libraries.path_of("cudnn").parent.glob("libcudnn_*.so.9"):
         names.update(re.findall(rb"\0(cu[A-Z][A-Za-z0-9_]+)\0", path.read_bytes()))
-    kept = {name.decode() for name in names if not name.startswith(b"cudnn")}
-    kept -= {"cuGetErrorString", "cuGetErrorName"}
+    names_without_cudnn = {
+        name.decode() for name in names if not name.startswith(b"cudnn")
+    }
+    names_without_cudnn -= {"cuGetErrorString", "cuGetErrorName"}
     # Kernels compiled at run time count as loaded. No launch is possible.
     loads = ("cuLibrary", "cuKernel", "cuModule", "cuFunc")
-    status = {name: 0 if name.startswith(loads) else 100 for name in sorted(kept)}
+    status = {
+        name: 0 if name.startswith(loads) else 100
+        for name in sorted(names_without_cudnn)
+    }
     lines = [
         f"int {name}(void** p) {{ *p = (void*)8; return 0; }}"
         if name in _MAKES

@@ -287,8 +287,8 @@ class HostDevice(Device):
         for kernel in kernels:
             types = enumerate(kernel.parameters)
             arguments = ", ".join(f"*({ctype}*)a[{i}]" for i, ctype in types)
-            own = kernel.source.rpartition("#endif")[2]
-            fibers = int("__syncthreads" in own or "exchange(" in own)
+            body = kernel.source.rpartition("#endif")[2]
+            fibers = int("__syncthreads" in body or "exchange(" in body)
             sources += [
                 kernel.source,
                 f"static void call_{kernel.name}(void** a) "
@@ -377,21 +377,23 @@ def multiply(gemm, pointers):
     d[...] = finished.astype(d.dtype)
 
 
-def finish(gemm, result, a, beside):
+def finish(gemm, result, a, epilogue_pointers):
     """Apply an epilogue to a product and write its auxiliary outputs."""
     name, kind, vector, aux = gemm.epilogue, result.dtype, None, None
     if "bias" in gemm.extras:
-        vector = memory_at(beside["bias"], (gemm.m, 1), (1, 0), gemm.dtypes[1])
+        vector = memory_at(
+            epilogue_pointers["bias"], (gemm.m, 1), (1, 0), gemm.dtypes[1]
+        )
     if "aux" in gemm.extras:
         assert gemm.batch == 1
         leading, is_mask = gemm.aux_leading, "relu" in name
         assert leading >= gemm.m
         assert leading % (128 if is_mask else 8) == 0
-        assert beside["aux"] % 16 == 0
+        assert epilogue_pointers["aux"] % 16 == 0
         dtype = "uint8" if is_mask else gemm.dtypes[1]
         step = leading // 8 if is_mask else leading
         rows = step if is_mask else gemm.m
-        aux = memory_at(beside["aux"], (rows, gemm.n), (1, step), dtype)
+        aux = memory_at(epilogue_pointers["aux"], (rows, gemm.n), (1, step), dtype)
     if "bias" in name:
         result = result + vector.astype(kind)
     if name.startswith("relu"):
@@ -449,8 +451,12 @@ class Convolution:
             t = tensors[i]
             values[i] = memory_at(address, t.shape, t.strides, t.dtype)
         for node in self.signature.nodes:
-            found = self.apply(node, [values[i] for i in node.inputs], tensors)
-            results = found if isinstance(found, tuple) else (found,)
+            values_of_node = self.apply(node, [values[i] for i in node.inputs], tensors)
+            results = (
+                values_of_node
+                if isinstance(values_of_node, tuple)
+                else (values_of_node,)
+            )
             for y, result in zip(node.outputs, results, strict=True):
                 if y in addresses:
                     values[y][...] = result.astype(values[y].dtype)
@@ -522,8 +528,8 @@ def normalize(arguments, x, *operands):
         count = x.size // mean.size
         unbiased = variance * count / max(count - 1, 1)
         pairs = zip(averages, (mean, unbiased), strict=True)
-        moved = [a + arguments["momentum"] * (new - a) for a, new in pairs]
-        return (x - mean) * factor * scale + offset, mean, factor, *moved
+        moving_averages = [a + arguments["momentum"] * (new - a) for a, new in pairs]
+        return (x - mean) * factor * scale + offset, mean, factor, *moving_averages
     g, (x, scale, mean, factor) = x, operands
     normalized = (x - mean) * factor
     total, along = (np.sum(v, axes, keepdims=True) for v in (g, g * normalized))

@@ -27,7 +27,7 @@ class Notes:
     def __init__(self, states=(0, 0, 7, 0), refused=()):
         self.states, self.refused = states, refused
         self.objects = {}  # the attributes of each descriptor, by its address
-        self.asked, self.called = [], []
+        self.requests, self.called = [], []
 
     def __getattr__(self, name):
         if name.endswith("Create"):
@@ -60,8 +60,8 @@ class Notes:
     def cublasLtMatmulAlgoGetHeuristic(self, *arguments):
         _, descriptor, a, b, c, d, preference, count, results, number = arguments
         assert c is d
-        self.asked.append(dict(self.objects[preference.value]))
-        self.asked[-1]["seen"] = dict(self.objects[descriptor.value])
+        self.requests.append(dict(self.objects[preference.value]))
+        self.requests[-1]["seen"] = dict(self.objects[descriptor.value])
         for i, state in enumerate(self.states):
             results[i].state, results[i].algorithm[0] = state, 10 + i
         number._obj.value = len(self.states)
@@ -98,7 +98,7 @@ def gemm(dtype="float32", **options):
     return Gemm(*shapes, *flags, (dtype, dtype), compute, **options)
 
 
-def test_a_call_hands_over_every_address_and_factor(notes):
+def test_call_passes_all_addresses_and_factors(notes):
     descriptor = gemm("float64", epilogue="relu_aux_bias", aux_leading=256, alpha=0.5)
     plan = Plans().get(descriptor, (256, 512, 1024, 2048, 4096), LIMIT)
     plan((256, 768, 1280, 16, 32), 64, 5)
@@ -110,26 +110,26 @@ def test_a_call_hands_over_every_address_and_factor(notes):
     assert call["algorithm"] == 10
 
 
-def test_a_summand_is_no_vector_of_the_descriptor(notes):
+def test_addend_is_not_a_bias_of_the_descriptor(notes):
     descriptor = gemm(epilogue="bias", beta=1.0)
     Plans().get(descriptor, (256, 256, 256, 8, 4), LIMIT)((1, 2, 3, 4, 5), 0, 0)
     assert notes.called[0]["places"] == (1, 2, 4, 3, 5, None)
     assert notes.called[0]["factors"] == (1.0, 1.0, ctypes.c_float)
-    (asked,) = notes.asked
+    (request,) = notes.requests
     # Bytes that divide the addresses of a, b, c and d; and where the bias will be.
-    assert [asked[number] for number in (5, 6, 7, 8)] == [256, 256, 8, 256]
-    assert asked["seen"][8] == 4
-    assert asked[1] == LIMIT
+    assert [request[number] for number in (5, 6, 7, 8)] == [256, 256, 8, 256]
+    assert request["seen"][8] == 4
+    assert request[1] == LIMIT
 
 
-def test_sums_of_halves_are_never_rounded_in_parts(notes):
+def test_partial_sums_of_16_bit_floats_are_not_rounded(notes):
     plans = Plans()
     for dtype in ("float32", "bfloat16"):
         plans.get(gemm(dtype), (16, 16, 16), LIMIT)
-    assert [asked.get(3) for asked in notes.asked] == [None, 2]
+    assert [request.get(3) for request in notes.requests] == [None, 2]
 
 
-def test_plans_are_kept_by_alignment(notes):
+def test_plans_are_cached_by_alignment(notes):
     plans, descriptor = Plans(), gemm()
     first = plans.get(descriptor, (256, 256, 256), LIMIT)
     assert plans.get(descriptor, (512, 1024, 256), LIMIT) is first
@@ -139,7 +139,7 @@ def test_plans_are_kept_by_alignment(notes):
     assert [a.algorithm[0] for a in first.algorithms] == [10, 11, 13]
 
 
-def test_what_the_library_lacks_is_said(notes):
+def test_unsupported_algorithm_error_names_the_reason(notes):
     notes.states = ()
     assert not Plans().offers(gemm(), 16, LIMIT)
     with pytest.raises(UnsupportedOnBackend, match=r"256 x 6 x 8, drelu.*status 15"):
@@ -147,7 +147,7 @@ def test_what_the_library_lacks_is_said(notes):
         Plans().get(descriptor, (16, 16, 16, 16), LIMIT)
 
 
-def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
+def test_fastest_algorithm_is_cached_on_disk(notes, tmp_path):
     notes.refused = (11,)
     times = {10: 3.0, 13: 1.0}
 
@@ -172,14 +172,14 @@ def test_the_fastest_algorithm_is_kept_on_disk(notes, tmp_path):
     assert Plans(tmp_path).tune(*arguments, measure).algorithm.algorithm[0] == 10
 
 
-def test_a_call_that_fails_says_what_failed(notes):
+def test_failed_call_error_names_the_call(notes):
     notes.refused = (10,)
     plan = Plans().get(gemm(), (16, 16, 16), LIMIT)
     with pytest.raises(DeviceError, match=r"cublasLtMatmul: refused \(14\)"):
         plan((16, 16, 16), 0, 0)
 
 
-def test_sizes_are_what_a_call_reads_and_writes():
+def test_sizes_count_bytes_read_and_written():
     descriptor = gemm("float16", epilogue="drelu_bgrad", aux_leading=384)
     a, b, d, bias, aux = descriptor.sizes
     assert (a, b, d) == (2 * 8 * 256, 2 * 8 * 6, 2 * 256 * 6)

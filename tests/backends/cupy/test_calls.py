@@ -32,17 +32,19 @@ def calls(monkeypatch):
     return importlib.import_module("gpu_calls")
 
 
-def test_nan_is_no_small_error(calls):
-    one, zero = np.ones(3, "float32"), np.zeros(3, "float32")
-    assert calls._distance(one, one, zero) == 0
-    for wrong in (np.nan, np.inf):
-        assert calls._distance(wrong * one, one, zero) == np.inf
-    assert calls._distance(zero, one, zero) == 1
-    assert calls._distance(one, zero, zero) == np.inf  # a read-only operand was written
+def test_nan_is_not_a_small_error(calls):
+    value, zero = np.ones(3, "float32"), np.zeros(3, "float32")
+    assert calls._distance(value, value, zero) == 0
+    for invalid in (np.nan, np.inf):
+        assert calls._distance(invalid * value, value, zero) == np.inf
+    assert calls._distance(zero, value, zero) == 1
+    assert (
+        calls._distance(value, zero, zero) == np.inf
+    )  # a read-only operand was written
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_call_that_is_wrong_is_found(on_host, calls, monkeypatch, dtype):
+def test_incorrect_calls_are_detected(on_host, calls, monkeypatch, dtype):
     conv = convolution("conv_fprop", SHAPES, GEOMETRY, dtype, "strict", ("bias",))
     for call in (GEMM, conv):
         worst, limit = calls.error(call)

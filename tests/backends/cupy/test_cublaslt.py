@@ -42,7 +42,7 @@ def constants(name):
     return values, comments
 
 
-def test_numbers_are_those_of_the_headers():
+def test_constants_equal_the_header():
     values, _ = constants("cublasLt.h")
     for name, number in cublaslt.EPILOGUES.items():
         assert values[f"CUBLASLT_EPILOGUE_{name.upper()}"] == number
@@ -81,7 +81,7 @@ ATTRIBUTES = {
 }
 
 
-def test_attributes_have_the_numbers_and_widths_of_the_header():
+def test_attributes_equal_the_header():
     values, comments = constants("cublasLt.h")
     tables = cublaslt.DESCRIPTOR, cublaslt.LAYOUT, cublaslt.PREFERENCE
     names_checked = set()
@@ -103,7 +103,7 @@ def argument_kind(text):
     return ctypes.c_int if words[0] in ENUMS else KINDS[words[0]]
 
 
-def test_calls_take_what_the_header_declares():
+def test_signatures_equal_the_header():
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", header("cublasLt.h"), flags=re.S)
     for name, kinds in cublaslt._SIGNATURES.items():
         match = re.search(rf"WINAPI cublasLt{name}\(([^)]*)\);", text)
@@ -144,7 +144,7 @@ GEMMS = [
 
 
 @pytest.mark.parametrize("gemm", GEMMS, ids=lambda g: f"{g.dtypes[0]} {g.epilogue}")
-def test_the_library_keeps_what_it_is_told(gemm):
+def test_library_stores_descriptor_attributes(gemm):
     if libraries.path_of("cublasLt") is None:
         pytest.skip(f"{libraries.WHEELS['cublasLt']} is not installed")
     product = Product(gemm)
@@ -156,6 +156,6 @@ def test_the_library_keeps_what_it_is_told(gemm):
         assert product.descriptor.get(cublaslt.DESCRIPTOR, name) == 4096 * (i + 1)
 
 
-def test_what_is_beside_the_factors_has_an_order():
+def test_epilogue_operands_have_a_layout():
     extras = [gemm.extras for gemm in GEMMS]
     assert extras == [[], ["c", "bias"], ["bias", "aux"], []]

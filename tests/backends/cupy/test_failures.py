@@ -55,13 +55,13 @@ class Runtime:
         (Runtime(13020, count=RuntimeError("all busy")), "no device.*all busy"),
     ],
 )
-def test_why_no_device_can_be_used(runtime, words):
+def test_unusable_device_error_names_the_reason(runtime, words):
     with pytest.raises(BackendUnavailable, match=words):
         availability.count_devices(runtime)
     assert availability.count_devices(Runtime(13020, count=2)) == 2
 
 
-def test_without_cupy_the_extra_is_named(monkeypatch):
+def test_missing_cupy_error_names_the_extra(monkeypatch):
     def missing(name):
         raise ImportError(f"No module named {name!r}")
 
@@ -70,7 +70,7 @@ def test_without_cupy_the_extra_is_named(monkeypatch):
         availability.cupy_module()
 
 
-def test_without_cublaslt_nothing_starts_without_cudnn_convolutions_are_slow(
+def test_cublaslt_is_required_and_missing_cudnn_is_slow(
     monkeypatch,
 ):
     reasons = {"cublaslt": "libcublasLt.so.13 was not found", "cudnn": "no cuDNN"}
@@ -87,7 +87,7 @@ def test_without_cublaslt_nothing_starts_without_cudnn_convolutions_are_slow(
     assert providers("conv", "float64", frozenset({"cublaslt", "cudnn"}))[0] != "cudnn"
 
 
-def test_a_library_that_is_nowhere(monkeypatch):
+def test_missing_library(monkeypatch):
     monkeypatch.setitem(libraries.SONAMES, "cublasLt", "libnowhere.so.1")
     libraries.load.cache_clear()
     with pytest.raises(BackendUnavailable, match=r"libnowhere\.so\.1 was not found"):
@@ -96,7 +96,7 @@ def test_a_library_that_is_nowhere(monkeypatch):
 
 
 @pytest.mark.parametrize("on_host", [{"limit": 4096}], indirect=True)
-def test_memory_that_runs_out_is_told_with_its_largest_buffers(on_host):
+def test_out_of_memory_error_lists_the_largest_buffers(on_host):
     @toolkit.function
     def f(x):
         y = ops.matmul(x, x)
@@ -125,7 +125,7 @@ def classifier():
 
 
 @pytest.mark.parametrize(
-    ("on_host", "what"),
+    ("on_host", "stage"),
     [
         ({"limit": 2 << 20}, r"the arena of [\d,]+ bytes"),
         pytest.param(
@@ -136,7 +136,7 @@ def classifier():
     ],
     indirect=["on_host"],
 )
-def test_a_batch_that_is_too_large_leaves_the_model_as_it_was(on_host, what):
+def test_out_of_memory_batch_does_not_change_the_model(on_host, stage):
     model = classifier()
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2048, 16)), rng.normal(size=(2048, 3))
@@ -146,7 +146,9 @@ def test_a_batch_that_is_too_large_leaves_the_model_as_it_was(on_host, what):
         with pytest.raises(OutOfDeviceMemory) as caught:
             model.fit(x, y, batch_size=2048, verbose=0)
         text = str(caught.value)
-        assert re.search(f"no room for {what}.*; [\\d,]+ of [\\d,]+ bytes are in", text)
+        assert re.search(
+            f"no room for {stage}.*; [\\d,]+ of [\\d,]+ bytes are in", text
+        )
         assert re.search(r"largest: .*float32\[2048, 256\] in sequential.*/wide", text)
         for v, value in zip(model.variables, before, strict=True):
             np.testing.assert_array_equal(v.numpy(), value, err_msg=v.path)
@@ -155,7 +157,7 @@ def test_a_batch_that_is_too_large_leaves_the_model_as_it_was(on_host, what):
 
 
 @pytest.mark.parametrize("on_host", [{"limit": 8 << 20}], indirect=True)
-def test_libraries_do_with_less_scratch_memory_where_there_is_little(on_host):
+def test_libraries_use_less_scratch_memory_on_request(on_host):
     model = classifier()
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(64, 16)), rng.normal(size=(64, 3))
@@ -177,7 +179,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_every_way_to_read_a_value_tells_of_a_bad_index(on_host, reader):
+def test_every_read_of_a_value_reports_an_invalid_index(on_host, reader):
     table = toolkit.layers.Embedding(3, 2, name="words")
     total = toolkit.Variable(np.zeros((2, 2), "float32"))
 
@@ -195,7 +197,7 @@ def test_every_way_to_read_a_value_tells_of_a_bad_index(on_host, reader):
         assert look_up(np.array([2, 1])).numpy().shape == (2, 2)
 
 
-def test_runs_of_a_model_tell_of_a_bad_index(on_host, tmp_path):
+def test_model_runs_report_an_invalid_index(on_host, tmp_path):
     toolkit.utils.set_random_seed(0)
     model = toolkit.Sequential(
         [layers.Input((2,)), layers.Embedding(3, 2, name="words"), layers.Flatten()]
@@ -219,7 +221,7 @@ def test_runs_of_a_model_tell_of_a_bad_index(on_host, tmp_path):
         assert np.isfinite(model.predict(good, verbose=0)).all()
 
 
-def test_a_failed_kernel_is_told_with_what_was_started_last(on_host):
+def test_failed_kernel_error_names_the_last_launches(on_host):
     device = on_host.device
     model = classifier()
     rng = np.random.default_rng(0)
@@ -245,7 +247,7 @@ def test_a_failed_kernel_is_told_with_what_was_started_last(on_host):
     device.fault = device.broken = None
 
 
-def test_an_index_out_of_range_is_told_when_someone_waits(gpu):
+def test_index_out_of_range_is_raised_at_synchronization(gpu):
     x, rows = ops.ones((3, 2)), ops.convert_to_tensor(np.array([0, 7]))
     with toolkit.device("gpu:0"):
         actual = toolkit.function(lambda x, i: ops.take(x, i, axis=0))(x, rows)
@@ -255,7 +257,7 @@ def test_an_index_out_of_range_is_told_when_someone_waits(gpu):
     assert actual.numpy().tolist() == [[1.0, 1.0]]
 
 
-def test_what_nothing_computes_is_refused_when_it_is_compiled(on_host):
+def test_unsupported_operations_are_refused_at_compilation(on_host):
     node = node_of("argsort", [Spec((3,), "complex64")], axis=0)
     backend = CupyBackend(on_host.device, np)
     backend.arrays = {}
@@ -266,7 +268,7 @@ def test_what_nothing_computes_is_refused_when_it_is_compiled(on_host):
         compute_type("int32", "strict")
 
 
-def test_a_device_that_is_broken_says_so(on_host):
+def test_failed_device_is_reported(on_host):
     f = toolkit.function(lambda x: x + 1.0)
     on_host.device.broken = DeviceError("gpu:0: a kernel failed; restart the process")
     with toolkit.device("gpu:0"):
@@ -274,7 +276,7 @@ def test_a_device_that_is_broken_says_so(on_host):
             f(ops.ones(3))
 
 
-def test_precision_decides_how_float32_is_multiplied():
+def test_precision_setting_selects_the_float32_product():
     specs = [Spec((4, 3), "float32"), Spec((3, 5), "float32")]
     for precision, expected in (("strict", "32F"), ("tf32", "32F_FAST_TF32")):
         lowered_product = lowered(
@@ -283,7 +285,7 @@ def test_precision_decides_how_float32_is_multiplied():
         assert lowered_product.steps[0].gemm.compute == expected
 
 
-def test_without_a_device_the_library_has_no_handle():
+def test_library_without_a_device_has_no_handle():
     try:
         cublaslt.library()
     except BackendUnavailable as error:
@@ -293,7 +295,7 @@ def test_without_a_device_the_library_has_no_handle():
             algorithms.Plans()
 
 
-def test_a_library_that_cupy_loads_late_is_named(on_host, monkeypatch):
+def test_lazily_loaded_missing_library_is_named(on_host, monkeypatch):
     def missing(*_, **__):
         raise ImportError("libcusolver.so.12 was not found")
 
@@ -304,9 +306,7 @@ def test_a_library_that_cupy_loads_late_is_named(on_host, monkeypatch):
 
 
 @pytest.mark.parametrize(("built", "first"), [(12090, "12"), (13020, "13")])
-def test_libraries_are_of_the_version_of_cuda_that_cupy_is_for(
-    monkeypatch, tmp_path, built, first
-):
+def test_libraries_match_the_cuda_version_of_cupy(monkeypatch, tmp_path, built, first):
     for version in ("12", "13"):
         folder = tmp_path / f"cu{version}" / "lib"
         folder.mkdir(parents=True)
@@ -320,7 +320,7 @@ def test_libraries_are_of_the_version_of_cuda_that_cupy_is_for(
     assert libraries.path_of("cublasLt").name == f"libcublasLt.so.{first}"
 
 
-def test_a_toolkit_is_searched_after_the_wheels(monkeypatch, tmp_path):
+def test_cuda_toolkit_is_searched_after_the_wheels(monkeypatch, tmp_path):
     monkeypatch.setattr(libraries, "find_package_folders", lambda name: [])
     monkeypatch.setattr(libraries, "TOOLKIT", str(tmp_path / "usual"))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "named"))
@@ -337,7 +337,7 @@ def test_a_toolkit_is_searched_after_the_wheels(monkeypatch, tmp_path):
     assert str(folder / "libnvrtc.so.13") in nvrtc._candidates()
 
 
-def test_the_frontend_finds_the_cudnn_that_is_loaded_here(monkeypatch, tmp_path):
+def test_frontend_uses_the_loaded_cudnn(monkeypatch, tmp_path):
     """It looks for one when it is imported: on LD_LIBRARY_PATH, then by its name."""
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/none:{tmp_path}")
     (tmp_path / "libcudnn.so.9").touch()
@@ -356,7 +356,7 @@ def test_the_frontend_finds_the_cudnn_that_is_loaded_here(monkeypatch, tmp_path)
     assert order[-3:] == ["cublasLt", "cudnn", "frontend"]
 
 
-def test_nothing_is_loaded_from_the_current_folder(monkeypatch, tmp_path):
+def test_current_folder_is_not_searched_for_libraries(monkeypatch, tmp_path):
     (tmp_path / "libnvrtc-builtins.so.13.0").write_text("no library")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(nvrtc, "_candidates", lambda: ["libnowhere.so.1"])

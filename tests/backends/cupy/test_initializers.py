@@ -13,7 +13,7 @@ from toolkit.initializers import GlorotUniform, HeNormal, Orthogonal
 
 
 @pytest.mark.parametrize("initializer", [GlorotUniform, HeNormal])
-def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initializer):
+def test_initial_values_of_all_sizes_share_kernels(on_host, initializer):
     """Each layer can have another size, and each new kernel needs a compilation."""
 
     def draw(*shapes):
@@ -28,7 +28,7 @@ def test_first_values_of_any_size_are_drawn_by_the_same_kernels(on_host, initial
     assert draw((16, 16), (2, 8, 4), (7, 3), (4, 8)) == few
 
 
-def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
+def test_initializer_kernels_are_precompiled_with_the_device(on_host, monkeypatch):
     device, started, loaded = on_host.device, set(), set()
     load = device.load
     monkeypatch.setattr(device, "load", lambda ks: loaded.update(ks) or load(ks))
@@ -44,7 +44,7 @@ def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
     assert loaded <= started
 
 
-def test_a_device_that_is_found_begins_them(monkeypatch):
+def test_found_device_precompiles_initializer_kernels(monkeypatch):
     cuda = SimpleNamespace(runtime=None)
     monkeypatch.setattr(cupy, "cupy_module", lambda: SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(cupy, "count_devices", lambda runtime: 1)
@@ -59,11 +59,11 @@ def test_a_device_that_is_found_begins_them(monkeypatch):
         "precompile_initializers",
         lambda backend: started.append(backend),
     )
-    made = cupy.create()
-    assert started == [made]
+    device = cupy.create()
+    assert started == [device]
 
 
-def test_orthogonal_first_values_need_but_their_key_of_the_device(on_host):
+def test_orthogonal_initializer_reads_only_its_key_from_the_device(on_host):
     with toolkit.device("gpu:0"):
         toolkit.random.SeedGenerator(0).next()
         used = {*on_host.device.log, "fetch", "download"}

@@ -64,7 +64,7 @@ UNEVEN = ((0, 1), (2, 1))
         ((256, 224, 224, 3), (3, 3, 3, 64), 1, "tf32", False),
     ],
 )
-def test_gradients_of_filters_on_small_pictures_are_products(
+def test_kernel_gradients_of_small_images_are_products(
     shape, kernel, groups, precision, is_of_windows
 ):
     attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
@@ -123,14 +123,14 @@ FOLLOWED = [
 
 
 @pytest.mark.parametrize(("dtype", "follow", "expected"), FOLLOWED)
-def test_what_follows_a_product_is_in_its_call(dtype, follow, expected):
+def test_product_calls_include_the_epilogue(dtype, follow, expected):
     specs = [Spec((2, 4, 30), dtype), Spec((30, 5), dtype)]
     (step,) = lowered("matmul", specs, follow).steps
     assert {name: getattr(step.gemm, name) for name in expected} == expected
     assert len(step.operands) == 3 + len(step.gemm.extras)
 
 
-def test_a_residual_with_gaps_is_left_to_other_kernels():
+def test_strided_residual_is_added_by_another_kernel():
     """The addend of a call has the layout of its result."""
     node = followed(
         node_of("matmul", [Spec((4, 3), "float32"), Spec((3, 5), "float32")]), ("add",)
@@ -143,7 +143,7 @@ def test_a_residual_with_gaps_is_left_to_other_kernels():
 @pytest.mark.parametrize(
     "follow", [("exp",), ("add", "add"), ("relu", "bias"), ("bias", "cast")]
 )
-def test_what_no_call_does_is_left_to_other_kernels(follow):
+def test_unsupported_operations_use_other_kernels(follow):
     specs = [Spec((4, 3), "bfloat16"), Spec((3, 5), "bfloat16")]
     node = followed(node_of("matmul", specs), follow)
     assert not LibraryCalls(Numerics()).can_take_epilogue(node.attrs["body"].nodes)
@@ -194,7 +194,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("policy", "activation", "expected"), STEPS)
-def test_products_of_a_step_of_training(on_host, policy, activation, expected):
+def test_products_of_a_train_step(on_host, policy, activation, expected):
     gemms = trained(policy, activation)
     counts = Counter(g.epilogue for g in gemms)
     del counts["default"]

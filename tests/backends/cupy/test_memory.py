@@ -36,7 +36,7 @@ def stream_step(stream):
     stream.clear()
 
 
-def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
+def test_pinned_buffer_is_reused_after_its_copy():
     events, stream = [], []
     Event.stream = stream
 
@@ -56,7 +56,7 @@ def test_a_pinned_buffer_is_filled_again_when_its_copy_is_done():
     assert len(events) == 2
 
 
-def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
+def test_live_buffers_do_not_overlap_and_outputs_are_written(on_host):
     @toolkit.function
     def f(x, w):
         y = ops.tanh(ops.matmul(x, w))

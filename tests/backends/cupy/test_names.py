@@ -34,11 +34,11 @@ def used_names():
 def test_cupy_has_every_name():
     cupy, names = pytest.importorskip("cupy"), sorted(set(used_names()))
     assert len(names) > 25
-    missing = []
+    missing_names = []
     for name in names:
         value = cupy
         for attribute in name.split("."):
             value = getattr(value, attribute, None)
         if value is None:
-            missing.append(name)
-    assert missing == []
+            missing_names.append(name)
+    assert missing_names == []

@@ -125,7 +125,7 @@ def test_the_network_for_small_images(gpu):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_an_application_and_its_gradients(gpu, name):
+def test_applications_and_their_gradients(gpu, name):
     size = APPLICATIONS[name]
     x, y = images(size, 5, 2)
     toolkit.utils.set_random_seed(0)

@@ -82,7 +82,7 @@ def test_normalizations_are_graphs_of_cudnn(
 
 
 @pytest.mark.parametrize("shape", [(6, 8), (6, 5, 8), (2, 3, 2, 4, 8)])
-def test_axes_and_halves(gpu, shape):
+def test_axes_and_16_bit_floats(gpu, shape):
     """Any number of axes; halves with statistics in float32, far from 0 too."""
     rng = np.random.default_rng(0)
     x = rng.normal(200, 3, shape).astype("float16")
@@ -108,7 +108,7 @@ def branches():
     return toolkit.Model(image, layers.ReLU()(total))
 
 
-def test_of_two_normalized_branches_one_takes_the_sum_along(gpu):
+def test_sum_of_two_normalized_branches_is_fused_into_one(gpu):
     rng = np.random.default_rng(0)
     x, g = rng.normal(1, 2, (2, 6, 4, 4, 8)).astype("float32")
     values, _ = trained(branches(), x, g, "cpu:0")

@@ -42,7 +42,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("on_host", [{"order": o} for o in ORDERS], indirect=True)
-def test_no_order_that_events_allow_changes_a_result(device, monkeypatch):
+def test_results_do_not_depend_on_the_order_of_streams(device, monkeypatch):
     """Each stream runs as far as it can; each one has priority in one case."""
     real = EagerKernel._call_fallback
 
@@ -63,7 +63,7 @@ def test_no_order_that_events_allow_changes_a_result(device, monkeypatch):
 
 
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
-def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
+def test_next_batch_is_copied_during_a_step(device, monkeypatch):
     monkeypatch.setattr(training, "_WATCH", 1e9)
     x, y = samples(96)
     model = small_model()
@@ -86,10 +86,14 @@ def test_the_next_batch_arrives_while_a_step_runs(device, monkeypatch):
     products = [i for i, kind in enumerate(ran) if kind == "product"]
     of_step = len(products) // steps
     for step in range(steps - 1):
-        begins, ends = (products[of_step * step + i] for i in (0, of_step - 1))
-        assert max(arrivals[2 * step + 2 : 2 * step + 4]) < begins, "before its turn"
+        first_product, last_product = (
+            products[of_step * step + i] for i in (0, of_step - 1)
+        )
+        assert max(arrivals[2 * step + 2 : 2 * step + 4]) < first_product, (
+            "before its turn"
+        )
         if step < steps - 2:
-            assert min(arrivals[2 * step + 4 : 2 * step + 6]) > ends, (
+            assert min(arrivals[2 * step + 4 : 2 * step + 6]) > last_product, (
                 "its place is free"
             )
 
@@ -113,7 +117,7 @@ def arrivals(device, steps, arrays_of_batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
-def test_batches_of_a_data_set_arrive_ahead_in_loops_of_any_kind(device, monkeypatch):
+def test_batches_of_a_data_set_are_prefetched_in_all_loops(device, monkeypatch):
     monkeypatch.setattr(training, "_WATCH", 1e9)
     x, y = samples(64)
     batches = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(8).prefetch(2)
@@ -149,18 +153,18 @@ class Reader(toolkit.callbacks.Callback):
 
     def __init__(self, batches):
         super().__init__()
-        self.batches, self.seen = batches, []
+        self.batches, self.visited = batches, []
 
     def on_train_batch_end(self, batch, logs=None):
         assert len(logs) == 2
         assert "loss" in logs
         if batch in self.batches:
-            self.seen.append(logs["loss"])
+            self.visited.append(logs["loss"])
 
 
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[1]}], indirect=True)
 @pytest.mark.parametrize("verbose", [0, 1])
-def test_an_epoch_waits_for_no_step_but_where_values_are_read(
+def test_epoch_synchronizes_only_when_values_are_read(
     device, monkeypatch, capsys, verbose
 ):
     monkeypatch.setattr(training, "_WATCH", 0.0)  # after each step
@@ -178,7 +182,7 @@ def test_an_epoch_waits_for_no_step_but_where_values_are_read(
             kind for kind in log[log.index("replay") : last] if kind in WAITS
         ]
         assert log.count("fetch"), "the newest values are on their way"
-        assert len(callback.seen) == len(batches)
+        assert len(callback.visited) == len(batches)
         return waits_of_loop
 
     with toolkit.device("gpu:0"):
@@ -188,7 +192,7 @@ def test_an_epoch_waits_for_no_step_but_where_values_are_read(
     assert ("loss: " in capsys.readouterr().out) == bool(verbose)
 
 
-def test_outputs_leave_while_the_next_are_computed(device):
+def test_outputs_are_copied_during_the_next_step(device):
     x, _ = samples(64)
     model = small_model()
     with toolkit.device("gpu:0"):
@@ -200,12 +204,12 @@ def test_outputs_leave_while_the_next_are_computed(device):
     np.testing.assert_allclose(actual, model.predict(x, verbose=0), rtol=1e-5)
 
 
-def test_memory_of_garbage_in_a_circle_is_lent_once(on_host):
+def test_memory_of_a_reference_cycle_is_reused_once(on_host):
     class Holder:
         pass
 
     holder = Holder()
-    holder.own, holder.array = holder, on_host.device.upload(np.arange(5))
+    holder.cycle, holder.array = holder, on_host.device.upload(np.arange(5))
     address = on_host.device.address(holder.array)
     del holder
     gc.collect()

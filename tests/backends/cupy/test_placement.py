@@ -15,15 +15,15 @@ A = np.arange(6, dtype="float32").reshape(2, 3)
 
 def branches(a, b):
     with toolkit.device("gpu:0"):
-        left = ops.exp(a)
-    right = ops.tanh(b)  # here
+        first = ops.exp(a)
+    second = ops.tanh(b)  # here
     with toolkit.device("gpu:0"):
-        product = left * right
+        product = first * second
     with toolkit.device("cpu:0"):
-        return product + b, left
+        return product + b, first
 
 
-def test_parts_of_a_function_run_on_their_devices(gpu):
+def test_nodes_run_on_the_devices_of_their_scopes(gpu):
     step = toolkit.function(branches)
     actual = step(A, A + 1)
     partitions = step.get_concrete_function(A, A + 1).program.partitions
@@ -38,7 +38,7 @@ def test_parts_of_a_function_run_on_their_devices(gpu):
         np.testing.assert_allclose(y.numpy(), e, rtol=1e-6)
 
 
-def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path):
+def test_inspection_shows_the_segment_of_each_device(on_host, tmp_path):
     inspection = toolkit.function(branches).inspect(A, A + 1)
     assert [partition.device for partition in inspection.partitions] == [
         "cpu:0",
@@ -70,7 +70,7 @@ def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path)
     assert inspection.partitions[1].plot("graph").title
 
 
-def test_gradients_and_variables_pass_too(gpu):
+def test_gradients_and_variables_are_transferred(gpu):
     v = toolkit.Variable(A)
 
     @toolkit.function
@@ -87,7 +87,7 @@ def test_gradients_and_variables_pass_too(gpu):
     np.testing.assert_allclose(v.numpy(), A - 2 * A * (A + 1) ** 2, rtol=1e-6)
 
 
-def test_eager_operations_go_where_the_scope_says(gpu):
+def test_eager_operations_use_the_device_of_the_scope(gpu):
     x = ops.convert_to_tensor(A)
     with toolkit.device("gpu:0"):
         y = x + 1.0
@@ -99,17 +99,17 @@ def test_eager_operations_go_where_the_scope_says(gpu):
 
 
 @pytest.mark.parametrize("on_host", [{"count": 2}], indirect=True)
-def test_several_devices_pass_values_to_each_other(on_host):
+def test_values_are_transferred_between_gpus(on_host):
     assert toolkit.config.list_devices() == ("cpu:0", "gpu:0", "gpu:1")
 
     @toolkit.function
     def step(x):
         with toolkit.device("gpu:0"):
-            left = ops.exp(x)
+            first = ops.exp(x)
         with toolkit.device("gpu:1"):
-            right = ops.tanh(left) + x
+            second = ops.tanh(first) + x
         with toolkit.device("gpu:0"):
-            return left * right
+            return first * second
 
     expected = np.exp(A) * (np.tanh(np.exp(A)) + A)
     np.testing.assert_allclose(step(A).numpy(), expected, rtol=1e-6)
@@ -158,7 +158,7 @@ class Foreign:
 
     def __init__(self, tensor):
         self.__cuda_array_interface__ = tensor.__cuda_array_interface__
-        self.kept = tensor
+        self.tensor = tensor
 
 
 def test_arrays_of_other_libraries_stay_on_the_device(gpu):
@@ -172,7 +172,7 @@ def test_arrays_of_other_libraries_stay_on_the_device(gpu):
     np.testing.assert_array_equal(actual.numpy(), A)
 
 
-def test_what_is_exported_names_the_stream_that_it_is_made_on(on_host, monkeypatch):
+def test_exported_arrays_name_their_stream(on_host, monkeypatch):
     depths = []
 
     def export(array, **_):
@@ -186,7 +186,7 @@ def test_what_is_exported_names_the_stream_that_it_is_made_on(on_host, monkeypat
     assert depths == [1, 1]
 
 
-def test_a_view_becomes_a_variable_by_work_on_the_stream(on_host, monkeypatch):
+def test_view_is_copied_to_a_variable_on_the_stream(on_host, monkeypatch):
     def copy(array, *_):
         raise AssertionError("copied on no stream that anything waits for")
 

@@ -161,7 +161,7 @@ def refused(folder):
 
 @pytest.mark.slow
 def test_every_graph_has_a_plan(tmp_path):
-    if reason := deviceless.missing():
+    if reason := deviceless.find_missing():
         pytest.skip(reason)
     code = (
         "import sys, pathlib\n"

@@ -39,7 +39,7 @@ def held_compiler():
     return Compiler(compile_kernel), started, go_on
 
 
-def test_kernels_are_compiled_from_when_they_are_known_of():
+def test_kernels_are_compiled_as_soon_as_they_are_requested():
     compiler, started, go_on = held_compiler()
     compiler.precompile(KERNELS[0])
     assert started.wait(30)  # before a call waits for it
@@ -47,7 +47,7 @@ def test_kernels_are_compiled_from_when_they_are_known_of():
     assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
 
 
-def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
+def test_kernels_are_compiled_once_and_in_groups():
     compiled = []
 
     def compile_kernel(kernel):
@@ -65,7 +65,7 @@ def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
     assert sorted(compiled) == ["many", "one", "one", "other"]
 
 
-def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
+def test_compile_error_is_raised_at_use_and_retried():
     def compile_kernel(kernel):
         raise DeviceError(f"nvrtc: {kernel.name} does not compile")
 
@@ -76,7 +76,7 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
             compiler.wait_for(KERNELS[1:])
 
 
-def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
+def test_cancelled_kernels_are_compiled_at_use():
     compiler, started, go_on = held_compiler()
     compiler.precompile(KERNELS[0])
     assert started.wait(30)
@@ -89,7 +89,7 @@ def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
     assert compiler.wait_for(KERNELS[:1]) == [b"of one"]
 
 
-def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
+def test_compilation_works_without_threads(monkeypatch):
     def full(*arguments):
         raise RuntimeError("can't start new thread")
 
@@ -103,7 +103,7 @@ def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
     assert planner.wait_for([(signature(), None), (signature(), 1)]) == {}
 
 
-def test_no_thread_waits_for_more(requested_keys):
+def test_idle_compiler_threads_end(requested_keys):
     def end_of_threads():
         for thread in threading.enumerate():
             if thread.name.startswith("ThreadPoolExecutor"):
@@ -151,7 +151,7 @@ def requested_keys(monkeypatch):
     return keys
 
 
-def test_plans_are_made_from_when_they_are_known_of(requested_keys):
+def test_plans_are_created_as_soon_as_they_are_requested(requested_keys):
     planner = planning.Planner("what a device says", 90)
     keys = [(signature(), 64), (signature("float16"), 65)]
     for key in (*keys, keys[0]):
@@ -163,7 +163,7 @@ def test_plans_are_made_from_when_they_are_known_of(requested_keys):
     assert len(planner.wait_for(keys)) == 2
 
 
-def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
+def test_failing_planner_processes_have_a_fallback(monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     # A device that says nothing: with or without cuDNN nothing is planned for it.
@@ -176,22 +176,22 @@ def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
     assert planning.Planner("", 90).wait_for(keys) == {}
 
 
-def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
+def test_planner_processes_of_a_failed_program_end(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
     planner = planning.Planner("", 90)
     planner.precompile((signature(), None))
-    (begun,) = planner._started.values()
+    (started,) = planner._started.values()
     while not planner._running:
-        assert not begun.done()
+        assert not started.done()
     (process,) = planner._running
     planner.cancel()
-    assert begun.result(30) == b""
+    assert started.result(30) == b""
     assert process.wait(30) != 0
     assert not planner._running
 
 
-def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
+def test_interrupt_ends_planner_processes(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
 
@@ -211,7 +211,7 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
     assert result(30) == b""
 
 
-def test_no_process_is_begun_where_it_would_not_help(requested_keys, monkeypatch):
+def test_planner_process_starts_only_if_it_saves_time(requested_keys, monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
     with monkeypatch.context() as patch:
         patch.setattr(planning, "available_cores", lambda: 1)
@@ -221,18 +221,18 @@ def test_no_process_is_begun_where_it_would_not_help(requested_keys, monkeypatch
     assert not requested_keys
 
 
-def test_a_process_makes_what_it_is_asked_for(planned_graphs, monkeypatch):
+def test_planner_process_returns_the_requested_plan(planned_graphs, monkeypatch):
     monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
     request = pickle.dumps(((signature(), 64), "what a device says", 90))
     assert planning.build_plan(request) == bytes([0])
     assert len(planned_graphs) == 1
 
 
-def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
-    looked = []
+def test_plans_are_searched_in_order_of_expected_gain(monkeypatch):
+    searched = []
 
     def planned(signature, where, workspace, modes):
-        looked.append(modes)
+        searched.append(modes)
         if modes == ["A"] and signature == "rare":
             raise UnsupportedOnBackend("conv", "float32", "", "")
         return "a graph"
@@ -242,9 +242,9 @@ def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
     monkeypatch.setattr(cudnn, "_plan_graph", planned)
     every = ["A", "B", "FALLBACK"]
     assert cudnn.plan("usual", {}) == cudnn.plan("rare", {}) == "a graph"
-    assert looked == [["A"], ["A"], every]
+    assert searched == [["A"], ["A"], every]
     cudnn.plan("usual", {}, names_all=True)
-    assert looked[3:] == [every]
+    assert searched[3:] == [every]
 
 
 # --- a device -------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def launch(kernel):
     return Launch(kernel, (1, 1, 1), (1, 1, 1), ())
 
 
-def test_a_device_begins_what_takes_long(device):
+def test_device_precompiles_slow_kernels(device):
     fast = Dnn(signature(), ())
     steps = [launch(KERNELS[0]), fast, Dnn(SLOW, ()), launch(KERNELS[1])]
     device._functions[KERNELS[1]] = print  # it is loaded
@@ -283,7 +283,7 @@ def test_a_device_begins_what_takes_long(device):
     assert device.begun.plans == [(SLOW, None)]
 
 
-def test_what_is_there_or_will_be_timed_is_not_begun(device):
+def test_cached_and_timed_plans_are_not_precompiled(device):
     device._graphs.has = lambda key: True
     device.precompile([Dnn(SLOW, ())])
     device._graphs.has = lambda key: False
@@ -302,7 +302,7 @@ class Stopped(Exception):
     """Error that ends a lowering."""
 
 
-def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):
+def test_kernels_of_a_graph_are_precompiled_during_lowering(on_host, monkeypatch):
     device, started, forgotten = on_host.device, [], []
     monkeypatch.setattr(device, "precompile", started.append)
     monkeypatch.setattr(device, "cancel_precompile", lambda: forgotten.append(True))

@@ -39,7 +39,7 @@ def test_a_residual_and_a_scale_are_part_of_a_product(gpu):
     assert len(steps) == 1
 
 
-def test_what_factors_are_multiplied_with_is_in_their_product(gpu):
+def test_scale_of_factors_is_part_of_the_product(gpu):
     """As queries are before attention; a factor of two products scales both."""
 
     def f(q, k, v):
@@ -75,7 +75,7 @@ def test_a_sum_of_products_is_a_chain(gpu, dtype):
     assert len(steps) == 3
 
 
-def test_products_of_halves_that_become_float32_are_written_so(gpu):
+def test_products_of_16_bit_floats_write_float32(gpu):
     def f(x, w, b):
         product = ops.matmul(ops.cast(x, "float16"), ops.cast(w, "float16"))
         return (ops.cast(product, "float32") + b,)
@@ -88,7 +88,7 @@ def test_products_of_halves_that_become_float32_are_written_so(gpu):
 
 
 @pytest.mark.parametrize("which", ["n", "k", "turned", "whole"])
-def test_large_products_of_halves_get_rows_for_tensor_cores(gpu, monkeypatch, which):
+def test_large_16_bit_products_are_padded_for_tensor_cores(gpu, monkeypatch, which):
     monkeypatch.setattr(products, "COPY_SECONDS_PER_BYTE", 0.0)
     monkeypatch.setattr(products, "LAUNCH_SECONDS", 0.0)
     shapes, count = {  # copies of factors, the bias and the result
@@ -109,7 +109,7 @@ def test_large_products_of_halves_get_rows_for_tensor_cores(gpu, monkeypatch, wh
     assert sum(name.startswith("copy_rows") for name in names) == count
 
 
-def test_small_products_of_halves_stay_as_they_are(gpu):
+def test_small_16_bit_products_are_not_padded(gpu):
     def f(x, w):
         return (ops.matmul(ops.cast(x, "float16"), ops.cast(w, "float16")),)
 
@@ -117,7 +117,7 @@ def test_small_products_of_halves_stay_as_they_are(gpu):
     assert (gemm.m, gemm.n, gemm.k) == (33, 64, 65)
 
 
-def test_batches_that_are_many_calls_add_their_own_part(gpu):
+def test_batched_calls_add_their_rows_of_the_addend(gpu):
     """One batch stride cannot describe both batch axes: each image needs a call."""
 
     def f(q, k, r):
@@ -154,7 +154,7 @@ def epilogues(gemms):
     return sorted(g.epilogue for g in gemms if g.epilogue not in ("default", "bias"))
 
 
-def test_gradients_of_relu_and_of_its_bias_are_in_a_product(gpu):
+def test_product_computes_relu_and_bias_gradients(gpu):
     wide = (2, 9, 4), (4, 130), (130,), (130, 8), (8,)
     gemms, _ = run(gpu, trained(ops.relu), arrays(*wide))
     assert epilogues(gemms) == ["drelu_bgrad", "relu_aux_bias"]
@@ -163,13 +163,13 @@ def test_gradients_of_relu_and_of_its_bias_are_in_a_product(gpu):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_gradients_of_gelu_and_of_its_bias_are_in_a_product_of_halves(gpu, dtype):
+def test_16_bit_product_computes_gelu_and_bias_gradients(gpu, dtype):
     gemms, _ = run(gpu, trained(ops.gelu, dtype), arrays(*SHAPES), 0.03)
     assert epilogues(gemms) == ["dgelu_bgrad", "gelu_aux_bias"]
     assert {g.aux_leading for g in gemms} == {0, 24}
 
 
-def test_strict_float32_has_no_gelu_of_a_library(gpu):
+def test_strict_float32_does_not_use_the_library_gelu(gpu):
     """How exact the library's is is written nowhere."""
     function = trained(ops.gelu)
     gemms, _ = run(gpu, function, arrays(*SHAPES))
@@ -183,7 +183,7 @@ def test_strict_float32_has_no_gelu_of_a_library(gpu):
 
 
 @pytest.mark.parametrize("approximate", [True, False])
-def test_the_gelu_of_the_library_is_that_of_tanh(gpu, approximate):
+def test_library_gelu_is_the_tanh_approximation(gpu, approximate):
     def f(x, w, b):
         x, w, b = (ops.cast(a, "bfloat16") for a in (x, w, b))
         y = ops.gelu(ops.matmul(x, w) + b, approximate=approximate)
@@ -193,7 +193,7 @@ def test_the_gelu_of_the_library_is_that_of_tanh(gpu, approximate):
     assert epilogues(gemms) == ["gelu_bias"] * approximate
 
 
-def test_what_is_read_elsewhere_is_no_part_of_a_product(gpu):
+def test_values_with_other_readers_are_not_part_of_a_product(gpu):
     """A value that is an output, or has two readers, has to be in memory itself."""
 
     def f(x, w, b, v):
@@ -208,14 +208,14 @@ def test_what_is_read_elsewhere_is_no_part_of_a_product(gpu):
     assert epilogues(gemms) == []
 
 
-def test_an_epilogue_that_the_library_lacks_is_computed_beside_it(gpu, monkeypatch):
-    monkeypatch.setattr(type(gpu.device), "offers", lambda *given: False)
+def test_unsupported_epilogue_is_computed_by_another_kernel(gpu, monkeypatch):
+    monkeypatch.setattr(type(gpu.device), "offers", lambda *arguments: False)
     gemms, _ = run(gpu, trained(ops.relu), arrays(*SHAPES))
     assert {g.epilogue for g in gemms} == {"default"}
     assert all(g.is_plain for g in gemms)
 
 
-def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
+def test_weight_gradient_product_computes_the_bias_gradient(gpu):
     """After attention, no generated kernel could include the sum."""
 
     def f(x, w, b, g):
@@ -235,7 +235,7 @@ def test_the_gradient_of_a_bias_is_beside_that_of_the_weights(gpu):
 
 
 @pytest.mark.parametrize("shape", [(9, 9), (9, 1)])
-def test_what_is_no_bias_is_not_taken_for_one(gpu, shape):
+def test_sums_over_other_axes_are_not_bias_gradients(gpu, shape):
     """A residual and a column have the number of elements of a bias, or more."""
 
     def f(x, w, r, v):
@@ -249,23 +249,26 @@ def test_what_is_no_bias_is_not_taken_for_one(gpu, shape):
     assert epilogues(gemms) == ["relu"] * (shape == (9, 9))
 
 
-def test_only_what_a_product_sums_over_is_summed_beside_it(gpu):
+def test_product_sums_only_its_reduced_axis(gpu):
     """The rows of a transposed factor or of a slice are not the rows of the array."""
 
-    def turned(x, w, v):
+    def transposed_sum(x, w, v):
         g = ops.matmul(x, w)
         return ops.matmul(v, ops.transpose(g)), ops.sum(g, axis=0)
 
-    def part(x, w, v):
+    def partial_sum(x, w, v):
         g = ops.matmul(x, w)
         return ops.matmul(v[:, :5], g[:5]), ops.sum(g, axis=0)
 
-    def whole(x, w, v):
+    def full_sum(x, w, v):
         g = ops.matmul(x, w)
         return ops.matmul(v, g), ops.sum(g, axis=0)
 
     inputs = arrays((6, 4), (4, 6), (3, 6))
-    epilogue_lists = [epilogues(run(gpu, f, inputs)[0]) for f in (turned, part, whole)]
+    epilogue_lists = [
+        epilogues(run(gpu, f, inputs)[0])
+        for f in (transposed_sum, partial_sum, full_sum)
+    ]
     assert epilogue_lists == [[], [], ["bgrada"]]
 
 
@@ -288,7 +291,7 @@ PARTS = {
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.one_in(30)
-def test_random_programs_give_what_the_processor_does(gpu, seed):
+def test_random_programs_match_the_cpu(gpu, seed):
     rng = np.random.default_rng(seed)
     dtype = ("float32", "float64", "float16")[seed % 3]
     choices = [(rng.choice(list(PARTS)), *rng.integers(0, 9, 2)) for _ in range(5)]

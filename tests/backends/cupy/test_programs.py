@@ -27,7 +27,7 @@ def test_a_function_runs_on_the_device(gpu):
         np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-5)
 
 
-def test_threads_without_a_row_find_no_place(gpu):
+def test_threads_without_a_row_use_no_slot(gpu):
     """They reduce no element, and their index must stay in range."""
 
     @toolkit.function
@@ -43,7 +43,7 @@ def test_threads_without_a_row_find_no_place(gpu):
 
 
 @pytest.mark.parametrize("follow", ["bias", "residual", "relu"])
-def test_what_follows_a_transposed_convolution_with_uneven_padding(gpu, follow):
+def test_epilogue_of_a_transposed_convolution_with_uneven_padding(gpu, follow):
     @toolkit.function
     def f(x, w, b, r):
         y = ops.conv_transpose(x, w, 2, padding="same") + b
@@ -85,7 +85,7 @@ def digits(count):
 OPTIONS = {"batch_size": 8, "verbose": 0, "shuffle": False}
 
 
-def test_training_is_that_of_the_processor(gpu, monkeypatch):
+def test_training_matches_the_cpu(gpu, monkeypatch):
     """The same results, in captured steps that nothing waits for."""
     monkeypatch.setattr(training, "_WATCH", 1e9)  # `fit` looks at losses now and then
     x, y = digits(64)
@@ -111,7 +111,7 @@ def test_training_is_that_of_the_processor(gpu, monkeypatch):
         assert steps.count("capture") == 2
 
 
-def test_the_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
+def test_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
     started = []
     real = joining.BoundLaunch.__call__
     monkeypatch.setattr(

@@ -75,7 +75,7 @@ def signature(dtype="float32"):
     return convolution("conv_fprop", SHAPES, GEOMETRY, dtype, "strict")
 
 
-def test_plans_are_kept_in_memory_and_on_disk(planned_graphs, tmp_path):
+def test_plans_are_cached_in_memory_and_on_disk(planned_graphs, tmp_path):
     plans = cudnn.Plans("GPU 90", 0, tmp_path)
     assert plans.get(signature()) is plans.get(signature())
     assert plans.get(signature("bfloat16")) is not plans.get(signature(), 50)
@@ -92,7 +92,7 @@ def test_plans_are_kept_in_memory_and_on_disk(planned_graphs, tmp_path):
     assert len(planned_graphs) == 5
 
 
-def test_the_fastest_plan_is_kept_apart(planned_graphs, tmp_path):
+def test_fastest_plan_is_cached_separately(planned_graphs, tmp_path):
     seconds, timed = [3.0, 0.0, 1.0, 2.0], []
 
     def measure(plan):
@@ -111,7 +111,7 @@ def test_the_fastest_plan_is_kept_apart(planned_graphs, tmp_path):
     assert cudnn.Plans("GPU", 0, None).tune(*arguments).graph.index == 3
 
 
-def test_where_no_plan_can_be_timed_the_expected_one_runs(planned_graphs, tmp_path):
+def test_expected_plan_runs_if_timing_fails(planned_graphs, tmp_path):
     def measure(plan):
         raise MemoryError
 
@@ -157,7 +157,7 @@ class Library:
         return lambda *call: ("tune", tuple(key), call)
 
 
-def test_several_plans_are_made_together_and_stored(planned_graphs, tmp_path):
+def test_plans_are_created_in_groups_and_cached(planned_graphs, tmp_path):
     plans = cudnn.Plans("GPU 90", 0, tmp_path)
     keys = [(signature(dtype), None) for dtype in ("float32", "float16", "bfloat16")]
     requests = []
@@ -199,7 +199,7 @@ def device():
     return cuda_device
 
 
-def test_a_device_tunes_while_that_is_set(device):
+def test_device_tunes_while_the_setting_is_on(device):
     toolkit.config.set_autotune(True)
     try:
         product, graph = device.product("gemm", (1, 2), 64), device.dnn("graph", None)
@@ -211,7 +211,7 @@ def test_a_device_tunes_while_that_is_set(device):
     assert device.dnn("graph", None)()[0] == "get"
 
 
-def test_plans_are_timed_on_memory_of_their_own(device):
+def test_plans_are_timed_on_separate_memory(device):
     called = []
 
     def plan(pointers, workspace):
@@ -226,7 +226,7 @@ def test_plans_are_timed_on_memory_of_their_own(device):
     assert len(called) > TIMED
 
 
-def test_the_setting():
+def test_tuning_setting():
     assert toolkit.config.autotune() is False
     with pytest.raises(ArgumentError, match="expected True or False; received 1"):
         toolkit.config.set_autotune(1)

@@ -36,7 +36,7 @@ def device():
     return cuda_device
 
 
-def test_only_the_first_of_several_asks_cupy(device):
+def test_nested_scopes_enter_cupy_once(device):
     for _ in range(2):
         with device.scope(), device.scope():
             assert device.log == ["+device", "+stream"]
@@ -46,7 +46,7 @@ def test_only_the_first_of_several_asks_cupy(device):
         device.log.clear()
 
 
-def test_what_fails_inside_ends_the_turn(device):
+def test_exception_ends_the_scope(device):
     with pytest.raises(ZeroDivisionError), device.scope(), device.scope():
         raise ZeroDivisionError
     assert device.log == ["+device", "+stream", "-stream", "-device"]
@@ -55,7 +55,7 @@ def test_what_fails_inside_ends_the_turn(device):
         assert device.log[4:] == ["+device", "+stream"]
 
 
-def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
+def test_failed_entry_does_not_change_the_device(device):
     device.stream.fails = True
     with pytest.raises(RuntimeError, match="no stream"), device.scope():
         pass
@@ -63,7 +63,7 @@ def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
     assert can_be_taken(device._entry_lock)
 
 
-def test_a_broken_device_has_no_turns(device):
+def test_failed_device_cannot_be_entered(device):
     device.broken = DeviceError("gpu:0: a kernel failed")
     with pytest.raises(DeviceError, match="a kernel failed"), device.scope():
         pass

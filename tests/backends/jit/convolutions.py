@@ -53,7 +53,7 @@ class Problem:
 
     def of(self, kind, dtype):
         """The arrays and attributes of a primitive."""
-        names, more = {
+        names, options = {
             "conv": ("xw", {}),
             "conv_input_grad": ("gw", {"spatial": self.spatial}),
             "conv_kernel_grad": ("xg", {"kernel": self.size}),
@@ -62,7 +62,7 @@ class Problem:
         arrays = [
             rng.standard_normal(self.shapes[name]).astype(dtype) for name in names
         ]
-        return arrays, self.attrs | more
+        return arrays, self.attrs | options
 
 
 def lowered(kind, arrays, attrs):

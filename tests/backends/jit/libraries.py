@@ -98,8 +98,8 @@ def source_of(
     for batch in batches:
         with Trace("m", creates_variables=False) as trace:
             xs = [trace.placeholder(Spec((batch, *s), d)) for s, d in specs]
-            found = function(*xs)
-            ys = found if isinstance(found, tuple) else (found,)
+            results = function(*xs)
+            ys = results if isinstance(results, tuple) else (results,)
             ys = [trace.localize(y) for y in ys]
         variables, written = list(trace.captures), list(trace.writes)
         graph = trace.finish([*ys, *trace.writes.values()])
@@ -180,15 +180,15 @@ class Loaded:
         """By its name without the prefix."""
         return getattr(self.so, f"{self.library.prefix}_{name}")
 
-    def workspace(self, most: int = 0) -> Any:
+    def workspace(self, capacity: int = 0) -> Any:
         """Return memory that is initialized for batches of at most `most` rows."""
-        size = self.function("workspace_size")(ctypes.c_int64(most))
+        size = self.function("workspace_size")(ctypes.c_int64(capacity))
         memory = np.full(size, 0xA5, np.uint8)
-        given = (
+        arguments = (
             None if self.library.embeds else ctypes.c_void_p(self.weights.ctypes.data)
         )
         status = self.function("init")(
-            ctypes.c_void_p(memory.ctypes.data), given, ctypes.c_int64(most)
+            ctypes.c_void_p(memory.ctypes.data), arguments, ctypes.c_int64(capacity)
         )
         assert status == 0
         return memory

@@ -131,7 +131,7 @@ EXTRAS = st.sampled_from(
     dtype=st.sampled_from(["float32", "float64"]),
 )
 @settings(max_examples=25, deadline=None)
-def test_attention_is_its_definition(**options):
+def test_attention_matches_its_definition(**options):
     check(Case(**options), chunk=1)
 
 
@@ -153,8 +153,8 @@ def test_blocks_of_keys(causal):
 
 def test_results_do_not_depend_on_chunks():
     case = Case(40, 40, batch=9, causal=True, dtype="float32")
-    other = Case(40, 40, batch=9, causal=True, dtype="float32")
-    for x, y in zip(check(case, 1), check(other, 0), strict=True):
+    problem = Case(40, 40, batch=9, causal=True, dtype="float32")
+    for x, y in zip(check(case, 1), check(problem, 0), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
@@ -213,13 +213,13 @@ def test_code_does_not_depend_on_hash_seeds():
     assert len(printed) == 1
 
 
-def test_one_query_that_may_see_nothing():
+def test_one_fully_masked_query():
     case = Case(1, 40, extras=(("mask", (0, 3)),))
     case.inputs[3][:] = False
     check(case)
 
 
-def test_masked_blocks_of_keys_are_not_read():
+def test_fully_masked_key_blocks_are_not_read():
     case = Case(1, 200, extras=(("mask", (3,)),), dtype="float32")
     case.inputs[3][..., :3] = True
     case.inputs[3][..., 60:] = False
@@ -232,11 +232,11 @@ def test_masked_blocks_of_keys_are_not_read():
         np.testing.assert_allclose(x, y, 1e-5, 1e-5)
 
 
-def test_views_and_what_is_no_row():
+def test_views_and_strided_rows():
     """Views of one array have code; features with a stride have none."""
-    joined = np.random.default_rng(1).standard_normal((2, 7, 3, 2, 8))
+    packed = np.random.default_rng(1).standard_normal((2, 7, 3, 2, 8))
     case = Case()
-    case.inputs = [joined[:, :, i] for i in range(3)]
+    case.inputs = [packed[:, :, i] for i in range(3)]
     check(case)
     case.inputs[1] = case.inputs[1][..., ::2].copy().transpose(0, 1, 3, 2)
     case.inputs[0] = case.inputs[0][..., :2].copy()
@@ -255,8 +255,8 @@ def gradients(query, key, value, mask):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("turned", [False, True])
-def test_compiled_functions(dtype, turned):
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_compiled_functions(dtype, is_transposed):
     rng = np.random.default_rng(0)
     shapes = [(2, 19, 4, 6), (2, 19, 2, 6), (2, 19, 2, 6)]
     arrays = [rng.standard_normal(shape) for shape in shapes]
@@ -264,7 +264,7 @@ def test_compiled_functions(dtype, turned):
     mask = ops.convert_to_tensor(rng.random((2, 1, 1, 19)) < 0.6)
 
     def step(query, key, value, mask):
-        if turned:  # the backward pass meets features that are not neighbours
+        if is_transposed:  # the backward pass meets features that are not neighbours
             query = ops.transpose(ops.transpose(query, (0, 3, 2, 1)), (0, 3, 2, 1))
             key = ops.transpose(ops.reshape(key, (2, 19, 6, 2)), (0, 1, 3, 2))
         return gradients(query, key, value, mask)
@@ -279,7 +279,7 @@ def test_compiled_functions(dtype, turned):
         np.testing.assert_allclose(x.numpy().astype("float64"), y, 0, bound)
 
 
-def test_long_sequences_need_no_square_of_memory():
+def test_long_sequences_need_no_quadratic_memory():
     n = 2048
     x = ops.zeros((1, n, 1, 8))
     step = toolkit.function(lambda x: gradients(x, x, x, None))

@@ -48,7 +48,7 @@ def emit_formula(name):
 @pytest.mark.parametrize("name", FORMULAS)
 @settings(max_examples=10, deadline=None)
 @given(x=st.integers(0, 1000), y=st.integers(1, 1000))
-def test_a_formula_of_indices_is_that_of_numbers(name, x, y):
+def test_index_formulas_match_python_numbers(name, x, y):
     out = np.zeros(1, "int64")
     run(emit_formula, [out], (x, y), args=(name,))
     assert out[0] == FORMULAS[name](x, y)
@@ -66,7 +66,7 @@ NEUTRAL = {
 
 
 @pytest.mark.parametrize("name", NEUTRAL)
-def test_what_changes_nothing_is_no_instruction(name):
+def test_neutral_operations_emit_no_instruction(name):
     b = Kernel(4)
     x = b.entry(0)
     count = len(b.lines)
@@ -75,7 +75,7 @@ def test_what_changes_nothing_is_no_instruction(name):
 
 
 @pytest.mark.parametrize("zero", [lambda x: x * 0, lambda x: 0 * x, lambda x: x % 1])
-def test_what_is_zero_is_a_number(zero):
+def test_zero_products_are_constants(zero):
     b = Kernel(4)
     x = b.entry(0)
     count = len(b.lines)
@@ -84,7 +84,7 @@ def test_what_is_zero_is_a_number(zero):
     assert len(b.lines) == count
 
 
-def test_a_pointer_moves_by_its_elements():
+def test_pointer_offsets_count_elements():
     b = Kernel(4)
     doubles, raw = b.address(0, "float64"), b.address(0)
     assert doubles + 0 is doubles
@@ -107,7 +107,7 @@ def emit_compare(predicate):
 
 @pytest.mark.parametrize("predicate", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("pair", [(-1, 1), (1, -1), (5, 5)])
-def test_comparisons_are_of_signed_integers(predicate, pair):
+def test_comparisons_are_signed(predicate, pair):
     out = np.zeros(1, "int64")
     run(emit_compare, [out], pair, args=(predicate,))
     x, y = pair
@@ -129,7 +129,7 @@ def emit_run(lanes):
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @settings(max_examples=20, deadline=None)
 @given(low=st.integers(0, 40), count=st.integers(0, 70))
-def test_a_run_visits_each_element_once_and_no_other(lanes, low, count):
+def test_loop_visits_each_element_once(lanes, low, count):
     x = np.arange(200, dtype="int32")[::-1].copy()
     out = np.full(200, -1, "int32")
     run(emit_run, [x, out], low=low, high=low + count, args=(lanes,))
@@ -156,7 +156,7 @@ def emit_parts(name):
     ("name", "expected"),
     [("split", (3, 2)), ("part", (85, 88)), ("ceil_div", (4, 17))],
 )
-def test_parts(name, expected):
+def test_chunks_cover_the_range(name, expected):
     out = np.zeros(2, "int64")
     run(emit_parts, [out], (17, 5), args=(name,))
     assert tuple(out) == expected
@@ -168,7 +168,7 @@ def test_a_known_mask_is_a_constant_or_none():
     assert (mask.text, mask.lanes) == ("<i1 true, i1 false, i1 false>", 3)
 
 
-def test_what_is_chosen_is_stored_whole():
+def test_masked_store_writes_the_selected_value():
     """LLVM does not store a part of a vector if the previous contents are unknown."""
     x = ops.ones((64, 64))
     program = toolkit.function(lambda x: ops.max(x, axis=0))

@@ -82,7 +82,7 @@ def change_formula(monkeypatch, name, rule):
     return record
 
 
-def test_another_formula_is_computed_though_the_old_code_is_kept(
+def test_another_formula_is_not_served_from_the_cache(
     folder, generated, another_process, monkeypatch
 ):
     another_process()
@@ -111,7 +111,7 @@ def epilogue(record, inputs):
 @pytest.mark.parametrize(
     "name", [n for n, p in PRIMITIVES.items() if p.scalar and n != "cast"]
 )
-def test_every_formula_is_in_the_description_of_an_epilogue(name):
+def test_epilogue_key_includes_every_formula(name):
     record = PRIMITIVES[name]
     count = record.scalar.__code__.co_argcount - 1
     other = replace(record, scalar=lambda s, *xs: s.negative(record.scalar(s, *xs)))
@@ -119,7 +119,7 @@ def test_every_formula_is_in_the_description_of_an_epilogue(name):
     assert epilogue(record, count) != epilogue(other, count)
 
 
-def test_formulas_tell_constants_operations_and_order_apart():
+def test_formula_keys_distinguish_constants_operations_and_order():
     rules = [
         lambda s, x, y: s.add(x, y),
         lambda s, x, y: s.add(y, x),
@@ -157,7 +157,7 @@ def test_an_equal_processor_is_the_same_key():
         assert some_code().key == before
 
 
-def test_a_text_is_for_the_processor_that_it_was_lowered_for():
+def test_text_belongs_to_the_processor_of_its_lowering():
     with rules.override(processor=Processor.host().with_lanes(4)):
         narrow = code.Code(emit_wide)
     assert "<4 x float>" in narrow.text()
@@ -183,7 +183,7 @@ def test_other_flags_are_another_key(monkeypatch):
     assert some_code().key != before
 
 
-def test_a_change_anywhere_in_the_generator_is_another_key(tmp_path, monkeypatch):
+def test_change_of_the_generator_is_another_key(tmp_path, monkeypatch):
     sources = code.generator_sources()
     copies = [tmp_path / f"{i}.py" for i in range(len(sources))]
     for source, copy in zip(sources, copies, strict=True):
@@ -200,7 +200,7 @@ def test_a_change_anywhere_in_the_generator_is_another_key(tmp_path, monkeypatch
     assert len(digests) == 1 + len(copies)
 
 
-def test_what_the_generator_imports_is_in_its_digest():
+def test_digest_includes_imports_of_the_generator():
     sources = {p.relative_to(PACKAGE).as_posix() for p in code.generator_sources()}
     assert "backends/numpy/jit/runtime.ll" in sources
     for name in sorted(s for s in sources if "/jit/" in s or "/loops/" in s):
@@ -244,7 +244,7 @@ def test_a_warm_start_generates_nothing(folder, generated, another_process):
 
 
 @pytest.mark.parametrize("changed", ["version", "OPTIONS", "arch", "runtime", "source"])
-def test_machine_code_for_gpus_is_keyed_by_all_that_makes_it(changed, monkeypatch):
+def test_gpu_code_key_includes_all_inputs(changed, monkeypatch):
     kernel = make_kernel("copy", "void copy() {}", ())
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
     before = nvrtc.key(kernel, 90, "13000")

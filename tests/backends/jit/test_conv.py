@@ -110,7 +110,7 @@ def test_one_image_is_an_even_number_of_tasks(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMED)
-def test_configurations_that_take_ways_of_their_own(name, kind):
+def test_special_configurations(name, kind):
     check(kind, *NAMED[name].of(kind, "float32"))
 
 
@@ -133,7 +133,7 @@ def test_results_do_not_depend_on_chunks(kind, problem):
 @pytest.mark.parametrize(
     ("extent", "channels"), [(40, (32, 64)), (40, (33, 60)), (6, (328, 330))]
 )
-def test_one_image_is_several_rows(kind, extent, channels):
+def test_rows_of_one_image_are_divided_among_tasks(kind, extent, channels):
     problem = Problem(1, (extent, extent), (3, 3), channels, padding=SAME)
     _check_rows(kind, problem)
 
@@ -196,6 +196,6 @@ def test_strided_operands(name, view, kind):
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
 @pytest.mark.parametrize("filters", [8, 32, 40])
-def test_what_follows_is_computed_on_the_way(kind, filters):
+def test_epilogue_is_fused(kind, filters):
     problem = Problem(3, (7, 18), (3, 3), (filters, filters), padding=SAME)
     check_layer(kind, problem)

@@ -57,7 +57,7 @@ def test_forward_visits_every_product_once(window):
 
 
 @given(windows())
-def test_backward_visits_every_product_once_from_the_other_side(window):
+def test_backward_visits_every_product_once(window):
     products = [p for (axis,) in backward([window]) for p in visited(axis)]
     reversed_products = (
         (at, out, window.size - 1 - tap) for out, at, tap in products_of_window(window)
@@ -72,7 +72,7 @@ def test_backward_visits_every_product_once_from_the_other_side(window):
 
 
 @given(windows())
-def test_both_ways_to_ask_agree(window):
+def test_forward_and_backward_geometry_agree(window):
     for (axis,) in [forward([window]), *backward([window])]:
         by_position = {
             (j, t) for j in range(axis.count) for t in range(*axis.visible_taps(j))
@@ -84,11 +84,11 @@ def test_both_ways_to_ask_agree(window):
 
 
 @given(windows(), st.integers(1, 14))
-def test_tiles_cover_every_position_and_what_it_sees(window, most):
+def test_tiles_cover_every_position_and_its_window(window, limit):
     for (axis,) in [forward([window]), *backward([window])]:
         position, products = 0, set()
-        for tile in split_tiles(axis, most):
-            assert (tile.start, tile.size <= most) == (position, True)
+        for tile in split_tiles(axis, limit):
+            assert (tile.start, tile.size <= limit) == (position, True)
             for _ in range(tile.count):
                 for segment in tile.segments:
                     for tap in range(segment.low, segment.high):
@@ -105,21 +105,21 @@ def test_tiles_cover_every_position_and_what_it_sees(window, most):
 def test_pixels_without_neighbours_become_one_axis():
     rows = Window(8, 8, 1, 1, 1, 0, pitch=40, step=20)
     columns = Window(5, 5, 1, 1, 1, 0, pitch=8, step=4)
-    (one,) = collapse([rows, columns])
-    assert (one.extent, one.out, one.pitch, one.step) == (40, 40, 8, 4)
+    (axis,) = collapse([rows, columns])
+    assert (axis.extent, axis.out, axis.pitch, axis.step) == (40, 40, 8, 4)
     window = Window(8, 8, 1, 1, 1, 0, pitch=48, step=20)
     assert collapse([window, columns]) == (window, columns)
     assert collapse([Window(1, 1, 1, 1, 1, 0, pitch=9), columns]) == (columns,)
 
 
 @given(st.integers(0, 300), st.integers(1, 20))
-def test_parts_are_as_equal_as_possible(extent, most):
-    lengths = split_evenly(extent, most)
+def test_chunks_have_almost_equal_sizes(extent, limit):
+    lengths = split_evenly(extent, limit)
     sizes = [size for size, count in lengths for _ in range(count)]
     assert sum(sizes) == extent
-    assert all(0 < size <= most for size in sizes)
+    assert all(0 < size <= limit for size in sizes)
     assert not sizes or max(sizes) - min(sizes) <= 1
-    assert len(sizes) == -(-extent // most)
+    assert len(sizes) == -(-extent // limit)
 
 
 @given(st.integers(1, 200), st.integers(1, 8), st.sampled_from([2, 4, 8, 16]))
@@ -135,9 +135,9 @@ def test_panels_cover_every_channel(width, vectors, lanes):
 
 
 @given(st.integers(1, 3000), st.integers(1, 20), st.integers(1, 40))
-def test_blocks_visit_every_pixel_once(extent, most, least):
+def test_blocks_visit_every_pixel_once(extent, maximum, minimum):
     pixel_blocks = blocks(
-        (Window(extent, extent, 1, 1, 1, 0, pitch=3, step=2),), most, least
+        (Window(extent, extent, 1, 1, 1, 0, pitch=3, step=2),), maximum, minimum
     )
     *outer, inner = pixel_blocks
     for steps in ("pitch", "step"):
@@ -147,7 +147,7 @@ def test_blocks_visit_every_pixel_once(extent, most, least):
             offsets = [p + i * step for p in offsets for i in range(window.extent)]
         length = {"pitch": 3, "step": 2}[steps]
         assert offsets == list(range(0, extent * length, length))
-    assert not outer or (outer[0].extent <= most and inner.extent >= least)
+    assert not outer or (outer[0].extent <= maximum and inner.extent >= minimum)
     assert all(window.is_trivial for window in pixel_blocks)
 
 

@@ -82,15 +82,15 @@ def test_any_image(
 def only(outputs):
     """Select the transforms for this number of outputs only."""
 
-    def is_allowed(channels, given):
-        return given == outputs
+    def is_allowed(channels, num_outputs):
+        return num_outputs == outputs
 
     return mock.patch.object(correlation, "is_exact_enough", is_allowed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outputs", [2, 4])
-def test_images_that_are_stored_as_bfloat16(kind, outputs):
+def test_bfloat16_images(kind, outputs):
     """Code reads them directly; the bits equal the result of float32 images."""
     problem = Problem(2, (9, 11), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
     (x, other), attrs = problem.of(kind, "float32")
@@ -110,13 +110,13 @@ def test_images_that_are_stored_as_bfloat16(kind, outputs):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outputs", [2, 4])
-@pytest.mark.parametrize("more", [1, 5, 10])
-def test_pixels_that_are_no_multiple_of_a_vector_apart(kind, outputs, more):
+@pytest.mark.parametrize("extra", [1, 5, 10])
+def test_pixel_strides_that_are_not_vector_multiples(kind, outputs, extra):
     """The scratch memory of a task ends before the memory of the next task."""
     problem = Problem(3, (7, 9), (3, 3), (32, 48), padding=((1, 1), (2, 0)))
     arrays, attrs = problem.of(kind, "float32")
     x = arrays[0]
-    wide = np.zeros((*x.shape[:-1], x.shape[-1] + more), x.dtype)
+    wide = np.zeros((*x.shape[:-1], x.shape[-1] + extra), x.dtype)
     wide[..., : x.shape[-1]] = x
     view = wide[..., : x.shape[-1]]
     for lanes in (8, 16):
@@ -140,7 +140,7 @@ def test_weights_in_any_order():
 
 @pytest.mark.parametrize("outputs", [2, 4])
 @pytest.mark.parametrize("batch", [1, 2, 9])
-def test_weights_that_are_read_from_afar_meet_many_tiles(outputs, batch):
+def test_distant_weights_are_reused_for_many_tiles(outputs, batch):
     problem = Problem(batch, (14, 14), (3, 3), (128, 144), padding=SAME)
     arrays, attrs = problem.of("conv", "float32")
     with only(outputs):
@@ -155,7 +155,7 @@ def test_weights_that_are_read_from_afar_meet_many_tiles(outputs, batch):
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
 @pytest.mark.parametrize("size", [(8, 8), (9, 11)])
-def test_what_follows_is_computed_on_the_way(kind, size):
+def test_epilogue_is_fused(kind, size):
     check_layer(kind, Problem(3, size, (3, 3), (32, 48), padding=SAME))
 
 
@@ -217,7 +217,7 @@ def test_many_channels_are_enough_tasks():
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
-def test_one_image_is_divided_into_parts_of_8_tiles(lanes):
+def test_one_image_is_divided_into_chunks_of_8_tiles(lanes):
     """However many of them are computed together: cores would have nothing to do."""
     arrays, attrs = Problem(1, (32, 32), (3, 3), (32, 32), padding=SAME).of(
         "conv", "float32"
@@ -269,12 +269,14 @@ def highest():
 
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
 @pytest.mark.parametrize("channels", [64, 128, 256, 512])
-@pytest.mark.parametrize("kept", [lambda x: x, lambda x: np.maximum(x, 0)])
-def test_no_errors_are_larger_than_direct_ones_of_512_channels(kind, channels, kept):
+@pytest.mark.parametrize("activation", [lambda x: x, lambda x: np.maximum(x, 0)])
+def test_errors_are_bounded_by_a_direct_convolution_of_512_channels(
+    kind, channels, activation
+):
     pair = (channels, 64) if kind == "conv" else (64, channels)
     problem = Problem(3, (16, 16), (3, 3), pair, padding=SAME)
     (x, w), attrs = problem.of(kind, "float32")
-    arrays = (kept(x), w)
+    arrays = (activation(x), w)
     assert is_winograd(kind, arrays, attrs)
     reference = expected(kind, arrays, attrs)
     errors = (computed(kind, arrays, attrs) - reference) / np.sqrt(
@@ -326,18 +328,18 @@ WAYS = [
 @pytest.mark.parametrize("kind", ["conv", "conv_input_grad"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize("problem", WAYS, ids=repr)
-def test_what_is_not_finite_stays_in_its_windows(kind, value, problem, highest):
+def test_nonfinite_pixels_affect_only_their_windows(kind, value, problem, highest):
     (x, w), attrs = problem.of(kind, "float32")
     x[(1, *(n // 2 for n in x.shape[1:-1]), 0)] = value
     with np.errstate(invalid="ignore"):
-        wanted = np.isfinite(expected(kind, (x, w), attrs))
+        is_finite = np.isfinite(expected(kind, (x, w), attrs))
     actual = computed(kind, (x, w), attrs)
-    assert not wanted.all()
-    np.testing.assert_array_equal(np.isfinite(actual), wanted)
+    assert not is_finite.all()
+    np.testing.assert_array_equal(np.isfinite(actual), is_finite)
 
 
 @pytest.mark.parametrize("problem", WAYS, ids=repr)
-def test_a_large_pixel_changes_nothing_outside_of_its_windows(problem, highest):
+def test_large_pixel_affects_only_its_windows(problem, highest):
     (x, w), attrs = problem.of("conv", "float32")
     before = computed("conv", (x, w), attrs)
     is_reached = np.zeros_like(x)
@@ -351,7 +353,7 @@ def test_a_large_pixel_changes_nothing_outside_of_its_windows(problem, highest):
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e6])
-def test_how_far_a_pixel_reaches_by_transforms(value):
+def test_error_of_a_large_pixel_in_its_tile(value):
     """The documented limit: its own image, up to 3 pixels outside of its windows."""
     (x, w), attrs = Problem(2, (20, 20), (3, 3), (32, 32), padding=SAME).of(
         "conv", "float32"

@@ -69,7 +69,7 @@ def test_strided_inputs(name):
     chunk=st.sampled_from([0, 1, 3]),
 )
 @settings(max_examples=60, deadline=None)
-def test_elements_that_are_a_few_apart(step, shape, dtype, lanes, chunk):
+def test_small_inner_strides(step, shape, dtype, lanes, chunk):
     x = of_dtype(normal(*shape[:-1], shape[-1] * abs(step)), dtype)[..., ::step]
     with vectors_of(lanes):
         y = normal(*x.shape)
@@ -85,7 +85,7 @@ def test_elements_that_are_a_few_apart(step, shape, dtype, lanes, chunk):
     chunk=st.sampled_from([0, 1, 3]),
 )
 @settings(max_examples=40, deadline=None)
-def test_operands_that_lie_across_the_rows(rows, columns, order, dtypes, lanes, chunk):
+def test_transposed_operands(rows, columns, order, dtypes, lanes, chunk):
     x = normal(rows, 3, columns, dtype=dtypes[0]).transpose(order)
     y = normal(rows, 3, columns, dtype=dtypes[1], seed=1).transpose(order)
     z = normal(*x.shape, seed=2)
@@ -126,7 +126,7 @@ def test_casts(source, target):
 
 
 @pytest.mark.parametrize("target", ["int32", "int64", "uint32", "uint64"])
-def test_the_largest_integers_come_from_floats(target):
+def test_floats_are_cast_to_the_largest_integers(target):
     top = float(np.iinfo(target).max - 4095) if "64" in target else np.iinfo(target).max
     check(lambda x: ops.cast(x, target), np.array([0, 1.9, top]))
 
@@ -153,7 +153,7 @@ def test_functions(function, dtype):
     check(function, np.concatenate([special, normal(100)]).astype(dtype))
 
 
-def test_not_a_number_wins_in_maximum_and_minimum():
+def test_maximum_and_minimum_propagate_nan():
     x = np.array([np.nan, 1, np.nan, 2], "float32")
     y = np.array([1, np.nan, np.nan, 1], "float32")
     check(lambda x, y: (ops.maximum(x, y), ops.minimum(x, y)), x, y)
@@ -161,18 +161,18 @@ def test_not_a_number_wins_in_maximum_and_minimum():
 
 @pytest.mark.parametrize("limit", [0.5, 0.0, -np.inf, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_limits_that_are_known_let_not_a_number_pass(limit, dtype):
+def test_clip_with_constant_limits_propagates_nan(limit, dtype):
     x = np.array([np.nan, 1, -2, 0.25, 0, np.inf, -np.inf] * 3, dtype)
     limits = (lambda x: ops.maximum(x, limit)), (lambda x: ops.minimum(limit, x))
     check(lambda x: tuple(f(x) for f in limits), x)
 
 
-def test_an_output_may_be_written_over_an_input():
+def test_output_may_overwrite_an_input():
     x, y = normal(100), normal(100, seed=1)
     expected = (x + y) * 2, x - y
     outs, _ = run_fused(lambda x, y: ((x + y) * 2.0, x - y), x, y, donate=0)
-    for actual, wanted in zip(outs, expected, strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+    for actual, expected_output in zip(outs, expected, strict=True):
+        np.testing.assert_array_equal(actual, expected_output)
     assert outs[0] is x
 
 
@@ -225,9 +225,9 @@ def _is_generated(record):
 
 
 def test_every_elementwise_primitive_is_generated():
-    missing = {
+    not_generated = {
         name
         for name, record in PRIMITIVES.items()
         if record.kind is Kind.ELEMENTWISE and not _is_generated(record)
     }
-    assert missing == set()
+    assert not_generated == set()

@@ -40,12 +40,12 @@ def compilations(monkeypatch):
     count = []
     compile_ = engine._compile
     monkeypatch.setattr(
-        engine, "_compile", lambda *given: count.append(1) or compile_(*given)
+        engine, "_compile", lambda *arguments: count.append(1) or compile_(*arguments)
     )
     return count
 
 
-def test_the_second_time_is_loaded(folder, compilations):
+def test_second_compilation_is_loaded_from_the_cache(folder, compilations):
     assert triple(engine.compile_module(SOURCE), 5) == 15
     assert triple(engine.compile_module(SOURCE), 7) == 21
     assert len(compilations) == 1
@@ -55,7 +55,7 @@ def test_the_second_time_is_loaded(folder, compilations):
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:40], lambda b: b"", lambda b: b[:-1] + b"\xff"]
 )
-def test_a_damaged_entry_is_made_again(folder, compilations, damage):
+def test_corrupt_entry_is_compiled_again(folder, compilations, damage):
     engine.compile_module(SOURCE)
     (entry,) = folder.glob("[!.]*")
     entry.write_bytes(damage(entry.read_bytes()))
@@ -66,7 +66,7 @@ def test_a_damaged_entry_is_made_again(folder, compilations, damage):
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666, 0o660])
-def test_a_file_that_others_may_write_is_not_loaded(folder, compilations, mode):
+def test_file_writable_by_other_users_is_not_loaded(folder, compilations, mode):
     engine.compile_module(SOURCE)
     (entry,) = folder.glob("[!.]*")
     entry.chmod(mode)
@@ -75,7 +75,7 @@ def test_a_file_that_others_may_write_is_not_loaded(folder, compilations, mode):
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o770, 0o777])
-def test_a_folder_that_others_may_write_is_no_cache(folder, compilations, mode):
+def test_folder_writable_by_other_users_is_no_cache(folder, compilations, mode):
     engine.compile_module(SOURCE)
     for directory in (folder, folder.parent):
         directory.chmod(mode)
@@ -87,7 +87,7 @@ def test_a_folder_that_others_may_write_is_no_cache(folder, compilations, mode):
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_nothing_is_loaded_from_an_inner_folder_of_others(folder, mode):
+def test_subfolder_of_another_user_is_not_used(folder, mode):
     path = folder / "plans" / ("0" * 32)
     disk_cache.store(path, b"code")
     assert disk_cache.load(path) == b"code"
@@ -95,7 +95,7 @@ def test_nothing_is_loaded_from_an_inner_folder_of_others(folder, mode):
     assert disk_cache.load(path) is None
 
 
-def test_what_belongs_to_somebody_else_is_not_loaded(folder, monkeypatch):
+def test_file_of_another_user_is_not_loaded(folder, monkeypatch):
     path = folder / ("0" * 32)
     disk_cache.store(path, b"code")
     assert disk_cache.load(path) == b"code"
@@ -105,19 +105,19 @@ def test_what_belongs_to_somebody_else_is_not_loaded(folder, monkeypatch):
     assert engine.cache_folder() is None
 
 
-def test_off_writes_nothing(folder, monkeypatch):
+def test_disabled_cache_writes_nothing(folder, monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
     assert triple(engine.compile_module(SOURCE), 5) == 15
     assert not folder.exists()
 
 
-def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
+def test_uncreatable_folder_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert triple(engine.compile_module(SOURCE), 5) == 15
 
 
-def test_the_oldest_entries_go_when_there_are_too_many(folder, monkeypatch):
+def test_oldest_entries_are_deleted_above_the_limit(folder, monkeypatch):
     monkeypatch.setattr(disk_cache, "CACHE_BYTES", 1)
     engine.compile_module(SOURCE)
     assert list(folder.glob("[!.]*")) == []
@@ -132,7 +132,7 @@ def several():
     }
 
 
-def test_threads_compile_what_one_would(monkeypatch):
+def test_parallel_compilation_equals_serial_compilation(monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
     texts = {name: lambda text=text: text for name, text in several().items()}
     codes = []
@@ -143,7 +143,7 @@ def test_threads_compile_what_one_would(monkeypatch):
     assert len(set(codes[0])) == len(texts)
 
 
-def test_only_what_is_new_is_compiled(folder, compilations):
+def test_only_new_functions_are_compiled(folder, compilations):
     texts = {name: lambda text=text: text for name, text in several().items()}
     first = engine.machine_code("f3", texts["f3"])
     assert engine.machine_codes(texts)[3] == first
@@ -152,7 +152,7 @@ def test_only_what_is_new_is_compiled(folder, compilations):
     assert len(compilations) == len(texts)
 
 
-def test_what_cannot_be_compiled_is_an_error(monkeypatch):
+def test_invalid_code_is_an_error(monkeypatch):
     monkeypatch.setenv("TOOLKIT_CACHE_DIR", "off")
     texts = {name: lambda text=text: text for name, text in several().items()}
     with pytest.raises(RuntimeError, match="parsing error"):

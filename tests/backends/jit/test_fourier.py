@@ -26,7 +26,7 @@ LIMITS = {"float32": 3e-7, "float64": 1e-15}
 LANES = st.sampled_from([4, 8, 16])
 
 
-def test_quarters_of_a_turn_are_exact():
+def test_twiddle_factors_of_quarter_turns_are_exact():
     fractions = np.array([0, 0.25, 0.5, 0.75, 1, -0.25, -0.5, -0.75, -1])
     cos, sin = unit_circle(fractions)
     assert cos.tolist() == [1, 0, -1, 0, 1, 0, -1, 0, 1]
@@ -41,7 +41,7 @@ def test_quarters_of_a_turn_are_exact():
 
 @pytest.mark.parametrize("n", [1, 2, 6, 12, 14, 15, 31, 64, 100, 1024])
 @pytest.mark.parametrize("dtype", LIMITS)
-def test_what_symmetry_makes_zero_is_zero(n, dtype):
+def test_zeros_by_symmetry_are_exact(n, dtype):
     x = toolkit.ops.convert_to_tensor(numbers(3, n, dtype=dtype))
     _, imag = toolkit.function(toolkit.ops.rfft)(x)
     ends = [0, -1] if n % 2 == 0 else [0]
@@ -78,7 +78,9 @@ def assert_near(actual, expected):
     chunk=st.sampled_from([0, 1, 3]),
 )
 @settings(max_examples=60, deadline=None)
-def test_complex_numbers_along_an_axis(n, outer, columns, dtype, inverse, lanes, chunk):
+def test_complex_transforms_along_an_axis(
+    n, outer, columns, dtype, inverse, lanes, chunk
+):
     x = numbers(2, outer, n, columns, dtype=dtype)
     y = np.full_like(x, np.nan)
     with vectors_of(lanes):
@@ -96,7 +98,7 @@ def test_complex_numbers_along_an_axis(n, outer, columns, dtype, inverse, lanes,
     chunk=st.sampled_from([0, 1, 3]),
 )
 @settings(max_examples=60, deadline=None)
-def test_real_numbers_and_back(half, rows, dtype, lanes, chunk):
+def test_real_transforms_and_inverses(half, rows, dtype, lanes, chunk):
     n = 2 * half
     x = numbers(rows, n, dtype=dtype)
     y = np.full((2, rows, half + 1), np.nan, dtype)
@@ -112,7 +114,7 @@ def test_real_numbers_and_back(half, rows, dtype, lanes, chunk):
 
 
 @pytest.mark.parametrize("n", [17, 2 * 17, 1 << 15])
-def test_other_lengths_are_left(n):
+def test_other_lengths_are_not_generated(n):
     x = [operand_of(component) for component in np.zeros((2, 3, n), "float32")]
     attrs = {"axis": 1, "inverse": False}
     node = SimpleNamespace(attrs=attrs, op=SimpleNamespace(name="dft"))
@@ -120,7 +122,7 @@ def test_other_lengths_are_left(n):
 
 
 @given(st.integers(1, 1 << 14))
-def test_stages_make_up_the_length(n):
+def test_factors_of_stages_multiply_to_the_length(n):
     factors = radices(n)
     if factors is None:
         assert any(n % p == 0 for p in range(17, n + 1) if p % 2)
@@ -133,7 +135,7 @@ def test_stages_make_up_the_length(n):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
-def test_vectors_in_the_order_of_memory(count, lanes, dtype):
+def test_vectors_are_stored_contiguously(count, lanes, dtype):
     class Shuffler(Kernel):
         """Shuffles the numbers of elements."""
 

@@ -106,13 +106,19 @@ def test_vectors_of_indices(shape, count, lanes, dtype, kind, bad, data):
         expected = REFERENCE[name](x, indices, axis=axis)
         with vectors_of(lanes):
             if bad:
-                indices.flat[-1] = wrong = data.draw(st.sampled_from([n, -n - 1]))
-                assert noted(name, [x, indices], expected, axis) == [1, wrong, n]
+                indices.flat[-1] = invalid_index = data.draw(
+                    st.sampled_from([n, -n - 1])
+                )
+                assert check_and_get_record(name, [x, indices], expected, axis) == [
+                    1,
+                    invalid_index,
+                    n,
+                ]
             else:
                 run(name, [x, indices], expected, {"axis": axis}, chunk=0)
 
 
-def noted(name, inputs, expected, axis):
+def check_and_get_record(name, inputs, expected, axis):
     """Return the record of the last bad index. All other elements must be right."""
     actual, bad = expected.copy(), []
     lowered = lower(
@@ -133,7 +139,7 @@ def noted(name, inputs, expected, axis):
         lambda x, i: ops.take_along_axis(x, i[:, None], axis=0),
     ],
 )
-def test_a_bad_index_is_named_as_numpy_kernels_do(function, bad):
+def test_invalid_index_error_equals_numpy(function, bad):
     variable = toolkit.Variable(np.zeros(3, "float32"))
 
     def step(x, i):

@@ -33,14 +33,14 @@ def operands(rows, depth, columns, block=4, seed=0):
     """Return rows, a weight in the form of layers, and the numbers of the weight."""
     rng = np.random.default_rng(seed)
     x = (rng.normal(size=(rows, depth)) / depth**0.5).astype("float32")
-    whole = rng.integers(-8, 8, (depth, columns)).astype("int8")
-    packed = np.ascontiguousarray(quantizers.pack_int4(whole, -1)[0])
+    values = rng.integers(-8, 8, (depth, columns)).astype("int8")
+    packed = np.ascontiguousarray(quantizers.pack_int4(values, -1)[0])
     blocks = -(-depth // block)
     scale = rng.uniform(0.1, 1, (blocks, columns)).astype("float32")
     zero = rng.integers(-8, 8, (blocks, columns)).astype("int8")
     numbers = rng.permutation(np.arange(depth) // block).astype("float32")
     of_row = numbers.astype(int)
-    weight = (whole - zero[of_row].astype("float64")) * scale[of_row]
+    weight = (values - zero[of_row].astype("float64")) * scale[of_row]
     return (x, packed, scale, zero, numbers), weight
 
 
@@ -74,7 +74,7 @@ def test_any_number_of_rows(rows):
         np.testing.assert_allclose(compute(*arrays), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_numbers_from_zero_on():
+def test_unsigned_numbers():
     (x, packed, scale, zero, numbers), weight = operands(5, 24, 19)
     packed = packed.view("uint8") ^ 0x88
     arrays = (x, packed, scale, (zero + 8).astype("uint8"), numbers)
@@ -101,13 +101,13 @@ def test_few_rows_and_any_number_of_columns(rows, columns, signed):
     """Code multiplies numbers while it reads them; runs of a block have any length."""
     (x, packed, scale, zero, _), _ = operands(rows, 50, columns)
     numbers = np.repeat([0, 2, 1, 0, 3], [20, 1, 9, 5, 15]).astype("float32")
-    whole = np.stack([packed & 15, packed >> 4 & 15], -1).reshape(50, -1)[:, :columns]
+    values = np.stack([packed & 15, packed >> 4 & 15], -1).reshape(50, -1)[:, :columns]
     if signed:
-        whole = (whole ^ 8) - 8
+        values = (values ^ 8) - 8
     else:
         packed, zero = packed.view("uint8"), (zero + 8).astype("uint8")
     of_row = numbers.astype(int)
-    weight = (whole - zero[of_row].astype("float64")) * scale[of_row]
+    weight = (values - zero[of_row].astype("float64")) * scale[of_row]
     arrays = (x, packed, scale, zero, numbers)
     for lanes, max_rows in ((4, 4), (16, 8)):
         y = np.full((rows, columns), np.nan, "float32")
@@ -120,16 +120,16 @@ def test_few_rows_and_any_number_of_columns(rows, columns, signed):
 
 
 @pytest.mark.parametrize("stored", [-9.0, 3.0, np.inf, np.nan])
-def test_blocks_that_do_not_exist(stored):
-    (*rest, numbers), _ = operands(1, 8, 16)
+def test_last_group_may_be_incomplete(stored):
+    (*others, numbers), _ = operands(1, 8, 16)
     numbers[3] = stored
     bad: list[int] = []
     y = np.empty((1, 16), "float32")
-    run_lowered(lowered_of((*rest, numbers)), (*rest, numbers), [y], bad=bad)
+    run_lowered(lowered_of((*others, numbers)), (*others, numbers), [y], bad=bad)
     assert bool(bad[0]) == (stored == stored)  # none is read: a NaN counts as 0
     if stored == 3.0:
         with pytest.raises(IndexError, match="index 3 is out of range"):
-            toolkit.function(matmul_int4)(*rest, numbers)
+            toolkit.function(matmul_int4)(*others, numbers)
 
 
 def test_gradients():
@@ -141,7 +141,7 @@ def test_gradients():
     np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-4)
 
 
-def test_dense_layers_take_it():
+def test_dense_layers_use_int4_products():
     layer = Dense(6)
     layer.build((None, 8))
     layer.quantize("int4")

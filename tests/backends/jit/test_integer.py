@@ -160,7 +160,7 @@ def test_tiles(tiles, monkeypatch, shape, sign):
         np.testing.assert_array_equal(y, expected)
 
 
-def test_only_what_fills_tiles_is_in_tiles():
+def test_only_full_tiles_use_tile_instructions():
     features = "+avx512vnni,+amx-tile,+amx-int8"
     target = replace(PROCESSORS["x86-64-v4"], features=features, tiles=True)
 
@@ -185,7 +185,7 @@ def test_only_what_fills_tiles_is_in_tiles():
         assert emitted[-1] == "emit_integer_product"
 
 
-def test_square_results_know_rows_from_columns():
+def test_square_results_distinguish_rows_and_columns():
     a, b = random_integers((6, 8)), random_integers((8, 6), 1)
     x = np.arange(6, dtype="float32")
     actual = toolkit.function(
@@ -194,7 +194,7 @@ def test_square_results_know_rows_from_columns():
     np.testing.assert_array_equal(actual, product(a, b) * x[:, None] + x)
 
 
-def test_what_a_row_is_in_more_axes():
+def test_rows_of_operands_with_more_axes():
     """Numbers that are neither for rows nor for columns are no part of the kernel."""
     a, b = random_integers((4, 3, 8)), random_integers((8, 6), 1)
     for shape in ((4, 1, 1), (3, 1), (4, 3, 1), (1, 3, 1)):

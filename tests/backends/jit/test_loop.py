@@ -117,7 +117,7 @@ def test_jumps(case, threads):
     assert (program.code is None) == (case in IN_PYTHON)
 
 
-def test_gradients_go_through_the_branch_that_is_taken():
+def test_gradients_use_the_selected_branch():
     @toolkit.function
     def gradient(n, x):
         with toolkit.GradientTape() as tape:
@@ -144,7 +144,7 @@ def test_large_carried_values_are_copied_by_several_tasks():
         np.testing.assert_array_equal(function(np.int32(n), x).numpy(), expected)
 
 
-def test_only_the_branch_that_is_taken_checks_its_indices():
+def test_only_the_selected_branch_checks_indices():
     @toolkit.function
     def function(n, i, x):
         return ops.cond(n > 2, lambda: ops.take(x, i, axis=0), lambda: x[:2])
@@ -157,7 +157,7 @@ def test_only_the_branch_that_is_taken_checks_its_indices():
     assert function.inspect(np.int32(1), i, X).program.code is not None
 
 
-def test_an_index_that_goes_out_of_range_ends_the_loop():
+def test_index_out_of_range_ends_the_loop():
     @toolkit.function
     def function(n, x):
         def body(i, y):
@@ -171,7 +171,7 @@ def test_an_index_that_goes_out_of_range_ends_the_loop():
     assert function.inspect(np.int32(1), X).program.code is not None
 
 
-def test_a_step_that_chooses_updates_variables():
+def test_branch_in_a_step_updates_variables():
     state = toolkit.Variable(np.ones(5, "float32"))
 
     @toolkit.function

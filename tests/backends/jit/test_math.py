@@ -89,17 +89,19 @@ def compiled_for(processor, name, dtype, lanes):
     sources = ["%x", "%y"][: arity(PRIMITIVES[name].scalar)]
     element, vector = TYPES[dtype], vector_type(TYPES[dtype], lanes)
 
-    def place(base, index):
+    def element_address(base, index):
         text = f"getelementptr {element}, ptr {base}, i64 {index}"
         return b.let(text, "int64").text
 
     with b.loop("0", "%n", max(lanes, 1)) as i:
         arguments = [
-            b.let(f"load {vector}, ptr {place(x, i)}, align 4", dtype, lanes)
+            b.let(f"load {vector}, ptr {element_address(x, i)}, align 4", dtype, lanes)
             for x in sources
         ]
         result = PRIMITIVES[name].scalar(LLVMScalars(b), *arguments)
-        b.emit(f"store {vector} {result.text}, ptr {place('%out', i)}, align 4")
+        b.emit(
+            f"store {vector} {result.text}, ptr {element_address('%out', i)}, align 4"
+        )
     parameters = [f"ptr {x}" for x in (*sources, "%out")] + ["i64 %n"]
     attributes = "attributes #0 = { nounwind }"
     text = [*sorted(b.declarations), b.function("kernel", parameters), attributes]
@@ -221,8 +223,8 @@ def ulps(actual, exact):
         unit = np.spacing(np.abs(rounded)).astype(np.longdouble)
         unit = np.maximum(unit, limits.smallest_subnormal)
         errors = np.abs(actual.astype(np.longdouble) - exact) / unit
-    same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
-    errors = np.where(np.isfinite(rounded), errors, np.where(same, 0, math.inf))
+    is_equal = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
+    errors = np.where(np.isfinite(rounded), errors, np.where(is_equal, 0, math.inf))
     wrong_zero = (actual == 0) & (np.signbit(actual) != np.signbit(exact))
     return np.where(wrong_zero | np.isnan(errors), math.inf, errors)
 
@@ -259,7 +261,7 @@ def test_lanes_are_independent(name, dtype, processor):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", REFERENCES)
-def test_special_values_are_those_of_numpy(name, dtype, processor):
+def test_special_values_match_numpy(name, dtype, processor):
     if name in ("erf", "erfinv", "sigmoid"):
         pytest.skip("NumPy has none")
     inputs = arguments(name, dtype)
@@ -278,7 +280,7 @@ def test_special_values_are_those_of_numpy(name, dtype, processor):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("name", EXACT)
-def test_division_is_that_of_numpy(name, dtype, processor):
+def test_division_matches_numpy(name, dtype, processor):
     inputs = arguments(name, dtype)
     with np.errstate(all="ignore"):
         expected = getattr(np, name)(*inputs)
@@ -291,7 +293,7 @@ def test_division_is_that_of_numpy(name, dtype, processor):
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
-def test_ends_of_erfinv(dtype, processor):
+def test_erfinv_at_its_limits(dtype, processor):
     x = np.zeros(LANES, dtype)
     x[:6] = -1, 1, 2, -math.inf, math.nan, -0.0
     y = call("erfinv", x)

@@ -44,7 +44,7 @@ def blank(shape, dtype):
     return np.full(shape, 99 if dtype in INTEGERS else np.nan, dtype)
 
 
-def plain(x):
+def unchanged(x):
     return x
 
 
@@ -52,7 +52,7 @@ def columns_first(x):
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def apart(x):
+def strided(x):
     wide = blank((*x.shape[:-1], 3 * x.shape[-1]), x.dtype)
     wide[..., 1::3] = x
     return wide[..., 1::3]
@@ -69,7 +69,7 @@ def batch_inside(x):
     return np.ascontiguousarray(x.swapaxes(-3, -2)).swapaxes(-3, -2)
 
 
-LAYOUTS = [plain, plain, columns_first, apart, backwards, batch_inside]
+LAYOUTS = [unchanged, unchanged, columns_first, strided, backwards, batch_inside]
 
 
 def numbers(shape, dtype, seed=0):
@@ -115,8 +115,8 @@ def check(function, *arrays, lower=lower_matmul, chunk=0):
     for y, expected in zip(actual, exact, strict=True):
         assert_close(y / scale, expected / scale)
     chunked = computed(lower, function, *arrays, chunk=chunk)
-    for y, same in zip(actual, chunked, strict=True):
-        np.testing.assert_array_equal(y, same)
+    for y, chunked_result in zip(actual, chunked, strict=True):
+        np.testing.assert_array_equal(y, chunked_result)
 
 
 def product(a, b):
@@ -233,7 +233,7 @@ def residual(a, b):
     chunk=st.integers(0, 3),
 )
 @settings(max_examples=50, deadline=None)
-def test_any_way(data, dtype, lanes, followed, chunk):
+def test_any_blocking(data, dtype, lanes, followed, chunk):
     with vectors_of(lanes):
         a, b = data.draw(factors(dtype))
         p = problem_of(body_of(product, a, b), [operand_of(a), operand_of(b)])
@@ -282,7 +282,7 @@ def is_row(a, b):
     columns=st.integers(65, 400),
     dtype=st.sampled_from(DTYPES),
     lanes=st.sampled_from(LANES),
-    layout=st.sampled_from([plain, apart, batch_inside]),
+    layout=st.sampled_from([unchanged, strided, batch_inside]),
     lower=st.sampled_from([lower_matmul, lower_frozen]),
     chunk=st.integers(0, 5),
 )
@@ -300,18 +300,18 @@ def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
 
 @pytest.mark.parametrize("depth", [40, 2304])
 @pytest.mark.parametrize("lower", [lower_matmul, lower_frozen])
-def test_a_row_has_the_bits_of_a_row_among_others(lower, depth):
+def test_bits_of_a_row_do_not_depend_on_the_batch(lower, depth):
     a, b = numbers((20, depth), "float32"), numbers((depth, 600), "float32", 1)
     bias = numbers((600,), "float32", 2)
     processor = replace(Processor.host(), cache_bytes=1600 * depth)
     with rules.override(rows_independent=True, processor=processor):
         assert is_row(a[:1], b)
-        (many,) = computed(lower_matmul, dense, a, b, bias)
-        (one,) = computed(lower, dense, a[3:4], b, bias)
-    np.testing.assert_array_equal(one, many[3:4])
+        (all_rows,) = computed(lower_matmul, dense, a, b, bias)
+        (single_row,) = computed(lower, dense, a[3:4], b, bias)
+    np.testing.assert_array_equal(single_row, all_rows[3:4])
 
 
-def test_rows_are_packed_where_caches_hold_a_part_of_them():
+def test_rows_are_packed_if_caches_hold_a_fraction():
     x = np.empty((1, 8192), "float32")
     processor = replace(PROCESSORS["x86-64-v4"], cache_bytes=1 << 21)
     for columns, is_frozen in ((512, True), (512, False), (1 << 20, True)):
@@ -325,7 +325,7 @@ def test_rows_are_packed_where_caches_hold_a_part_of_them():
 
 
 @pytest.mark.parametrize("depth", [5000, 5003])
-def test_a_row_is_summed_in_parts_of_the_depth(depth):
+def test_depth_is_divided_into_blocks(depth):
     a, b = numbers((1, depth), "float32"), numbers((depth, 333), "float32", 1)
     bias = numbers((333,), "float32", 2)
     lowered = lower_matmul(
@@ -380,7 +380,7 @@ def test_epilogues_of_each_vector_width(lanes):
             check(masked, a, b, mask, np.asarray(scale), chunk=3)
 
 
-def test_what_is_multiplied_may_be_added():
+def test_factor_may_be_the_addend():
     x = numbers((40, 40), "float32")
     check(residual, x, columns_first(numbers((40, 40), "float32", 1)), chunk=4)
     check(lambda x: ops.matmul(x, x) + x, x, chunk=3)
@@ -399,7 +399,7 @@ def chosen(a, b):
     return choose(problem_of(body_of(product, a, b), operands))
 
 
-def test_narrow_panels_are_packed_where_they_crowd_the_sets_of_a_cache():
+def test_narrow_panels_are_packed_if_they_conflict_in_the_cache():
     x, wide = np.empty((4096, 128), "float32"), np.empty((128, 512), "float32")
     with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x, wide).pack_b == ONCE
@@ -409,7 +409,7 @@ def test_narrow_panels_are_packed_where_they_crowd_the_sets_of_a_cache():
         assert chosen(x, wide).pack_b == ""
 
 
-def test_narrow_panels_are_read_for_all_of_few_rows():
+def test_narrow_panels_are_read_once_for_few_rows():
     x, w = np.empty((64, 512), "float32"), np.empty((512, 128), "float32")
     with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x, w).unit == BLOCK and chosen(x, w).rows == 64
@@ -417,7 +417,7 @@ def test_narrow_panels_are_read_for_all_of_few_rows():
         assert chosen(x, w).unit == ROW
 
 
-def test_a_factor_that_products_share_is_packed_once():
+def test_shared_factor_is_packed_once():
     x = batch_inside(np.zeros((80, 64, 128), "float32"))
     w = np.zeros((128, 512), "float32")
     with rules.override(processor=PROCESSORS["x86-64-v3"]):
@@ -434,7 +434,7 @@ def test_batches_become_rows():
     assert (p.batch, p.rows, p.a_row) == ((), 24, 20)
 
 
-def test_the_batch_is_no_part_of_the_code():
+def test_code_does_not_depend_on_the_batch():
     w = np.zeros((70, 40), "float32")
     calls = [
         lower_matmul(body_of(product, x, w), [operand_of(x), operand_of(w)], []).calls
@@ -451,7 +451,7 @@ def test_long_sums_of_few_elements_are_divided():
     assert strategy.step < strategy.depth
 
 
-def test_packed_tiles_and_panels_stay_in_the_first_cache():
+def test_packed_tiles_and_panels_fit_the_first_level_cache():
     x, g = np.empty((2048, 256), "float32"), np.empty((2048, 2000), "float32")
     with rules.override(processor=PROCESSORS["x86-64-v4"]):
         strategy = chosen(x.T, g)
@@ -461,7 +461,7 @@ def test_packed_tiles_and_panels_stay_in_the_first_cache():
 
 @pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("lanes", LANES)
-def test_what_is_packed_once_may_stay(frozen, lanes):
+def test_packed_factor_may_be_cached(frozen, lanes):
     """Wide rows: the code packs several whole panels contiguously."""
 
     def lower(body, inputs, outputs):
@@ -477,13 +477,13 @@ def test_what_is_packed_once_may_stay(frozen, lanes):
         check(dense, x.T, g, numbers((500,), "float32", 2), lower=lower)
 
 
-def test_large_factors_are_not_packed_as_a_whole():
+def test_large_factors_are_packed_in_blocks():
     x, g = np.empty((65536, 384), "float32"), np.empty((65536, 1536), "float32")
     with rules.override(processor=PROCESSORS["x86-64-v3"]):
         assert chosen(x.T, g).pack_a == EACH
 
 
-def test_tiles_are_packed_once_where_many_columns_read_them():
+def test_tiles_are_packed_once_for_many_columns():
     x = np.empty((2048, 384), "float32")
     wide, narrow = (np.empty((2048, n), "float32") for n in (1536, 192))
     with rules.override(processor=PROCESSORS["x86-64-v3"]):
@@ -492,7 +492,7 @@ def test_tiles_are_packed_once_where_many_columns_read_them():
         assert chosen(np.empty((384, 2048), "float32"), wide).pack_a == ""
 
 
-def test_rows_of_large_tiles_that_share_a_set_of_the_cache_are_packed():
+def test_conflicting_rows_of_large_tiles_are_packed():
     x, wide = (np.empty((600, n), "float32") for n in (1024, 1040))
     w, few = (np.empty((1024, n), "float32") for n in (600, 40))
     with rules.override(processor=PROCESSORS["x86-64-v4"]):
@@ -518,7 +518,7 @@ def test_small_products_are_one_call_and_one_task():
     assert call.tasks == 1
 
 
-def test_what_rows_touch():
+def test_bytes_that_rows_access():
     x, w = np.empty((4096, 64), "float32"), np.empty((64, 64), "float32")
     (call,) = lower_matmul(
         body_of(residual, x, w), [operand_of(x), operand_of(w)], []
@@ -530,12 +530,12 @@ def test_what_rows_touch():
     assert call.row_operands == {("out", 0)}
 
 
-def test_short_integers_are_left_to_numpy():
+def test_short_integers_use_numpy():
     x = np.ones((3, 3), "int16")
     assert lower_matmul(body_of(product, x, x), [operand_of(x)] * 2, []) is None
 
 
-def test_views_in_an_epilogue_are_left_to_numpy():
+def test_views_in_an_epilogue_use_numpy():
     a, b, mask = (numbers((8, 8), "float32") for _ in range(3))
     body = body_of(lambda a, b, mask: ops.matmul(a, b) * mask, a, b, mask)
     operands = [operand_of(x) for x in (a, b, mask.T)]

@@ -92,7 +92,7 @@ def test_a_reduction_of_a_view(view, op, lanes, chunk):
 
 @pytest.mark.parametrize("op", PLACES)
 @pytest.mark.parametrize("shape", [(2, 7, 5), (3, 40, 1), (2, 33)])
-def test_the_first_of_equals_and_nan_before_all(op, shape):
+def test_first_of_equal_values_and_nan_win(op, shape):
     x = numbers(shape, "float32")
     check(op, x, (1,))
     x.reshape(-1)[[3, 8]] = np.nan

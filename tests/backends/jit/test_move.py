@@ -74,7 +74,7 @@ def test_copies_of_views(extents, columns, dtype, data):
     DTYPES,
 )
 @settings(max_examples=40, deadline=None)
-def test_short_rows_side_by_side(runs, rows, lanes, dtype):
+def test_concatenation_of_short_rows(runs, rows, lanes, dtype):
     arrays = [
         np.random.default_rng(i).integers(-9, 10, (rows, n)).astype(dtype)
         for i, n in enumerate(runs)
@@ -100,7 +100,7 @@ def test_pads_of_short_rows(shape, low, high, lanes, dtype):
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("count", [9, 31, 33, 70])
-def test_runs_of_any_length_in_parts(rows, count, monkeypatch):
+def test_copies_of_any_length_in_chunks(rows, count, monkeypatch):
     """No part starts after the end of a run."""
     monkeypatch.setattr(move, "LEAST_BYTES", 0)
     arrays = [numbers((rows, n), "float32") for n in (count, 1, 3)]
@@ -139,7 +139,7 @@ def test_rows_of_a_few_elements(shape, columns, lanes, dtype, repeated):
     st.data(),
 )
 @settings(max_examples=60, deadline=None)
-def test_axes_change_places(shape, lanes, dtype, data):
+def test_transpositions(shape, lanes, dtype, data):
     x = numbers(shape, dtype)
     view = x.transpose(data.draw(st.permutations(range(x.ndim))))
     with vectors_of(lanes):
@@ -157,7 +157,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("chunk", [0, 1])
-def test_views_are_copied_where_code_wants_whole_arrays(name, chunk):
+def test_views_are_copied_for_contiguous_operands(name, chunk):
     first, second = numbers((2, 4, 5, 6), "float32")
     views = [first[:, ::-1], second.transpose(1, 0, 2).copy().transpose(1, 0, 2)]
     run_whole(name, views if name == "concatenate" else views[:1], WHOLE[name], chunk)

@@ -124,7 +124,7 @@ def distances(actual, expected):
 
 @pytest.mark.parametrize("make", [blocks, dense])
 @pytest.mark.one_in(2)
-def test_no_more_is_lost_than_if_all_were_rounded(make, small, watched):
+def test_error_is_at_most_that_of_rounding_all_values(make, small, watched):
     exact, expected = gradients(make("float32"))
     assert not narrow_values(watched)
     value, actual = gradients(make("mixed_bfloat16"))
@@ -135,7 +135,7 @@ def test_no_more_is_lost_than_if_all_were_rounded(make, small, watched):
     assert max(distance) < 1.25 * max(limit)
 
 
-def test_what_is_narrow(small, watched):
+def test_values_stored_in_bfloat16(small, watched):
     gradients(blocks("mixed_bfloat16"))
     names = narrow_values(watched)
     assert names["conv"] == 4
@@ -162,7 +162,7 @@ def compiled(function, *arrays):
     return np.asarray(toolkit.function(function)(*arrays), "float64")
 
 
-def test_what_is_not(small, watched):
+def test_values_stored_in_float32(small, watched):
     """Small values, results, and operands that kernels read directly from memory."""
     x, w = kernel((256, 64)), kernel()
 
@@ -208,7 +208,7 @@ def test_gradients_of_weights_are_float32(small, watched):
     assert error < 4e-3
 
 
-def test_float32_keeps_its_digits(small, watched):
+def test_float32_values_are_not_rounded(small, watched):
     """Float32 values of the program keep their digits although products round them."""
     x, w, step = kernel((256, 64)), kernel(), kernel(seed=1) * 1e-5
 
@@ -243,7 +243,7 @@ def test_float32_keeps_its_digits(small, watched):
     assert compiled(beside_the_same_in_bfloat16, x, w) < 256 * 64 * 1e-12
 
 
-def test_equal_values_are_one_if_both_are_rounded():
+def test_equal_rounded_values_are_shared():
     """A float32 value differs from a value that is rounded in storage."""
     x = Value(Spec((4,), "float32"))
     for kinds, count in (((Narrow, Narrow), 1), ((Narrow, Value), 2)):
@@ -253,7 +253,7 @@ def test_equal_values_are_one_if_both_are_rounded():
         assert len(graph.nodes) == count
 
 
-def test_what_reads_a_value_where_it_is_made_reads_it_rounded(small, watched):
+def test_readers_in_the_same_kernel_read_rounded_values(small, watched):
     """Or no element would be its maximum, and the gradient of that NaN."""
     x, w = kernel((256, 64)), kernel()
 
@@ -301,7 +301,7 @@ def test_loops_over_more_elements_read_float32(small, watched):
         )
 
 
-def test_denormal_numbers_are_kept():
+def test_denormal_numbers_are_preserved():
     bits = np.arange(1, 1 << 16, dtype="uint16")
     x = bits.view("bfloat16")[None]
     actual = np.asarray(toolkit.function(lambda x: ops.concatenate([x, x]))(x))
@@ -310,7 +310,7 @@ def test_denormal_numbers_are_kept():
         np.testing.assert_array_equal(row[is_number], bits[is_number])
 
 
-def test_the_same_bits_with_any_number_of_threads(small):
+def test_bits_do_not_depend_on_the_number_of_threads(small):
     gradients_by_threads = []
     threads = toolkit.config.num_threads()
     try:

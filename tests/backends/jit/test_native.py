@@ -69,7 +69,7 @@ def test_outputs_have_the_bits_of_the_jit(name, processor, tmp_path):
 
 @needs_compiler
 @pytest.mark.parametrize("processor", [None, "x86-64-v2", "x86-64-v3", "x86-64-v4"])
-def test_transforms_have_their_factors_in_the_object(processor, tmp_path):
+def test_object_contains_the_factors_of_transforms(processor, tmp_path):
     if processor is not None and not runs_here(processor):
         pytest.skip(f"this is no {processor}")
     network = toolkit.Sequential(
@@ -85,7 +85,7 @@ def test_transforms_have_their_factors_in_the_object(processor, tmp_path):
 
 
 @needs_compiler
-def test_the_bits_are_those_of_a_compiled_model(tmp_path):
+def test_outputs_have_the_bits_of_a_compiled_model(tmp_path):
     model = MODELS["cifar"]()
     source = source_of(model, [((32, 32, 3), "float32")], (3,))
     x = numbers(3, (32, 32, 3))
@@ -118,7 +118,7 @@ def test_embedded_weights_and_threads(embed, threads, tmp_path):
 
 @needs_compiler
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 21])
-def test_rest_of_a_batch_is_padded_in_the_workspace(n, tmp_path):
+def test_incomplete_batch_is_padded_in_the_workspace(n, tmp_path):
     """The library neither reads nor writes after the end of the caller's arrays."""
     source, shape = model_source("mlp", (4, 16))
     library = loaded(source, tmp_path)
@@ -163,7 +163,7 @@ def test_smaller_workspaces_use_the_smaller_sizes(tmp_path):
 
 
 @needs_compiler
-def test_a_workspace_is_not_of_other_libraries_nor_moved(tmp_path):
+def test_moved_or_foreign_workspace_is_refused(tmp_path):
     (tmp_path / "other").mkdir()
     source, shape = model_source("mlp", (1,))
     one = loaded(source, tmp_path)
@@ -184,12 +184,12 @@ def lookup_source(batches=(1, 4), **options):
 
 
 @needs_compiler
-def test_a_wrong_index_is_a_status_and_a_message(tmp_path):
+def test_invalid_index_has_a_status_and_a_message(tmp_path):
     source = lookup_source()
     library = loaded(source, tmp_path)
     memory = library.workspace()
-    for wrong in (10, -1234567, 2**31 - 1):
-        indices = np.array([1, 2, wrong, 3], "int32")
+    for index in (10, -1234567, 2**31 - 1):
+        indices = np.array([1, 2, index, 3], "int32")
         status, _ = library.run(memory, 4, indices)
         assert status == Status.OUT_OF_RANGE
         with pytest.raises(OutOfRangeError) as error:
@@ -245,7 +245,7 @@ def test_states_are_in_the_workspace(embed, tmp_path):
 
 
 @needs_compiler
-def test_only_whole_batches_on_request(tmp_path):
+def test_incomplete_batches_may_be_refused(tmp_path):
     source, shape = model_source("mlp", (2, 4), takes_whole_batches=True)
     library = loaded(source, tmp_path)
     assert library.library.takes_whole_batches
@@ -256,7 +256,7 @@ def test_only_whole_batches_on_request(tmp_path):
 
 
 @needs_compiler
-def test_no_rows_are_no_whole_batch(tmp_path):
+def test_zero_rows_are_no_full_batch(tmp_path):
     source, shape = model_source("mlp", (2,), takes_whole_batches=True)
     library = loaded(source, tmp_path)
     x = numbers(0, shape)
@@ -264,7 +264,7 @@ def test_no_rows_are_no_whole_batch(tmp_path):
 
 
 @needs_compiler
-def test_what_is_told_before_anything_is_wrong(tmp_path):
+def test_message_before_the_first_error(tmp_path):
     library = loaded(lookup_source(), tmp_path)
     memory = library.workspace()  # of bytes that are no text
     status = ctypes.c_int32(Status.OUT_OF_RANGE)
@@ -273,7 +273,7 @@ def test_what_is_told_before_anything_is_wrong(tmp_path):
 
 
 @needs_compiler
-def test_counts_need_not_be_asked_for(tmp_path):
+def test_counts_may_be_null(tmp_path):
     source, _ = model_source("mlp", (1,))
     library = loaded(source, tmp_path)
     for name in ("inputs", "outputs", "batches"):
@@ -364,7 +364,7 @@ def test_bytes_are_reproducible(processor):
 
 
 @pytest.mark.parametrize("name", ["armv7", "wasm32"])
-def test_what_32_bits_do_not_count_is_refused(name):
+def test_sizes_above_32_bits_are_refused(name):
     rows = 1 << 20
     source, _ = model_source("mlp", (1, rows), processor=name)
     expected = rf"batches of {rows} would take \d{{10}}"
@@ -372,13 +372,13 @@ def test_what_32_bits_do_not_count_is_refused(name):
         backend().build_library(source)
 
 
-@pytest.mark.parametrize("what", ["weights", "constants"])
-def test_weights_that_32_bits_do_not_count(what, monkeypatch):
+@pytest.mark.parametrize("kind", ["weights", "constants"])
+def test_weights_above_32_bits(kind, monkeypatch):
     numbers = np.arange(64, dtype="float32")
-    added = toolkit.Variable(numbers) if what == "weights" else numbers
+    added = toolkit.Variable(numbers) if kind == "weights" else numbers
     source = source_of(lambda x: x + added, [((64,), "float32")], (1,), "wasm32")
     monkeypatch.setattr(build, "_ADDRESSABLE", 256)
-    with pytest.raises(UnsupportedError, match=rf"{what} would take \d+$"):
+    with pytest.raises(UnsupportedError, match=rf"{kind} would take \d+$"):
         backend().build_library(source)
 
 
@@ -416,7 +416,7 @@ def test_weights_are_packed_once(tmp_path):
 
 
 @needs_compiler
-def test_loops_keep_what_they_pack_and_caches_in_their_place(tmp_path):
+def test_loops_use_packed_weights_and_update_caches_in_place(tmp_path):
     weight = toolkit.Variable(numbers(96, (96,)) / 8)
 
     def written(x):
@@ -439,10 +439,12 @@ def test_loops_keep_what_they_pack_and_caches_in_their_place(tmp_path):
         np.testing.assert_allclose(actual, written(x), 1e-5, 1e-5)
 
 
-def test_equal_layouts_of_weights_are_kept_once():
-    joined, _ = model_source("cifar", (16, 32))
-    one = replace(joined, programs=joined.programs[:1])
-    libraries = [backend().build_library(source) for source in (one, joined)]
+def test_equal_packed_weights_are_stored_once():
+    both_programs, _ = model_source("cifar", (16, 32))
+    one_program = replace(both_programs, programs=both_programs.programs[:1])
+    libraries = [
+        backend().build_library(source) for source in (one_program, both_programs)
+    ]
     grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
-    arenas = [p.bodies[0].arena_bytes for p in joined.programs]
+    arenas = [p.bodies[0].arena_bytes for p in both_programs.programs]
     assert grown - (arenas[1] - arenas[0]) < 65536

@@ -85,7 +85,7 @@ def chosen(memory):
 @pytest.mark.parametrize(
     "feature", ["avx512vpopcntdq", "fma", "avx512vl", "avx512bf16"]
 )
-def test_a_lesser_processor_is_told(feature, tmp_path, lack):
+def test_lower_processor_level_is_reported(feature, tmp_path, lack):
     source, _ = model_source("mlp", (1,), processor="x86-64-v2")
     assert init(loaded(source, tmp_path)) == Status.OK
     lack(feature)
@@ -98,7 +98,7 @@ def test_a_lesser_processor_is_told(feature, tmp_path, lack):
 
 
 @needs_x86
-def test_what_is_below_all_levels_is_told(tmp_path, lack):
+def test_processor_below_all_levels_is_reported(tmp_path, lack):
     lack("sse4.2")
     source, _ = model_source("mlp", (1,), processor="x86-64")
     assert init(loaded(source, tmp_path)) == Status.UNSUPPORTED_PROCESSOR
@@ -108,7 +108,7 @@ def test_what_is_below_all_levels_is_told(tmp_path, lack):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.one_in(4)
-def test_the_best_programs_are_run(name, level, threads, tmp_path):
+def test_best_supported_programs_run(name, level, threads, tmp_path):
     """Their bits equal the result of a library for that level only."""
     options = {"threads": threads > 1}
     source, shape = model_source(name, (1, 3, 32), processor="x86-64", **options)
@@ -134,11 +134,11 @@ def two_lookups(index):
 
 
 @needs_x86
-@pytest.mark.parametrize("wrong", [10, 11])
-def test_messages_are_those_of_the_chosen_programs(wrong, level, tmp_path):
+@pytest.mark.parametrize("index", [10, 11])
+def test_messages_are_from_the_selected_programs(index, level, tmp_path):
     source = source_of(two_lookups, [((), "int32")], (1, 4), name="x86-64")
     library = loaded(source, tmp_path)
-    memory, indices = library.workspace(), np.array([1, 2, wrong, 3], "int32")
+    memory, indices = library.workspace(), np.array([1, 2, index, 3], "int32")
     status, _ = library.run(memory, 4, indices)
     assert status == Status.OUT_OF_RANGE
     with pytest.raises(OutOfRangeError) as error:
@@ -150,7 +150,7 @@ def test_messages_are_those_of_the_chosen_programs(wrong, level, tmp_path):
 
 
 @needs_x86
-def test_states_are_kept_by_the_chosen_programs(level, tmp_path):
+def test_selected_programs_preserve_states(level, tmp_path):
     library = loaded(counting_source(name="x86-64"), tmp_path)
     memory, indices = library.workspace(), np.array([1, 2], "int32")
     rows = np.arange(4, 12, dtype="float32").reshape(2, 4)
@@ -160,7 +160,7 @@ def test_states_are_kept_by_the_chosen_programs(level, tmp_path):
         np.testing.assert_array_equal(y, rows + 5 + call * rows.sum())
 
 
-def test_weights_are_there_once_and_memory_is_the_largest():
+def test_weights_are_stored_once_and_workspace_is_the_maximum():
     embed = {"embed": True}
     together, _ = model_source("cifar", (1, 16), processor="x86-64", **embed)
     sources = [model_source("cifar", (1, 16), processor=x, **embed)[0] for x in LEVELS]

@@ -52,7 +52,7 @@ assert not wrong
 
 @needs_compiler
 @pytest.mark.parametrize("way", ["of the system", "condition"])
-def test_threads_change_beside_runs(way, tmp_path):
+def test_number_of_threads_may_change_during_runs(way, tmp_path):
     command = [sys.executable, "-c", BESIDE, str(tmp_path), way]
     subprocess.run(command, check=True, timeout=120)
 
@@ -63,7 +63,7 @@ def threads_here():
 
 @needs_compiler
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads")
-def test_threads_end_when_fewer_are_wanted(tmp_path):
+def test_threads_end_when_the_number_is_lowered(tmp_path):
     source, _ = model_source("mlp", (1,), threads=True)
     library = loaded(source, tmp_path)
     threads, usual = library.function("threads"), ctypes.c_int32(-1)
@@ -83,7 +83,7 @@ def test_threads_end_when_fewer_are_wanted(tmp_path):
 
 
 @pytest.mark.parametrize("name, spins", [("x86-64-v2", 6000), ("aarch64", 50_000)])
-def test_spins_are_those_of_the_runtime(name, spins):
+def test_spin_counts_match_the_runtime(name, spins):
     source, _ = model_source("mlp", (1,), processor=name, threads=True)
     text = build._Library(source)._text(bytes(32))
     assert f"select i1 %usual, i32 {spins}, i32 %spins" in text

@@ -52,7 +52,7 @@ def run(name, inputs, outputs, attrs):
 
 @given(case=cases(), special=st.booleans())
 @settings(max_examples=15, deadline=None)
-def test_pooling_is_that_of_the_reference(case, special):
+def test_pooling_matches_the_reference(case, special):
     shape, window, strides, padding, dtype = case
     attrs = {"window": window, "strides": strides, "padding": padding}
     x = numbers(shape, dtype, special)
@@ -70,10 +70,10 @@ def test_pooling_is_that_of_the_reference(case, special):
         ("max_pool_scatter", [g, index], back),
         ("sum_pool_grad", [g], back),
     ):
-        wanted = getattr(images, name)(*inputs, **options)
-        actual = np.empty_like(wanted)
+        reference = getattr(images, name)(*inputs, **options)
+        actual = np.empty_like(reference)
         run(name, inputs, [actual], options)
-        np.testing.assert_array_equal(actual, wanted)
+        np.testing.assert_array_equal(actual, reference)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

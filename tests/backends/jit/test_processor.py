@@ -25,7 +25,7 @@ MAC = "x86_64-apple-darwin23"
 
 @pytest.mark.parametrize("name, lanes", [("x86-64-v2", 4), ("x86-64-v3", 8)])
 @pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
-def test_a_lesser_processor_is_on_the_same_machine(name, lanes, machine):
+def test_lower_processor_keeps_the_machine(name, lanes, machine):
     machine = replace(PROCESSORS[machine], triple=MAC, cache_bytes=12345)
     baseline = _baseline_processor(machine, name)
     assert (baseline.triple, baseline.cache_bytes) == (MAC, 12345)
@@ -46,12 +46,12 @@ def test_arm_has_two_names():
         ("aarch64", "x86-64-v2", "TOOLKIT_PROCESSOR.*aarch64"),
     ],
 )
-def test_what_the_machine_cannot_run_is_refused(machine, name, message):
+def test_unsupported_processor_is_refused(machine, name, message):
     with pytest.raises(ArgumentError, match=message):
         _baseline_processor(PROCESSORS[machine], name)
 
 
-def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
+def test_system_without_feature_detection(monkeypatch):
     def fail():
         raise RuntimeError("failed to get host cpu features.")
 
@@ -85,7 +85,7 @@ class OfArm:
         ("linux", "armv7-unknown-linux-gnueabihf", False),  # bits mean something else
     ],
 )
-def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
+def test_arm_features_that_llvm_does_not_report(monkeypatch, system, triple, is_told):
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: OfArm())
     features = processor._undetected_features(triple)
@@ -94,7 +94,7 @@ def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
     assert better.has("dotprod") == better.has_dots == is_told
 
 
-def test_an_older_c_library_tells_nothing(monkeypatch):
+def test_older_c_library_reports_no_features(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert processor._undetected_features("aarch64-unknown-linux-gnu") == []
@@ -115,7 +115,7 @@ print(Processor.host().cpu, Processor.host().lanes)
 @pytest.mark.skipif(
     not Processor.host().architecture == "x86_64", reason="these are x86's"
 )
-def test_the_environment_names_it(tmp_path):
+def test_environment_selects_the_processor(tmp_path):
     environment = {**os.environ, "TOOLKIT_PROCESSOR": "x86-64-v2"}
     command = [sys.executable, "-c", PROGRAM]
     completed = subprocess.run(

@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.kernels.random import lower_random_uniform
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (8,), (3, 7), (64, 33)])
 @pytest.mark.parametrize("key", [(0, 0), (7, 2**32 - 1)])
-def test_the_bits_are_those_of_numpy(dtype, shape, key):
+def test_bits_match_numpy(dtype, shape, key):
     words = np.array(key, np.uint32)
     actual = np.empty(shape, dtype)
     lowered = lower_random_uniform(

@@ -37,11 +37,11 @@ def way(request):
         yield
 
 
-def normal(shape, turned=False, seed=0):
+def normal(shape, is_transposed=False, seed=0):
     """An array, or a view of one that is stored the other way round."""
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=shape[::-1] if turned else shape).astype("float32")
-    return values.T if turned else values
+    values = rng.normal(size=shape[::-1] if is_transposed else shape).astype("float32")
+    return values.T if is_transposed else values
 
 
 def narrow(x):
@@ -106,11 +106,11 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
-def test_products(always, turned):
+@pytest.mark.parametrize("is_transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+def test_products(always, is_transposed):
     for rows, depth, columns in SHAPES:
-        a = normal((rows, depth), turned[0])
-        b = normal((depth, columns), turned[1], 1)
+        a = normal((rows, depth), is_transposed[0])
+        b = normal((depth, columns), is_transposed[1], 1)
         for frozen in (False, True):
             actual = computed(ops.matmul, a, b, frozen=frozen)
             assert_close(actual, a, b)
@@ -118,9 +118,9 @@ def test_products(always, turned):
         np.testing.assert_array_equal(computed(ops.matmul, a, b, chunk=1), actual)
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("is_transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 @pytest.mark.one_in(4)
-def test_factors_that_are_stored_as_bfloat16(always, turned):
+def test_bfloat16_factors(always, is_transposed):
     """The bits equal the result of float32 factors, whichever factors are narrow.
 
     Products of many terms differ: more parts of narrow factors fit a cache.
@@ -129,8 +129,8 @@ def test_factors_that_are_stored_as_bfloat16(always, turned):
     cases = [(shape, Processor.host()) for shape in SHAPES]
     for shape, processor in [*cases, ((64, 1024, 96), small)]:
         rows, depth, columns = shape
-        a = normal((rows, depth), turned[0])
-        b = normal((depth, columns), turned[1], 1)
+        a = normal((rows, depth), is_transposed[0])
+        b = normal((depth, columns), is_transposed[1], 1)
         expected, actual = np.empty((2, rows, columns), "float32")
         with rules.override(processor=processor):
             run_lowered(lowered_of(ops.matmul, a, b), (a, b), [expected])
@@ -152,13 +152,13 @@ def test_narrow_factors_of_kernels_of_float32():
         assert_close(actual, a, b)
 
 
-@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize("is_transposed", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(64, 1024, 96), (32, 2816, 64)], ids=str)
-def test_many_terms(always, turned, shape):
+def test_many_terms(always, is_transposed, shape):
     """Parts of the terms are packed in the cache, in the same order for any thread."""
     rows, depth, columns = shape
-    a = normal((rows, depth), turned[0])
-    b = normal((depth, columns), turned[1], 1)
+    a = normal((rows, depth), is_transposed[0])
+    b = normal((depth, columns), is_transposed[1], 1)
     full = normal((rows, columns), seed=2)
 
     def function(a, b, full):
@@ -202,7 +202,7 @@ def test_epilogue(always, shape):
     np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
-def test_what_is_not_finite_stays_in_its_row_and_column(always):
+def test_nonfinite_values_affect_only_their_row_and_column(always):
     a, b = normal((40, 37)), normal((37, 40), seed=1)
     a[3, 36], b[36, 5] = np.nan, np.inf
     actual = computed(ops.matmul, a, b)
@@ -211,7 +211,7 @@ def test_what_is_not_finite_stays_in_its_row_and_column(always):
     assert is_finite.sum() == 39 * 39
 
 
-def test_rounds_only_where_factors_are_bfloat16():
+def test_only_bfloat16_factors_are_rounded():
     x, w = normal((256, 512)), normal((512, 256), seed=1)
 
     @toolkit.function
@@ -263,7 +263,7 @@ def test_threads_compute_the_same_bits():
     np.testing.assert_array_equal(*outputs)
 
 
-def test_updates_smaller_than_the_digits_of_bfloat16_count():
+def test_updates_below_bfloat16_precision_are_applied():
     """Weights and their updates are float32; gradients are sums in float32."""
     layer = toolkit.layers.Dense(128, use_bias=False, dtype="mixed_bfloat16")
     model = toolkit.Sequential([toolkit.Input((256,)), layer])
@@ -280,7 +280,7 @@ def test_updates_smaller_than_the_digits_of_bfloat16_count():
     np.testing.assert_allclose(change, expected, atol=2e-2 * scale)
 
 
-def test_only_large_products_of_processors_with_tiles():
+def test_only_large_products_use_tile_instructions():
     def calls(rows, depth, columns, target=WITH_TILES, is_even=False):
         a, b = normal((rows, depth)), normal((depth, columns))
         with rules.override(processor=target, rows_independent=is_even):
@@ -346,7 +346,7 @@ def test_instructions_of_dot_products(processor, rounds, dot, stack):
     assert not any(stack in line for line in lines[dots[0] : dots[-1]])
 
 
-def test_inspect_shows_what_is_rounded():
+def test_inspect_shows_rounded_values():
     layer = toolkit.layers.Dense(5, activation="relu", dtype="mixed_bfloat16")
     step = toolkit.function(lambda x: layer(x))
     assert "factors=bfloat16" in str(step.inspect(np.ones((3, 8), "float32")))

@@ -62,7 +62,7 @@ def always(monkeypatch):
     monkeypatch.setattr(dot_product_tiles, "_DOT_SPEEDUP", 1e12)
 
 
-def test_packed_weights_of_inference_are_kept(always):
+def test_packed_weights_of_inference_are_cached(always):
     """All that a product reads of them, in pairs of strips of 16 channels."""
     arrays, attrs = PROBLEMS["whole tiles"].of("conv", "float32")
     arrays[1] = arrays[1][..., :10]
@@ -135,7 +135,7 @@ def test_convolutions(always, name, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.one_in(8)
-def test_factors_that_are_stored_as_bfloat16(always, name, kind):
+def test_bfloat16_factors(always, name, kind):
     """The bits equal the result of float32 factors, whichever factors are narrow."""
     arrays, attrs = PROBLEMS[name].of(kind, "float32")
     narrow = [a.astype(ml_dtypes.bfloat16) for a in arrays]
@@ -171,7 +171,7 @@ def test_narrow_factors_of_kernels_of_float32(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["whole tiles", "strides", "many output channels"])
-def test_caches_that_hold_parts_of_weights_and_images(always, name, kind):
+def test_caches_smaller_than_weights_and_images(always, name, kind):
     with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 16)):
         assert_right(kind, *PROBLEMS[name].of(kind, "float32"))
 
@@ -190,7 +190,7 @@ def test_kernel_gradients_of_tasks_and_of_blocks(always, monkeypatch, moves):
     assert emitted.count(name) == 5
 
 
-def test_a_task_has_parts_of_several_images(always, monkeypatch):
+def test_task_covers_rows_of_several_images(always, monkeypatch):
     monkeypatch.setattr(convolutions.lower_grad, "_SUM_MOVES", 0)
     problem = Problem(40, (8, 8), (3, 3), (16, 16), padding=SAME)
     with rules.override(processor=replace(Processor.host(), cache_bytes=1 << 15)):
@@ -209,13 +209,13 @@ def test_strided_operands(always, kind):
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("channels", [(40, 40), (33, 144), (48, 288)])
-def test_what_follows_is_computed_on_the_way(always, kind, channels):
+def test_epilogue_is_fused(always, kind, channels):
     problem = Exact(3, (7, 18), (3, 3), channels, padding=SAME)
     check_layer(kind, problem, ROUNDED)
 
 
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
-def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
+def test_nonfinite_values_affect_only_their_windows(always, strides):
     problem = Problem(2, (9, 8), (3, 3), (40, 40), padding=SAME, strides=strides)
     for kind in KINDS:
         arrays, attrs = problem.of(kind, "float32")
@@ -230,7 +230,7 @@ def test_what_is_not_finite_stays_where_it_is_seen(always, strides):
         assert not np.isfinite(out).all()
 
 
-def test_rounds_only_where_factors_are_bfloat16():
+def test_only_bfloat16_factors_are_rounded():
     problem = Problem(8, (20, 20), (5, 5), (64, 64))
     (x, w), attrs = problem.of("conv", "float32")
 
@@ -247,7 +247,7 @@ def test_rounds_only_where_factors_are_bfloat16():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dot_products_give_way_to_winograds_transforms(kind, way):
+def test_winograd_is_preferred_to_dot_products(kind, way):
     """Tiles are several times as fast as both, at any size."""
     problem = Problem(64, (24, 24), (3, 3), (32, 32), padding=SAME)
     arrays, attrs = problem.of(kind, "float32")
@@ -298,7 +298,7 @@ def test_gradients_of_a_layer_with_any_number_of_threads():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_where_tiles_are_quicker(kind):
+def test_tile_instructions_are_used_if_they_are_faster(kind):
     def has_rounded(problem, processor=WITH_TILES, is_even=False, **options):
         arrays, attrs = problem.of(kind, "float32")
         with rules.override(processor=processor, rows_independent=is_even):

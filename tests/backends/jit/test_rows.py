@@ -87,7 +87,7 @@ def cross_entropy(x, labels):
     chunk=st.sampled_from([0, 1, 2]),
 )
 @settings(max_examples=40, deadline=None)
-def test_what_emerges_from_fusion(rows, columns, dtype, chunk):
+def test_fused_reductions(rows, columns, dtype, chunk):
     x = normal(rows, columns, dtype=dtype)
     scale, offset = normal(2, columns, dtype=dtype, seed=1)
     labels = np.eye(columns, dtype=dtype)[np.arange(rows) % columns]
@@ -105,7 +105,7 @@ def test_what_emerges_from_fusion(rows, columns, dtype, chunk):
     chunk=st.sampled_from([0, 1, 2]),
 )
 @settings(max_examples=20, deadline=None)
-def test_reductions_of_what_lies_across_the_rows(rows, columns, dtype, chunk):
+def test_reductions_of_transposed_operands(rows, columns, dtype, chunk):
     x, y = normal(columns, rows, dtype=dtype).T, normal(rows, columns, dtype=dtype)
     check(softmax, x, chunk=chunk)
     for axis in (0, 1, None):
@@ -113,7 +113,7 @@ def test_reductions_of_what_lies_across_the_rows(rows, columns, dtype, chunk):
     check(lambda x, y: (x + y, ops.max(x - y, axis=1)), x, y, chunk=chunk)
 
 
-def test_what_reductions_read_across_the_rows_is_turned_first():
+def test_transposed_operands_of_reductions_are_packed():
     x = normal(64, 48, dtype="float32").T
     graph = optimize(graph_of(softmax, x), Target(backend()))
     y = operand_of(np.empty_like(x))
@@ -192,12 +192,12 @@ def test_every_width_of_vectors(lanes, columns):
     shape=st.lists(st.sampled_from([1, 2, 3, 5, 17, 33]), min_size=1, max_size=3),
     keepdims=st.booleans(),
     name=st.sampled_from(REDUCTIONS),
-    part=st.sampled_from(["leading", "trailing", "all"]),
+    position=st.sampled_from(["leading", "trailing", "all"]),
     cut=st.integers(0, 2),
     strides=st.sampled_from(["whole", "transposed", "skipping", "reversed"]),
 )
 @settings(max_examples=50, deadline=None)
-def test_reductions_of_any_layout(shape, keepdims, name, part, cut, strides):
+def test_reductions_of_any_layout(shape, keepdims, name, position, cut, strides):
     x = normal(*shape)
     if strides == "transposed":
         x = x.T
@@ -207,7 +207,7 @@ def test_reductions_of_any_layout(shape, keepdims, name, part, cut, strides):
         x = x[::-1]
     cut = min(cut, x.ndim - 1)
     axes = {"leading": range(cut + 1), "trailing": range(cut, x.ndim)}
-    axis = tuple(axes.get(part, range(x.ndim)))
+    axis = tuple(axes.get(position, range(x.ndim)))
     reduce = getattr(ops, name)
     check(lambda x: reduce(x * 1.5, axis=axis, keepdims=keepdims), x)
 
@@ -225,7 +225,7 @@ def test_dtypes(dtype, axis):
         check(lambda x: tuple(getattr(ops, r)(x, axis=axis) for r in REDUCTIONS), x)
 
 
-def test_not_a_number_wins():
+def test_nan_is_propagated():
     x = normal(4, 40)
     x[1, 33] = x[2, 0] = x[3, [5, 20]] = np.nan
     check(lambda x: (ops.max(x, axis=1), ops.min(x, axis=1), ops.max(x, axis=0)), x)
@@ -233,7 +233,7 @@ def test_not_a_number_wins():
 
 
 @pytest.mark.parametrize("length", LENGTHS[1:])
-def test_the_first_winner_counts(lanes, length):
+def test_first_of_equal_values_wins(lanes, length):
     x = np.random.default_rng(0).integers(0, 3, (30, length))
     for array in (x, x.astype("float32"), np.full((3, length), -np.inf)):
         check(lambda x: (ops.argmax(x, axis=1), ops.argmin(x, axis=1)), array)
@@ -254,7 +254,7 @@ def test_rows_of_several_loops():
     check(lambda x, z: ops.sum(x * z, axis=0), x, z)
 
 
-def test_values_that_later_passes_need_are_kept():
+def test_values_of_later_passes_are_stored():
     x = normal(20, 300)
 
     def function(x):
@@ -278,7 +278,7 @@ def test_a_result_does_not_depend_on_chunks():
             np.testing.assert_array_equal(a, b)
 
 
-def test_float32_sums_are_as_good_as_pairwise_ones():
+def test_float32_sums_are_as_accurate_as_pairwise_sums():
     x = np.random.default_rng(0).random((200_000, 16), dtype="float32")
     exact = x.astype("float64")
     (columns, total), _ = run_fused(lambda x: (ops.sum(x, axis=0), ops.sum(x)), x)
@@ -304,7 +304,7 @@ def test_one_function_serves_rows_of_every_length():
     assert key(5, 100) == key(77, 1234) != key(5, 3)
 
 
-def test_a_row_of_everything_is_short():
+def test_reduction_of_all_axes_is_one_row():
     x = normal(MAX_ROW_ELEMENTS)
     check(lambda x: x / ops.sum(x), x)
 
@@ -330,7 +330,7 @@ def test_small_work_is_one_task(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows", [2, 4, 7, 16, 33])
-def test_two_results_that_follow_from_one_sum(rows, dtype):
+def test_two_results_of_one_sum(rows, dtype):
     """Adadelta of one bias, where LLVM once added the first of two lanes to itself."""
     start = np.zeros(1, dtype)
 

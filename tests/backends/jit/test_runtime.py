@@ -121,7 +121,7 @@ def test_a_bad_index_stops_the_program(threads):
     assert not y.any()
 
 
-def test_moving_arrays_are_found(threads):
+def test_arrays_may_have_new_addresses(threads):
     objects = (ctypes.c_int64 * 2)()
     call = add(5, 0, 1, 8, 2)
     program = NativeProgram([Lowered([call])], share)
@@ -182,7 +182,7 @@ def test_several_first_callers_start_the_workers_once(monkeypatch):
         runtime.stop_workers()
 
 
-def test_workers_may_be_stopped_under_others(monkeypatch):
+def test_workers_may_be_stopped_during_calls_of_other_threads(monkeypatch):
     """A thread that runs a program holds their memory, and continues without them."""
     barrier = threading.Barrier(4)
 
@@ -205,7 +205,7 @@ def test_stopped_workers_are_not_started():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-def test_a_forked_child_has_workers_of_its_own():
+def test_forked_child_starts_separate_workers():
     toolkit.config.set_num_threads(2)
     try:
         x, y = np.arange(5000), np.zeros(5000, int)
@@ -256,11 +256,11 @@ assert all(os.sched_getaffinity(worker) for worker in workers)
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
     reason="Linux tells on which processors threads may run, here on two at least",
 )
-def test_workers_wake_up_where_the_caller_is_not():
+def test_workers_run_on_other_processors_than_the_caller():
     subprocess.run([sys.executable, "-c", APART], check=True, timeout=60)
 
 
-def test_events_tell_when_each_task_ran(threads):
+def test_events_have_the_times_of_tasks(threads):
     x, y = np.arange(100), np.zeros(100, int)
     events = bound([add(1, 0, 1, 100, 10)], x, y).timed()
     assert len(events) == 10
@@ -269,7 +269,7 @@ def test_events_tell_when_each_task_ran(threads):
         assert {thread for *_, thread in events} <= set(range(threads))
 
 
-def test_independent_calls_run_side_by_side(threads):
+def test_independent_calls_run_in_parallel(threads):
     x, y, z = np.arange(9), np.zeros(9, int), np.zeros(9, int)
     w = np.zeros(9, int)
     calls = [add(1, 0, 1, 9, 9), add(2, 0, 2, 9, 9), add(3, 1, 3, 9, 9)]
@@ -307,7 +307,7 @@ SYSTEMS = {
 
 @pytest.mark.parametrize("is_library", [False, True])
 @pytest.mark.parametrize("triple", SYSTEMS)
-def test_workers_sleep_as_the_system_can(triple, is_library):
+def test_workers_sleep_by_the_primitive_of_the_system(triple, is_library):
     base = PROCESSORS["wasm32" if "wasm" in triple else "x86-64-v2"]
     processor = Processor(triple, "generic", threads=base.threads)
     llvm = binding_for_all()
@@ -376,6 +376,6 @@ def test_only_marked_names_of_a_module_are_replaced():
 
 
 @pytest.mark.parametrize("text", ["ret i32 $UNKNOWN", "ret i32 $1"])
-def test_each_marked_name_must_be_known(text):
+def test_unknown_marked_name_is_an_error(text):
     with pytest.raises((KeyError, ValueError)):
         runtime.substitute(text, {"LONG": "i64"})

@@ -32,9 +32,9 @@ def call(source, target, rows=64, by_rows=("in", "out"), **options):
     return Call(Code(print), operands, (), rows, row_operands=shared, **options)
 
 
-def divide(*calls, whole=True, nbytes=64 * 1024, barrier=FAR):
+def divide(*calls, is_complete=True, nbytes=64 * 1024, barrier=FAR):
     def shares(which, operand):
-        return Share(operand[1], nbytes, whole)
+        return Share(operand[1], nbytes, is_complete)
 
     sections_of_calls = sections(list(enumerate(calls)), shares, barrier)
     return [
@@ -50,7 +50,7 @@ def test_a_chain_over_the_same_rows_is_one_section():
     assert section.group <= section.grain
 
 
-def test_a_stream_is_one_task_of_a_thread_that_is_alone():
+def test_stream_is_a_single_task():
     _, (section,) = divide(call(0, 1, is_stream=True))
     assert section.is_stream
     assert section.group == section.rows > section.grain
@@ -58,22 +58,22 @@ def test_a_stream_is_one_task_of_a_thread_that_is_alone():
     assert not joined.is_stream
 
 
-def test_what_needs_all_rows_waits_for_them():
+def test_reader_of_all_rows_starts_a_section():
     order, _ = divide(call(0, 1), call(1, 2, by_rows=("out",)), call(2, 3))
     assert order == [[0], [1, 2]]
 
 
-def test_what_writes_anywhere_is_waited_for():
+def test_scattered_writes_end_a_section():
     order, _ = divide(call(0, 1, by_rows=("in",)), call(1, 2))
     assert order == [[0], [1]]
 
 
-def test_a_view_of_another_order_is_not_the_same_rows():
-    order, _ = divide(call(0, 1), call(1, 2), whole=False)
+def test_transposed_view_has_other_rows():
+    order, _ = divide(call(0, 1), call(1, 2), is_complete=False)
     assert order == [[0], [1]]
 
 
-def test_a_call_that_is_slow_on_few_rows_makes_the_tasks_larger():
+def test_calls_that_are_slow_on_few_rows_enlarge_the_tasks():
     for calls in (
         (call(0, 1), call(1, 2, grain=8)),
         (call(0, 1, grain=8), call(1, 2)),
@@ -85,7 +85,7 @@ def test_a_call_that_is_slow_on_few_rows_makes_the_tasks_larger():
     assert section.grain == 4
 
 
-def test_what_adds_up_in_one_place_keeps_its_tasks():
+def test_reductions_keep_their_tasks():
     total = call(1, 2, by_rows=("in",), grain=64)  # one task: there are no slots
     order, (first, second) = divide(call(0, 1, flops=HEAVY), total)
     assert order == [[0], [1]]
@@ -94,30 +94,30 @@ def test_what_adds_up_in_one_place_keeps_its_tasks():
     assert order == [[0, 1]]
 
 
-def test_rows_of_a_view_lie_in_the_rows_of_the_whole():
-    whole = contiguous(Spec((4, 6), "float32"))
+def test_rows_of_a_view_are_in_the_rows_of_its_base():
+    base = contiguous(Spec((4, 6), "float32"))
     view = Operand(Spec((4, 2), "float32"), (24, 4))
-    assert view.count_local_rows(whole, 16) == 4
-    assert not view.count_local_rows(whole, 20)
-    assert not Operand(Spec((2, 2), "float32"), (24, 4)).count_local_rows(whole, 0)
+    assert view.count_local_rows(base, 16) == 4
+    assert not view.count_local_rows(base, 20)
+    assert not Operand(Spec((2, 2), "float32"), (24, 4)).count_local_rows(base, 0)
     transposed = Operand(Spec((4, 4), "float32"), (4, 24))
-    assert not transposed.count_local_rows(
-        whole, 0
-    ) and not transposed.count_local_rows(transposed, 0)
-    assert not Operand(Spec((4, 2), "float32"), (24, -4)).count_local_rows(whole, 8)
+    assert not transposed.count_local_rows(base, 0) and not transposed.count_local_rows(
+        transposed, 0
+    )
+    assert not Operand(Spec((4, 2), "float32"), (24, -4)).count_local_rows(base, 8)
 
 
-def test_other_rows_do_not_join():
+def test_calls_over_other_rows_are_not_joined():
     order, _ = divide(call(0, 1, rows=60), call(1, 2, rows=64))
     assert order == [[0], [1]]
 
 
-def test_a_call_joins_the_section_it_depends_on_though_another_came_between():
+def test_call_joins_an_earlier_section_that_it_depends_on():
     order, _ = divide(call(0, 1), call(8, 9, by_rows=()), call(1, 2))
     assert order == [[1], [0, 2]]
 
 
-def test_nothing_joins_across_the_barrier():
+def test_calls_are_not_joined_across_the_barrier():
     order, _ = divide(call(0, 1), call(1, 2), call(1, 3), barrier=2)
     assert order == [[0, 1], [2]]
 
@@ -145,7 +145,7 @@ def test_light_sections_stay_in_line():
     assert parallelize(divided) == divided
 
 
-def test_a_section_runs_beside_the_first_ones_that_it_does_not_depend_on():
+def test_section_runs_in_parallel_with_independent_sections():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
     chain = [call(0, 1, **heavy), call(1, 2, **heavy), call(2, 3, **heavy)]
     _, divided = divide(*chain, call(8, 9, **heavy))
@@ -153,7 +153,7 @@ def test_a_section_runs_beside_the_first_ones_that_it_does_not_depend_on():
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 3], [1], [2]]
 
 
-def test_nothing_runs_beside_what_comes_before_the_barrier():
+def test_sections_do_not_run_before_the_barrier():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
     _, divided = divide(call(0, 1, **heavy), call(8, 9, **heavy), barrier=1)
     assert parallelize(divided) == divided
@@ -161,7 +161,7 @@ def test_nothing_runs_beside_what_comes_before_the_barrier():
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_slices_of_what_is_joined_are_read_when_it_is_whole(batch, dtype):
+def test_slices_of_a_concatenation_are_read_after_it(batch, dtype):
     """Of one image, rows are pixels: a slice's first row is no part of the first."""
     x = ops.cast(ops.reshape(ops.arange(batch * 9), (batch, 3, 3)), dtype)
 
@@ -174,13 +174,13 @@ def test_slices_of_what_is_joined_are_read_when_it_is_whole(batch, dtype):
         np.testing.assert_allclose(actual.numpy(), pooled(x).numpy(), 1e-5)
 
 
-def test_rows_of_several_axes_are_kept_where_they_can_be():
-    whole = Operand(Spec((2, 3, 6), "float32"), (72, 24, 4))
+def test_rows_of_several_axes_are_merged_if_possible():
+    base = Operand(Spec((2, 3, 6), "float32"), (72, 24, 4))
     columns = Operand(Spec((2, 3, 2), "float32"), (72, 24, 4))
-    assert columns.count_local_rows(whole, 16) == 6
-    assert whole.count_local_rows(whole, 0) == 36
+    assert columns.count_local_rows(base, 16) == 6
+    assert base.count_local_rows(base, 0) == 36
     images = Operand(Spec((2, 1, 6), "float32"), (72, 24, 4))
-    assert images.count_local_rows(whole, 24) == 2
-    one = Operand(Spec((1, 3, 6), "float32"), (72, 24, 4))
+    assert images.count_local_rows(base, 24) == 2
+    row = Operand(Spec((1, 3, 6), "float32"), (72, 24, 4))
     pixels = Operand(Spec((1, 1, 6), "float32"), (72, 24, 4))
-    assert pixels.count_local_rows(one, 24) == 1
+    assert pixels.count_local_rows(row, 24) == 1

@@ -52,7 +52,7 @@ def numbers(shape, dtype, seed):
     chunk=st.sampled_from([0, 1, 7]),
 )
 @settings(max_examples=60, deadline=None)
-def test_places_in_a_sorted_sequence(edges, shape, dtype, side, seed, lanes, chunk):
+def test_searchsorted(edges, shape, dtype, side, seed, lanes, chunk):
     edges = np.sort(numbers(edges, dtype, seed))
     x = np.asarray(numbers(shape, dtype, seed + 1))
     with vectors_of(lanes):
@@ -68,7 +68,7 @@ def test_places_in_a_sorted_sequence(edges, shape, dtype, side, seed, lanes, chu
     data=st.data(),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_order_along_an_axis(shape, dtype, seed, lanes, chunk, data):
+def test_argsort_along_an_axis(shape, dtype, seed, lanes, chunk, data):
     axis = data.draw(st.integers(0, len(shape) - 1))
     x = numbers(shape, dtype, seed)
     x = x[::-1] if data.draw(st.booleans()) else x

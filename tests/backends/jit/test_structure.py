@@ -52,12 +52,12 @@ def test_equal_bodies_have_one_structure():
         (lambda x, y: ops.sum(ops.exp(x * 2.0) - y, axis=0), SHAPES),
     ],
 )
-def test_what_tells_bodies_apart(other, shapes):
+def test_differences_of_structure(other, shapes):
     plain = structure_of(body_of(scaled(2.0), *SHAPES))
     assert structure_of(body_of(other, *shapes)) != plain
 
 
-def test_the_sign_of_zero_and_the_axis_of_a_sum_do():
+def test_sign_of_zero_and_axis_of_a_sum_differ():
     zeros = [structure_of(body_of(lambda x, z=z: x / z, (3,))) for z in (0.0, -0.0)]
     assert zeros[0] != zeros[1]
     sums = [
@@ -80,7 +80,7 @@ def test_layers_of_one_shape_are_lowered_once():
     assert len(cache) < len(arrays) - 1
 
 
-def test_rules_and_the_processor_count():
+def test_structure_includes_rules_and_the_processor():
     body = body_of(lambda x: ops.sum(ops.exp(x), axis=-1), (8, 8))
     operands = [[contiguous(v.spec) for v in vs] for vs in (body.inputs, body.outputs)]
     with mock.patch.object(elementwise, "_lowered_bodies", {}) as cache:

@@ -73,10 +73,10 @@ def load_cases():
 def _load_data_set(folder):
     return tuple(
         [
-            (folder / f"{part}_{i}.pb").read_bytes()
-            for i in range(len(list(folder.glob(f"{part}_*.pb"))))
+            (folder / f"{direction}_{i}.pb").read_bytes()
+            for i in range(len(list(folder.glob(f"{direction}_*.pb"))))
         ]
-        for part in ("input", "output")
+        for direction in ("input", "output")
     )
 
 
@@ -103,9 +103,11 @@ def _find_difference(case, folder):
         values = [_value(x, info) for x, info in zip(given, inputs, strict=False)]
         outputs = loaded(values if len(values) != 1 else values[0])
         outputs = outputs if len(graph.output) > 1 else [outputs]
-        wanted = [_value(y, v) for y, v in zip(expected, graph.output, strict=True)]
-        for y, right in zip(outputs, wanted, strict=True):
-            problem = compare(y, right, case.rtol, case.atol)
+        expected_values = [
+            _value(y, v) for y, v in zip(expected, graph.output, strict=True)
+        ]
+        for y, expected_value in zip(outputs, expected_values, strict=True):
+            problem = compare(y, expected_value, case.rtol, case.atol)
             if problem:
                 return problem
     return None
@@ -129,41 +131,41 @@ def _value(value, info):
     return value
 
 
-def compare(found, wanted, rtol, atol):
+def compare(actual, expected, rtol, atol):
     """Return the Outcome for two values that differ, or None."""
-    if isinstance(wanted, (list, tuple)):
-        if not isinstance(found, (list, tuple)) or len(found) != len(wanted):
-            return _wrong(f"a sequence: {found!r:.60}, expected {wanted!r:.60}")
-        pairs = zip(found, wanted, strict=True)
+    if isinstance(expected, (list, tuple)):
+        if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
+            return _wrong(f"a sequence: {actual!r:.60}, expected {expected!r:.60}")
+        pairs = zip(actual, expected, strict=True)
         return next(filter(None, (compare(*p, rtol, atol) for p in pairs)), None)
-    if wanted is None or found is None:
-        same = found is wanted
-        return None if same else _wrong(f"{found!r:.60}, expected {wanted!r:.60}")
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    is_text = wanted.dtype.kind in "OUS"
-    if not is_text and found.dtype != wanted.dtype:
-        return _wrong(f"dtype {found.dtype}, expected {wanted.dtype}")
-    if found.shape != wanted.shape:
-        return _wrong(f"shape {found.shape}, expected {wanted.shape}")
+    if expected is None or actual is None:
+        is_same = actual is expected
+        return None if is_same else _wrong(f"{actual!r:.60}, expected {expected!r:.60}")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    is_text = expected.dtype.kind in "OUS"
+    if not is_text and actual.dtype != expected.dtype:
+        return _wrong(f"dtype {actual.dtype}, expected {expected.dtype}")
+    if actual.shape != expected.shape:
+        return _wrong(f"shape {actual.shape}, expected {expected.shape}")
     if is_text:
-        same = found.tolist() == wanted.tolist()
-        return None if same else _wrong("strings differ")
-    return _compare_numbers(found, wanted, rtol, atol)
+        is_same = actual.tolist() == expected.tolist()
+        return None if is_same else _wrong("strings differ")
+    return _compare_numbers(actual, expected, rtol, atol)
 
 
-def _compare_numbers(found, wanted, rtol, atol):
-    kind = "complex128" if wanted.dtype.kind == "c" else "float64"
-    x, y = found.astype(kind), wanted.astype(kind)
+def _compare_numbers(actual, expected, rtol, atol):
+    kind = "complex128" if expected.dtype.kind == "c" else "float64"
+    x, y = actual.astype(kind), expected.astype(kind)
     close = np.isclose(x, y, rtol, atol, equal_nan=True)
     if np.all(close):
         return None
     first = np.argwhere(~np.atleast_1d(close))[0]
-    at = tuple(map(int, first)) if found.ndim else ()
-    problem = f"value {found[at]} at {at}, expected {wanted[at]}"
-    if dtypes.is_float(str(wanted.dtype)):
+    at = tuple(map(int, first)) if actual.ndim else ()
+    problem = f"value {actual[at]} at {at}, expected {expected[at]}"
+    if dtypes.is_float(str(expected.dtype)):
         step = (
             2
-            * float(_info(wanted.dtype).eps)
+            * float(_info(expected.dtype).eps)
             * np.abs(y[np.isfinite(y)]).max(initial=0)
         )
         if np.all(np.isclose(x, y, rtol, max(atol, step), equal_nan=True)):

@@ -16,11 +16,11 @@ def exported(model, folder, name="model.onnx"):
     return tk.saving.load_onnx(path)
 
 
-def assert_near(model, again, *inputs):
-    given = list(inputs) if len(inputs) > 1 else inputs[0]
-    predictions, wanted = (m.predict(given, verbose=0) for m in (again, model))
-    assert predictions.shape == wanted.shape
-    assert np.abs(predictions - wanted).max() <= 1e-5 * np.abs(wanted).max()
+def assert_near(model, restored, *inputs):
+    batch = list(inputs) if len(inputs) > 1 else inputs[0]
+    predictions, expected = (m.predict(batch, verbose=0) for m in (restored, model))
+    assert predictions.shape == expected.shape
+    assert np.abs(predictions - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 def rows(*shape):
@@ -82,8 +82,8 @@ def test_models_are_restored(name, tmp_path):
 
 def test_layers_keep_their_names(tmp_path):
     restored = exported(convolutional(), tmp_path)
-    found = " ".join(layer.name for layer in restored.layers)
-    assert "first" in found and "depth" in found and "classes" in found
+    names = " ".join(layer.name for layer in restored.layers)
+    assert "first" in names and "depth" in names and "classes" in names
     assert [x.name for x in restored.inputs] == ["images"]
 
 
@@ -158,13 +158,13 @@ RESHAPED = [
 
 
 @pytest.mark.parametrize(
-    "given, shape, allowzero", RESHAPED, ids=[f"{g}-{s}" for g, s, _ in RESHAPED]
+    "input_shape, shape, allowzero", RESHAPED, ids=[f"{g}-{s}" for g, s, _ in RESHAPED]
 )
-def test_reshape_is_exported_and_restored(given, shape, allowzero, tmp_path):
+def test_reshape_is_exported_and_restored(input_shape, shape, allowzero, tmp_path):
     node = helper.make_node("Reshape", ["x", "s"], ["y"], allowzero=allowzero)
     infos = [
         helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, extents)
-        for name, extents in (("x", given), ("y", None))
+        for name, extents in (("x", input_shape), ("y", None))
     ]
     s = numpy_helper.from_array(np.array(shape), "s")
     graph = helper.make_graph([node], "graph", infos[:1], infos[1:], [s])
@@ -173,10 +173,10 @@ def test_reshape_is_exported_and_restored(given, shape, allowzero, tmp_path):
     onnx.save(file, tmp_path / "theirs.onnx")
     model = tk.saving.load_onnx(tmp_path / "theirs.onnx")
     model.export(tmp_path / "ours.onnx", verbose=False)
-    ours = ReferenceEvaluator(str(tmp_path / "ours.onnx"))
+    exported = ReferenceEvaluator(str(tmp_path / "ours.onnx"))
     for sizes in ({"n": 1, "m": 1}, {"n": 4, "m": 3}, {"n": 6, "m": 7}):
-        extents = [sizes.get(n, n) for n in given]
+        extents = [sizes.get(n, n) for n in input_shape]
         x = np.random.default_rng(0).normal(size=extents).astype("float32")
-        (wanted,) = ReferenceEvaluator(file).run(None, {"x": x})
-        (found,) = ours.run(None, {ours.input_names[0]: x})
-        assert found.shape == wanted.shape and (found == wanted).all()
+        (expected,) = ReferenceEvaluator(file).run(None, {"x": x})
+        (actual,) = exported.run(None, {exported.input_names[0]: x})
+        assert actual.shape == expected.shape and (actual == expected).all()

@@ -52,8 +52,8 @@ def test_name_that_is_a_sum(tmp_path):
         "mask": ["batch", "past + steps"],
     }
     model = save_model(tmp_path / "model.onnx", nodes, inputs)
-    given = [np.ones((2, n), "float32") for n in (3, 4, 7)]
-    assert np.asarray(model(given)).shape == (2, 7)
+    arrays = [np.ones((2, n), "float32") for n in (3, 4, 7)]
+    assert np.asarray(model(arrays)).shape == (2, 7)
 
 
 @pytest.mark.parametrize(

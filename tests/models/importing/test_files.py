@@ -29,7 +29,7 @@ def loaded(name):
     return model, inputs, outputs
 
 
-def alone(values):
+def only_value(values):
     return values[0] if len(values) == 1 else values
 
 
@@ -37,10 +37,10 @@ def as_list(values):
     return values if isinstance(values, list) else [values]
 
 
-def assert_near(found, wanted, tolerance=1e-5):
-    for y, right in zip(as_list(found), as_list(wanted), strict=True):
-        assert y.shape == right.shape
-        assert np.abs(y - right).max() <= tolerance * np.abs(right).max()
+def assert_near(actual, expected, tolerance=1e-5):
+    for y, reference in zip(as_list(actual), as_list(expected), strict=True):
+        assert y.shape == reference.shape
+        assert np.abs(y - reference).max() <= tolerance * np.abs(reference).max()
 
 
 def test_all_files_exist():
@@ -53,10 +53,10 @@ def test_all_files_exist():
 @pytest.mark.parametrize("name", FILES)
 def test_predictions_equal_torch(name):
     model, inputs, outputs = loaded(name)
-    assert_near(model.predict(alone(inputs), verbose=0), outputs)
+    assert_near(model.predict(only_value(inputs), verbose=0), outputs)
     first = [x[:1] for x in inputs]
-    assert_near(model.predict(alone(first), verbose=0), [y[:1] for y in outputs])
-    assert_near([np.asarray(y) for y in as_list(model(alone(inputs)))], outputs)
+    assert_near(model.predict(only_value(first), verbose=0), [y[:1] for y in outputs])
+    assert_near([np.asarray(y) for y in as_list(model(only_value(inputs)))], outputs)
     shapes = SHAPES[name.rpartition("_")[0]]
     assert [x.shape for x in model.inputs] == shapes[0]
     assert [y.shape for y in model.outputs] == shapes[1]
@@ -70,7 +70,7 @@ def test_model_trains(name):
     before = [np.array(v) for v in model.trainable_variables]
     targets = [0.5 * y for y in outputs]
     model.compile(tk.optimizers.Adam(0.01), "mse")
-    losses = model.fit(alone(inputs), alone(targets), epochs=8, verbose=0)
+    losses = model.fit(only_value(inputs), only_value(targets), epochs=8, verbose=0)
     assert losses.history["loss"][-1] < 0.7 * losses.history["loss"][0]
     after = [np.array(v) for v in model.trainable_variables]
     changed = sum(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
@@ -84,12 +84,12 @@ def test_model_is_saved_and_restored(name, tmp_path):
     model.save(tmp_path / "model.keras")
     restored = tk.saving.load_model(tmp_path / "model.keras")
     assert restored.get_config() == model.get_config()
-    for y, right in zip(
-        as_list(restored.predict(alone(inputs), verbose=0)),
-        as_list(model.predict(alone(inputs), verbose=0)),
+    for y, reference in zip(
+        as_list(restored.predict(only_value(inputs), verbose=0)),
+        as_list(model.predict(only_value(inputs), verbose=0)),
         strict=True,
     ):
-        assert np.array_equal(y, right)
+        assert np.array_equal(y, reference)
     assert [v.path for v in restored.variables] == [v.path for v in model.variables]
     assert [v.trainable for v in restored.variables] == (
         [v.trainable for v in model.variables]
@@ -110,9 +110,9 @@ def traced(model, inputs):
 def test_convolutions_are_transposed_once(name):
     model, inputs, _ = loaded(name)
     concrete = traced(model, inputs)
-    moved = [n for n in concrete.graph.nodes if n.op.name == "transpose"]
-    assert len(moved) == 1  # the images
-    assert moved[0].inputs[0].shape == (1, *inputs[0].shape[1:])
+    transposes = [n for n in concrete.graph.nodes if n.op.name == "transpose"]
+    assert len(transposes) == 1  # the images
+    assert transposes[0].inputs[0].shape == (1, *inputs[0].shape[1:])
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -120,7 +120,7 @@ def test_program_is_only_generated_code(name):
     pytest.importorskip("llvmlite")
     model, inputs, _ = loaded(name)
     rows = [tk.ops.convert_to_tensor(x[:1]) for x in inputs]
-    function = tk.function(lambda *xs: model(alone(list(xs))))
+    function = tk.function(lambda *xs: model(only_value(list(xs))))
     function(*rows)
     assert function.get_concrete_function(*rows).program.single_segment is not None
 
@@ -152,13 +152,13 @@ def test_summary_and_other_models():
     images = tk.Input((3, 64, 64))
     model.trainable = False
     outputs = tk.layers.Dense(3)(model(images))
-    whole = tk.Model(images, outputs)
-    assert whole.output_shape == (None, 3)
+    classifier = tk.Model(images, outputs)
+    assert classifier.output_shape == (None, 3)
     assert [model.input, model.output] == [model.inputs[0], model.outputs[0]]
     assert model.input is not images
-    assert len(whole.trainable_variables) == 2
-    whole.compile("sgd", "mse")
-    whole.fit(inputs[0], np.zeros((2, 3)), verbose=0)
+    assert len(classifier.trainable_variables) == 2
+    classifier.compile("sgd", "mse")
+    classifier.fit(inputs[0], np.zeros((2, 3)), verbose=0)
 
 
 def test_copy_has_separate_weights():
@@ -166,10 +166,10 @@ def test_copy_has_separate_weights():
     copy = tk.models.clone_model(model)
     copy.set_weights(model.get_weights())
     rows = inputs[0]
-    right = model.predict(rows, verbose=0)
+    expected = model.predict(rows, verbose=0)
     copy.layers[0].weights[0].assign(0 * copy.layers[0].weights[0])
-    assert np.array_equal(model.predict(rows, verbose=0), right)
-    assert not np.array_equal(copy.predict(rows, verbose=0), right)
+    assert np.array_equal(model.predict(rows, verbose=0), expected)
+    assert not np.array_equal(copy.predict(rows, verbose=0), expected)
 
 
 def test_array_of_a_function_with_two_calls_is_one_weight(tmp_path):

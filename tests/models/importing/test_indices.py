@@ -31,15 +31,15 @@ def load(name, indices, as_constant, tmp_path):
     inputs = ["x", "i"] + ["u"] * op.startswith("Scatter")
     node = helper.make_node(op, inputs, ["y"], **CASES[name][0])
     arrays = {"i": np.array(indices, np.int64), "u": U}
-    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)]
     if not as_constant:
         shape = arrays["i"].shape
-        given.append(helper.make_tensor_value_info("i", TensorProto.INT64, shape))
+        values.append(helper.make_tensor_value_info("i", TensorProto.INT64, shape))
         del arrays["i"]
     graph = helper.make_graph(
         [node],
         "graph",
-        given,
+        values,
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, k) for k, array in arrays.items()],
     )
@@ -67,9 +67,9 @@ def test_range_of_indices(name, end, tmp_path):
             with pytest.raises(OutOfRangeError, match="out of range"):
                 call([X, np.array(shaped(i))])
         return
-    wanted = result(i) if result else np.where(np.arange(3)[:, None] == i % n, U, X)
+    expected = result(i) if result else np.where(np.arange(3)[:, None] == i % n, U, X)
     for as_constant in (True, False):
         model = load(name, shaped(i), as_constant, tmp_path)
-        given = X if as_constant else [X, np.array(shaped(i))]
+        inputs = X if as_constant else [X, np.array(shaped(i))]
         for call in (model, tk.function(model)):
-            assert np.array_equal(np.asarray(call(given)), wanted)
+            assert np.array_equal(np.asarray(call(inputs)), expected)

@@ -13,7 +13,7 @@ import toolkit as tk
 from tests.models.importing.backend_suite import compare, load_cases, run_case
 from toolkit.models.importing.operators import OPERATORS
 
-PARTS = 32
+NUM_GROUPS = 32
 # Cases that are refused: a pattern of names -> a pattern of the message.
 REFUSED = {
     r"(?i)_(U?INT[24]|FLOAT4E2M1|FLOAT8E\dM\dFNUZ)(_|$)": "one of the dtypes",
@@ -40,25 +40,29 @@ CLOSE = r"^test_(attention_.*(causal|padded_kv)_bf16|dft)"
 
 
 def reason_to_refuse(name):
-    return next((why for text, why in REFUSED.items() if re.search(text, name)), None)
+    return next(
+        (reason for text, reason in REFUSED.items() if re.search(text, name)), None
+    )
 
 
-def names_of(part):
-    return sorted(load_cases())[part::PARTS]
+def names_of(group):
+    return sorted(load_cases())[group::NUM_GROUPS]
 
 
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_cases(part, tmp_path):
+@pytest.mark.parametrize("group", range(NUM_GROUPS))
+def test_cases(group, tmp_path):
     problems = []
-    for name in names_of(part):
+    for name in names_of(group):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*runs node by node")
             outcome = run_case(load_cases()[name], tmp_path)
-        why = reason_to_refuse(name)
-        allowed = {"refused"} if why else {"pass"}
+        reason = reason_to_refuse(name)
+        allowed = {"refused"} if reason else {"pass"}
         allowed |= {"close"} if re.search(CLOSE, name) else set()
-        if outcome.kind not in allowed or (why and not re.search(why, outcome.reason)):
+        if outcome.kind not in allowed or (
+            reason and not re.search(reason, outcome.reason)
+        ):
             problems.append(f"{outcome.kind} {name}: {outcome.reason}")
     assert not problems, "\n".join(problems)
 
@@ -79,9 +83,9 @@ def _array(value):
     return numpy_helper.to_array(value) if is_message else np.asarray(value)
 
 
-def _host_inputs(graph, wanted=()):
+def _host_inputs(graph, required=()):
     """Return the names of the values that must be known before the graph runs."""
-    needed = set(wanted)
+    needed = set(required)
     for node in reversed(graph.node):
         operator = OPERATORS[node.op_type]
         needed.update(node.input[i] for i in operator.host if i < len(node.input))
@@ -99,21 +103,21 @@ def with_constants(case):
     """Return the model with such inputs as initializers, and the other inputs."""
     model = onnx.load_from_string(case.model)
     graph, (inputs, _) = model.graph, case.data_sets[0]
-    known = _host_inputs(graph)
-    kept = []
+    host_inputs = _host_inputs(graph)
+    graph_inputs = []
     for value, x in zip(list(graph.input), inputs, strict=True):
-        if value.name in known:
+        if value.name in host_inputs:
             graph.initializer.append(numpy_helper.from_array(_array(x), value.name))
             graph.input.remove(value)
         else:
-            kept.append(_array(x))
-    return model, kept
+            graph_inputs.append(_array(x))
+    return model, graph_inputs
 
 
 def _operators_of(graph):
     graphs = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    own = {node.op_type for node in graph.node}
-    return own.union(*map(_operators_of, graphs))
+    operators = {node.op_type for node in graph.node}
+    return operators.union(*map(_operators_of, graphs))
 
 
 @cache
@@ -122,19 +126,19 @@ def compiled_names():
     names = []
     for name, case in load_cases().items():
         graph = onnx.load_from_string(case.model).graph
-        known = _operators_of(graph) <= OPERATORS.keys()
+        is_known = _operators_of(graph) <= OPERATORS.keys()
         is_plain = len(graph.input) == len(case.data_sets[0][0])
         messages = all(not isinstance(x, bytes) for x in case.data_sets[0][0])
-        if known and is_plain and messages and not reason_to_refuse(name):
+        if is_known and is_plain and messages and not reason_to_refuse(name):
             names.append(name)
     return names
 
 
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_compiled(part, tmp_path):
+@pytest.mark.parametrize("group", range(NUM_GROUPS))
+def test_compiled(group, tmp_path):
     problems = []
-    for name in compiled_names()[part::PARTS]:
+    for name in compiled_names()[group::NUM_GROUPS]:
         problem = _problem_of_compiled(load_cases()[name], tmp_path / "model.onnx")
         if problem and not (problem.kind == "close" and re.search(CLOSE, name)):
             problems.append(f"{name}: {problem}")
@@ -151,8 +155,10 @@ def _problem_of_compiled(case, path):
     outputs = outputs if isinstance(outputs, list) else [outputs]
     pairs = zip(outputs, map(_array, case.data_sets[0][1]), strict=True)
     # A compiled sum has another order of additions.
-    each = (compare(y, right, case.rtol, max(case.atol, 1e-6)) for y, right in pairs)
-    return next(filter(None, each), None)
+    problems = (
+        compare(y, expected, case.rtol, max(case.atol, 1e-6)) for y, expected in pairs
+    )
+    return next(filter(None, problems), None)
 
 
 def test_every_operator_has_a_case():
@@ -162,6 +168,6 @@ def test_every_operator_has_a_case():
         if reason_to_refuse(name) is None
         for node in onnx.load_from_string(case.model).graph.node
     }
-    own = {name for name in OPERATORS if "." not in name}
+    operators = {name for name in OPERATORS if "." not in name}
     # These have cases in test_operators.py and test_sequences.py.
-    assert own - tested == {"GlobalLpPool", "Optional", "SequenceMap"}
+    assert operators - tested == {"GlobalLpPool", "Optional", "SequenceMap"}

@@ -33,21 +33,21 @@ def model(nodes, arrays=None, x=("n", 3), outputs=("y",), opset=17):
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def load(found, tmp_path):
-    onnx.save(found, tmp_path / "model.onnx")
+def load(model, tmp_path):
+    onnx.save(model, tmp_path / "model.onnx")
     return tk.saving.load_onnx(tmp_path / "model.onnx")
 
 
-def check(found, tmp_path, *shape):
+def check(model, tmp_path, *shape):
     """Check that a model equals the reference for two batch sizes."""
-    loaded = load(found, tmp_path)
+    loaded = load(model, tmp_path)
     for n in (1, 4):
         x = np.random.default_rng(n).normal(size=(n, *shape)).astype("float32")
-        wanted = ReferenceEvaluator(found).run(None, {"x": x})
+        expected = ReferenceEvaluator(model).run(None, {"x": x})
         for y in (loaded(x), tk.function(loaded)(x)):
             y = y if isinstance(y, list) else [y]
-            for one, right in zip(y, wanted, strict=True):
-                assert np.allclose(np.asarray(one), right, 1e-4, 1e-5)
+            for actual, reference in zip(y, expected, strict=True):
+                assert np.allclose(np.asarray(actual), reference, 1e-4, 1e-5)
     return loaded
 
 
@@ -58,8 +58,8 @@ def test_number_of_operators_is_about_200():
 def test_global_lp_pool(tmp_path):
     loaded = load(model([node("GlobalLpPool", ["x"], p=3)], x=("n", 2, 4)), tmp_path)
     x = np.arange(-8.0, 8.0, dtype="float32").reshape(2, 2, 4)
-    wanted = (np.abs(x) ** 3).sum(-1, keepdims=True) ** (1 / 3)
-    assert np.allclose(np.asarray(loaded(x)), wanted, 1e-5)
+    expected = (np.abs(x) ** 3).sum(-1, keepdims=True) ** (1 / 3)
+    assert np.allclose(np.asarray(loaded(x)), expected, 1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
@@ -68,10 +68,10 @@ def test_softmax_before_opset_13_flattens_axes(op, axis, tmp_path):
     onnx_model = model([node(op, ["x"], axis=axis)], x=("n", 3, 2, 4), opset=11)
     x = np.random.default_rng(0).normal(size=(2, 3, 2, 4)).astype("float32")
     rows = x.reshape((math.prod(x.shape[:axis]), -1))
-    wanted = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
-    wanted = wanted if op == "Softmax" else np.log(wanted)
+    expected = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
+    expected = expected if op == "Softmax" else np.log(expected)
     y = np.asarray(load(onnx_model, tmp_path)(x))
-    assert np.allclose(y, wanted.reshape(x.shape), 1e-5, 1e-6)
+    assert np.allclose(y, expected.reshape(x.shape), 1e-5, 1e-6)
 
 
 SHAPE = ("n", 3, 6, 5)
@@ -163,8 +163,8 @@ def test_if_depends_on_data(tmp_path):
     loaded = check(model(nodes, arrays), tmp_path, 3)
     for sign in (1, -1):
         x = sign * np.ones((2, 3), "float32")
-        wanted = 2 * x if sign > 0 else x - 2
-        assert np.array_equal(loaded.predict(x, verbose=0), wanted)
+        expected = 2 * x if sign > 0 else x - 2
+        assert np.array_equal(loaded.predict(x, verbose=0), expected)
 
 
 def body(*nodes, carried=(), stacked=()):
@@ -236,10 +236,10 @@ def test_reverse_scan_along_other_axes(tmp_path):
     arrays = {"half": np.float32(0.5)}
     loaded = load(model(nodes, arrays, ("n", 5, 3), ("last", "y")), tmp_path)
     x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
-    sums = x.mean(1, keepdims=True) + np.cumsum(x[:, ::-1], 1)
+    running_sums = x.mean(1, keepdims=True) + np.cumsum(x[:, ::-1], 1)
     for last, y in (loaded(x), tk.function(loaded)(x)):
-        assert np.allclose(np.asarray(last), sums[:, -1], 1e-5, 1e-6)
-        assert np.allclose(np.asarray(y), sums / 2, 1e-5, 1e-6)
+        assert np.allclose(np.asarray(last), running_sums[:, -1], 1e-5, 1e-6)
+        assert np.allclose(np.asarray(y), running_sums / 2, 1e-5, 1e-6)
 
 
 def recurrent(op, gates, tmp_path, **attributes):
@@ -278,8 +278,8 @@ def test_tied_embedding_is_one_weight(tmp_path):
     loaded = load(model(nodes, {"words.weight": table}, ("n", 3)), tmp_path)
     assert [v.path for v in loaded.variables] == ["words/weight"]
     x = np.array([[0, 5, 2]], "float32")
-    wanted = table[x.astype(int)] @ table.T
-    assert np.allclose(loaded.predict(x, verbose=0), wanted, 1e-5)
+    expected = table[x.astype(int)] @ table.T
+    assert np.allclose(loaded.predict(x, verbose=0), expected, 1e-5)
 
 
 def test_statistics_and_masks_are_not_trained(tmp_path):
@@ -309,12 +309,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_refusals_name_the_node(what, tmp_path):
-    one, error, words = REFUSED[what]
-    one.name = "layer1/the_node"
-    with pytest.raises(error, match=rf"layer1/the_node.*{one.op_type}.*{words}"):
-        load(model([one]), tmp_path)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_name_the_node(name, tmp_path):
+    case, error, words = REFUSED[name]
+    case.name = "layer1/the_node"
+    with pytest.raises(error, match=rf"layer1/the_node.*{case.op_type}.*{words}"):
+        load(model([case]), tmp_path)
 
 
 def test_budget_can_be_set(tmp_path):
@@ -356,12 +356,12 @@ def test_inputs_are_checked(tmp_path):
 def aligned(x, axis, n):
     """Resize an axis to n elements, with fixed first and last elements."""
     old = x.shape[axis]
-    places = np.arange(n) * (old - 1) / max(n - 1, 1)
-    low = np.minimum(np.floor(places).astype(int), old - 1)
+    positions = np.arange(n) * (old - 1) / max(n - 1, 1)
+    low = np.minimum(np.floor(positions).astype(int), old - 1)
     shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-    part = (places - low).reshape(shape)
-    behind = np.take(x, np.minimum(low + 1, old - 1), axis)
-    return np.take(x, low, axis) * (1 - part) + behind * part
+    fraction = (positions - low).reshape(shape)
+    next_values = np.take(x, np.minimum(low + 1, old - 1), axis)
+    return np.take(x, low, axis) * (1 - fraction) + next_values * fraction
 
 
 @pytest.mark.parametrize("scale", [1.3, 1.5, 2.0, 0.7, 0.2])
@@ -371,8 +371,8 @@ def test_aligned_corners_of_fractional_scales(scale, tmp_path):
     nodes = [node("Resize", ["x", "", "scales"], **attributes)]
     loaded = load(model(nodes, {"scales": scales}, ("n", 2, 5, 6)), tmp_path)
     x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype("float32")
-    wanted = aligned(aligned(x, 2, int(5 * scale)), 3, int(6 * scale))
-    assert np.allclose(np.asarray(loaded(x)), wanted, atol=1e-6)
+    expected = aligned(aligned(x, 2, int(5 * scale)), 3, int(6 * scale))
+    assert np.allclose(np.asarray(loaded(x)), expected, atol=1e-6)
 
 
 def test_exclusive_sums_next_to_infinity(tmp_path):
@@ -380,16 +380,16 @@ def test_exclusive_sums_next_to_infinity(tmp_path):
         nodes = [node("CumSum", ["x", "axis"], exclusive=1, reverse=reverse)]
         loaded = load(model(nodes, {"axis": np.int64(1)}), tmp_path)
         y = np.asarray(loaded(np.float32([[1, 2, np.inf], [np.inf, 1, 2]])))
-        wanted = [[0, 1, 3], [0, np.inf, np.inf]]
+        expected = [[0, 1, 3], [0, np.inf, np.inf]]
         if reverse:
-            wanted = [[np.inf, np.inf, 0], [3, 2, 0]]
-        assert np.array_equal(y, wanted)
+            expected = [[np.inf, np.inf, 0], [3, 2, 0]]
+        assert np.array_equal(y, expected)
 
 
 def test_narrow_integers_are_divided_towards_zero(tmp_path):
     numbers = np.array([-128, -128, 127, -7, 7, -7], "int8")
-    others = np.array([2, 3, -2, 2, -2, -2], "int8")
-    arrays = {"a": numbers, "b": others}
+    divisors = np.array([2, 3, -2, 2, -2, -2], "int8")
+    arrays = {"a": numbers, "b": divisors}
     nodes = [node("Div", ["a", "b"], ["q"]), node("Cast", ["q"], ["f"], to=FLOAT)]
     nodes += [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Mul", ["s", "f"])]
     y = np.asarray(load(model(nodes, arrays), tmp_path)(np.float32([[1, 0, 0]])))

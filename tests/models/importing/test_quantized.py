@@ -97,11 +97,11 @@ def test_quantized(name, tmp_path):
     shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim][1:]
     for n in (1, 3):
         x = np.random.default_rng(n).normal(size=(n, *shape)).astype("float32")
-        (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+        (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
         for call in (loaded, tk.function(loaded)):
             y = np.asarray(call(x))
-            assert y.dtype == wanted.dtype
-            np.testing.assert_allclose(y, wanted, 1e-5, 1e-4)
+            assert y.dtype == expected.dtype
+            np.testing.assert_allclose(y, expected, 1e-5, 1e-4)
 
 
 def test_large_sums_are_exact(tmp_path):

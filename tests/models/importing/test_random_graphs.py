@@ -85,17 +85,17 @@ def shrink(g, x, shape):
     if len(shape) > 2:
         count = g.chance.randint(1, len(shape) - 1)
         axes = sorted(g.chance.sample(range(len(shape)), count))
-        keep = g.chance.randint(0, 1)
-        ends = [1 if i in axes else n for i, n in enumerate(shape)]
-        out = ends if keep else [n for i, n in enumerate(shape) if i not in axes]
+        keepdims = g.chance.randint(0, 1)
+        limits = [1 if i in axes else n for i, n in enumerate(shape)]
+        out = limits if keepdims else [n for i, n in enumerate(shape) if i not in axes]
         op = g.chance.choice(("ReduceMean", "ReduceMax", "ReduceL2"))
-        g.add(op, [x, g.constant(axes)], out, keepdims=keep)
+        g.add(op, [x, g.constant(axes)], out, keepdims=keepdims)
 
 
 def add(g, x, shape):
-    others = [n for n, s in g.shapes.items() if s == shape]
+    candidates = [n for n, s in g.shapes.items() if s == shape]
     if g.chance.random() < 0.5:
-        g.add("Add", [x, g.chance.choice(others)], shape)
+        g.add("Add", [x, g.chance.choice(candidates)], shape)
     else:
         small = [g.chance.choice((1, n)) for n in shape[g.chance.randint(0, 2) :]]
         g.add(g.chance.choice(("Add", "Mul")), [x, g.weights(*small)], shape)
@@ -103,18 +103,18 @@ def add(g, x, shape):
 
 def concat(g, x, shape):
     axis = g.chance.randrange(len(shape))
-    others = [n for n, s in g.shapes.items() if s == shape]
+    candidates = [n for n, s in g.shapes.items() if s == shape]
     out = [2 * n if i == axis else n for i, n in enumerate(shape)]
     if np.prod(out) < 4000:
-        g.add("Concat", [x, g.chance.choice(others)], out, axis=axis)
+        g.add("Concat", [x, g.chance.choice(candidates)], out, axis=axis)
 
 
 def cut(g, x, shape):
     axis = g.chance.randrange(len(shape))
     if shape[axis] > 2:
         out = [n - 1 if i == axis else n for i, n in enumerate(shape)]
-        given = [g.constant([1]), g.constant([1 << 40]), g.constant([axis])]
-        g.add("Slice", [x, *given], out)
+        operands = [g.constant([1]), g.constant([1 << 40]), g.constant([axis])]
+        g.add("Slice", [x, *operands], out)
 
 
 def pad(g, x, shape):
@@ -150,8 +150,8 @@ def reshape(g, x, shape):
 
 def norm(g, x, shape):
     if len(shape) == 4:
-        given = [g.weights(shape[1]) for _ in range(2)]
-        g.add("InstanceNormalization", [x, *given], shape)
+        parameters = [g.weights(shape[1]) for _ in range(2)]
+        g.add("InstanceNormalization", [x, *parameters], shape)
 
 
 def gather(g, x, shape):
@@ -174,12 +174,12 @@ def split(g, x, shape):
     axis = g.chance.randrange(len(shape))
     if shape[axis] > 1:
         out = [1 if i == axis else n for i, n in enumerate(shape)]
-        rest = [n - 1 if i == axis else n for i, n in enumerate(shape)]
+        remaining = [n - 1 if i == axis else n for i, n in enumerate(shape)]
         sizes = g.constant([1, shape[axis] - 1])
         g.add("Split", [x, sizes], out, axis=axis)
         name = f"{list(g.shapes)[-1]}_rest"
         g.nodes[-1].output.append(name)
-        g.shapes[name] = tuple(rest)
+        g.shapes[name] = tuple(remaining)
 
 
 STEPS = (relu, transpose, transpose, conv, conv, pool, shrink, add, add, concat, cut)
@@ -194,9 +194,9 @@ def test_random_graphs(seed, tmp_path):
     model = graph.model()
     onnx.save(model, tmp_path / "model.onnx")
     x = np.random.default_rng(seed).normal(size=(2, 3, 6, 5)).astype("float32")
-    wanted = ReferenceEvaluator(model).run(None, {"x": x})
+    expected = ReferenceEvaluator(model).run(None, {"x": x})
     loaded = tk.saving.load_onnx(tmp_path / "model.onnx")
-    for found in (loaded(x), loaded.predict_on_batch(x), tk.function(loaded)(x)):
-        for y, right in zip(found, wanted, strict=True):
-            assert y.shape == right.shape
-            assert np.allclose(np.asarray(y), right, 1e-4, 1e-5)
+    for outputs in (loaded(x), loaded.predict_on_batch(x), tk.function(loaded)(x)):
+        for y, reference in zip(outputs, expected, strict=True):
+            assert y.shape == reference.shape
+            assert np.allclose(np.asarray(y), reference, 1e-4, 1e-5)

@@ -114,11 +114,11 @@ INPUTS = {
 def load(name, path, inputs=None, **attributes):
     names = (CASES[name][0] if inputs is None else inputs).split(" ")
     arrays = {**SCALES, **ZEROS, "w": W, "k": M, "b": BIAS, "f": BIAS.astype("float32")}
-    given = [key for key in INPUTS if key in names]
+    names_of_inputs = [key for key in INPUTS if key in names]
     graph = helper.make_graph(
         [helper.make_node(name, names, ["y"], domain=DOMAIN, **attributes)],
         "graph",
-        [helper.make_tensor_value_info(key, *INPUTS[key]) for key in given],
+        [helper.make_tensor_value_info(key, *INPUTS[key]) for key in names_of_inputs],
         [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
         [numpy_helper.from_array(v, key) for key, v in arrays.items() if key in names],
     )
@@ -135,25 +135,25 @@ def test_operator(name, tmp_path):
     kind, shape = next(value for key, value in INPUTS.items() if key in names.split())
     x = random.integers(0, 256, shape).astype("uint8")
     x = random.normal(size=shape).astype("float32") if kind == TensorProto.FLOAT else x
-    wanted = function(x)
+    expected = function(x)
     for call in (model, tk.function(model)):
         y = np.asarray(call(x))
-        assert y.dtype == wanted.dtype
-        np.testing.assert_allclose(y, wanted, 1e-5, 1e-4)
+        assert y.dtype == expected.dtype
+        np.testing.assert_allclose(y, expected, 1e-5, 1e-4)
 
 
 def test_every_operator_has_a_case():
-    own = {name for name in OPERATORS if name.startswith(f"{DOMAIN}.")}
-    assert own == {f"{DOMAIN}.{name}" for name in CASES}
+    operators = {name for name in OPERATORS if name.startswith(f"{DOMAIN}.")}
+    assert operators == {f"{DOMAIN}.{name}" for name in CASES}
 
 
 def test_zero_point_is_optional(tmp_path):
     model = load("QLinearSigmoid", tmp_path / "model.onnx", "x xs  ys")
     x = np.arange(96, dtype="uint8").reshape(W.shape)
-    wanted = np.rint(
+    expected = np.rint(
         1 / (1 + np.exp(-x.astype("float32") * SCALES["xs"])) / SCALES["ys"]
     )
-    assert np.array_equal(np.asarray(model(x)), wanted.astype("uint8"))
+    assert np.array_equal(np.asarray(model(x)), expected.astype("uint8"))
 
 
 def test_refusals(tmp_path):

@@ -122,9 +122,9 @@ def test_loop_that_collects(tmp_path):
         node("ConcatFromSequence", "all", axis=0),
     ]
     model = load(nodes, tmp_path, {"count": 20})
-    wanted = np.concatenate([X + i for i in range(20)])
+    expected = np.concatenate([X + i for i in range(20)])
     for call in (model, tk.function(model)):
-        assert np.array_equal(np.asarray(call(X)), wanted)
+        assert np.array_equal(np.asarray(call(X)), expected)
 
 
 def sequence(name):

@@ -45,10 +45,10 @@ X = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
 
 def check(results, x):
     product = x @ W
-    wanted = product[product.sum(1) > 0]
-    assert 0 < len(wanted) < len(x)
-    for y, right in zip(results, (wanted, product), strict=True):
-        np.testing.assert_allclose(np.asarray(y), right, 1e-5, 1e-6)
+    selected = product[product.sum(1) > 0]
+    assert 0 < len(selected) < len(x)
+    for y, expected in zip(results, (selected, product), strict=True):
+        np.testing.assert_allclose(np.asarray(y), expected, 1e-5, 1e-6)
 
 
 def test_model_runs_and_warns_once(path):
@@ -73,9 +73,9 @@ def test_model_is_part_of_other_models_and_saved(path, tmp_path):
     model = tk.Model(outer, tk.saving.load_onnx(path)(outer * 1.0))
     model.save(tmp_path / "outer.keras")
     restored = tk.saving.load_model(tmp_path / "outer.keras")
-    for each in (model, restored):
+    for loaded in (model, restored):
         with pytest.warns(UserWarning, match="node by node"):
-            check(each.predict(X, batch_size=len(X), verbose=0), X)
+            check(loaded.predict(X, batch_size=len(X), verbose=0), X)
 
 
 def test_model_trains(path):
