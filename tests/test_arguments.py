@@ -20,8 +20,8 @@ from toolkit import (
     type_aliases,
 )
 from toolkit.arguments import (
-    Between,
     Checked,
+    Interval,
     constructor_signature_of,
     kind_of,
     signature_of,
@@ -59,9 +59,9 @@ def test_constructor_defaults_match_annotations(cls):
     kinds = constructor_signature_of(cls).kinds
     for name, parameter in inspect.signature(cls.__init__).parameters.items():
         if name in kinds and parameter.default is not parameter.empty:
-            assert kinds[name].fits(parameter.default), name
+            assert kinds[name].accepts(parameter.default), name
             bounds = kinds[name].range
-            assert bounds is None or bounds.holds(parameter.default), name
+            assert bounds is None or bounds.contains(parameter.default), name
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_constructor_defaults_match_annotations(cls):
 )
 def test_annotations_accept_and_refuse_values(annotation, good, bad):
     kind = kind_of(annotation)
-    assert [x for x in good if not kind.fits(x)] == []
-    assert [x for x in bad if kind.fits(x)] == []
+    assert [x for x in good if not kind.accepts(x)] == []
+    assert [x for x in bad if kind.accepts(x)] == []
 
 
 @pytest.mark.parametrize("name", ["Axis", "IntOrInts", "Shape", "DTypeLike"])
@@ -95,9 +95,9 @@ def test_aliases_are_not_checked(name):
 
 
 def test_ranges_refuse_non_numbers():
-    fraction = Between(0, 1)
-    assert [x for x in (-0.1, 1.5, float("nan")) if fraction.holds(x)] == []
-    assert all(map(fraction.holds, (0, 1, 0.5, np.float32(0.5), np.array(7.0))))
+    fraction = Interval(0, 1)
+    assert [x for x in (-0.1, 1.5, float("nan")) if fraction.contains(x)] == []
+    assert all(map(fraction.contains, (0, 1, 0.5, np.float32(0.5), np.array(7.0))))
 
 
 # Each row: a wrong argument -> another text that the message contains.

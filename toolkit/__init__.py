@@ -77,7 +77,7 @@ _NAMES = {
     "version": "toolkit.settings",
 }
 # Modules that complete a class of another module: with operators, with initializers.
-_COMPLETED_BY = {
+_COMPLETING_MODULES = {
     "toolkit.ops.symbolic": ("toolkit.ops",),
     "toolkit.core.tensor": ("toolkit.ops",),
     "toolkit.core.variable": ("toolkit.ops", "toolkit.initializers"),
@@ -88,7 +88,7 @@ __all__ = [*_MODULES, *_NAMES]
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in _NAMES:
-        for module in _COMPLETED_BY.get(_NAMES[name], ()):
+        for module in _COMPLETING_MODULES.get(_NAMES[name], ()):
             import_module(module)
         value = getattr(import_module(_NAMES[name]), name)
     elif name in _MODULES:

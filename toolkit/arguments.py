@@ -49,7 +49,7 @@ def is_real(value: Any) -> TypeGuard[float]:
     return isinstance(value, Real)
 
 
-class Between(NamedTuple):
+class Interval(NamedTuple):
     """In an annotation: the minimum and the maximum of a number."""
 
     low: float
@@ -62,7 +62,7 @@ class Between(NamedTuple):
             return f">= {self.low}"
         return f"in [{self.low}, {self.high}]"
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         """Return whether a number is in range; arrays are not checked."""
         return not isinstance(value, Real) or self.low <= float(value) <= self.high
 
@@ -71,7 +71,7 @@ class Constraint(NamedTuple):
     """In an annotation of Any: the valid values, as text and as a test."""
 
     text: str
-    fits: Callable[[Any], bool]
+    accepts: Callable[[Any], bool]
 
 
 def _is_seed(value: Any) -> bool:
@@ -88,11 +88,11 @@ def _is_axes(value: Any) -> bool:
     return _is_list(value) and all(map(_is_int, value))
 
 
-Fraction = Annotated[float, Between(0, 1)]
-Finite = Annotated[float, Between(-sys.float_info.max, sys.float_info.max)]
-NonNegative = Annotated[float, Between(0)]
-Positive = Annotated[int, Between(1)]
-Natural = Annotated[int, Between(0)]
+Fraction = Annotated[float, Interval(0, 1)]
+Finite = Annotated[float, Interval(-sys.float_info.max, sys.float_info.max)]
+NonNegative = Annotated[float, Interval(0)]
+Positive = Annotated[int, Interval(1)]
+Natural = Annotated[int, Interval(0)]
 Axes = Annotated[Any, Constraint("an integer, a list of integers or None", _is_axes)]
 Seed = Annotated[Any, Constraint("an integer, a SeedGenerator or None", _is_seed)]
 
@@ -101,8 +101,8 @@ class Kind(NamedTuple):
     """Valid values of an annotation: as text, by type, and as a range."""
 
     text: str
-    fits: Callable[[Any], bool]
-    range: Between | None = None
+    accepts: Callable[[Any], bool]
+    range: Interval | None = None
 
 
 # --- values that work as a type ---------------------------------------------------
@@ -138,7 +138,7 @@ def _is_list(value: Any) -> bool:
 
 
 _PATH = Kind("a path", lambda value: isinstance(value, (str, PathLike)))
-_PLAIN: dict[Any, Kind] = {
+_PLAIN_KINDS: dict[Any, Kind] = {
     bool: Kind("a boolean", _is_bool),
     int: Kind("an integer", _is_int),
     float: Kind("a number", _is_number),
@@ -149,55 +149,61 @@ _PLAIN: dict[Any, Kind] = {
     list: Kind("a list", _is_list),
     type(None): Kind("None", lambda value: value is None),
 }
-_LISTS = (list, tuple, set, Sequence, Iterable)
+_LIST_TYPES = (list, tuple, set, Sequence, Iterable)
 
 
 def kind_of(annotation: Any) -> Kind | None:
     """Return the valid values of an annotation, or None if unknown."""
-    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    origin, type_arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
-        constraint = next((x for x in inner[1:] if isinstance(x, Constraint)), None)
+        constraint = next(
+            (x for x in type_arguments[1:] if isinstance(x, Constraint)), None
+        )
         if constraint is not None:
-            return Kind(constraint.text, constraint.fits)
-        bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
+            return Kind(constraint.text, constraint.accepts)
+        bounds = next((x for x in type_arguments[1:] if isinstance(x, Interval)), None)
         # an annotation of `type_aliases`: the code that reads the value checks it
         if bounds is None:
             return None
-        kind = kind_of(inner[0])
+        kind = kind_of(type_arguments[0])
         return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)
     if origin in (Union, types.UnionType):
-        return _any_of([kind_of(member) for member in inner])
+        return _union_kind([kind_of(member) for member in type_arguments])
     if origin is Literal:
-        text = "one of " + ", ".join(map(repr, inner))
-        return Kind(text, lambda value: _is_choice(value, inner))
+        text = "one of " + ", ".join(map(repr, type_arguments))
+        return Kind(text, lambda value: _is_choice(value, type_arguments))
     if origin in (Callable, collections.abc.Callable):
         return Kind("a function", callable)
-    if origin in _LISTS and inner:
-        return _list_of(kind_of(inner[0]), origin is tuple and inner)
+    if origin in _LIST_TYPES and type_arguments:
+        return _list_kind(
+            kind_of(type_arguments[0]), origin is tuple and type_arguments
+        )
     if origin in (dict, Mapping):
-        return _PLAIN[dict]
-    return _PLAIN.get(origin) if isinstance(origin, type) else None
+        return _PLAIN_KINDS[dict]
+    return _PLAIN_KINDS.get(origin) if isinstance(origin, type) else None
 
 
 def _is_choice(value: Any, choices: Sequence[Any]) -> bool:
     return isinstance(value, (str, int, type(None))) and value in choices
 
 
-def _any_of(kinds: list[Kind | None]) -> Kind | None:
+def _union_kind(kinds: list[Kind | None]) -> Kind | None:
     checkable = [kind for kind in kinds if kind is not None]
     if len(checkable) < len(kinds):
         return None
 
     def accepts(value: Any) -> bool:
-        return any(kind.fits(value) for kind in checkable)
+        return any(kind.accepts(value) for kind in checkable)
 
     bounds = next((kind.range for kind in checkable if kind.range), None)
     return Kind(" or ".join(kind.text for kind in checkable), accepts, bounds)
 
 
-def _list_of(kind: Kind | None, elements: Any) -> Kind:
+def _list_kind(kind: Kind | None, element_types: Any) -> Kind:
     """Return a list kind, whose elements are checked if it is a Python list."""
-    length = len(elements) if elements and Ellipsis not in elements else None
+    length = (
+        len(element_types) if element_types and Ellipsis not in element_types else None
+    )
 
     def accepts(value: Any) -> bool:
         if not _is_list(value):
@@ -206,7 +212,7 @@ def _list_of(kind: Kind | None, elements: Any) -> Kind:
             return True
         if length is not None and len(value) != length:
             return False
-        return kind is None or all(map(kind.fits, value))
+        return kind is None or all(map(kind.accepts, value))
 
     count = "" if length is None else f" of {length}"
     suffix = "" if kind is None else f", each {kind.text}"
@@ -267,11 +273,11 @@ def constructor_signature_of(cls: type) -> Signature | None:
     owners = [c for c in cls.__mro__ if "__init__" in vars(c)]
     if not _has_own_constructor(owners[0]):
         return None
-    first = signature_of(vars(owners[0])["__init__"])
+    signature = signature_of(vars(owners[0])["__init__"])
     kinds, names, accepts_any_name = (
-        dict(first.kinds),
-        set(first.names),
-        first.accepts_any_name,
+        dict(signature.kinds),
+        set(signature.names),
+        signature.accepts_any_name,
     )
     for owner in owners[1:]:
         if not accepts_any_name or not _has_own_constructor(owner):
@@ -281,7 +287,9 @@ def constructor_signature_of(cls: type) -> Signature | None:
         names |= base.names
         accepts_any_name = base.accepts_any_name
     # Undeclared names, such as deprecated ones, may still be read.
-    return Signature(first.positional, kinds, frozenset(names), first.accepts_any_name)
+    return Signature(
+        signature.positional, kinds, frozenset(names), signature.accepts_any_name
+    )
 
 
 def unknown_argument_error(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
@@ -311,12 +319,12 @@ def check_call(label: str, signature: Signature, args: Any, kwargs: Any) -> None
 
 
 def _check(label: str, argument: str, kind: Kind, value: Any) -> None:
-    if not kind.fits(value):
+    if not kind.accepts(value):
         raise ArgumentTypeError(
             f"{label}: expected {argument} to be {kind.text}; received {value!r:.80} "
             f"of type {type(value).__name__}"
         )
-    if kind.range and not kind.range.holds(value):
+    if kind.range and not kind.range.contains(value):
         raise ArgumentError(
             f"{label}: expected {argument} to be {kind.text}; received {value!r:.80}"
         )
@@ -340,7 +348,7 @@ class Checked:
         return super().__new__(cls)
 
 
-def checked(function: Function) -> Function:
+def check_arguments(function: Function) -> Function:
     """Return a function or method that checks its arguments before it runs."""
     num_skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
 

@@ -87,8 +87,10 @@ class BufferPool:
 
     def _evict(self, nbytes: int) -> None:
         """Release the oldest blocks, to make room for one more."""
-        limit = self._nbytes - nbytes
-        while self._blocks and sum(block.nbytes for block in [*self._blocks]) > limit:
+        max_nbytes = self._nbytes - nbytes
+        while (
+            self._blocks and sum(block.nbytes for block in [*self._blocks]) > max_nbytes
+        ):
             self._blocks.popleft()
 
 

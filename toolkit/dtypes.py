@@ -51,7 +51,7 @@ _PROMOTIONS = {
     "complex64": ("complex128",),
     "complex128": (),
 }
-_WIDE = {"int64", "uint64"}
+_INT64_TYPES = {"int64", "uint64"}
 _FLOAT8 = frozenset(FLOAT8)
 _PYTHON_SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex64"}
 
@@ -201,7 +201,7 @@ def _promotion(types: tuple[Any, ...], floatx: str) -> str:
     common_type = next(name for name in supertypes if supertypes <= _supertypes(name))
     if common_type == "int":
         return "int64" if floatx == "float64" else "int32"
-    if common_type == "int64" and not _WIDE.intersection(names):
+    if common_type == "int64" and not _INT64_TYPES.intersection(names):
         return "int32"  # uint32 with signed integers: no promotion to 64 bits
     return floatx if common_type == "float" else common_type
 

@@ -242,7 +242,8 @@ def unknown_choice(label: str, value: object, choices: Iterable[Any]) -> Argumen
     """Return the error for a string that is not a valid choice."""
     valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))
     return ArgumentError(
-        f"{label}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
+        f"{label}: expected one of {valid}; received {value!r}"
+        f"{suggest_choice(value, choices)}"
     )
 
 
@@ -253,17 +254,17 @@ def unknown_arguments(
     unknown = sorted(map(str, names))
     plural = "s" if len(unknown) > 1 else ""
     quoted = ", ".join(map(repr, unknown))
-    hint = "".join(dict.fromkeys(nearest(name, accepted) for name in unknown))
+    hint = "".join(dict.fromkeys(suggest_choice(name, accepted) for name in unknown))
     return ArgumentTypeError(f"{label}: unknown argument{plural} {quoted}{hint}")
 
 
-def nearest(value: object, choices: Iterable[Any]) -> str:
+def suggest_choice(value: object, choices: Iterable[Any]) -> str:
     """Return `; did you mean 'relu'?` for a message, or "" if no choice is close."""
     from difflib import get_close_matches  # only needed for errors
 
     names = {str(choice).lower(): choice for choice in choices}
-    close = get_close_matches(str(value).lower(), names, n=1)
-    return f"; did you mean {names[close[0]]!r}?" if close else ""
+    matches = get_close_matches(str(value).lower(), names, n=1)
+    return f"; did you mean {names[matches[0]]!r}?" if matches else ""
 
 
 def leaked(name: str, x: Any) -> TraceError:

@@ -33,9 +33,9 @@ class Regularizer(Recorded):
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
 
-def _factor(regularizer: Any, name: str, value: Any) -> float:
-    valid = is_real(value) and not isinstance(value, bool)
-    if not valid or not math.isfinite(value) or value < 0:
+def _check_factor(regularizer: Any, name: str, value: Any) -> float:
+    is_valid = is_real(value) and not isinstance(value, bool)
+    if not is_valid or not math.isfinite(value) or value < 0:
         raise ArgumentError(
             f"{type(regularizer).__name__}: {name} must be a finite number >= 0; "
             f"received {value!r}"
@@ -52,8 +52,8 @@ class L1L2(Regularizer):
     """
 
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
-        self.l1: float = _factor(self, "l1", 0.0 if l1 is None else l1)
-        self.l2: float = _factor(self, "l2", 0.0 if l2 is None else l2)
+        self.l1: float = _check_factor(self, "l1", 0.0 if l1 is None else l1)
+        self.l2: float = _check_factor(self, "l2", 0.0 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Tensor:
         x = ops.convert_to_tensor(x)
@@ -78,7 +78,7 @@ class L1(Regularizer):
     """
 
     def __init__(self, l1: float | None = 0.01) -> None:
-        self.l1: float = _factor(self, "l1", 0.01 if l1 is None else l1)
+        self.l1: float = _check_factor(self, "l1", 0.01 if l1 is None else l1)
 
     def __call__(self, x: Any) -> Tensor:
         return self.l1 * ops.sum(ops.abs(x))
@@ -97,7 +97,7 @@ class L2(Regularizer):
     """
 
     def __init__(self, l2: float | None = 0.01) -> None:
-        self.l2: float = _factor(self, "l2", 0.01 if l2 is None else l2)
+        self.l2: float = _check_factor(self, "l2", 0.01 if l2 is None else l2)
 
     def __call__(self, x: Any) -> Tensor:
         return self.l2 * ops.sum(ops.square(x))
@@ -119,7 +119,7 @@ class OrthogonalRegularizer(Regularizer):
     """
 
     def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
-        self.factor: float = _factor(self, "factor", factor)
+        self.factor: float = _check_factor(self, "factor", factor)
         if mode not in ("rows", "columns"):
             raise unknown_choice(
                 "OrthogonalRegularizer: mode", mode, ("rows", "columns")

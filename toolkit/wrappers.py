@@ -112,7 +112,7 @@ class _Estimator(_BaseEstimator):
         X, y = validate_data(self, X, y, multi_output=self._multi_output)
         options = {**(self.fit_kwargs or {}), **kwargs}
         target = self._encode(y, options.get("sample_weight"))
-        model = self._fresh_model(X, target)
+        model = self._prepare_model(X, target)
         if not model.compiled or not model.loss or not model.optimizer:
             raise NotCompiledError(
                 f"{type(self).__name__}: the given model needs to be compiled, with a "
@@ -122,7 +122,7 @@ class _Estimator(_BaseEstimator):
         self.model_ = model
         return self
 
-    def _fresh_model(self, X: Any, y: Any) -> Any:
+    def _prepare_model(self, X: Any, y: Any) -> Any:
         """Return the model to fit: a new one, or with `warm_start` the previous one."""
         if self.warm_start and hasattr(self, "model_"):
             return self.model_
@@ -132,9 +132,9 @@ class _Estimator(_BaseEstimator):
 
     def predict(self, X: Any) -> Any:
         """Return the predictions of the model, in the form of the `y` in the fit."""
-        return self._decode(self._outputs(X))
+        return self._decode(self._predict_outputs(X))
 
-    def _outputs(self, X: Any) -> Any:
+    def _predict_outputs(self, X: Any) -> Any:
         """Return the model's outputs for checked inputs."""
         from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -151,8 +151,8 @@ class _Estimator(_BaseEstimator):
 
     def _decode(self, outputs: Any) -> Any:
         """Return outputs with the number of axes of the targets in the fit."""
-        flat = self._target_ndim == 1 and outputs.ndim == 2 and outputs.shape[1] == 1
-        return outputs[:, 0] if flat else outputs
+        is_flat = self._target_ndim == 1 and outputs.ndim == 2 and outputs.shape[1] == 1
+        return outputs[:, 0] if is_flat else outputs
 
 
 class SKLearnClassifier(_ClassifierMixin, _Estimator):
@@ -202,7 +202,7 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
         For two classes, as in all of scikit-learn, it is one score for each sample: the
         second output minus the first, above 0 if the second class is predicted.
         """
-        outputs = self._outputs(X)
+        outputs = self._predict_outputs(X)
         if len(self.classes_) == 2:
             return outputs[:, 1] - outputs[:, 0]
         return outputs
@@ -213,14 +213,15 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
         check_classification_targets(y)
         self.classes_: NDArray[Any]
         self.classes_, labels = np.unique(y, return_inverse=True)
-        used = labels
+        weighted_labels = labels
         if sample_weight is not None:
-            used = labels[np.asarray(sample_weight) != 0]
-        if len(np.unique(used)) < 2:
+            weighted_labels = labels[np.asarray(sample_weight) != 0]
+        if len(np.unique(weighted_labels)) < 2:
             raise ArgumentError(
                 f"{type(self).__name__}: cannot train with only one class; received "
-                f"{len(self.classes_)} in y, of which {len(np.unique(used))} without "
-                "those whose sample_weight is 0"
+                f"{len(self.classes_)} in y, of which "
+                f"{len(np.unique(weighted_labels))} without those whose "
+                "sample_weight is 0"
             )
         return np.eye(len(self.classes_))[labels]
 
@@ -275,4 +276,4 @@ class SKLearnTransformer(_TransformerMixin, _Estimator):
 
     def transform(self, X: Any) -> Any:
         """Return the model's outputs for X (n_samples, n_features)."""
-        return self._outputs(X)
+        return self._predict_outputs(X)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import toolkit
-from toolkit.errors import ToolkitError, nearest
+from toolkit.errors import ToolkitError, suggest_choice
 
 # Name -> (module, summary).
 COMMANDS = {
@@ -119,7 +119,7 @@ class Parser(argparse.ArgumentParser):
         hint = ""
         if unknown_option:
             known_options = re.findall(r"(?<![\w-])--?[\w-]+", self.format_help())
-            hint = nearest(unknown_option[1].partition("=")[0], known_options)
+            hint = suggest_choice(unknown_option[1].partition("=")[0], known_options)
         self.exit(
             WRONG_USAGE, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n"
         )
@@ -132,7 +132,7 @@ def choice_type(*choices: str) -> Callable[[str], str]:
         if text not in choices:
             raise argparse.ArgumentTypeError(
                 f"expected one of {', '.join(choices)}; received {text!r}"
-                f"{nearest(text, choices)}"
+                f"{suggest_choice(text, choices)}"
             )
         return text
 

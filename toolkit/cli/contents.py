@@ -23,7 +23,12 @@ from toolkit.data.element_files import FIRST_LINE, StoredRows
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
 from toolkit.definitions.records import record
-from toolkit.errors import DatasetError, MissingFileError, ModelFileError, nearest
+from toolkit.errors import (
+    DatasetError,
+    MissingFileError,
+    ModelFileError,
+    suggest_choice,
+)
 from toolkit.models.saving.archives import (
     CONFIG,
     METADATA,
@@ -92,7 +97,7 @@ def open_content(path: Path) -> AbstractContextManager[Content]:
         folder = path.parent
         names = os.listdir(folder) if folder.is_dir() else []
         raise MissingFileError(
-            f"there is no file {str(path)!r}{nearest(path.name, names)}"
+            f"there is no file {str(path)!r}{suggest_choice(path.name, names)}"
         )
     return _select_reader(path)(path)
 

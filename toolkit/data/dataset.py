@@ -16,7 +16,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit import pictures
-from toolkit.arguments import check_call, checked, signature_of
+from toolkit.arguments import check_arguments, check_call, signature_of
 from toolkit.data.batch_shards import RowSelector
 from toolkit.data.encoding import decode, encode
 from toolkit.data.methods import Methods
@@ -196,7 +196,7 @@ class Dataset(Methods):
             merged = merged.updated(parent.options())
         return merged
 
-    @checked
+    @check_arguments
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Apply a function to this data set and return the result.
 

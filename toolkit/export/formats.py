@@ -9,7 +9,12 @@ from pathlib import PurePath
 from typing import Any
 
 from toolkit.console.messages import print_message
-from toolkit.errors import ArgumentError, UnsupportedError, nearest, unknown_arguments
+from toolkit.errors import (
+    ArgumentError,
+    UnsupportedError,
+    suggest_choice,
+    unknown_arguments,
+)
 from toolkit.export.native.names import KINDS
 
 # Name -> the module whose `export(model, path, input_signature, **options)` writes the
@@ -60,7 +65,7 @@ def export_model(
     if name not in EXPORTERS:
         raise ArgumentError(
             f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}"
-            + nearest(name, EXPORTERS)
+            + suggest_choice(name, EXPORTERS)
         )
     export = import_module(EXPORTERS[name]).export
     option_names = list(inspect.signature(export).parameters)[3:]

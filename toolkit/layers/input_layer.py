@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.arguments import checked, is_int, unknown_argument_error
+from toolkit.arguments import check_arguments, is_int, unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.core.dialects import has_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
@@ -138,7 +138,7 @@ def _check_one_shape(shape: Any, batch_shape: Any, batch_size: Any) -> None:
             )
 
 
-@checked
+@check_arguments
 def Input(
     shape: Any = None,
     batch_size: int | None = None,

@@ -87,7 +87,7 @@ class Loss(Recorded):
         mask = out_mask if in_mask is None else in_mask
         if in_mask is not None and out_mask is not None:
             mask = ops.logical_and(in_mask, out_mask)
-        mask = fit_mask(self.name, mask, losses)
+        mask = drop_incompatible_mask(self.name, mask, losses)
         return reduce_weighted(
             losses, sample_weight, mask, self.reduction, self._dtype, self.name
         )
@@ -186,7 +186,7 @@ def reduce_weighted(
     return _reduce(values, weight, reduction)
 
 
-def fit_mask(label: str, mask: Any, values: Any) -> Any:
+def drop_incompatible_mask(label: str, mask: Any, values: Any) -> Any:
     """Return the mask, or None if the values have no axis of steps.
 
     For outputs of shape (batch, steps) the loss reduces the axis of steps: then it

@@ -9,7 +9,12 @@ from toolkit import ops
 from toolkit.core.convert import extent
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.losses.loss import align_weight, fit_mask, mask_weights, match_ranks
+from toolkit.losses.loss import (
+    align_weight,
+    drop_incompatible_mask,
+    mask_weights,
+    match_ranks,
+)
 from toolkit.metrics.metric import Metric
 
 
@@ -144,7 +149,7 @@ class MeanMetricWrapper(Mean):
         """Accumulate the values of a batch; a mask of y_pred is also a weight."""
         mask = getattr(y_pred, "_keras_mask", None)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
-        mask = fit_mask(self.name, mask, values)
+        mask = drop_incompatible_mask(self.name, mask, values)
         if mask is not None:
             if sample_weight is not None:
                 sample_weight = ops.convert_to_tensor(sample_weight, self.dtype)

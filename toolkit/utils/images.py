@@ -86,9 +86,12 @@ def load_img(
         min(image.size[0], image.size[1] * width // height),
         min(image.size[1], image.size[0] * height // width),
     )
-    left, top = ((n - k) // 2 for n, k in zip(image.size, crop_size, strict=True))
-    window = (left, top, left + crop_size[0], top + crop_size[1])
-    return image.resize(size, method, box=window)
+    left, top = (
+        (n - crop_extent) // 2
+        for n, crop_extent in zip(image.size, crop_size, strict=True)
+    )
+    box = (left, top, left + crop_size[0], top + crop_size[1])
+    return image.resize(size, method, box=box)
 
 
 def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArray[Any]:

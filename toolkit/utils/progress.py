@@ -121,14 +121,14 @@ class Progbar:
         total, count = self._values.get(name, (0.0, 0))
         self._values[name] = total + np.asarray(value) * steps, count + steps
 
-    def _format_step_time(self, current: int, time: float) -> str:
+    def _format_step_time(self, num_steps: int, time: float) -> str:
         """Return the time per step, without the first one unless it is the only one."""
-        if not current:
+        if not num_steps:
             return f"0s/{self.unit_name}"
-        start_time, steps = self._start, current
-        if self._first_step is not None and current > 1:
-            start_time, steps = self._first_step, current - 1
-        if current == 1:
+        start_time, steps = self._start, num_steps
+        if self._first_step is not None and num_steps > 1:
+            start_time, steps = self._first_step, num_steps - 1
+        if num_steps == 1:
             self._first_step = time
         self._step_seconds = (time - start_time) / steps
         return f"{duration(self._step_seconds)}/{self.unit_name}"

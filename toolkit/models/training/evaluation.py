@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
-from toolkit.arguments import checked, is_int
+from toolkit.arguments import check_arguments, is_int
 from toolkit.backends.base import accelerators
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
@@ -68,7 +68,7 @@ class Evaluation(Steps):
     steps_per_execution = 1
     _compared_job: Any = None  # the job whose processes have compared their weights
 
-    @checked
+    @check_arguments
     def evaluate(
         self,
         x: Any = None,
@@ -181,7 +181,7 @@ class Evaluation(Steps):
         callbacks.on_test_end(logs)
         return logs
 
-    @checked
+    @check_arguments
     def predict(
         self,
         x: Any,
@@ -250,7 +250,7 @@ class Evaluation(Steps):
         callbacks.on_predict_end()
         return tree.map_structure(_concatenate, *results)
 
-    @checked
+    @check_arguments
     def test_on_batch(
         self,
         x: Any,
@@ -269,7 +269,7 @@ class Evaluation(Steps):
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._order_logs(logs)
 
-    @checked
+    @check_arguments
     def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
         with named_errors("predict_on_batch"):

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
-from toolkit.arguments import checked, is_int
+from toolkit.arguments import check_arguments, is_int
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
@@ -45,7 +45,7 @@ class Trainer(CompileConfigured, Evaluation):
     _progress: Progress | None = None  # of the run, for backups
     _trained: Any = None  # the optimizer and variables of train_function
 
-    @checked
+    @check_arguments
     def compile(
         self,
         optimizer: Any = "rmsprop",
@@ -131,7 +131,7 @@ class Trainer(CompileConfigured, Evaluation):
             return optimizer
         return scaling(optimizer, name="loss_scale_optimizer")
 
-    @checked
+    @check_arguments
     def fit(
         self,
         x: Any = None,
@@ -296,7 +296,7 @@ class Trainer(CompileConfigured, Evaluation):
             watch.check(wait=True)
         return logs
 
-    @checked
+    @check_arguments
     def train_on_batch(
         self,
         x: Any,
