@@ -54,7 +54,7 @@ class BatcherClient:
         x = np.repeat(np.array(values, "float32")[:, None], width, axis=1)
         item = Item([x], len(x), seconds, future.set_result)
         self.batcher.add(item)
-        self.batcher.begin(at_once)
+        self.batcher.schedule_batches(at_once)
         future.item = item
         return future
 

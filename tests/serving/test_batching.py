@@ -84,7 +84,7 @@ def test_arrays_of_requests_are_aligned():
             future = loop.create_future()
             x = np.frombuffer(bytes(at + 4), "float32", 1, at).reshape(1, 1)
             client.batcher.add(Item([x], 1, None, future.set_result))
-            client.batcher.begin()
+            client.batcher.schedule_batches()
             await future
         assert client.servable.aligned == {True}
         await client.batcher.close()

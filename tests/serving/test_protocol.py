@@ -497,7 +497,7 @@ def test_internal_error_is_reported_as_a_server_error(caplog, monkeypatch, serve
     def broken(*arguments):
         raise KeyError("/secret")
 
-    monkeypatch.setattr(protocol.Plan, "arrays", broken)
+    monkeypatch.setattr(protocol.RequestLayout, "arrays", broken)
     answer = ask(server, "POST", INFER, {"inputs": [X]})
     assert answer.status == 500 and "secret" not in answer.json["error"]
     assert "/secret" in caplog.text

@@ -94,7 +94,7 @@ def test_only_a_single_request_is_marked_as_single(model):
             client.send(one * count)
             for _ in range(count):
                 assert client.read().status == 200
-            flags = [request.is_alone for request in requests]
+            flags = [request.is_only_request for request in requests]
             requests.clear()
             return flags
 
@@ -277,12 +277,12 @@ def test_data_after_the_last_request_does_not_lose_the_response():
 
 
 def test_slow_reader_receives_the_last_response_completely(monkeypatch):
-    monkeypatch.setattr(server_module, "LINGER", 0.1)
+    monkeypatch.setattr(server_module, "LINGER_SECONDS", 0.1)
     x = np.abs(rows(4, 2**20))
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
             client.send(binary_request(x, model="m", Connection="close"))
-            wait_for(lambda: any(c._is_full for c in server.connections))
+            wait_for(lambda: any(c._is_output_full for c in server.connections))
             time.sleep(2.5)  # two checks of connections
             np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
 
@@ -292,7 +292,7 @@ def test_reading_pauses_while_a_response_is_unread():
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
             client.send(binary_request(x, model="m"))
-            wait_for(lambda: any(c._is_full for c in server.connections))
+            wait_for(lambda: any(c._is_output_full for c in server.connections))
             (connection,) = server.connections
             client.socket.settimeout(0.5)
             # The responses are long: all requests are answered before this ends.
@@ -303,7 +303,7 @@ def test_reading_pauses_while_a_response_is_unread():
                     sent += client.socket.send(
                         (pipelined * 10)[sent % len(pipelined) :]
                     )
-            assert connection._size < 2**20 and sent < 40 * 2**20
+            assert connection._unparsed_size < 2**20 and sent < 40 * 2**20
             client.socket.settimeout(30)
             np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
             for _ in range(sent // len(pipelined)):
@@ -352,21 +352,21 @@ def test_total_size_of_bodies_is_limited():
         first, second = Client(server), Client(server)
         head = b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
         first.send(head % 900 + b"1" * 500)
-        wait_for(lambda: server._held == 500)
+        wait_for(lambda: server._reserved_bytes == 500)
         first.send(b"1" * 300)
-        wait_for(lambda: server._held == 800)
+        wait_for(lambda: server._reserved_bytes == 800)
         second.send(head % 300 + b"1" * 150)
-        wait_for(lambda: server._held == 950)
+        wait_for(lambda: server._reserved_bytes == 950)
         second.send(b"1" * 100)
         assert second.read().status == 503
-        wait_for(lambda: server._held == 800)
+        wait_for(lambda: server._reserved_bytes == 800)
         second.close()
         third = Client(server)
         third.send(head % 300 + b"1" * 201)
         assert third.read().status == 503
         third.close()
         first.close()
-        wait_for(lambda: server._held == 0)
+        wait_for(lambda: server._reserved_bytes == 0)
 
 
 def test_announced_missing_bodies_do_not_block_clients(model):
@@ -374,14 +374,14 @@ def test_announced_missing_bodies_do_not_block_clients(model):
         idle = [Client(server) for _ in range(8)]
         for client in idle:
             client.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n1")
-        wait_for(lambda: server._held == 8)
+        wait_for(lambda: server._reserved_bytes == 8)
         data = binary_request(rows(10, 5))
         with closing(Client(server)) as client:
             client.send(data[:-1])
-            wait_for(lambda: server._held > 100)
+            wait_for(lambda: server._reserved_bytes > 100)
             client.send(data[-1:])
             assert client.read().status == 200
-        wait_for(lambda: server._held == 8)
+        wait_for(lambda: server._reserved_bytes == 8)
         for client in idle:
             client.close()
 

@@ -24,7 +24,7 @@ from tests.serving.serve import (
     wait_for,
 )
 from toolkit.serving import App, Batching, Limits, service
-from toolkit.serving.threads import either, in_thread
+from toolkit.serving.threads import run_in_thread, wait_for_first
 
 
 def stopping(server, times):
@@ -95,7 +95,7 @@ def test_stop_does_not_wait_for_a_stalled_reader():
     with serving({"m": Gated(is_open=True)}, limits=limits) as server:
         client = Client(server)
         client.send(binary_request(x, model="m"))
-        wait_for(lambda: any(c._is_full for c in server.connections))
+        wait_for(lambda: any(c._is_output_full for c in server.connections))
         start = time.monotonic()
         stopping(server, 1)
         wait_for(lambda: not server.loop.is_running())
@@ -253,15 +253,15 @@ def test_work_in_a_thread(error):
         return threading.current_thread() is not threading.main_thread()
 
     if error is None:
-        assert asyncio.run(in_thread(work))
+        assert asyncio.run(run_in_thread(work))
     else:
         with pytest.raises(type(error), match="no"):
-            asyncio.run(in_thread(work))
+            asyncio.run(run_in_thread(work))
 
 
 def test_stop_iteration_in_a_thread_does_not_end_the_loop():
     with pytest.raises(RuntimeError, match="StopIteration"):
-        asyncio.run(asyncio.wait_for(in_thread(lambda: next(iter([]))), 30))
+        asyncio.run(asyncio.wait_for(run_in_thread(lambda: next(iter([]))), 30))
 
 
 async def never():
@@ -277,7 +277,7 @@ async def failing():
 
 
 def test_wait_for_the_first_of_two():
-    assert asyncio.run(either(return_one(), never())) is True
-    assert asyncio.run(either(never(), return_one())) is False
+    assert asyncio.run(wait_for_first(return_one(), never())) is True
+    assert asyncio.run(wait_for_first(never(), return_one())) is False
     with pytest.raises(ValueError, match="no"):
-        asyncio.run(either(failing(), never()))
+        asyncio.run(wait_for_first(failing(), never()))

@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     )
     server = Server(service, options.host, options.port, options.watch)
     server.run(_print_address, is_last=True)
-    if threads.are_left():
+    if threads.has_running_threads():
         # Abandoned threads are inside libraries, whose exit handlers would wait or
         # crash.
         logging.shutdown()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from toolkit.errors import ArgumentError
 from toolkit.serving.batching import Batching
-from toolkit.serving.http import about_body, gathered
+from toolkit.serving.http import join_fields, parse_body_fields
 from toolkit.serving.limits import Limits, check_count, check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
@@ -20,7 +20,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 # Seconds between checks for a client disconnect.
-PATIENCE = 0.05
+DISCONNECT_POLL_SECONDS = 0.05
 
 
 class App:
@@ -66,16 +66,16 @@ class App:
         limits = Limits(max_body, max_json, max_rows, max_answer)
         self.service = Service(models, batching or Batching(), custom_objects, limits)
         self.watch = watch
-        self._started: asyncio.Future[None] | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._start_future: asyncio.Future[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Handle one request or the lifespan protocol."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._start()
-            await self._answer(scope, receive, send)
+            await self._handle_http(scope, receive, send)
         else:
             raise ArgumentError(
                 f"App: expected HTTP; received a scope of type {scope['type']!r}"
@@ -87,21 +87,21 @@ class App:
         A client disconnect does not stop the load. The next request retries after a
         failure.
         """
-        if self._started is None:
-            self._started = asyncio.ensure_future(self._load())
-            self._started.add_done_callback(self._forget_failure)
-        await asyncio.shield(self._started)
+        if self._start_future is None:
+            self._start_future = asyncio.ensure_future(self._load())
+            self._start_future.add_done_callback(self._reset_after_failure)
+        await asyncio.shield(self._start_future)
 
     async def _load(self) -> None:
         await self.service.start()
         if self.watch:
-            self._watching = asyncio.ensure_future(self.service.watch(self.watch))
+            self._watch_task = asyncio.ensure_future(self.service.watch(self.watch))
 
-    def _forget_failure(self, started: asyncio.Future[None]) -> None:
-        if started.cancelled() or started.exception() is not None:
-            self._started = None
+    def _reset_after_failure(self, future: asyncio.Future[None]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            self._start_future = None
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
             await self._start()
@@ -110,47 +110,49 @@ class App:
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._watch_task is not None:
+            self._watch_task.cancel()
         await self.service.close()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _handle_http(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
-            request = await self._request(scope, receive)
+            request = await self._read_request(scope, receive)
         except RequestError as error:
-            self.service.metrics.answered(error.status)
+            self.service.metrics.count_response(error.status)
             await _send(send, error.response(), scope["method"])
             return
         if request is None:
             return
-        found: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        item = self.service.handle(request, found.set_result)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        item = self.service.handle(request, future.set_result)
         if item is not None:
-            await asyncio.wait((found,), timeout=PATIENCE)
-            if not found.done() and await _has_left(found, receive):
+            await asyncio.wait((future,), timeout=DISCONNECT_POLL_SECONDS)
+            if not future.done() and await _has_disconnected(future, receive):
                 item.cancel()
                 return
-        await _send(send, found.result(), request.method)
+        await _send(send, future.result(), request.method)
 
-    async def _request(self, scope: Message, receive: Receive) -> Request | None:
+    async def _read_request(self, scope: Message, receive: Receive) -> Request | None:
         """Return the request, or None if the client disconnects before its end."""
-        json_length, timeout = about_body(gathered(scope["headers"]))
+        json_length, timeout = parse_body_fields(join_fields(scope["headers"]))
         limits = self.service.limits
-        pieces, size, is_whole = [], 0, False
-        while not is_whole:
+        chunks, size, is_complete = [], 0, False
+        while not is_complete:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
             limits.check_lengths(size, json_length)
-            is_whole = not message.get("more_body", False)
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return Request(scope["method"], _path(scope), body, json_length, timeout)
+            is_complete = not message.get("more_body", False)
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return Request(
+            scope["method"], _relative_path(scope), body, json_length, timeout
+        )
 
 
-def _path(scope: Message) -> str:
+def _relative_path(scope: Message) -> str:
     """Return the path relative to the mount point, with escapes."""
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
     if root and f"{path}/".startswith(f"{root}/"):
@@ -158,12 +160,14 @@ def _path(scope: Message) -> str:
     return quote(path, safe="/:")
 
 
-async def _has_left(found: asyncio.Future[Response], receive: Receive) -> bool:
+async def _has_disconnected(
+    response: asyncio.Future[Response], receive: Receive
+) -> bool:
     """Wait for the response; return whether the client disconnected first."""
-    leaving = asyncio.ensure_future(receive())
-    await asyncio.wait((found, leaving), return_when=asyncio.FIRST_COMPLETED)
-    if found.done():
-        leaving.cancel()
+    message = asyncio.ensure_future(receive())
+    await asyncio.wait((response, message), return_when=asyncio.FIRST_COMPLETED)
+    if response.done():
+        message.cancel()
         return False
     return True
 

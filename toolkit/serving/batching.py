@@ -20,12 +20,12 @@ from toolkit.serving.limits import check_count, check_seconds
 from toolkit.serving.messages import RequestError
 from toolkit.serving.metrics import ModelMetrics
 from toolkit.serving.servable import Buffers, Servable
-from toolkit.serving.threads import NAME
+from toolkit.serving.threads import THREAD_NAME
 
 _log = logging.getLogger("toolkit.serving")
 
 # Additional seconds for a shutdown after the request timeout.
-GRACE = 0.5
+GRACE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Batching:
     one_size: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 1), ("workers", 1), ("queue", 1)):
-            check_count("Batching", name, getattr(self, name), least)
+        for name, minimum in (("size", 1), ("workers", 1), ("queue", 1)):
+            check_count("Batching", name, getattr(self, name), minimum)
         check_seconds("Batching", "wait", self.wait, or_zero=True)
         check_seconds("Batching", "timeout", self.timeout)
 
@@ -64,44 +64,53 @@ class Item:
     Args:
         arrays: one array for each input.
         rows: the length of their first axis.
-        seconds: the timeout.
-        done: a callback that is called once with the outputs or the error.
-        most: the maximum size of the outputs in bytes; None means no limit.
+        timeout: the seconds until the request fails.
+        callback: a function that is called once with the outputs or the error.
+        max_nbytes: the maximum size of the outputs in bytes; None means no limit.
     """
 
     __slots__ = (
-        *("arrays", "batcher", "deadline", "done", "key", "most", "rows", "seconds"),
-        "since",
+        *(
+            "arrays",
+            "batcher",
+            "deadline",
+            "callback",
+            "key",
+            "max_nbytes",
+            "rows",
+            "timeout",
+        ),
+        "arrival_time",
     )
 
     def __init__(
         self,
         arrays: Sequence[Any],
         rows: int,
-        seconds: float | None,
-        done: Callable[[list[Any] | RequestError], None],
-        most: int | None = None,
+        timeout: float | None,
+        callback: Callable[[list[Any] | RequestError], None],
+        max_nbytes: int | None = None,
     ) -> None:
         self.arrays = arrays
         self.rows = rows
-        self.seconds = seconds
-        self.most = most
-        self.done: Callable[[list[Any] | RequestError], None] | None = done
+        self.timeout = timeout
+        self.max_nbytes = max_nbytes
+        self.callback: Callable[[list[Any] | RequestError], None] | None = callback
         self.key: Any = None
         self.batcher: Batcher | None = None
-        self.since = self.deadline = 0.0
+        self.arrival_time = self.deadline = 0.0
 
     def cancel(self) -> None:
         """Remove the request from the queue, because the client has disconnected."""
-        self.done = None
+        self.callback = None
         if self.batcher is not None:
             self.batcher.remove(self)
 
     def finish(self, result: list[Any] | RequestError) -> None:
         """Pass the result to the callback, unless the request was cancelled."""
-        done, self.done = self.done, None
-        if done is not None:
-            done(result)
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(result)
 
     def check(self, nbytes: int) -> None:
         """Raise an error unless the computation should continue.
@@ -109,10 +118,10 @@ class Item:
         Raises:
             RequestError: the request was cancelled, or its outputs exceed the limit.
         """
-        if self.done is None:
-            raise _late()
-        if self.most is not None and nbytes > self.most:
-            raise RequestError(413, f"expected an answer of <= {self.most} bytes")
+        if self.callback is None:
+            raise _timeout_error()
+        if self.max_nbytes is not None and nbytes > self.max_nbytes:
+            raise RequestError(413, f"expected an answer of <= {self.max_nbytes} bytes")
 
 
 class Batcher:
@@ -136,15 +145,15 @@ class Batcher:
         self.loop = loop
         # Waiting requests by their extents after the batch axis, in arrival order.
         # No queue is empty.
-        self._waiting: dict[Any, deque[Item]] = {}
-        self._count = 0  # number of waiting items
-        self._running: list[list[Item]] = []
-        self._free = options.workers
+        self._queues: dict[Any, deque[Item]] = {}
+        self._num_waiting = 0  # number of waiting items
+        self._running_batches: list[list[Item]] = []
+        self._num_free_workers = options.workers
         self._inline_rows = servable.quick_rows if options.workers == 1 else 0
-        self._is_due = False  # whether a call of `_pump` is scheduled
-        self._expiry: asyncio.TimerHandle | None = None
-        self._wait: asyncio.TimerHandle | None = None
-        self._idle: asyncio.Future[None] | None = None
+        self._is_start_scheduled = False  # whether `_start_batches` is scheduled
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._batch_timer: asyncio.TimerHandle | None = None
+        self._idle_future: asyncio.Future[None] | None = None
         self._buffers: Buffers = {}
         self._jobs: SimpleQueue[list[Item] | None] = SimpleQueue()
         self._threads: list[Thread] = []
@@ -152,15 +161,15 @@ class Batcher:
     @property
     def waiting(self) -> int:
         """The number of requests in the queue."""
-        return self._count
+        return self._num_waiting
 
     def add(self, item: Item) -> None:
-        """Add a request to the queue; it waits until a call of `begin`.
+        """Add a request to the queue; it waits for `schedule_batches`.
 
         Raises:
             RequestError: the queue is full.
         """
-        if self._count >= self.options.queue:
+        if self._num_waiting >= self.options.queue:
             raise RequestError(
                 429, "too many requests wait for this model", ("Retry-After", "1")
             )
@@ -170,34 +179,36 @@ class Batcher:
         else:
             item.key = tuple([x.shape[1:] for x in arrays])
         item.batcher = self
-        item.since = now = self.loop.time()
-        seconds, most = item.seconds, self.options.timeout
-        item.deadline = now + (most if seconds is None or seconds > most else seconds)
-        queue = self._waiting.get(item.key)
+        item.arrival_time = current_time = self.loop.time()
+        timeout, maximum = item.timeout, self.options.timeout
+        item.deadline = current_time + (
+            maximum if timeout is None or timeout > maximum else timeout
+        )
+        queue = self._queues.get(item.key)
         if queue is None:
-            queue = self._waiting[item.key] = deque()
+            queue = self._queues[item.key] = deque()
         queue.append(item)
-        self._count += 1
-        if self._expiry is None or item.deadline < self._expiry.when():
+        self._num_waiting += 1
+        if self._expiry_timer is None or item.deadline < self._expiry_timer.when():
             self._expire_at(item.deadline)
 
-    def begin(self, at_once: bool = False) -> None:
+    def schedule_batches(self, is_immediate: bool = False) -> None:
         """Compute waiting requests, after all received data is parsed or at once."""
-        if at_once:
-            self._pump()
-        elif self._free and not self._is_due:
-            self._is_due = True
-            self.loop.call_soon(self._pump)
+        if is_immediate:
+            self._start_batches()
+        elif self._num_free_workers and not self._is_start_scheduled:
+            self._is_start_scheduled = True
+            self.loop.call_soon(self._start_batches)
 
     def remove(self, item: Item) -> None:
         """Remove a request from the queue, if it is still in it."""
-        queue = self._waiting.get(item.key)
+        queue = self._queues.get(item.key)
         if queue is None or item not in queue:
             return
         queue.remove(item)
-        self._count -= 1
+        self._num_waiting -= 1
         if not queue:
-            del self._waiting[item.key]
+            del self._queues[item.key]
         self._check_idle()
 
     async def close(self) -> None:
@@ -205,110 +216,114 @@ class Batcher:
 
         A computation that exceeds the request timeout is left to its thread.
         """
-        if self._count or self._running:
-            self._idle = self.loop.create_future()
-            self._pump()  # batches do not wait for more requests now
-            await asyncio.wait((self._idle,), timeout=self.options.timeout + GRACE)
-        for timer in (self._expiry, self._wait):
+        if self._num_waiting or self._running_batches:
+            self._idle_future = self.loop.create_future()
+            self._start_batches()  # batches do not wait for more requests now
+            await asyncio.wait(
+                (self._idle_future,), timeout=self.options.timeout + GRACE_SECONDS
+            )
+        for timer in (self._expiry_timer, self._batch_timer):
             if timer is not None:
                 timer.cancel()
         for _ in self._threads:
             self._jobs.put(None)
-        if not self._running:
+        if not self._running_batches:
             for thread in self._threads:
                 await asyncio.to_thread(thread.join)
 
     # --- making batches ---------------------------------------------------------------
 
-    def _pump(self) -> None:
+    def _start_batches(self) -> None:
         """Start batches while there are requests and free workers."""
-        self._is_due = False
-        while self._count and self._free:
-            batch = self._take()
+        self._is_start_scheduled = False
+        while self._num_waiting and self._num_free_workers:
+            batch = self._take_batch()
             if batch is None:  # the batch waits for more requests
                 return
             if not batch:
                 continue
-            self._running.append(batch)
+            self._running_batches.append(batch)
             if sum([x.rows for x in batch]) <= self._inline_rows:
                 self._finish(batch, self._compute(batch, self._buffers))
                 break  # received data is parsed first
-            self._free -= 1
+            self._num_free_workers -= 1
             if len(self._threads) < self.options.workers:
                 self._start_thread()
             self._jobs.put(batch)
-        if self._count:
-            self.begin()
+        if self._num_waiting:
+            self.schedule_batches()
         self._check_idle()
 
-    def _take(self) -> list[Item] | None:
+    def _take_batch(self) -> list[Item] | None:
         """Return the requests of the next batch, compatible with the oldest one."""
-        waiting = self._waiting
-        if len(waiting) == 1:
-            ((key, queue),) = waiting.items()
+        queues = self._queues
+        if len(queues) == 1:
+            ((key, queue),) = queues.items()
         else:
-            key = min(waiting, key=lambda key: waiting[key][0].since)
-            queue = waiting[key]
-        if self.options.wait and self._idle is None:
-            ready_at = queue[0].since + self.options.wait
+            key = min(queues, key=lambda key: queues[key][0].arrival_time)
+            queue = queues[key]
+        if self.options.wait and self._idle_future is None:
+            ready_at = queue[0].arrival_time + self.options.wait
             rows = sum(item.rows for item in queue)
             if rows < self.servable.sizes[-1] and self.loop.time() < ready_at:
-                if self._wait is not None:
-                    self._wait.cancel()
-                self._wait = self.loop.call_at(ready_at, self._pump)
+                if self._batch_timer is not None:
+                    self._batch_timer.cancel()
+                self._batch_timer = self.loop.call_at(ready_at, self._start_batches)
                 return None
         batch: list[Item] = []
-        rows, most, now = 0, self.servable.sizes[-1], self.loop.time()
+        rows, max_rows, current_time = 0, self.servable.sizes[-1], self.loop.time()
         if self.servable.takes_whole_batches:
-            most = 0  # the first request is then computed alone
-        while queue and (not batch or rows + queue[0].rows <= most):
+            max_rows = 0  # the first request is then computed alone
+        while queue and (not batch or rows + queue[0].rows <= max_rows):
             item = queue.popleft()
-            self._count -= 1
-            if item.deadline <= now:
-                item.finish(_late())
+            self._num_waiting -= 1
+            if item.deadline <= current_time:
+                item.finish(_timeout_error())
                 continue
             rows += item.rows
             batch.append(item)
         if not queue:
-            del waiting[key]
+            del queues[key]
         if batch:
             self.metrics.batch_rows.observe(rows)
         return batch
 
     def _start_thread(self) -> None:
         thread = Thread(
-            target=self._work, name=f"{NAME} {len(self._threads)}", daemon=True
+            target=self._run_worker,
+            name=f"{THREAD_NAME} {len(self._threads)}",
+            daemon=True,
         )
         self._threads.append(thread)
         thread.start()
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         """Compute batches in a worker thread until a stop signal."""
         buffers: Buffers = {}
         while (batch := self._jobs.get()) is not None:
-            found = self._compute(batch, buffers)
+            results = self._compute(batch, buffers)
             try:
-                self.loop.call_soon_threadsafe(self._finish_threaded, batch, found)
+                self.loop.call_soon_threadsafe(self._finish_threaded, batch, results)
             except RuntimeError:  # the loop is closed: the server did not wait
                 return
 
-    def _finish_threaded(self, batch: list[Item], found: list[Any]) -> None:
-        self._free += 1
-        self._finish(batch, found)
-        self._pump()
+    def _finish_threaded(self, batch: list[Item], results: list[Any]) -> None:
+        self._num_free_workers += 1
+        self._finish(batch, results)
+        self._start_batches()
 
-    def _finish(self, batch: list[Item], found: list[Any]) -> None:
-        self._running.remove(batch)
-        for item, result in zip(batch, found, strict=True):
+    def _finish(self, batch: list[Item], results: list[Any]) -> None:
+        self._running_batches.remove(batch)
+        for item, result in zip(batch, results, strict=True):
             item.finish(result)
         self._check_idle()
 
     def _check_idle(self) -> None:
         """Notify a waiting `close` if no work is left."""
-        if self._idle is None or self._count or self._running:
+        if self._idle_future is None or self._num_waiting or self._running_batches:
             return
-        if not self._idle.done():
-            self._idle.set_result(None)
+        if not self._idle_future.done():
+            self._idle_future.set_result(None)
 
     def _compute(self, batch: list[Item], buffers: Buffers) -> list[Any]:
         """Return the result for each request; an error affects only its request."""
@@ -323,9 +338,9 @@ class Batcher:
         except Exception as error:
             if len(batch) > 1:
                 return [self._compute([item], buffers)[0] for item in batch]
-            return [self._refusal(error)]
+            return [self._request_error(error)]
 
-    def _refusal(self, error: Exception) -> RequestError:
+    def _request_error(self, error: Exception) -> RequestError:
         if isinstance(error, OutOfRangeError):
             return RequestError(400, "an index among the inputs is out of range")
         if isinstance(error, MemoryError):
@@ -337,25 +352,25 @@ class Batcher:
     # --- deadlines --------------------------------------------------------------------
 
     def _expire_at(self, deadline: float) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry = self.loop.call_at(deadline, self._expire)
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        self._expiry_timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         """Fail the requests whose timeout expired, in the queue or in a batch."""
-        self._expiry = None
-        now = self.loop.time()
-        waiting = [item for queue in self._waiting.values() for item in queue]
-        items = [*waiting, *(item for batch in self._running for item in batch)]
-        left = [item for item in items if item.done is not None]
-        for item in left:
-            if item.deadline <= now:
+        self._expiry_timer = None
+        current_time = self.loop.time()
+        waiting = [item for queue in self._queues.values() for item in queue]
+        items = [*waiting, *(item for batch in self._running_batches for item in batch)]
+        active = [item for item in items if item.callback is not None]
+        for item in active:
+            if item.deadline <= current_time:
                 self.remove(item)
-                item.finish(_late())
-        later = [item.deadline for item in left if item.done is not None]
-        if later:
-            self._expire_at(min(later))
+                item.finish(_timeout_error())
+        deadlines = [item.deadline for item in active if item.callback is not None]
+        if deadlines:
+            self._expire_at(min(deadlines))
 
 
-def _late() -> RequestError:
+def _timeout_error() -> RequestError:
     return RequestError(504, "the answer was not there in time")

@@ -14,7 +14,7 @@ from toolkit.serving.servable import Servable
 from toolkit.serving.tensors import TensorSpec
 
 # Bytes per number during JSON encoding: list slot, object and text.
-_JSON_VALUE = 48
+_JSON_VALUE_BYTES = 48
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,27 @@ class Limits:
             )
 
     def check_rows(
-        self, servable: Servable, rows: int, in_json: Collection[int]
+        self, servable: Servable, rows: int, json_outputs: Collection[int]
     ) -> None:
         """Raise an error for a request that exceeds the compute limits.
 
         Args:
             servable: the servable.
             rows: the number of rows.
-            in_json: the indices of the outputs that are sent as JSON.
+            json_outputs: the indices of the outputs that are sent as JSON.
 
         Raises:
             RequestError: the message has the limit.
         """
-        allowed = servable.allowed_rows
-        if allowed is not None and rows not in allowed:
-            numbers = " or ".join(map(str, allowed))
+        allowed_rows = servable.allowed_rows
+        if allowed_rows is not None and rows not in allowed_rows:
+            numbers = " or ".join(map(str, allowed_rows))
             raise RequestError(400, f"expected {numbers} rows; received {rows}")
         if rows > self.rows:
             raise RequestError(413, f"expected <= {self.rows} rows; received {rows}")
         nbytes = rows * sum(
-            _row_bytes(spec, i in in_json) for i, spec in enumerate(servable.outputs)
+            _row_bytes(spec, i in json_outputs)
+            for i, spec in enumerate(servable.outputs)
         )
         if nbytes > self.answer:
             raise RequestError(
@@ -95,22 +96,22 @@ class Limits:
             )
 
 
-def _row_bytes(spec: TensorSpec, in_json: bool) -> int:
+def _row_bytes(spec: TensorSpec, is_json: bool) -> int:
     """Return the minimum size of an output row."""
     size = 1 if spec.dtype == dtypes.STRING else dtypes.numpy_dtype(spec.dtype).itemsize
     count = prod(n for n in spec.shape[1:] if n is not None)
-    return count * (size + _JSON_VALUE * in_json)
+    return count * (size + _JSON_VALUE_BYTES * is_json)
 
 
-def check_count(owner: str, name: str, value: Any, least: int) -> None:
+def check_count(owner: str, name: str, value: Any, minimum: int) -> None:
     """Raise an error unless the value is an integer of at least `least`.
 
     Raises:
         ArgumentError: the message has the name of the option.
     """
-    if type(value) is not int or value < least:
+    if type(value) is not int or value < minimum:
         raise ArgumentError(
-            f"{owner}: {name}: expected an integer >= {least}; received {value!r}"
+            f"{owner}: {name}: expected an integer >= {minimum}; received {value!r}"
         )
 
 

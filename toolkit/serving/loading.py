@@ -15,7 +15,7 @@ from toolkit.serving.batching import Batching
 from toolkit.serving.native import NativeServable
 from toolkit.serving.servable import ModelServable, Servable
 
-NATIVE = (".so", ".dylib", ".dll")
+NATIVE_SUFFIXES = (".so", ".dylib", ".dll")
 
 
 def open_servable(
@@ -37,7 +37,7 @@ def open_servable(
     if isinstance(source, Servable):
         return source
     if isinstance(source, (str, os.PathLike)):
-        source = _load(Path(source), custom_objects)
+        source = _load_file(Path(source), custom_objects)
     if isinstance(source, NativeModel):
         return NativeServable(source, batching.size, batching.one_size)
     if not isinstance(source, Model):
@@ -48,11 +48,11 @@ def open_servable(
     return ModelServable(source, batching.size, batching.one_size)
 
 
-def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
+def _load_file(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
     if not path.exists():
         raise MissingFileError(f"serve: there is no file {str(path)!r}")
     if path.suffix == ".onnx":
         return saving.load_onnx(path)
-    if path.suffix in NATIVE:  # with its folder, to load exactly this file
+    if path.suffix in NATIVE_SUFFIXES:  # with its folder, to load exactly this file
         return load_native(path.absolute())
     return saving.load_model(path, custom_objects, compile=False)

@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
     json_length: the size of the JSON part of the body, if binary tensors follow it.
     timeout: the seconds that the client waits for the response.
-    is_alone: whether no other request can join its batch.
+    is_only_request: whether no other request can join its batch.
     """
 
     method: str
@@ -40,7 +40,7 @@ class Request(NamedTuple):
     body: bytes = b""
     json_length: int | None = None
     timeout: float | None = None
-    is_alone: bool = False
+    is_only_request: bool = False
 
 
 class Response(NamedTuple):
@@ -87,7 +87,7 @@ def read_json(text: bytes) -> dict[str, Any]:
     return value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a short form of a client's value for error messages."""
     text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -102,12 +102,12 @@ _SHORT.maxlevel = 3
 def _check_depth(text: bytes) -> None:
     """Raise an error for deep nesting, before the parser recurses."""
     # Without escapes, every second piece between quotes is a string.
-    pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    segments = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     depth = 0
-    for piece in pieces[::2]:
+    for segment in segments[::2]:
         # Only brackets remain.
-        for sign in piece.translate(None, _NO_BRACKETS):
-            if sign in b"[{":
+        for bracket in segment.translate(None, _NO_BRACKETS):
+            if bracket in b"[{":
                 depth += 1
                 if depth > MAX_DEPTH:
                     raise RequestError(

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
 # Seconds, from the time of a small model to a usual request timeout.
-LATENCY = (
+LATENCY_BOUNDS = (
     *(1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+ROW_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Histogram:
@@ -49,17 +49,17 @@ class ModelMetrics:
     def __init__(self, name: str) -> None:
         self.name = name
         self.requests: dict[int, int] = {}  # number of requests by status
-        self.seconds = Histogram(LATENCY)
-        self.batch_rows = Histogram(ROWS)
+        self.latencies = Histogram(LATENCY_BOUNDS)
+        self.batch_rows = Histogram(ROW_BOUNDS)
         self.reloads = {"success": 0, "failure": 0}
         # Called when the metrics are read.
         self.queue_length: Callable[[], int] = lambda: 0
         self.version: Callable[[], int] = lambda: 0
 
-    def answered(self, status: int, seconds: float) -> None:
+    def count_response(self, status: int, seconds: float) -> None:
         """Count a response to an inference request."""
         self.requests[status] = self.requests.get(status, 0) + 1
-        self.seconds.observe(seconds)
+        self.latencies.observe(seconds)
 
 
 class Metrics:
@@ -67,19 +67,19 @@ class Metrics:
 
     Attributes:
         models: the metrics of each model by name.
-        others: the status counts of responses without a model.
+        unrouted_requests: the status counts of responses without a model.
         connections: a function that returns the number of connections.
     """
 
     def __init__(self) -> None:
         self.models: dict[str, ModelMetrics] = {}
-        self.others: dict[int, int] = {}
+        self.unrouted_requests: dict[int, int] = {}
         self.connections: Callable[[], int] = lambda: 0
-        self._started = time.time()
+        self._start_time = time.time()
 
-    def answered(self, status: int) -> None:
+    def count_response(self, status: int) -> None:
         """Count a response without a model, or to an invalid request."""
-        self.others[status] = self.others.get(status, 0) + 1
+        self.unrouted_requests[status] = self.unrouted_requests.get(status, 0) + 1
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format, version 0.0.4."""
@@ -87,53 +87,63 @@ class Metrics:
 
     def _lines(self) -> Iterator[str]:
         models = [
-            (f'model="{_escaped(m.name)}"', m) for _, m in sorted(self.models.items())
+            (f'model="{_escape(m.name)}"', m) for _, m in sorted(self.models.items())
         ]
         name = "toolkit_requests_total"
-        yield from _about(name, "counter", "Answered requests by model and status.")
+        yield from _header_lines(
+            name, "counter", "Answered requests by model and status."
+        )
         for labels, model in models:
             for status, count in sorted(model.requests.items()):
                 yield f'{name}{{{labels},code="{status}"}} {count}'
-        for status, count in sorted(self.others.items()):
+        for status, count in sorted(self.unrouted_requests.items()):
             yield f'{name}{{model="",code="{status}"}} {count}'
         name = "toolkit_request_duration_seconds"
-        yield from _about(name, "histogram", "Seconds from a request to its answer.")
+        yield from _header_lines(
+            name, "histogram", "Seconds from a request to its answer."
+        )
         for labels, model in models:
-            yield from model.seconds.lines(name, labels)
+            yield from model.latencies.lines(name, labels)
         name = "toolkit_batch_rows"
-        yield from _about(name, "histogram", "Rows that were computed together.")
+        yield from _header_lines(name, "histogram", "Rows that were computed together.")
         for labels, model in models:
             yield from model.batch_rows.lines(name, labels)
         name = "toolkit_queue_length"
-        yield from _about(name, "gauge", "Requests that wait for a batch.")
+        yield from _header_lines(name, "gauge", "Requests that wait for a batch.")
         for labels, model in models:
             yield f"{name}{{{labels}}} {model.queue_length()}"
         name = "toolkit_model_version"
-        yield from _about(name, "gauge", "The version that answers.")
+        yield from _header_lines(name, "gauge", "The version that answers.")
         for labels, model in models:
             yield f"{name}{{{labels}}} {model.version()}"
         name = "toolkit_reloads_total"
-        yield from _about(name, "counter", "New versions of files, by how it went.")
+        yield from _header_lines(
+            name, "counter", "New versions of files, by how it went."
+        )
         for labels, model in models:
             for result, count in model.reloads.items():
                 yield f'{name}{{{labels},result="{result}"}} {count}'
-        yield from self._of_process()
+        yield from self._process_lines()
 
-    def _of_process(self) -> Iterator[str]:
-        yield from _about("toolkit_connections", "gauge", "Open connections.")
+    def _process_lines(self) -> Iterator[str]:
+        yield from _header_lines("toolkit_connections", "gauge", "Open connections.")
         yield f"toolkit_connections {self.connections()}"
         times = os.times()
         name = "process_cpu_seconds_total"
-        yield from _about(name, "counter", "User and system time of the process.")
+        yield from _header_lines(
+            name, "counter", "User and system time of the process."
+        )
         yield f"{name} {times.user + times.system:.2f}"
         name = "process_start_time_seconds"
-        yield from _about(name, "gauge", "When it started, in seconds since 1970.")
-        yield f"{name} {self._started:.2f}"
+        yield from _header_lines(
+            name, "gauge", "When it started, in seconds since 1970."
+        )
+        yield f"{name} {self._start_time:.2f}"
 
 
-def _about(name: str, kind: str, text: str) -> tuple[str, str]:
+def _header_lines(name: str, kind: str, text: str) -> tuple[str, str]:
     return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -39,16 +39,16 @@ class NativeServable(Servable):
         if self.takes_whole_batches:
             self.allowed_rows = model.batches
         self.model = model
-        self.inputs = tuple(map(_spec_of, model.inputs))
-        self.outputs = tuple(map(_spec_of, model.outputs))
+        self.inputs = tuple(map(_tensor_spec, model.inputs))
+        self.outputs = tuple(map(_tensor_spec, model.outputs))
 
     def run(self, arrays: Arrays) -> list[Any]:
         """Return the outputs of the library; see `Servable.run`."""
-        found = self.model.predict(list(arrays) if len(arrays) > 1 else arrays[0])
-        return found if isinstance(found, list) else [found]
+        outputs = self.model.predict(list(arrays) if len(arrays) > 1 else arrays[0])
+        return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _spec_of(tensor: NativeTensor) -> TensorSpec:
+def _tensor_spec(tensor: NativeTensor) -> TensorSpec:
     if tensor.shape[:1] != (None,) or None in tensor.shape[1:]:
         raise UnsupportedError(
             f"serve: expected the batch as the first axis of {tensor.name!r}; received "

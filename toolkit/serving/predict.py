@@ -26,19 +26,19 @@ SIGNATURE = "serving_default"
 
 def status(number: int, is_ready: bool) -> dict[str, Any]:
     """Return the response of `GET /v1/models/NAME`."""
-    told = {
+    version_status = {
         "version": str(number),
         "state": "AVAILABLE" if is_ready else "UNLOADING",
         "status": {"error_code": "OK", "error_message": ""},
     }
-    return {"model_version_status": [told]}
+    return {"model_version_status": [version_status]}
 
 
 def metadata(name: str, number: int, servable: Servable) -> dict[str, Any]:
     """Return the response of `GET /v1/models/NAME/metadata`."""
     signature = {
-        "inputs": {spec.name: _described(spec) for spec in servable.inputs},
-        "outputs": {spec.name: _described(spec) for spec in servable.outputs},
+        "inputs": {spec.name: _describe_spec(spec) for spec in servable.inputs},
+        "outputs": {spec.name: _describe_spec(spec) for spec in servable.outputs},
         "method_name": "tensorflow/serving/predict",
     }
     return {
@@ -47,7 +47,7 @@ def metadata(name: str, number: int, servable: Servable) -> dict[str, Any]:
     }
 
 
-def _described(spec: TensorSpec) -> dict[str, Any]:
+def _describe_spec(spec: TensorSpec) -> dict[str, Any]:
     dims = [{"size": str(n), "name": ""} for n in spec.dims]
     return {
         "dtype": DATATYPES[spec.dtype][1],
@@ -77,9 +77,9 @@ class Prediction:
         if ("instances" in value) == ("inputs" in value):
             raise RequestError(400, "expected 'instances' or 'inputs', and not both")
         self.servable = servable
-        self.by_rows = "instances" in value
-        key = "instances" if self.by_rows else "inputs"
-        split = _columns_of_rows if self.by_rows else _columns
+        self.is_row_format = "instances" in value
+        key = "instances" if self.is_row_format else "inputs"
+        split = _split_rows if self.is_row_format else _split_inputs
         columns = split(servable.inputs, value[key])
         self.arrays = []
         for spec, values in zip(servable.inputs, columns, strict=True):
@@ -93,13 +93,13 @@ class Prediction:
             )
         (self.rows,) = rows
         limits.check_rows(servable, self.rows, range(len(servable.outputs)))
-        self.seconds: float | None = None
+        self.timeout: float | None = None
 
     def response(self, outputs: Sequence[Any]) -> Response:
         """Return the response with these outputs."""
         values = [to_values(y) for y in outputs]
         names = [spec.name for spec in self.servable.outputs]
-        if not self.by_rows:
+        if not self.is_row_format:
             columns = dict(zip(names, values, strict=True))
             return json_response({"outputs": columns if len(names) > 1 else values[0]})
         if len(names) == 1:
@@ -108,27 +108,27 @@ class Prediction:
         return json_response({"predictions": rows})
 
 
-def _columns_of_rows(specs: Sequence[TensorSpec], rows: Any) -> list[Any]:
+def _split_rows(specs: Sequence[TensorSpec], rows: Any) -> list[Any]:
     """Return the values of each input from a list of rows."""
     if not isinstance(rows, list) or not rows:
         raise RequestError(400, "instances: expected a list of rows")
-    if not isinstance(rows[0], dict) or _is_bytes(rows[0]):
+    if not isinstance(rows[0], dict) or _is_encoded_bytes(rows[0]):
         if len(specs) > 1:
             raise RequestError(
                 400, f"instances: expected objects with {[s.name for s in specs]}"
             )
-        return [_decoded(specs[0], rows)]
+        return [_decode(specs[0], rows)]
     names = {spec.name for spec in specs}
     if not all(isinstance(row, dict) and set(row) == names for row in rows):
         raise RequestError(
             400, f"instances: expected {sorted(names)} in each, and no other"
         )
-    return [_decoded(spec, [row[spec.name] for row in rows]) for spec in specs]
+    return [_decode(spec, [row[spec.name] for row in rows]) for spec in specs]
 
 
-def _columns(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
+def _split_inputs(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
     """Return the values of each input, from an object or a single input."""
-    if not isinstance(inputs, dict) or _is_bytes(inputs):
+    if not isinstance(inputs, dict) or _is_encoded_bytes(inputs):
         if len(specs) > 1:
             raise RequestError(
                 400, f"inputs: expected an object with {[s.name for s in specs]}"
@@ -137,20 +137,20 @@ def _columns(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
     names = {spec.name for spec in specs}
     if set(inputs) != names:
         raise RequestError(400, f"inputs: expected {sorted(names)}, and no other")
-    return [_decoded(spec, inputs[spec.name]) for spec in specs]
+    return [_decode(spec, inputs[spec.name]) for spec in specs]
 
 
-def _is_bytes(value: Any) -> bool:
+def _is_encoded_bytes(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == {"b64"}
 
 
-def _decoded(spec: TensorSpec, values: Any) -> Any:
+def _decode(spec: TensorSpec, values: Any) -> Any:
     """Decode strings that are written as {"b64": ...}."""
     if spec.dtype != dtypes.STRING:
         return values
     if isinstance(values, list):
-        return [_decoded(spec, value) for value in values]
-    if not _is_bytes(values):
+        return [_decode(spec, value) for value in values]
+    if not _is_encoded_bytes(values):
         return values
     try:
         return b64decode(values["b64"], validate=True).decode()

@@ -1,7 +1,7 @@
 """Open Inference Protocol, version 2, over HTTP, with the binary tensor extension.
 
-Clients repeat the JSON part of a request. A `Plan` caches its meaning and the head of
-the response.
+Clients repeat the JSON part of a request. A `RequestLayout` caches its meaning and the
+head of the response.
 
 Reference: https://github.com/kserve/open-inference-protocol, and Triton's extension
 "binary tensor data".
@@ -19,9 +19,9 @@ from toolkit.serving.messages import (
     Request,
     RequestError,
     Response,
+    format_value,
     json_bytes,
     read_json,
-    shown,
 )
 from toolkit.serving.servable import Servable
 from toolkit.serving.tensors import (
@@ -32,9 +32,9 @@ from toolkit.serving.tensors import (
     to_values,
 )
 
-PLANS = 512  # cached for each version of a model
-LARGEST = 2**63 - 1  # maximum of extents and sizes
-LONGEST = 4096  # maximum size of a cached JSON part in bytes
+MAX_LAYOUTS = 512  # cached for each version of a model
+MAX_SIZE = 2**63 - 1  # maximum of extents and sizes
+MAX_CACHED_JSON = 4096  # maximum size of a cached JSON part in bytes
 
 
 def model_metadata(name: str, version: int, servable: Servable) -> dict[str, Any]:
@@ -43,22 +43,22 @@ def model_metadata(name: str, version: int, servable: Servable) -> dict[str, Any
         "name": name,
         "versions": [str(version)],
         "platform": servable.platform,
-        "inputs": [_described(spec) for spec in servable.inputs],
-        "outputs": [_described(spec) for spec in servable.outputs],
+        "inputs": [_describe_spec(spec) for spec in servable.inputs],
+        "outputs": [_describe_spec(spec) for spec in servable.outputs],
     }
 
 
-def _described(spec: TensorSpec) -> dict[str, Any]:
+def _describe_spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": spec.dims}
 
 
-class Plan:
+class RequestLayout:
     """Meaning of a request's JSON part: tensor locations and response format.
 
     Args:
         version: the version of the model.
         value: the JSON object.
-        follows: the number of bytes after the JSON; None if binary data is not
+        binary_length: the number of bytes after the JSON; None if binary data is not
             possible.
 
     Raises:
@@ -66,80 +66,82 @@ class Plan:
 
     Attributes:
         rows: the size of the batch axis.
-        seconds: the client's timeout; None if unspecified.
+        timeout: the client's timeout; None if unspecified.
     """
 
     def __init__(
-        self, version: Version, value: dict[str, Any], follows: int | None
+        self, version: ModelVersion, value: dict[str, Any], binary_length: int | None
     ) -> None:
         servable = version.servable
-        parameters = _parameters(value)
+        parameters = _read_parameters(value)
         for name in ("sequence_id", "sequence_start", "sequence_end"):
             if parameters.get(name):
                 raise RequestError(400, f"parameter {name!r}: models keep no sequences")
-        self.seconds = _seconds(parameters.get("timeout"))
+        self.timeout = _read_timeout(parameters.get("timeout"))
         self.version = version
         self.id = value.get("id")
         if self.id is not None and not isinstance(self.id, str):
             raise RequestError(400, "id: expected a string")
-        given = self._by_name(value, servable, follows)
+        tensors = self._read_inputs(value, servable, binary_length)
         # In model order: (spec, shape, array or slice of the body).
         self.tensors: list[tuple[TensorSpec, list[int], Any]] = []
         for spec in servable.inputs:
-            if spec.name not in given:
+            if spec.name not in tensors:
                 raise RequestError(400, f"input {spec.name!r} is missing")
-            self.tensors.append((spec, *given[spec.name]))
+            self.tensors.append((spec, *tensors[spec.name]))
         rows = {shape[0] for _, shape, _ in self.tensors}
         if len(rows) != 1:
             raise RequestError(
                 400, f"expected one extent of the first axes; received {sorted(rows)}"
             )
         (self.rows,) = rows
-        in_binary = _flag(parameters, "binary_data_output", False)
-        self.wanted = _wanted(value.get("outputs"), servable, in_binary)
-        in_json = {i for i, _, in_binary in self.wanted if not in_binary}
-        version.limits.check_rows(servable, self.rows, in_json)
-        # Without inline values, the plan is reusable.
-        self.is_kept = all(isinstance(x, slice) for _, _, x in self.tensors)
+        is_binary = _read_flag(parameters, "binary_data_output", False)
+        self.output_formats = _read_outputs(value.get("outputs"), servable, is_binary)
+        json_outputs = {i for i, _, is_binary in self.output_formats if not is_binary}
+        version.limits.check_rows(servable, self.rows, json_outputs)
+        # Without inline values, the layout is reusable.
+        self.is_reusable = all(isinstance(x, slice) for _, _, x in self.tensors)
         self._head: tuple[Any, bytes] | None = None
 
-    def _by_name(
-        self, value: dict[str, Any], servable: Servable, follows: int | None
+    def _read_inputs(
+        self, value: dict[str, Any], servable: Servable, binary_length: int | None
     ) -> dict[str, tuple[list[int], Any]]:
         """Return name -> shape and values (or their location) of each input."""
         specs = {spec.name: spec for spec in servable.inputs}
         inputs = value.get("inputs")
         if not isinstance(inputs, list):
             raise RequestError(400, "inputs: expected a list of tensors")
-        given: dict[str, tuple[list[int], Any]] = {}
-        at = 0
+        tensors: dict[str, tuple[list[int], Any]] = {}
+        offset = 0
         for tensor in inputs:
             name = tensor.get("name") if isinstance(tensor, dict) else None
-            if not isinstance(name, str) or name not in specs or name in given:
+            if not isinstance(name, str) or name not in specs or name in tensors:
                 raise RequestError(
                     400,
                     f"inputs: expected each of {list(specs)} once; received "
-                    f"{shown(name)}",
+                    f"{format_value(name)}",
                 )
-            shape = _checked_shape(specs[name], tensor)
-            nbytes = _parameters(tensor).get("binary_data_size")
+            shape = _read_shape(specs[name], tensor)
+            nbytes = _read_parameters(tensor).get("binary_data_size")
             if nbytes is None:
-                given[name] = shape, _values(specs[name], shape, tensor)
+                tensors[name] = shape, _read_values(specs[name], shape, tensor)
                 continue
-            is_size = type(nbytes) is int and 0 <= nbytes <= LARGEST
-            if follows is None or not is_size:
+            is_size = type(nbytes) is int and 0 <= nbytes <= MAX_SIZE
+            if binary_length is None or not is_size:
                 raise RequestError(
                     400,
                     f"input {name!r}: binary_data_size needs the header "
                     "Inference-Header-Content-Length, and a size >= 0",
                 )
-            given[name] = shape, slice(at, at + nbytes)
-            at += nbytes
-        if at != (follows or 0):
+            tensors[name] = shape, slice(offset, offset + nbytes)
+            offset += nbytes
+        if offset != (binary_length or 0):
             raise RequestError(
-                400, f"expected {at} bytes after the JSON; received {follows or 0}"
+                400,
+                f"expected {offset} bytes after the JSON; received "
+                f"{binary_length or 0}",
             )
-        return given
+        return tensors
 
     def arrays(self, data: memoryview) -> list[Any]:
         """Return the tensors of a request from its binary data."""
@@ -150,40 +152,42 @@ class Plan:
 
     def response(self, outputs: Sequence[Any]) -> Response:
         """Return the response with these outputs."""
-        if all(in_binary for _, _, in_binary in self.wanted):
-            blobs = [to_bytes(outputs[i]) for i, _, _ in self.wanted]
+        if all(is_binary for _, _, is_binary in self.output_formats):
+            blobs = [to_bytes(outputs[i]) for i, _, _ in self.output_formats]
             sizes = [
                 (outputs[i].shape, len(b))
-                for (i, _, _), b in zip(self.wanted, blobs, strict=True)
+                for (i, _, _), b in zip(self.output_formats, blobs, strict=True)
             ]
             if self._head is None or self._head[0] != sizes:
-                self._head = sizes, json_bytes(self._told(outputs, blobs))
+                self._head = sizes, json_bytes(self._json_part(outputs, blobs))
             head = self._head[1]
             return Response(200, b"".join((head, *blobs)), OCTETS, len(head))
         blobs = [
-            to_bytes(outputs[i]) if in_binary else b""
-            for i, _, in_binary in self.wanted
+            to_bytes(outputs[i]) if is_binary else b""
+            for i, _, is_binary in self.output_formats
         ]
-        head = json_bytes(self._told(outputs, blobs))
-        if any(in_binary for _, _, in_binary in self.wanted):
+        head = json_bytes(self._json_part(outputs, blobs))
+        if any(is_binary for _, _, is_binary in self.output_formats):
             return Response(200, b"".join((head, *blobs)), OCTETS, len(head))
         return Response(200, head)
 
-    def _told(self, outputs: Sequence[Any], blobs: Sequence[bytes]) -> dict[str, Any]:
+    def _json_part(
+        self, outputs: Sequence[Any], blobs: Sequence[bytes]
+    ) -> dict[str, Any]:
         """Return the JSON part of the response."""
         tensors = []
-        for (i, spec, in_binary), blob in zip(self.wanted, blobs, strict=True):
+        for (i, spec, is_binary), blob in zip(self.output_formats, blobs, strict=True):
             shape = list(outputs[i].shape)
-            told: dict[str, Any] = {
+            description: dict[str, Any] = {
                 "name": spec.name,
                 "datatype": spec.datatype,
                 "shape": shape,
             }
-            if in_binary:
-                told["parameters"] = {"binary_data_size": len(blob)}
+            if is_binary:
+                description["parameters"] = {"binary_data_size": len(blob)}
             else:
-                told["data"] = to_values(outputs[i].ravel())
-            tensors.append(told)
+                description["data"] = to_values(outputs[i].ravel())
+            tensors.append(description)
         version = self.version
         answer = {"model_name": version.name, "model_version": str(version.number)}
         if self.id is not None:
@@ -191,8 +195,8 @@ class Plan:
         return {**answer, "outputs": tensors}
 
 
-class Version:
-    """Version of a model, with cached plans for its clients.
+class ModelVersion:
+    """Version of a model, with cached layouts for its clients.
 
     Args:
         name, number: the names of the model and the version.
@@ -205,53 +209,55 @@ class Version:
     ) -> None:
         self.name, self.number, self.servable = name, number, servable
         self.limits = limits
-        self._plans: dict[Any, Plan] = {}
+        self._layouts: dict[Any, RequestLayout] = {}
 
-    def read(self, request: Request) -> tuple[Plan, list[Any]]:
-        """Return the plan of an inference request, and its tensors.
+    def parse_request(self, request: Request) -> tuple[RequestLayout, list[Any]]:
+        """Return the layout of an inference request, and its tensors.
 
         Raises:
             RequestError: the request is invalid for this model.
         """
         body, length = request.body, request.json_length
         if length is None:
-            plan = Plan(self, read_json(bytes(body)), None)
-            return plan, plan.arrays(memoryview(b""))
+            layout = RequestLayout(self, read_json(bytes(body)), None)
+            return layout, layout.arrays(memoryview(b""))
         if not 0 <= length <= len(body):
             raise RequestError(
                 400, "Inference-Header-Content-Length is longer than the body"
             )
-        head, follows = bytes(body[:length]), len(body) - length
-        kept = self._plans.get((head, follows))
-        if kept is not None:
-            plan = kept
+        head, binary_length = bytes(body[:length]), len(body) - length
+        cached = self._layouts.get((head, binary_length))
+        if cached is not None:
+            layout = cached
         else:
-            plan = Plan(self, read_json(head), follows)
-            if plan.is_kept and length <= LONGEST:
-                if len(self._plans) >= PLANS:
-                    self._plans.clear()
-                self._plans[head, follows] = plan
-        return plan, plan.arrays(memoryview(body)[length:])
+            layout = RequestLayout(self, read_json(head), binary_length)
+            if layout.is_reusable and length <= MAX_CACHED_JSON:
+                if len(self._layouts) >= MAX_LAYOUTS:
+                    self._layouts.clear()
+                self._layouts[head, binary_length] = layout
+        return layout, layout.arrays(memoryview(body)[length:])
 
 
-def _parameters(value: dict[str, Any]) -> dict[str, Any]:
-    found = value.get("parameters", {})
-    if not isinstance(found, dict):
+def _read_parameters(value: dict[str, Any]) -> dict[str, Any]:
+    parameters = value.get("parameters", {})
+    if not isinstance(parameters, dict):
         raise RequestError(400, "parameters: expected an object")
-    for name in found:
+    for name in parameters:
         if name.startswith("shared_memory"):
-            raise RequestError(400, f"parameter {shown(name)}: no memory is shared")
-    return found
+            raise RequestError(
+                400, f"parameter {format_value(name)}: no memory is shared"
+            )
+    return parameters
 
 
-def _flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
-    found = parameters.get(name, default)
-    if type(found) is not bool:
+def _read_flag(parameters: dict[str, Any], name: str, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if type(value) is not bool:
         raise RequestError(400, f"parameter {name!r}: expected true or false")
-    return found
+    return value
 
 
-def _seconds(microseconds: Any) -> float | None:
+def _read_timeout(microseconds: Any) -> float | None:
     if microseconds is None or microseconds == 0:
         return None
     if type(microseconds) is not int or microseconds < 0:
@@ -259,23 +265,23 @@ def _seconds(microseconds: Any) -> float | None:
     return min(microseconds, 10**12) * 1e-6
 
 
-def _checked_shape(spec: TensorSpec, tensor: dict[str, Any]) -> list[int]:
+def _read_shape(spec: TensorSpec, tensor: dict[str, Any]) -> list[int]:
     if tensor.get("datatype") != spec.datatype:
         raise RequestError(
             400,
             f"input {spec.name!r}: expected datatype {spec.datatype!r}; received "
-            f"{shown(tensor.get('datatype'))}",
+            f"{format_value(tensor.get('datatype'))}",
         )
     shape = tensor.get("shape")
     if not isinstance(shape, list) or any(
-        type(n) is not int or n > LARGEST for n in shape
+        type(n) is not int or n > MAX_SIZE for n in shape
     ):
         raise RequestError(400, f"input {spec.name!r}: expected a shape of integers")
     spec.check_shape(shape)
     return shape
 
 
-def _values(spec: TensorSpec, shape: list[int], tensor: dict[str, Any]) -> Any:
+def _read_values(spec: TensorSpec, shape: list[int], tensor: dict[str, Any]) -> Any:
     """Return the values of a JSON tensor, flat or nested as its shape."""
     if not isinstance(tensor.get("data"), list):
         raise RequestError(400, f"input {spec.name!r}: expected a list as data")
@@ -289,28 +295,29 @@ def _values(spec: TensorSpec, shape: list[int], tensor: dict[str, Any]) -> Any:
     return array.reshape(shape)
 
 
-def _wanted(
-    outputs: Any, servable: Servable, in_binary: bool
+def _read_outputs(
+    outputs: Any, servable: Servable, is_binary: bool
 ) -> list[tuple[int, TensorSpec, bool]]:
     """Return (index, spec, is_binary) of each output to send."""
     specs = {spec.name: (i, spec) for i, spec in enumerate(servable.outputs)}
     if not outputs:
-        return [(i, spec, in_binary) for i, spec in specs.values()]
+        return [(i, spec, is_binary) for i, spec in specs.values()]
     if not isinstance(outputs, list):
         raise RequestError(400, "outputs: expected a list")
-    found = []
+    formats = []
     for output in outputs:
         name = output.get("name") if isinstance(output, dict) else None
         if not isinstance(name, str) or name not in specs:
             raise RequestError(
                 400,
-                f"outputs: expected names among {list(specs)}; received {shown(name)}",
+                f"outputs: expected names among {list(specs)}; received "
+                f"{format_value(name)}",
             )
-        parameters = _parameters(output)
+        parameters = _read_parameters(output)
         if parameters.get("classification"):
             raise RequestError(400, f"output {name!r}: no classes are told")
-        binary = _flag(parameters, "binary_data", in_binary)
-        found.append((*specs[name], binary))
-    if len({i for i, _, _ in found}) != len(found):
+        is_binary_output = _read_flag(parameters, "binary_data", is_binary)
+        formats.append((*specs[name], is_binary_output))
+    if len({i for i, _, _ in formats}) != len(formats):
         raise RequestError(400, "outputs: expected each name once")
-    return found
+    return formats

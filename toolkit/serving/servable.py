@@ -30,13 +30,13 @@ from toolkit.serving.tensors import DATATYPES, TensorSpec
 from toolkit.thread_state import restore_on_error
 
 # Maximum number of cached programs for undeclared input shapes; the oldest is dropped.
-PROGRAMS = 256
+MAX_PROGRAMS = 256
 # Maximum number of buffers of a worker; above it, all are dropped.
-BUFFERS = 64
+MAX_BUFFERS = 64
 # Maximum size of the texts of a batch, padded to the longest, at 4 bytes per character.
-TEXTS = 256 * 2**20
+MAX_TEXT_BYTES = 256 * 2**20
 # Slower batches are not computed in the thread that reads requests.
-QUICK = 1e-3  # seconds
+QUICK_SECONDS = 1e-3
 
 _log = logging.getLogger("toolkit.serving")
 
@@ -102,14 +102,14 @@ class Servable:
             self.run(arrays)
         self.quick_rows = 0
         for size, arrays in batches.items():
-            if self.takes_whole_batches or self._seconds(arrays) >= QUICK:
+            if self.takes_whole_batches or self._time_batch(arrays) >= QUICK_SECONDS:
                 break
             self.quick_rows = size
 
-    def _seconds(self, arrays: Arrays) -> float:
+    def _time_batch(self, arrays: Arrays) -> float:
         """Return the time of a batch."""
         times: list[float] = []
-        while len(times) < 5 and sum(times) < 10 * QUICK:
+        while len(times) < 5 and sum(times) < 10 * QUICK_SECONDS:
             start = perf_counter()
             self.run(arrays)
             times.append(perf_counter() - start)
@@ -117,7 +117,7 @@ class Servable:
 
     def compute(
         self,
-        parts: Sequence[Arrays],
+        requests: Sequence[Arrays],
         rows: Sequence[int],
         buffers: Buffers,
         check: Callable[[int], None] | None = None,
@@ -125,59 +125,63 @@ class Servable:
         """Return the outputs of each of several requests, computed together.
 
         Args:
-            parts: the arrays of each request, which differ only in their first axis.
+            requests: the arrays of each request, which differ only in their first axis.
             rows: the length of that axis for each request.
             buffers: the buffers of the worker, allocated on demand.
             check: a function that receives the output size after each batch; it can
                 raise an error to stop.
         """
         if self.takes_whole_batches:
-            return [self.run(_aligned(arrays)) for arrays in parts]
+            return [self.run(_align(arrays)) for arrays in requests]
         total, largest = sum(rows), self.sizes[-1]
         if total <= largest:
-            outputs = self._batch(parts, total, buffers)
+            outputs = self._run_batch(requests, total, buffers)
         else:
-            joined = parts[0]
-            if len(parts) > 1:
-                joined = [np.concatenate(xs) for xs in zip(*parts, strict=True)]
-            pieces, made = [], 0
-            for at in range(0, total, largest):
-                piece = [x[at : at + largest] for x in joined]
-                pieces.append(self._batch([piece], min(largest, total - at), buffers))
-                made += sum(y.nbytes for y in pieces[-1])
+            merged = requests[0]
+            if len(requests) > 1:
+                merged = [np.concatenate(xs) for xs in zip(*requests, strict=True)]
+            chunks, nbytes = [], 0
+            for offset in range(0, total, largest):
+                chunk = [x[offset : offset + largest] for x in merged]
+                chunks.append(
+                    self._run_batch([chunk], min(largest, total - offset), buffers)
+                )
+                nbytes += sum(y.nbytes for y in chunks[-1])
                 if check is not None:
-                    check(made)
-            outputs = [np.concatenate(ys) for ys in zip(*pieces, strict=True)]
-        if len(parts) == 1:
+                    check(nbytes)
+            outputs = [np.concatenate(ys) for ys in zip(*chunks, strict=True)]
+        if len(requests) == 1:
             return [outputs]
-        found, at = [], 0
+        results, offset = [], 0
         for count in rows:
-            found.append([y[at : at + count] for y in outputs])
-            at += count
-        return found
+            results.append([y[offset : offset + count] for y in outputs])
+            offset += count
+        return results
 
-    def _batch(self, parts: Sequence[Arrays], rows: int, buffers: Buffers) -> list[Any]:
+    def _run_batch(
+        self, requests: Sequence[Arrays], rows: int, buffers: Buffers
+    ) -> list[Any]:
         """Return the outputs of one batch, padded with zeros."""
         size = next(n for n in self.sizes if n >= rows)
-        if len(parts) == 1 and size == rows:
-            return self.run(_aligned(parts[0]))
+        if len(requests) == 1 and size == rows:
+            return self.run(_align(requests[0]))
         batch = []
-        for i, x in enumerate(parts[0]):
+        for i, x in enumerate(requests[0]):
             key = (i, size, *x.shape[1:])
-            whole = buffers.get(key)
-            if whole is None:
-                if len(buffers) >= BUFFERS:
+            buffer = buffers.get(key)
+            if buffer is None:
+                if len(buffers) >= MAX_BUFFERS:
                     buffers.clear()
-                whole = buffers[key] = np.empty((size, *x.shape[1:]), x.dtype)
-            at = 0
-            for arrays in parts:
-                own = arrays[i]
-                end = at + len(own)
-                whole[at:end] = own
-                at = end
-            if at < size:
-                whole[at:] = "" if whole.dtype == object else 0
-            batch.append(whole)
+                buffer = buffers[key] = np.empty((size, *x.shape[1:]), x.dtype)
+            offset = 0
+            for arrays in requests:
+                values = arrays[i]
+                end = offset + len(values)
+                buffer[offset:end] = values
+                offset = end
+            if offset < size:
+                buffer[offset:] = "" if buffer.dtype == object else 0
+            batch.append(buffer)
         outputs = self.run(batch)
         return outputs if size == rows else [y[:rows] for y in outputs]
 
@@ -218,14 +222,15 @@ class ModelServable(Servable):
                 "serve: expected a model that knows its inputs, made from Input() or "
                 f"built; received {model.name!r} of {type(model).__name__}"
             ) from error
-        fixed = {x.shape[0] for x in signature.inputs} - {BATCH}
-        if len(fixed) > 1:
+        fixed_sizes = {x.shape[0] for x in signature.inputs} - {BATCH}
+        if len(fixed_sizes) > 1:
             raise ArgumentError(
-                f"serve: expected one batch size in all inputs; received {list(fixed)}"
+                "serve: expected one batch size in all inputs; received "
+                f"{list(fixed_sizes)}"
             )
         sizes = batch_sizes(batch_size, one_size)
-        super().__init__([int(n) for n in fixed] or sizes)
-        self.takes_whole_batches = not _rows_are_independent(
+        super().__init__([int(n) for n in fixed_sizes] or sizes)
+        self.takes_whole_batches = not _has_independent_rows(
             model, signature, self.sizes[-1]
         )
         if self.takes_whole_batches:
@@ -233,15 +238,17 @@ class ModelServable(Servable):
                 "%s: rows may depend on each other, so each request is computed alone",
                 model.name,
             )
-            self.allowed_rows = self.sizes if fixed else None
+            self.allowed_rows = self.sizes if fixed_sizes else None
         self.model = model
         self._structure = signature.structure
-        self._compiles = model._can_compile() and not model.run_eagerly
+        self._is_compiled = model._can_compile() and not model.run_eagerly
         self._programs: dict[Any, ConcreteFunction] = {}
-        self.inputs = tuple(_spec(x.name, x.dtype, x.shape) for x in signature.inputs)
-        names, outputs = _outputs(model, signature, self.sizes[0])
+        self.inputs = tuple(
+            _tensor_spec(x.name, x.dtype, x.shape) for x in signature.inputs
+        )
+        names, outputs = _describe_outputs(model, signature, self.sizes[0])
         self.outputs = tuple(
-            _spec(name, y.dtype, y.shape)
+            _tensor_spec(name, y.dtype, y.shape)
             for name, y in zip(names, outputs, strict=True)
         )
 
@@ -250,24 +257,26 @@ class ModelServable(Servable):
         key = tuple([x.shape for x in arrays])
         program = self._programs.get(key)
         if program is None:
-            if not self._compiles:
+            if not self._is_compiled:
                 return self._run_eagerly(arrays)
-            program = self._compiled(key, arrays)
+            program = self._compile(key, arrays)
         return program.call_arrays(arrays)
 
-    def _compiled(self, key: Any, arrays: Arrays) -> ConcreteFunction:
+    def _compile(self, key: Any, arrays: Arrays) -> ConcreteFunction:
         """Return the program for these shapes; threads can compile it twice."""
         function = Function(self._predict, jit_compile=self.model.jit_compile)
         tensors = [convert(np.array(x)) for x in arrays]
         program = function.get_concrete_function(*tensors)
         if program.written_variables:
-            changed = ", ".join(sorted(v.path for v in program.written_variables))
+            changed_variables = ", ".join(
+                sorted(v.path for v in program.written_variables)
+            )
             raise UnsupportedError(
-                f"serve: {self.model.name!r} changes {changed} when it predicts; an "
-                "answer would depend on those before"
+                f"serve: {self.model.name!r} changes {changed_variables} when it "
+                "predicts; an answer would depend on those before"
             )
         self._check_rows([spec.shape for spec in program.specs], len(arrays[0]))
-        if len(self._programs) >= PROGRAMS:
+        if len(self._programs) >= MAX_PROGRAMS:
             del self._programs[next(iter(self._programs))]
         self._programs[key] = program
         return program
@@ -279,15 +288,15 @@ class ModelServable(Servable):
     def _run_eagerly(self, arrays: Arrays) -> list[Any]:
         """Run layers that are Python code, for example text splitting, eagerly."""
         leaves = [
-            _checked_texts(x) if x.dtype == object else convert(np.array(x))
+            _copy_texts(x) if x.dtype == object else convert(np.array(x))
             for x in arrays
         ]
         with restore_on_error():
             step = self.model.make_predict_function()
             outputs = step(tree.pack_sequence_as(self._structure, leaves))
-        found = [np.asarray(y) for y in tree.flatten(outputs)]
-        self._check_rows([y.shape for y in found], len(arrays[0]))
-        return found
+        results = [np.asarray(y) for y in tree.flatten(outputs)]
+        self._check_rows([y.shape for y in results], len(arrays[0]))
+        return results
 
     def _check_rows(self, shapes: Sequence[Any], rows: int) -> None:
         for spec, shape in zip(self.outputs, shapes, strict=True):
@@ -298,17 +307,19 @@ class ModelServable(Servable):
                 )
 
 
-def _checked_texts(array: Any) -> Any:
+def _copy_texts(array: Any) -> Any:
     """Return texts if the size padded to the longest is within the limit."""
     longest = max(map(len, array.flat), default=0)
-    if 4 * longest * array.size > TEXTS:
+    if 4 * longest * array.size > MAX_TEXT_BYTES:
         raise RequestError(
-            413, f"expected texts of <= {TEXTS} bytes, where all are as long as one"
+            413,
+            f"expected texts of <= {MAX_TEXT_BYTES} bytes, where all are as long as "
+            "one",
         )
     return array.copy()
 
 
-def _aligned(arrays: Arrays) -> Arrays:
+def _align(arrays: Arrays) -> Arrays:
     """Binary data in a body can have any alignment."""
     return [x if x.flags.aligned else x.copy() for x in arrays]
 
@@ -321,16 +332,16 @@ def zeros(spec: TensorSpec, rows: int) -> Any:
     return np.zeros(shape, dtypes.numpy_dtype(spec.dtype))
 
 
-def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
+def _has_independent_rows(model: Any, signature: Signature, rows: int) -> bool:
     """Return whether a batch can mix rows of several requests and zero padding."""
     if rows == 1 and BATCH not in signature.free_extents:
         return True  # each row is computed separately
     return can_be_batched(
-        signature, rows, lambda sizes: _predicting(model, signature, sizes)
+        signature, rows, lambda sizes: _trace_prediction(model, signature, sizes)
     )
 
 
-def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
+def _trace_prediction(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
     """Return the graph of `predict_step`, without its side effects."""
     with restore_on_error(), Trace(model.name, creates_variables=False) as trace:
         leaves = [trace.placeholder(x.spec_for(sizes)) for x in signature.inputs]
@@ -339,23 +350,27 @@ def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Grap
     return without_gradients(trace.finish(results)).pruned()
 
 
-def _outputs(
+def _describe_outputs(
     model: Any, signature: Signature, rows: int
 ) -> tuple[Sequence[str], Sequence[Any]]:
     """Return the names of a model's outputs, and examples of dtypes and shapes."""
-    symbols = getattr(model, "outputs", None)
-    if symbols:
-        return output_names(model, model.output), symbols
-    found = trace_inference(model, signature, {BATCH: rows})
-    return found.names, [y.spec for y in found.graph.outputs[: len(found.names)]]
+    symbolic_outputs = getattr(model, "outputs", None)
+    if symbolic_outputs:
+        return output_names(model, model.output), symbolic_outputs
+    inference = trace_inference(model, signature, {BATCH: rows})
+    return inference.names, [
+        y.spec for y in inference.graph.outputs[: len(inference.names)]
+    ]
 
 
-def _spec(name: str, dtype: str, shape: Sequence[int | str | None]) -> TensorSpec:
+def _tensor_spec(
+    name: str, dtype: str, shape: Sequence[int | str | None]
+) -> TensorSpec:
     """Return a tensor spec with a variable number of rows."""
     if dtype not in DATATYPES:
         raise UnsupportedError(
             f"serve: {name!r} is of dtype {dtype!r}, which no request can hold; "
             f"expected one of {', '.join(DATATYPES)}"
         )
-    free = [n if isinstance(n, int) else None for n in shape[1:]]
-    return TensorSpec(name, dtype, (None, *free))
+    extents = [n if isinstance(n, int) else None for n in shape[1:]]
+    return TensorSpec(name, dtype, (None, *extents))

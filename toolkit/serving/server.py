@@ -12,20 +12,20 @@ from functools import partial
 from typing import Any
 
 from toolkit.serving.batching import Item
-from toolkit.serving.http import MAX_HEAD, Head, parse_head, written
+from toolkit.serving.http import MAX_HEAD, RequestHead, parse_head, serialize_response
 from toolkit.serving.limits import check_seconds
 from toolkit.serving.messages import Request, RequestError, Response
 from toolkit.serving.service import Service
 from toolkit.serving.signals import Signals
-from toolkit.serving.threads import either
+from toolkit.serving.threads import wait_for_first
 
 _log = logging.getLogger("toolkit.serving")
 
-_END = b"\r\n\r\n"
+_HEAD_END = b"\r\n\r\n"
 # Bytes to read ahead of a request in progress, before reading pauses.
-_AHEAD = 64 * 1024
+_MAX_READ_AHEAD = 64 * 1024
 # Seconds for a client to read the response to an invalid request.
-LINGER = 2.0
+LINGER_SECONDS = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -39,55 +39,55 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.transport: Any = None
-        self._pieces: list[bytes] = []  # received data that is not parsed
-        self._size = 0  # its size in bytes
-        self._head: Head | None = None  # of the request whose body is incomplete
-        self._held = 0  # counted bytes of a body
+        self._chunks: list[bytes] = []  # received data that is not parsed
+        self._unparsed_size = 0  # its size in bytes
+        self._head: RequestHead | None = None  # of the request whose body is incomplete
+        self._reserved_bytes = 0  # counted bytes of a body
         self._item: Item | None = None  # of the request in computation
         self._is_busy = False  # whether a request is in progress
-        self._closes = False  # close after the response
-        self._is_old = False  # whether the request uses HTTP/1.0
-        self._is_full = False  # whether the client does not read responses
-        self._is_paused = False
-        self.since = 0.0  # start time of the current state
-        self._unsent_at = 0.0  # last time with unsent data
+        self._is_closing = False  # close after the response
+        self._is_http_1_0 = False  # whether the request uses HTTP/1.0
+        self._is_output_full = False  # whether the client does not read responses
+        self._is_reading_paused = False
+        self.state_start = 0.0  # start time of the current state
+        self._last_unsent_time = 0.0  # last time with unsent data
 
     # --- called by the loop -----------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         """Accept a connection, or reject it above the limit."""
         self.transport = transport
-        self.since = self.server.loop.time()
+        self.state_start = self.server.loop.time()
         self.server.connections.add(self)
         if len(self.server.connections) > self.server.limits.connections:
-            self._closes = True
+            self._is_closing = True
             error = RequestError(503, "too many connections", ("Retry-After", "1"))
-            transport.write(written(error.response(), keeps=False))
+            transport.write(serialize_response(error.response(), is_persistent=False))
             transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel the request, because the client has disconnected; `error` has no
         effect."""
-        self.server.forget(self)
-        self._release()
+        self.server.remove_connection(self)
+        self._release_memory()
         if self._item is not None:
             self._item.cancel()
-        self._pieces = []
+        self._chunks = []
 
     def data_received(self, data: bytes) -> None:
         """Handle received data, which can complete a request."""
-        if self._closes and not self._is_busy:
+        if self._is_closing and not self._is_busy:
             return
-        if not self._size:
-            self.since = self.server.loop.time()
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._is_busy or self._is_full:
-            if self._size > _AHEAD:
+        if not self._unparsed_size:
+            self.state_start = self.server.loop.time()
+        self._chunks.append(data)
+        self._unparsed_size += len(data)
+        if self._is_busy or self._is_output_full:
+            if self._unparsed_size > _MAX_READ_AHEAD:
                 self._pause()
             return
-        if self._head is None or self._hold(len(data)):
-            self._read()
+        if self._head is None or self._reserve_memory(len(data)):
+            self._handle_data()
 
     def eof_received(self) -> bool:
         """Handle the end of input; a half-close looks the same as a disconnect."""
@@ -95,134 +95,137 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pause reading and computation, because the client does not read."""
-        self._is_full = True
+        self._is_output_full = True
         self._pause()
 
     def resume_writing(self) -> None:
         """Resume after the client reads again."""
-        self._is_full = False
+        self._is_output_full = False
         if not self._is_busy:
-            self.since = self.server.loop.time()
+            self.state_start = self.server.loop.time()
             self._resume()
-            self._read()
+            self._handle_data()
 
     def _pause(self) -> None:
-        if not self._is_paused:
-            self._is_paused = True
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
             self.transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._is_paused and not self._is_full:
-            self._is_paused = False
+        if self._is_reading_paused and not self._is_output_full:
+            self._is_reading_paused = False
             self.transport.resume_reading()
 
     # --- requests ---------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def _handle_data(self) -> None:
         """Handle received data, request by request."""
-        while self._size and not (self._is_busy or self._is_full):
-            if not self._read_one():
+        while self._unparsed_size and not (self._is_busy or self._is_output_full):
+            if not self._handle_request():
                 return
 
-    def _read_one(self) -> bool:
+    def _handle_request(self) -> bool:
         """Start to handle one request, if it is complete."""
-        head, at = self._head, 0
-        if head is not None and self._size < head.length:
+        head, offset = self._head, 0
+        if head is not None and self._unparsed_size < head.length:
             return False
-        pieces = self._pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        chunks = self._chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if head is None:
             # Some clients end a body with an additional empty line.
             start = 2 if data.startswith(b"\r\n") else 0
-            end = data.find(_END, start)
+            end = data.find(_HEAD_END, start)
             try:
                 if data.startswith(b"\r\n", start) and start:
                     raise RequestError(400, "expected a request line of HTTP")
                 if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
                     raise RequestError(431, f"expected a head of <= {MAX_HEAD} bytes")
                 if end < 0:
-                    self._keep(data)
+                    self._set_unparsed(data)
                     return False
                 head = parse_head(data[start:end])
-                at = end + 4
-                if len(data) - at < head.length:
-                    self._keep(data[at:])
-                    self._begin_body(head)
+                offset = end + 4
+                if len(data) - offset < head.length:
+                    self._set_unparsed(data[offset:])
+                    self._wait_for_body(head)
                     return False
                 self.server.limits.check_lengths(head.length, head.json_length)
             except RequestError as error:
-                self._refuse(error)
+                self._reject(error)
                 return False
-        end = at + head.length
+        end = offset + head.length
         self._head = None
-        self._keep(data[end:])
-        self._start(head, data[at:end])
+        self._set_unparsed(data[end:])
+        self._start_request(head, data[offset:end])
         return True
 
-    def _keep(self, data: bytes) -> None:
-        self._pieces = [data] if data else []
-        self._size = len(data)
+    def _set_unparsed(self, data: bytes) -> None:
+        self._chunks = [data] if data else []
+        self._unparsed_size = len(data)
 
-    def _begin_body(self, head: Head) -> None:
+    def _wait_for_body(self, head: RequestHead) -> None:
         """Wait for the rest of a body, if memory is available for it."""
         self.server.limits.check_lengths(head.length, head.json_length)
         self._head = head
-        if self._hold(self._size) and head.expects:
+        if self._reserve_memory(self._unparsed_size) and head.expects_continue:
             self.transport.write(_CONTINUE)
 
-    def _hold(self, nbytes: int) -> bool:
+    def _reserve_memory(self, nbytes: int) -> bool:
         """Count more bytes of a body; return whether they are within the limit."""
         try:
-            self.server.hold(nbytes)
+            self.server.reserve_memory(nbytes)
         except RequestError as error:
-            self._refuse(error)
+            self._reject(error)
             return False
-        self._held += nbytes
+        self._reserved_bytes += nbytes
         return True
 
-    def _release(self) -> None:
-        if self._held:
-            self.server.hold(-self._held)
-            self._held = 0
+    def _release_memory(self) -> None:
+        if self._reserved_bytes:
+            self.server.reserve_memory(-self._reserved_bytes)
+            self._reserved_bytes = 0
 
-    def _start(self, head: Head, body: bytes) -> None:
-        self._is_busy, self._is_old = True, head.is_old
-        self._closes = self._closes or not head.keeps
+    def _start_request(self, head: RequestHead, body: bytes) -> None:
+        self._is_busy, self._is_http_1_0 = True, head.is_http_1_0
+        self._is_closing = self._is_closing or not head.is_persistent
         # If more data of this client is unparsed, other requests can arrive first.
-        is_alone = len(self.server.connections) == 1 and not self._size
-        about = head.json_length, head.timeout, is_alone
-        request = Request(head.method, head.path, body, *about)
+        is_only_request = len(self.server.connections) == 1 and not self._unparsed_size
+        fields = head.json_length, head.timeout, is_only_request
+        request = Request(head.method, head.path, body, *fields)
         self._item = self.server.service.handle(
-            request, self._answer if head.method != "HEAD" else self._answer_head
+            request, self._respond if head.method != "HEAD" else self._respond_to_head
         )
 
-    def _answer_head(self, response: Response) -> None:
-        self._answer(response, with_body=False)
+    def _respond_to_head(self, response: Response) -> None:
+        self._respond(response, with_body=False)
 
-    def _answer(self, response: Response, with_body: bool = True) -> None:
+    def _respond(self, response: Response, with_body: bool = True) -> None:
         """Send the response, then continue with the data received in the meantime."""
         self._item = None
         self._is_busy = False
-        self._release()
+        self._release_memory()
         if self.transport.is_closing():
             return
-        closes = self._closes or self.server.service.stopping
-        self.transport.write(written(response, not closes, with_body, self._is_old))
-        self.since = self.server.loop.time()
-        if closes:
+        is_closing = self._is_closing or self.server.service.stopping
+        self.transport.write(
+            serialize_response(response, not is_closing, with_body, self._is_http_1_0)
+        )
+        self.state_start = self.server.loop.time()
+        if is_closing:
             self._linger()
             return
         self._resume()
-        if self._size:  # deferred: many pipelined requests would recurse deeply
-            self.server.loop.call_soon(self._read)
+        if self._unparsed_size:
+            # Deferred, because many pipelined requests would recurse deeply.
+            self.server.loop.call_soon(self._handle_data)
 
-    def _refuse(self, error: RequestError) -> None:
+    def _reject(self, error: RequestError) -> None:
         """Reject an invalid request and close, because the next start is unknown."""
-        self.server.service.metrics.answered(error.status)
-        self._release()
+        self.server.service.metrics.count_response(error.status)
+        self._release_memory()
         self._head = None
-        self.since = self.server.loop.time()
-        self.transport.write(written(error.response(), keeps=False))
+        self.state_start = self.server.loop.time()
+        self.transport.write(serialize_response(error.response(), is_persistent=False))
         self._linger()
 
     def _linger(self) -> None:
@@ -231,37 +234,40 @@ class Connection(asyncio.Protocol):
         Data received in the meantime is discarded. With an earlier close, the client's
         system could discard the response.
         """
-        self._closes = True
-        self._keep(b"")
+        self._is_closing = True
+        self._set_unparsed(b"")
         self.transport.write_eof()
-        if self._is_paused:  # even for a slow reader: no data is kept
-            self._is_paused = False
+        if self._is_reading_paused:  # even for a slow reader: no data is kept
+            self._is_reading_paused = False
             self.transport.resume_reading()
 
     # --- called by the server ---------------------------------------------------------
 
-    def check_time(self, now: float) -> None:
+    def check_time(self, current_time: float) -> None:
         """Close a connection whose client is idle or too slow."""
         limits = self.server.limits
         if self._is_busy:
             return
         if self.transport.get_write_buffer_size():
-            self._unsent_at = now
-            if now - self.since > limits.read_timeout:
+            self._last_unsent_time = current_time
+            if current_time - self.state_start > limits.read_timeout:
                 self.transport.abort()
-        elif self._closes:
-            if now - max(self.since, self._unsent_at) > LINGER:
+        elif self._is_closing:
+            if (
+                current_time - max(self.state_start, self._last_unsent_time)
+                > LINGER_SECONDS
+            ):
                 self.transport.abort()
-        elif self._size or self._head is not None:
-            if now - self.since > limits.read_timeout:
-                self._refuse(RequestError(408, "the request did not come in time"))
-        elif now - self.since > limits.idle_timeout:
+        elif self._unparsed_size or self._head is not None:
+            if current_time - self.state_start > limits.read_timeout:
+                self._reject(RequestError(408, "the request did not come in time"))
+        elif current_time - self.state_start > limits.idle_timeout:
             self.transport.close()
 
-    def close_soon(self) -> None:
+    def close_after_response(self) -> None:
         """Close after the response to the current request."""
-        is_idle = not (self._is_busy or self._closes)
-        self._closes = True
+        is_idle = not (self._is_busy or self._is_closing)
+        self._is_closing = True
         if is_idle:
             self.transport.close()
 
@@ -296,7 +302,7 @@ class Server:
         check_seconds("Server", "watch", watch, or_zero=True)
         self.watch = watch
         self.connections: set[Connection] = set()
-        self._held = 0
+        self._reserved_bytes = 0
         self.loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._abort: asyncio.Event
@@ -319,33 +325,33 @@ class Server:
         """
         # The handlers are restored after the loop ends: a second signal can arrive
         # before.
-        with Signals(self._actions(), is_last) as signals:
-            asyncio.run(self._until_stopped(started, signals))
+        with Signals(self._signal_actions(), is_last) as signals:
+            asyncio.run(self._run_until_stopped(started, signals))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
         """Run the server in the current event loop; `stop` ends it."""
-        with Signals(self._actions()) as signals:
-            await self._until_stopped(started, signals)
+        with Signals(self._signal_actions()) as signals:
+            await self._run_until_stopped(started, signals)
 
-    async def _until_stopped(
+    async def _run_until_stopped(
         self, started: Callable[[Server], None] | None, signals: Signals
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
         try:
             signals.begin(self.loop)
-            if await either(self.service.start(), self._stop.wait()):
+            if await wait_for_first(self.service.start(), self._stop.wait()):
                 await self._serve(started)
         finally:
             signals.end()
 
     async def _serve(self, started: Callable[[Server], None] | None) -> None:
         """Listen until `stop`, then finish."""
-        listening = await self.loop.create_server(
+        listener = await self.loop.create_server(
             partial(Connection, self), self.host, self.port, backlog=1024
         )
-        self.port = listening.sockets[0].getsockname()[1]
-        tasks = [asyncio.ensure_future(self._look_at_connections())]
+        self.port = listener.sockets[0].getsockname()[1]
+        tasks = [asyncio.ensure_future(self._close_slow_connections())]
         if self.watch:
             tasks.append(asyncio.ensure_future(self.service.watch(self.watch)))
         try:
@@ -353,7 +359,7 @@ class Server:
                 started(self)
             await self._stop.wait()
         finally:
-            listening.close()
+            listener.close()
             await self._finish()
             for task in tasks:
                 task.cancel()
@@ -367,21 +373,21 @@ class Server:
             self._abort.set()
         self._stop.set()
 
-    def hold(self, nbytes: int) -> None:
+    def reserve_memory(self, nbytes: int) -> None:
         """Add to, or subtract from, the total size of bodies in memory.
 
         Raises:
             RequestError: the total exceeds the limit.
         """
-        if nbytes > 0 and self._held + nbytes > self.limits.held:
+        if nbytes > 0 and self._reserved_bytes + nbytes > self.limits.held:
             raise RequestError(503, "too much is sent at a time", ("Retry-After", "1"))
-        self._held += nbytes
+        self._reserved_bytes += nbytes
 
-    def forget(self, connection: Connection) -> None:
+    def remove_connection(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self.connections.discard(connection)
 
-    def _actions(self) -> dict[str, Callable[[], Any]]:
+    def _signal_actions(self) -> dict[str, Callable[[], Any]]:
         """Return the signal actions: stop on SIGTERM and SIGINT, reload on SIGHUP.
 
         On Windows, Ctrl-C and Ctrl-Break stop."""
@@ -395,20 +401,20 @@ class Server:
             for name in self.service.models:
                 self.service.begin_reload(name)
 
-    async def _look_at_connections(self) -> None:
+    async def _close_slow_connections(self) -> None:
         """Close slow connections; one timer for all costs a request nothing."""
         period = min(1.0, self.limits.read_timeout / 4, self.limits.idle_timeout / 4)
         while True:
             await asyncio.sleep(period)
-            now = self.loop.time()
+            current_time = self.loop.time()
             for connection in list(self.connections):
-                connection.check_time(now)
+                connection.check_time(current_time)
 
     async def _finish(self) -> None:
         """Answer accepted requests, and wait for the transfer or a second stop."""
         for connection in list(self.connections):
-            connection.close_soon()
-        await either(self._drain(), self._abort.wait())
+            connection.close_after_response()
+        await wait_for_first(self._drain(), self._abort.wait())
         for connection in list(self.connections):
             connection.transport.abort()
 

@@ -25,9 +25,9 @@ from toolkit.serving.messages import (
     json_response,
 )
 from toolkit.serving.metrics import Metrics, ModelMetrics
-from toolkit.serving.protocol import Version
+from toolkit.serving.protocol import ModelVersion
 from toolkit.serving.servable import Servable
-from toolkit.serving.threads import in_thread
+from toolkit.serving.threads import run_in_thread
 
 _log = logging.getLogger("toolkit.serving")
 
@@ -59,28 +59,29 @@ class ServedModel:
         self.name, self.source = name, source
         self.batching, self.limits, self.metrics = batching, limits, metrics
         self.custom_objects = custom_objects
-        self.version: Version | None = None
+        self.version: ModelVersion | None = None
         self.batcher: Batcher | None = None
-        self.opened: tuple[int, ...] | None = None  # state of the file at that time
+        # State of the file when it was opened.
+        self.opened_state: tuple[int, ...] | None = None
         metrics.queue_length = lambda: self.batcher.waiting if self.batcher else 0
         metrics.version = lambda: self.version.number if self.version else 0
 
     def open(self) -> Servable:
         """Return a warm servable; it is slow, so call it in another thread."""
-        self.opened = _state_of(self.source)
+        self.opened_state = _file_state(self.source)
         servable = open_servable(self.source, self.batching, self.custom_objects)
         servable.warm()
         return servable
 
-    def use(
+    def activate(
         self, servable: Servable, loop: asyncio.AbstractEventLoop
     ) -> Batcher | None:
         """Activate a new version; return the previous one, if any."""
         number = self.version.number + 1 if self.version else 1
-        before = self.batcher
-        self.version = Version(self.name, number, servable, self.limits)
+        previous = self.batcher
+        self.version = ModelVersion(self.name, number, servable, self.limits)
         self.batcher = Batcher(servable, self.batching, self.metrics, loop)
-        return before
+        return previous
 
 
 class Service:
@@ -115,15 +116,16 @@ class Service:
                 raise ArgumentError(
                     f"serve: expected a model's name without '/'; received {name!r}"
                 )
-            counted = self.metrics.models[name] = ModelMetrics(name)
+            model_metrics = self.metrics.models[name] = ModelMetrics(name)
             self.models[name] = ServedModel(
-                name, source, batching, self.limits, counted, custom_objects or {}
+                name, source, batching, self.limits, model_metrics, custom_objects or {}
             )
         self._routes: dict[str, dict[str, Handler]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._reloading: dict[str, asyncio.Lock] = {}
-        self._loads: set[asyncio.Task[Any]] = set()  # tasks that load new versions
-        self._closes: set[asyncio.Task[Any]] = set()  # tasks that close old versions
+        self._reload_locks: dict[str, asyncio.Lock] = {}
+        # Tasks that load new versions, and tasks that close old versions.
+        self._load_tasks: set[asyncio.Task[Any]] = set()
+        self._close_tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def is_ready(self) -> bool:
@@ -140,10 +142,10 @@ class Service:
         """
         self._loop = asyncio.get_running_loop()
         models = self.models.values()
-        opened = [await in_thread(model.open) for model in models]
-        for model, servable in zip(models, opened, strict=True):
-            model.use(servable, self._loop)
-        self._make_routes()
+        servables = [await run_in_thread(model.open) for model in models]
+        for model, servable in zip(models, servables, strict=True):
+            model.activate(servable, self._loop)
+        self._create_routes()
 
     async def reload(self, name: str) -> bool:
         """Reload a model's file; an invalid file changes nothing.
@@ -157,11 +159,11 @@ class Service:
         model = self.models[name]
         if not isinstance(model.source, (str, os.PathLike)):
             return False
-        lock = self._reloading.setdefault(name, asyncio.Lock())
+        lock = self._reload_locks.setdefault(name, asyncio.Lock())
         async with lock:
             try:
-                servable = await in_thread(model.open)
-                self._check_same(model, servable)
+                servable = await run_in_thread(model.open)
+                self._warn_of_other_tensors(model, servable)
             except (ToolkitError, OSError, MemoryError) as error:
                 model.metrics.reloads["failure"] += 1
                 _log.error("%s: kept, for its new file cannot be used: %s", name, error)
@@ -172,17 +174,17 @@ class Service:
                 return False
             if self.stopping or self._loop is None:
                 return False
-            before = model.use(servable, self._loop)
-            self._make_routes()
+            previous = model.activate(servable, self._loop)
+            self._create_routes()
             model.metrics.reloads["success"] += 1
             _log.info("%s: version %d answers", name, model.metrics.version())
-        if before is not None:
-            _begin(before.close(), self._closes)
+        if previous is not None:
+            _start_task(previous.close(), self._close_tasks)
         return True
 
     def begin_reload(self, name: str) -> None:
         """Start `reload` in the background."""
-        _begin(self.reload(name), self._loads)
+        _start_task(self.reload(name), self._load_tasks)
 
     async def watch(self, seconds: float) -> None:
         """Reload models whose files change, after the change is complete.
@@ -190,19 +192,19 @@ class Service:
         Args:
             seconds: the seconds between checks.
         """
-        seen = {name: model.opened for name, model in self.models.items()}
+        states = {name: model.opened_state for name, model in self.models.items()}
         while True:
             await asyncio.sleep(seconds)
             for name, model in self.models.items():
-                now = _state_of(model.source)
-                if now is not None and now == seen[name] != model.opened:
+                state = _file_state(model.source)
+                if state is not None and state == states[name] != model.opened_state:
                     await self.reload(name)
-                seen[name] = now
+                states[name] = state
 
-    def _check_same(self, model: ServedModel, servable: Servable) -> None:
+    def _warn_of_other_tensors(self, model: ServedModel, servable: Servable) -> None:
         """Log a warning if a new version has other input or output tensors."""
-        old = model.version.servable if model.version else servable
-        if (old.inputs, old.outputs) != (servable.inputs, servable.outputs):
+        previous = model.version.servable if model.version else servable
+        if (previous.inputs, previous.outputs) != (servable.inputs, servable.outputs):
             _log.warning("%s: the new file has other inputs or outputs", model.name)
 
     async def close(self) -> None:
@@ -212,80 +214,94 @@ class Service:
         cancelled.
         """
         self.stopping = True
-        for task in self._loads:
+        for task in self._load_tasks:
             task.cancel()
         batchers = [m.batcher for m in self.models.values() if m.batcher is not None]
         await asyncio.gather(*(batcher.close() for batcher in batchers))
-        if self._closes:
+        if self._close_tasks:
             seconds = max(m.batching.timeout for m in self.models.values())
-            await asyncio.wait(self._closes, timeout=seconds)
+            await asyncio.wait(self._close_tasks, timeout=seconds)
 
     # --- routes -----------------------------------------------------------------------
 
-    def _make_routes(self) -> None:
+    def _create_routes(self) -> None:
         """Create the table of path -> method -> handler."""
         routes: dict[str, dict[str, Handler]] = {
-            "/v2": {"GET": self._told(_server_metadata)},
-            "/v2/health/live": {"GET": self._told(lambda: _health("live", True))},
+            "/v2": {"GET": self._immediate_handler(_server_metadata)},
+            "/v2/health/live": {
+                "GET": self._immediate_handler(lambda: _health_response("live", True))
+            },
             "/v2/health/ready": {
-                "GET": self._told(lambda: _health("ready", self.is_ready))
+                "GET": self._immediate_handler(
+                    lambda: _health_response("ready", self.is_ready)
+                )
             },
             "/metrics": {
-                "GET": self._told(lambda: Response(200, self.metrics.text(), TEXT))
+                "GET": self._immediate_handler(
+                    lambda: Response(200, self.metrics.text(), TEXT)
+                )
             },
         }
         for model in self.models.values():
             version = model.version
             if version is None:
                 continue
-            for end in ("", f"/versions/{version.number}"):
-                routes |= self._routes_of(model, version, end)
+            for suffix in ("", f"/versions/{version.number}"):
+                routes |= self._routes_of(model, version, suffix)
         self._routes = routes
 
     def _routes_of(
-        self, model: ServedModel, version: Version, end: str
+        self, model: ServedModel, version: ModelVersion, suffix: str
     ) -> dict[str, dict[str, Handler]]:
         name, number, servable = version.name, version.number, version.servable
-        v1, v2 = f"/v1/models/{name}{end}", f"/v2/models/{name}{end}"
-        described = json_response(protocol.model_metadata(name, number, servable))
-        signature = json_response(predict.metadata(name, number, servable))
+        v1, v2 = f"/v1/models/{name}{suffix}", f"/v2/models/{name}{suffix}"
+        model_metadata = json_response(protocol.model_metadata(name, number, servable))
+        signature_metadata = json_response(predict.metadata(name, number, servable))
         return {
-            v2: {"GET": self._told(lambda: described)},
+            v2: {"GET": self._immediate_handler(lambda: model_metadata)},
             f"{v2}/ready": {
-                "GET": self._told(lambda: _health("ready", not self.stopping, name))
+                "GET": self._immediate_handler(
+                    lambda: _health_response("ready", not self.stopping, name)
+                )
             },
-            f"{v2}/infer": {"POST": self._inference(model, version.read)},
+            f"{v2}/infer": {
+                "POST": self._inference_handler(model, version.parse_request)
+            },
             v1: {
-                "GET": self._told(
+                "GET": self._immediate_handler(
                     lambda: json_response(predict.status(number, not self.stopping))
                 )
             },
-            f"{v1}/metadata": {"GET": self._told(lambda: signature)},
+            f"{v1}/metadata": {
+                "GET": self._immediate_handler(lambda: signature_metadata)
+            },
             f"{v1}:predict": {
-                "POST": self._inference(
-                    model, lambda x: _predict(servable, x, self.limits)
+                "POST": self._inference_handler(
+                    model, lambda x: _parse_prediction(servable, x, self.limits)
                 )
             },
         }
 
-    def _told(self, make: Callable[[], Response]) -> Handler:
+    def _immediate_handler(self, create_response: Callable[[], Response]) -> Handler:
         """Return a handler that responds at once."""
 
         def handle(request: Request, respond: Respond) -> None:
             try:
-                response = make()
+                response = create_response()
             except Exception as error:
-                response = _failed(error).response()
-            self.metrics.answered(response.status)
+                response = _internal_error(error).response()
+            self.metrics.count_response(response.status)
             respond(response)
 
         return handle
 
-    def _inference(
-        self, model: ServedModel, read: Callable[[Request], tuple[Any, list[Any]]]
+    def _inference_handler(
+        self,
+        model: ServedModel,
+        parse_request: Callable[[Request], tuple[Any, list[Any]]],
     ) -> Handler:
         """Return a handler that runs inference."""
-        answered, limits = model.metrics.answered, self.limits
+        count_response, limits = model.metrics.count_response, self.limits
         # The version of this path; another version can be active later.
         batcher = model.batcher
         assert batcher is not None
@@ -295,28 +311,28 @@ class Service:
 
             def finish(result: Any) -> None:
                 if type(result) is list:
-                    response = _encoded(plan, result)
+                    response = _create_response(parsed_request, result)
                 else:
                     response = result.response()
-                answered(response.status, perf_counter() - start)
+                count_response(response.status, perf_counter() - start)
                 respond(response)
 
             try:
                 if self.stopping:
                     raise RequestError(503, "the server stops", ("Retry-After", "1"))
                 limits.check_lengths(len(request.body), request.json_length)
-                plan, arrays = read(request)
-                seconds = _least(plan.seconds, request.timeout)
-                item = Item(arrays, plan.rows, seconds, finish, limits.answer)
+                parsed_request, arrays = parse_request(request)
+                timeout = _minimum_timeout(parsed_request.timeout, request.timeout)
+                item = Item(arrays, parsed_request.rows, timeout, finish, limits.answer)
                 batcher.add(item)
             except RequestError as error:
                 finish(error)
                 return None
             except Exception as error:
-                finish(_failed(error))
+                finish(_internal_error(error))
                 return None
-            batcher.begin(request.is_alone)
-            return None if item.done is None else item
+            batcher.schedule_batches(request.is_only_request)
+            return None if item.callback is None else item
 
         return handle
 
@@ -354,63 +370,63 @@ class Service:
             error = RequestError(
                 405, f"expected the method {allowed}", ("Allow", allowed)
             )
-        self.metrics.answered(error.status)
+        self.metrics.count_response(error.status)
         respond(error.response())
         return None
 
 
-def _begin(work: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> None:
+def _start_task(work: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> None:
     """Run a coroutine in the background; it is in `tasks` until it ends."""
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
 
 
-def _failed(error: Exception) -> RequestError:
+def _internal_error(error: Exception) -> RequestError:
     """Return the response for an internal error."""
     _log.error("a request could not be read or answered", exc_info=error)
     return RequestError(500, "the request could not be answered")
 
 
-def _state_of(source: Any) -> tuple[int, ...] | None:
+def _file_state(source: Any) -> tuple[int, ...] | None:
     """Return the state of a file, which changes with it, or None."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     try:
-        found = os.stat(source)
+        status = os.stat(source)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _encoded(plan: Any, outputs: list[Any]) -> Response:
+def _create_response(parsed_request: Any, outputs: list[Any]) -> Response:
     """Return the response; an error affects only this request of the batch."""
     try:
-        response: Response = plan.response(outputs)
+        response: Response = parsed_request.response(outputs)
     except Exception as error:
         _log.error("an answer could not be written", exc_info=error)
         response = RequestError(500, "the answer could not be written").response()
     return response
 
 
-def _predict(
+def _parse_prediction(
     servable: Servable, request: Request, limits: Limits
 ) -> tuple[Any, list[Any]]:
-    found = predict.Prediction(servable, request, limits)
-    return found, found.arrays
+    prediction = predict.Prediction(servable, request, limits)
+    return prediction, prediction.arrays
 
 
-def _least(own: float | None, given: float | None) -> float | None:
-    if own is None or given is None:
-        return given if own is None else own
-    return min(own, given)
+def _minimum_timeout(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
 
 
 def _server_metadata() -> Response:
-    told = {"name": "toolkit", "version": toolkit.version()}
-    return json_response({**told, "extensions": ["binary_tensor_data"]})
+    metadata = {"name": "toolkit", "version": toolkit.version()}
+    return json_response({**metadata, "extensions": ["binary_tensor_data"]})
 
 
-def _health(what: str, is_well: bool, name: str | None = None) -> Response:
-    named = {} if name is None else {"name": name}
-    return json_response({**named, what: is_well}, 200 if is_well else 503)
+def _health_response(state: str, is_healthy: bool, name: str | None = None) -> Response:
+    fields = {} if name is None else {"name": name}
+    return json_response({**fields, state: is_healthy}, 200 if is_healthy else 503)

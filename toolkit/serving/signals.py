@@ -33,17 +33,19 @@ class Signals:
     def __init__(
         self, actions: Mapping[str, Callable[[], Any]], is_last: bool = False
     ) -> None:
-        found = {getattr(signal, name, None): act for name, act in actions.items()}
-        self._actions = {n: act for n, act in found.items() if n is not None}
+        by_number = {getattr(signal, name, None): act for name, act in actions.items()}
+        self._actions = {n: act for n, act in by_number.items() if n is not None}
         self._is_last = is_last
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wakes: tuple[socket.socket, socket.socket] | None = None
-        self._woken_before = -1
+        self._wakeup_sockets: tuple[socket.socket, socket.socket] | None = None
+        self._previous_wakeup_fd = -1
 
     def __enter__(self) -> Signals:
         # The handlers before `asyncio.run` sets its own.
-        self._before = {number: signal.getsignal(number) for number in self._actions}
+        self._previous_handlers = {
+            number: signal.getsignal(number) for number in self._actions
+        }
         return self
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -51,62 +53,64 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             return
         self._loop = loop
-        self._begin_to_wake(loop)
+        self._set_wakeup_fd(loop)
         for number, action in self._actions.items():
-            _handle(number, lambda *_, act=action: loop.call_soon_threadsafe(act))
+            _set_handler(number, lambda *_, act=action: loop.call_soon_threadsafe(act))
 
-    def _begin_to_wake(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _set_wakeup_fd(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let signals wake the loop, because another thread can receive them."""
         reader, writer = pair = socket.socketpair()
-        for end in pair:
-            end.setblocking(False)
+        for endpoint in pair:
+            endpoint.setblocking(False)
         try:
-            loop.add_reader(reader, self._pass_on)
+            loop.add_reader(reader, self._forward_signals)
         except NotImplementedError:  # a Windows loop, which signals wake anyway
-            _close(pair)
+            _close_sockets(pair)
             return
-        self._wakes, number = pair, writer.fileno()
-        self._woken_before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
+        self._wakeup_sockets, number = pair, writer.fileno()
+        self._previous_wakeup_fd = signal.set_wakeup_fd(
+            number, warn_on_full_buffer=False
+        )
 
-    def _pass_on(self) -> None:
+    def _forward_signals(self) -> None:
         """Forward a signal to the previous descriptor, for the loop's handlers."""
-        assert self._wakes is not None
-        numbers = self._wakes[0].recv(4096)
-        if self._woken_before != -1:
+        assert self._wakeup_sockets is not None
+        numbers = self._wakeup_sockets[0].recv(4096)
+        if self._previous_wakeup_fd != -1:
             with suppress(OSError):  # it is full or closed
-                os.write(self._woken_before, numbers)
+                os.write(self._previous_wakeup_fd, numbers)
 
     def end(self) -> None:
         """Stop calling the functions."""
         if self._loop is None:
             return
         for number in self._actions:
-            _handle(number, _ignore)
-        if self._wakes is not None:
-            reader, writer = self._wakes
-            found = signal.set_wakeup_fd(self._woken_before)
-            if found != writer.fileno():  # replaced by other code
-                signal.set_wakeup_fd(found)
+            _set_handler(number, _ignore)
+        if self._wakeup_sockets is not None:
+            reader, writer = self._wakeup_sockets
+            descriptor = signal.set_wakeup_fd(self._previous_wakeup_fd)
+            if descriptor != writer.fileno():  # replaced by other code
+                signal.set_wakeup_fd(descriptor)
             self._loop.remove_reader(reader)
-            _close(self._wakes)
-            self._wakes = None
+            _close_sockets(self._wakeup_sockets)
+            self._wakeup_sockets = None
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._loop is None:
             return
         is_last = self._is_last and kind is None
-        for number, before in self._before.items():
+        for number, previous_handler in self._previous_handlers.items():
             # None is a handler that was not installed from Python.
-            after = signal.SIG_IGN if is_last else before or signal.SIG_DFL
-            signal.signal(number, after)
+            handler = signal.SIG_IGN if is_last else previous_handler or signal.SIG_DFL
+            signal.signal(number, handler)
 
 
-def _close(pair: tuple[socket.socket, socket.socket]) -> None:
-    for end in pair:
-        end.close()
+def _close_sockets(pair: tuple[socket.socket, socket.socket]) -> None:
+    for endpoint in pair:
+        endpoint.close()
 
 
-def _handle(number: int, handler: Callable[[int, Any], Any]) -> None:
+def _set_handler(number: int, handler: Callable[[int, Any], Any]) -> None:
     signal.signal(number, handler)
     if hasattr(signal, "siginterrupt"):  # restarts system calls of libraries
         signal.siginterrupt(number, False)

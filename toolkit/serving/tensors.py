@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.definitions.records import record
-from toolkit.serving.messages import RequestError, shown
+from toolkit.serving.messages import RequestError, format_value
 
 # dtype -> (name in the Open Inference Protocol, name in TensorFlow).
 DATATYPES = {
@@ -31,7 +31,7 @@ DATATYPES = {
     "float64": ("FP64", "DT_DOUBLE"),
     dtypes.STRING: ("BYTES", "DT_STRING"),
 }
-_SWAPPED = sys.byteorder == "big"  # the binary format is little-endian
+_IS_BIG_ENDIAN = sys.byteorder == "big"  # the binary format is little-endian
 
 
 @record
@@ -64,16 +64,16 @@ class TensorSpec:
         Raises:
             RequestError: the message has the expected shape.
         """
-        fits = len(shape) == len(self.shape) and all(
-            n == own or (own is None and n >= 1)
-            for n, own in zip(shape[1:], self.shape[1:], strict=True)
+        is_compatible = len(shape) == len(self.shape) and all(
+            n == expected or (expected is None and n >= 1)
+            for n, expected in zip(shape[1:], self.shape[1:], strict=True)
         )
-        if not fits or not shape[0] >= 1:
+        if not is_compatible or not shape[0] >= 1:
             dims = [-1, *self.dims[1:]]
             raise RequestError(
                 400,
                 f"input {self.name!r}: expected shape {dims}; received "
-                f"{shown(list(shape))}",
+                f"{format_value(list(shape))}",
             )
 
 
@@ -84,7 +84,7 @@ def from_bytes(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
         RequestError: the number of bytes does not match the shape.
     """
     if spec.dtype == dtypes.STRING:
-        return _strings(spec, shape, data)
+        return _decode_strings(spec, shape, data)
     dtype = dtypes.numpy_dtype(spec.dtype)
     if len(data) != prod(shape) * dtype.itemsize:
         raise RequestError(
@@ -95,32 +95,34 @@ def from_bytes(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
     if spec.dtype == "bool":  # a byte of 2 is not a valid bool for kernels
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     array = np.frombuffer(data, dtype).reshape(shape)
-    return array.byteswap() if _SWAPPED else array
+    return array.byteswap() if _IS_BIG_ENDIAN else array
 
 
-def _strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
+def _decode_strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
     """Decode strings, each with a length prefix of four bytes."""
-    found: list[str] = []
-    at, count = 0, prod(shape)
-    while at + 4 <= len(data) and len(found) < count:
-        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+    strings: list[str] = []
+    offset, count = 0, prod(shape)
+    while offset + 4 <= len(data) and len(strings) < count:
+        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "little")
         if end > len(data):
             break
-        found.append(_text(spec, bytes(data[at + 4 : end])))
-        at = end
-    if len(found) != count or at != len(data):
+        strings.append(_decode_text(spec, bytes(data[offset + 4 : end])))
+        offset = end
+    if len(strings) != count or offset != len(data):
         raise RequestError(
             400, f"input {spec.name!r}: expected {count} strings behind their lengths"
         )
-    return np.array(found, object).reshape(shape)
+    return np.array(strings, object).reshape(shape)
 
 
 def _is_text(value: str) -> bool:
     """Return whether a string is valid UTF-8, which excludes lone surrogates."""
-    return value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value)
+    return value.isascii() or not any(
+        "\ud800" <= character <= "\udfff" for character in value
+    )
 
 
-def _text(spec: TensorSpec, value: bytes) -> str:
+def _decode_text(spec: TensorSpec, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -130,15 +132,15 @@ def _text(spec: TensorSpec, value: bytes) -> str:
 def to_bytes(array: Any) -> bytes:
     """Encode a tensor in binary format."""
     if array.dtype.kind in "OSU":
-        texts = [_encoded(x) for x in array.ravel().tolist()]
+        texts = [_encode_text(x) for x in array.ravel().tolist()]
         return b"".join(len(x).to_bytes(4, "little") + x for x in texts)
-    if _SWAPPED:
+    if _IS_BIG_ENDIAN:
         array = array.byteswap()
-    made: bytes = array.tobytes()
-    return made
+    data: bytes = array.tobytes()
+    return data
 
 
-def _encoded(value: str | bytes) -> bytes:
+def _encode_text(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
@@ -148,36 +150,41 @@ def from_values(spec: TensorSpec, values: Any) -> Any:
     Raises:
         RequestError: the lists are ragged, or have a wrong type.
     """
-    flat, shape = _flattened(spec, values)
+    flat, shape = _flatten(spec, values)
     types = set(map(type, flat))
     if spec.dtype == dtypes.STRING:
         if types - {str} or not all(map(_is_text, flat)):
-            raise _wrong_values(spec)
+            raise _values_error(spec)
         texts = np.empty(len(flat), object)
         texts[:] = flat
         return texts.reshape(shape)
-    kind = _kind(spec.dtype)
-    if types - _TYPES[kind]:
-        raise _wrong_values(spec)
+    kind = _dtype_kind(spec.dtype)
+    if types - _JSON_TYPES[kind]:
+        raise _values_error(spec)
     dtype = dtypes.numpy_dtype(spec.dtype)
     if kind != "f":
         limits = None if kind == "b" or not flat else np.iinfo(dtype)
         if limits and (min(flat) < limits.min or max(flat) > limits.max):
-            raise _wrong_values(spec)
+            raise _values_error(spec)
         return np.array(flat, dtype).reshape(shape)
     try:
-        found = np.array(flat, np.float64).reshape(shape)
+        array = np.array(flat, np.float64).reshape(shape)
     except OverflowError:  # an integer outside the range of float64
-        raise _wrong_values(spec) from None
+        raise _values_error(spec) from None
     with np.errstate(over="ignore"):  # an out-of-range number becomes infinite
-        return found.astype(dtype)
+        return array.astype(dtype)
 
 
 # The JSON value types for each dtype kind.
-_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+_JSON_TYPES: dict[str, set[type]] = {
+    "b": {bool},
+    "i": {int},
+    "u": {int},
+    "f": {int, float},
+}
 
 
-def _flattened(spec: TensorSpec, values: Any) -> tuple[list[Any], list[int]]:
+def _flatten(spec: TensorSpec, values: Any) -> tuple[list[Any], list[int]]:
     """Return the flat values of nested lists, and their shape.
 
     NumPy would allocate the length of the longest text for each value.
@@ -187,17 +194,17 @@ def _flattened(spec: TensorSpec, values: Any) -> tuple[list[Any], list[int]]:
     while list in (types := set(map(type, flat))):
         lengths = set(map(len, flat)) if len(types) == 1 else set()
         if len(lengths) != 1:
-            raise _wrong_values(spec)
+            raise _values_error(spec)
         shape += lengths
         flat = list(chain.from_iterable(flat))
     return flat, shape
 
 
-def _kind(dtype: str) -> str:
+def _dtype_kind(dtype: str) -> str:
     return "f" if dtypes.is_float(dtype) else dtypes.numpy_dtype(dtype).kind
 
 
-def _wrong_values(spec: TensorSpec) -> RequestError:
+def _values_error(spec: TensorSpec) -> RequestError:
     return RequestError(
         400, f"input {spec.name!r}: expected {spec.datatype} values in regular lists"
     )
@@ -206,11 +213,13 @@ def _wrong_values(spec: TensorSpec) -> RequestError:
 def to_values(array: Any) -> Any:
     """Return the nested lists of a tensor, for JSON."""
     if array.dtype.kind == "O":  # one by one, to avoid padding to the longest text
-        return _texts(array.tolist())
+        return _convert_texts(array.tolist())
     if array.dtype.kind == "V":  # bfloat16 has no Python number type
         array = array.astype(np.float32)
     return array.tolist()
 
 
-def _texts(values: Any) -> Any:
-    return [_texts(x) for x in values] if isinstance(values, list) else str(values)
+def _convert_texts(values: Any) -> Any:
+    return (
+        [_convert_texts(x) for x in values] if isinstance(values, list) else str(values)
+    )

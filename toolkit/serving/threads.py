@@ -7,45 +7,45 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-NAME = "toolkit serve"  # name prefix of all serving threads
+THREAD_NAME = "toolkit serve"  # name prefix of all serving threads
 
 Result = TypeVar("Result")
 
 
-async def in_thread(work: Callable[[], Result]) -> Result:
-    """Run `work` in a separate daemon thread and return its result.
+async def run_in_thread(function: Callable[[], Result]) -> Result:
+    """Run `work` in a separate thread and return its result.
 
     The end of a loop waits for threads of `asyncio.to_thread`, without a limit. It does
     not wait for this thread, which can be inside a library call.
     """
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
-    def tell(result: Any, error: BaseException | None) -> None:
-        if not found.done():  # cancelled: no caller waits
-            found.set_result((result, error))
+    def set_result(result: Any, error: BaseException | None) -> None:
+        if not future.done():  # cancelled: no caller waits
+            future.set_result((result, error))
 
     def run() -> None:
         result: Any = None
         error: BaseException | None = None
         try:
-            result = work()
-        except BaseException as raised:
-            error = raised
+            result = function()
+        except BaseException as exception:
+            error = exception
         try:
-            loop.call_soon_threadsafe(tell, result, error)
+            loop.call_soon_threadsafe(set_result, result, error)
         except RuntimeError:  # the loop is closed
             pass
 
-    threading.Thread(target=run, name=f"{NAME} load").start()
-    result, error = await found
+    threading.Thread(target=run, name=f"{THREAD_NAME} load").start()
+    result, error = await future
     if error is not None:
         raise error
     answer: Result = result
     return answer
 
 
-async def either(
+async def wait_for_first(
     first: Coroutine[Any, Any, Any], second: Coroutine[Any, Any, Any]
 ) -> bool:
     """Wait until one of two is done, and cancel the other.
@@ -66,6 +66,6 @@ async def either(
     return True
 
 
-def are_left() -> bool:
+def has_running_threads() -> bool:
     """Return whether abandoned threads are still running."""
-    return any(x.name.startswith(NAME) for x in threading.enumerate())
+    return any(x.name.startswith(THREAD_NAME) for x in threading.enumerate())
