@@ -92,3 +92,31 @@ def test_another_behaviour_is_refused(compare, change):
 def test_a_changed_string_is_printed(compare):
     equal, text = compare(("return self.here", "return 'a'"))
     assert not equal
+
+
+@pytest.mark.parametrize(
+    ("public", "reader", "is_equal"),
+    [
+        ("sum_up as sum_up", "sum_up", True),
+        ("sum_up as made", "made", True),
+        ("sum_up as made", "sum_up", False),
+        ("sum_up as sum_up", "made", False),
+    ],
+)
+def test_a_reexported_name_follows_its_definition(tmp_path, public, reader, is_equal):
+    before = MODULE, "made as made", "made"
+    after = MODULE.replace("def made", "def sum_up"), public, reader
+    for folder, (module, exported, name) in (("before", before), ("after", after)):
+        (tmp_path / folder).mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=tmp_path / folder, check=True)
+        texts = {
+            "module.py": module,
+            "public.py": f"from module import {exported}\n",
+            "reader.py": f"from public import {name}\n\nprint({name}([1]))\n",
+        }
+        for path, text in texts.items():
+            (tmp_path / folder / path).write_text(text)
+    command = [sys.executable, SCRIPT, tmp_path / "before", tmp_path / "after"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stderr == ""
+    assert (result.returncode == 0) == is_equal, result.stdout
