@@ -19,7 +19,7 @@ from tests.compiler.graphs import (
 )
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
-from toolkit.backends.base import Moment
+from toolkit.backends.base import StepSpan
 from toolkit.backends.cupy.passes.casts import hoist_casts
 from toolkit.backends.layout import Layouts
 from toolkit.compiler.evaluate import evaluate as computed
@@ -33,7 +33,7 @@ from toolkit.functions.function import function
 def plan_sequentially(graph):
     """Return the plan of nodes that need no scratch and run in sequence."""
     count = len(graph.nodes)
-    moments = [Moment(i, i, i) for i in range(count)]
+    moments = [StepSpan(i, i, i) for i in range(count)]
     return plan_memory(graph, Layouts(graph).views, [0] * count, moments)
 
 
@@ -213,7 +213,7 @@ def test_output_lifetime_starts_at_its_write():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64))
     graph = schedule(graph, target())
     count = len(graph.nodes)
-    late_moments = [Moment(0, i, i) for i in range(count)]
+    late_moments = [StepSpan(0, i, i) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, late_moments)
     assert plan.nbytes == plan_sequentially(graph).nbytes
     assert [b.first for b in plan.distinct][0] == 0
@@ -223,7 +223,7 @@ def test_values_written_in_several_steps_overwrite_nothing():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,))
     graph = schedule(graph, target())
     count = len(graph.nodes)
-    slow_moments = [Moment(i, i, i + 1) for i in range(count)]
+    slow_moments = [StepSpan(i, i, i + 1) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, slow_moments)
     assert len(set(plan.buffers.values())) == 2
     assert plan.nbytes == 8192
@@ -237,19 +237,19 @@ def test_value_with_a_pending_reader_is_not_overwritten():
     assert (total.op.name, tanh.op.name) == ("sum", "tanh")
 
     def shares_buffer(total_runs):
-        moments = [Moment(0, 0, 0), total_runs, Moment(3, 3, 3), Moment(4, 4, 4)]
+        moments = [StepSpan(0, 0, 0), total_runs, StepSpan(3, 3, 3), StepSpan(4, 4, 4)]
         plan = plan_memory(graph, set(), [0] * 4, moments)
         return plan.buffers[exp.outputs[0]] is plan.buffers[tanh.outputs[0]]
 
-    assert shares_buffer(Moment(1, 1, 2))
-    assert not shares_buffer(Moment(1, 3, 3))
-    assert not shares_buffer(Moment(1, 1, 3))
-    assert not shares_buffer(Moment(1, 1, 5))
+    assert shares_buffer(StepSpan(1, 1, 2))
+    assert not shares_buffer(StepSpan(1, 3, 3))
+    assert not shares_buffer(StepSpan(1, 1, 3))
+    assert not shares_buffer(StepSpan(1, 1, 5))
 
 
 def test_scratch_memory_is_kept_for_all_of_a_nodes_steps():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (64,))
-    moments = [Moment(0, 0, 0), Moment(1, 3, 3), Moment(4, 4, 4)]
+    moments = [StepSpan(0, 0, 0), StepSpan(1, 3, 3), StepSpan(4, 4, 4)]
     plan = plan_memory(graph, set(), [0, 4096, 0], moments)
     assert (plan.work[1].first, plan.work[1].last) == (1, 3)
     tanh = plan.buffers[graph.nodes[0].outputs[0]]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.compiler.graphs import trace_of
 from toolkit import ops
-from toolkit.backends.base import Moment
+from toolkit.backends.base import StepSpan
 from toolkit.backends.layout import Layouts
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler import memory
@@ -16,7 +16,7 @@ def plan_function(function, *shapes, scratch=None, moments=None):
     """Return a plan, and the buffer of each node's first output (None without one)."""
     graph = trace_of(function, *shapes)
     count = len(graph.nodes)
-    moments = moments or [Moment(i, i, i) for i in range(count)]
+    moments = moments or [StepSpan(i, i, i) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, scratch or [0] * count, moments)
     return plan, [plan.buffers.get(node.outputs[0]) for node in graph.nodes]
 
@@ -163,9 +163,9 @@ def test_only_reads_in_the_same_step_prevent_overwriting(other, is_shared):
         other(y)  # a view alone reads nothing
         return ops.sum(ops.tanh(y), axis=(0, 1))
 
-    steps = [Moment(0, 0, 0), Moment(1, 1, 1), Moment(1, 1, 1), Moment(2, 2, 2)]
+    steps = [StepSpan(0, 0, 0), StepSpan(1, 1, 1), StepSpan(1, 1, 1), StepSpan(2, 2, 2)]
     graph = trace_of(function, (8, 8))
-    steps += [Moment(3, 3, 3)] * (len(graph.nodes) - 4)
+    steps += [StepSpan(3, 3, 3)] * (len(graph.nodes) - 4)
     _, buffers = plan_function(function, (8, 8), moments=steps)
     assert (buffers[0] is buffers[2]) == is_shared
 
@@ -175,7 +175,7 @@ def test_unread_value_lives_for_its_own_steps():
         ops.exp(x)
         return ops.sum(ops.tanh(x))
 
-    moments = [Moment(0, 0, 0), Moment(1, 2, 3), Moment(4, 4, 4)]
+    moments = [StepSpan(0, 0, 0), StepSpan(1, 2, 3), StepSpan(4, 4, 4)]
     _, (unread, read, _) = plan_function(function, (64,), moments=moments)
     assert (unread.first, unread.last) == (0, 0)
     assert (read.first, read.last) == (2, 4)  # from the step that writes it

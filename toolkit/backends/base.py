@@ -26,9 +26,9 @@ from toolkit.backends.composites import CompositeKernel
 from toolkit.backends.library_calls import LibraryCallLimits
 from toolkit.backends.operands import (
     LoopOperand as LoopOperand,
-    Moment as Moment,
     Operand as Operand,
-    Share as Share,
+    OperandMemory as OperandMemory,
+    StepSpan as StepSpan,
     contiguous as contiguous,
 )
 from toolkit.backends.pending_copy import PendingCopy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from toolkit.backends.base import Share
+from toolkit.backends.base import OperandMemory
 from toolkit.definitions.records import record
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class NodeOperands(Generic[T]):
 class Shares:
     """Memory of every operand, by the index of the lowered node."""
 
-    nodes: Sequence[NodeOperands[Share]]
+    nodes: Sequence[NodeOperands[OperandMemory]]
 
-    def __call__(self, index: int, operand: Reference) -> Share:
+    def __call__(self, index: int, operand: Reference) -> OperandMemory:
         return self.nodes[index].of(operand)
 
 

@@ -94,7 +94,7 @@ class LoopOperand:
     last: tuple[str, int] | None = None
 
 
-class Moment(NamedTuple):
+class StepSpan(NamedTuple):
     """Schedule of a node: its first, its first writing, and its last step.
 
     Nodes that run interleaved share a step.
@@ -106,7 +106,7 @@ class Moment(NamedTuple):
 
 
 @record
-class Share:
+class OperandMemory:
     """Memory of an operand.
 
     Attributes:

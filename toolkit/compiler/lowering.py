@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
+from toolkit.backends.base import Backend, OperandMemory, StepSpan, workspace_bytes
 from toolkit.backends.layout import Layouts
 from toolkit.backends.locations import NodeOperands, Shares
 from toolkit.backends.operands import Operand
@@ -243,10 +243,10 @@ def _split_anchor(node: Node) -> list[Node]:
 
 def _segments(
     units: Sequence[_Unit], layouts: Layouts, backend: Backend, barrier: int
-) -> tuple[list[Segment], list[Moment]]:
+) -> tuple[list[Segment], list[StepSpan]]:
     """Group nodes into segments, in order, and return the moment of each node."""
     segments: list[Segment] = []
-    moments, current = [Moment(0, 0, 0)] * len(units), 0
+    moments, current = [StepSpan(0, 0, 0)] * len(units), 0
     starts = _collective_starts(units, layouts)
     started: dict[int, int] = {}  # the steps in which collectives are started
     for members, is_code in _lowered_runs(units, layouts, starts):
@@ -260,11 +260,11 @@ def _segments(
             steps = code.moments
         segments.append(Segment(members, current, code, beginning))
         for i, member in enumerate(members):
-            moments[member] = Moment(
+            moments[member] = StepSpan(
                 *(current + step for step in steps.get(i, (0, 0, 0)))
             )
             if member in started:
-                moments[member] = Moment(started[member], started[member], current)
+                moments[member] = StepSpan(started[member], started[member], current)
         current += 1 + max((moment.last for moment in steps.values()), default=0)
     return segments, moments
 
@@ -322,29 +322,31 @@ def _lowered_runs(
         yield run, True
 
 
-def _memory_operands(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
+def _memory_operands(
+    index: int, unit: _Unit, layouts: Layouts
+) -> NodeOperands[OperandMemory]:
     """Return the memory of a lowered node's operands."""
     return NodeOperands(
         [_share(x, layouts) for x in unit.node.inputs],
         [_share(y, layouts) for y in unit.node.outputs],
-        Share(("work", index), unit.lowered.work, False),
+        OperandMemory(("work", index), unit.lowered.work, False),
         [
-            Share(("kept", index, number), nbytes, False)
+            OperandMemory(("kept", index, number), nbytes, False)
             for number, nbytes in enumerate(getattr(unit.lowered, "kept_sizes", ()))
         ],
     )
 
 
-def _share(value: Value, layouts: Layouts) -> Share:
+def _share(value: Value, layouts: Layouts) -> OperandMemory:
     layout = layouts[value]
     view, root = map(layouts.operand, (value, layout.root))
     if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
-        return Share(layout.root, value.spec.nbytes, True)
+        return OperandMemory(layout.root, value.spec.nbytes, True)
     rows = view.count_local_rows(root, layout.offset)
-    return Share(layout.root, value.spec.nbytes, rows > 0, rows)
+    return OperandMemory(layout.root, value.spec.nbytes, rows > 0, rows)
 
 
-def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) -> bool:
+def _is_in_place(program: Program, target: Target, moments: Sequence[StepSpan]) -> bool:
     """Return whether every update may overwrite its old value.
 
     All updates must be in generated code that runs last and cannot be interrupted.

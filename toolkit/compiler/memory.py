@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.backends.base import Moment, align_up
+from toolkit.backends.base import StepSpan, align_up
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 from toolkit.ir import Graph, Spec, Value
@@ -81,7 +81,7 @@ def plan_memory(
     graph: Graph,
     views: set[Value],
     work: Sequence[int],
-    moments: Sequence[Moment],
+    moments: Sequence[StepSpan],
     external: Container[Value] = (),
 ) -> Plan:
     """Assign an arena offset to every intermediate value of a scheduled graph.
@@ -120,7 +120,7 @@ def plan_memory(
 
 
 def _deaths(
-    graph: Graph, views: set[Value], moments: Sequence[Moment]
+    graph: Graph, views: set[Value], moments: Sequence[StepSpan]
 ) -> dict[Value, tuple[int, int]]:
     """Return the step and the node of the last read of each value or of its views."""
     deaths: dict[Value, tuple[int, int]] = {}
@@ -155,7 +155,7 @@ Readers = defaultdict[tuple[Value, int], set[tuple[int, Value]]]
 
 
 def _readers(
-    graph: Graph, moments: Sequence[Moment], roots: dict[Value, Value]
+    graph: Graph, moments: Sequence[StepSpan], roots: dict[Value, Value]
 ) -> Readers:
     readers: Readers = defaultdict(set)
     for i, node in enumerate(graph.nodes):
@@ -167,7 +167,7 @@ def _readers(
 
 
 def _donor(
-    plan: Plan, index: int, moment: Moment, spec: Spec, readers: Readers
+    plan: Plan, index: int, moment: StepSpan, spec: Spec, readers: Readers
 ) -> Buffer | None:
     """Return the input buffer that an elementwise node may reuse for its output.
 

@@ -155,7 +155,8 @@ class Dataset(Methods):
 
         Args:
             rows: the rows to compute of each batch, if `batch` is the last stage except
-                for stages that forward its batches. Each element is then a Share.
+                for stages that forward its batches. Each element is then a
+                `BatchShard`.
         """
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._with_prefetch(always=True), (epoch,), rows)

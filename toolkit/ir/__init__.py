@@ -4,7 +4,7 @@ Tapes, graphs and functional models all store the same `Node`. A `Graph` is a pu
 value: a pass receives one and returns a new one.
 """
 
-from toolkit.ir.axes import Axes, along, axes_of, letters
+from toolkit.ir.axes import Axes, axes_of, letters, rule_along_axis
 from toolkit.ir.graph import Graph, Node, format_graph
 from toolkit.ir.nodes import cast_node, fused_node, fused_p, node_of
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
@@ -23,7 +23,7 @@ __all__ = [
     "Rule",
     "Spec",
     "Value",
-    "along",
+    "rule_along_axis",
     "axes_of",
     "cast_node",
     "format_graph",

@@ -38,7 +38,7 @@ def letters(count: int, first: int = 0) -> str:
     return ascii_letters[first : first + count]
 
 
-def along(x: Spec, axis: int) -> str:
+def rule_along_axis(x: Spec, axis: int) -> str:
     """Return the rule of an operation along one axis that preserves its extent."""
     text = "".join("_" if i == axis else a for i, a in enumerate(letters(x.ndim)))
     return f"{text}->{text}"

@@ -10,7 +10,7 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
-from toolkit.ir import Kind, Primitive, Spec, along, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive, rule_along_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import cos, greater, where
 from toolkit.ops.index import scatter_p
@@ -42,7 +42,7 @@ dft_p: Primitive = primitive(
     vjp=lambda g, y, real, imag, axis, inverse: bind(
         dft_p, *g, axis=axis, inverse=not inverse
     ),
-    axes=lambda real, imag, **attrs: along(real, attrs["axis"]),
+    axes=lambda real, imag, **attrs: rule_along_axis(real, attrs["axis"]),
 )
 
 

@@ -19,7 +19,7 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
-from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
+from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
 from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
 from toolkit.ops.elementwise import add, equal, less, where, zero_like
@@ -242,14 +242,14 @@ take_along_axis_p: Primitive = primitive(
     Kind.INDEX,
     _along_spec,
     vjp=(lambda g, y, x, indices, axis: _put_back(g, x, indices, axis), None),
-    axes=lambda x, indices, axis: along(x, axis),
+    axes=lambda x, indices, axis: rule_along_axis(x, axis),
 )
 put_along_axis_p: Primitive = primitive(
     "put_along_axis",
     Kind.INDEX,
     _put_spec,
     vjp=_put_vjp,
-    axes=lambda x, *others, axis, mode: along(x, axis),
+    axes=lambda x, *others, axis, mode: rule_along_axis(x, axis),
 )
 
 

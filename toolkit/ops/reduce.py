@@ -8,7 +8,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, extent, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Kind, Primitive, Spec, along, letters, primitive
+from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
 from toolkit.ops.associative import associative_scan
 from toolkit.ops.checks import (
     is_empty,
@@ -102,7 +102,7 @@ def _reduced_axes(x: Spec, axis: Axes, keepdims: bool) -> str:
 
 
 def _arg_axes(x: Spec, axis: int, keepdims: bool) -> str:
-    text, _, reduced = along(x, axis).partition("->")
+    text, _, reduced = rule_along_axis(x, axis).partition("->")
     return f"{text}->{reduced if keepdims else reduced.replace('_', '')}"
 
 
@@ -174,14 +174,14 @@ cumsum_p: Primitive = primitive(
     vjp=lambda g, y, x, axis, reverse: bind(
         cumsum_p, g, axis=axis, reverse=not reverse
     ),
-    axes=lambda x, axis, reverse: along(x, axis),
+    axes=lambda x, axis, reverse: rule_along_axis(x, axis),
 )
 cumprod_p: Primitive = primitive(
     "cumprod",
     Kind.REDUCE,
     lambda x, axis, reverse: x,
     vjp=_cumprod_vjp,
-    axes=lambda x, axis, reverse: along(x, axis),
+    axes=lambda x, axis, reverse: rule_along_axis(x, axis),
 )
 
 

@@ -17,9 +17,9 @@ from toolkit.ir import (
     Kind,
     Primitive,
     Spec,
-    along,
     letters,
     primitive,
+    rule_along_axis,
 )
 from toolkit.ops.checks import (
     broadcast_shapes,
@@ -192,7 +192,7 @@ concatenate_p: Primitive = primitive(
     Kind.MOVE,
     _concatenate_spec,
     vjp=_concatenate_vjp,
-    axes=lambda x, *others, axis: along(x, axis),
+    axes=lambda x, *others, axis: rule_along_axis(x, axis),
 )
 pad_p: Primitive = primitive(
     "pad",

@@ -12,7 +12,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.ir import Kind, Primitive, Spec, along, primitive
+from toolkit.ir import Kind, Primitive, Spec, primitive, rule_along_axis
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
 from toolkit.ops.creation import arange
 from toolkit.ops.elementwise import equal, isfinite, less, maximum, minimum
@@ -31,7 +31,7 @@ argsort_p: Primitive = primitive(
     "argsort",
     Kind.SORT,
     lambda x, axis: Spec(x.shape, "int32"),
-    axes=along,
+    axes=rule_along_axis,
 )
 searchsorted_p: Primitive = primitive(
     "searchsorted",

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
-from toolkit.backends.base import Share
+from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit import runtime
 from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
@@ -68,7 +68,7 @@ def operand_addresses(arrays, which, operand):
 
 
 def share(which, operand):
-    return Share(operand[1], 8, is_row_local=True)
+    return OperandMemory(operand[1], 8, is_row_local=True)
 
 
 def bound(calls, *arrays):

@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from toolkit import ops
-from toolkit.backends.base import Operand, Share, contiguous
+from toolkit.backends.base import Operand, OperandMemory, contiguous
 from toolkit.backends.numpy.jit.calls import Call, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.processor import current
@@ -34,7 +34,7 @@ def call(source, target, rows=64, by_rows=("in", "out"), **options):
 
 def divide(*calls, is_complete=True, nbytes=64 * 1024, barrier=FAR):
     def shares(which, operand):
-        return Share(operand[1], nbytes, is_complete)
+        return OperandMemory(operand[1], nbytes, is_complete)
 
     sections_of_calls = sections(list(enumerate(calls)), shares, barrier)
     return [

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from toolkit.backends.base import Moment, align_up
+from toolkit.backends.base import StepSpan, align_up
 from toolkit.backends.cupy.binding import Binder, Binding, ResolvedAddress, to_reference
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, describe_largest
@@ -103,9 +103,9 @@ class GpuProgram:
         self.nodes: list[Lowered] = list(nodes)
 
     @property
-    def moments(self) -> dict[int, Moment]:
+    def moments(self) -> dict[int, StepSpan]:
         """Return the moments: nodes run sequentially."""
-        return {i: Moment(i, i, i) for i in range(len(self.nodes))}
+        return {i: StepSpan(i, i, i) for i in range(len(self.nodes))}
 
     @property
     def steps(self) -> Iterator[tuple[int, Step]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.base import Kernel, Operand, Share, contiguous
+from toolkit.backends.base import Kernel, Operand, OperandMemory, contiguous
 from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.backends.target import rules
 from toolkit.buffer_pool import RESULT_POOL
@@ -272,7 +272,7 @@ class _EagerProgram:
             (y.spec.shape, dtypes.numpy_dtype(y.spec.dtype)) for y in outputs
         ]
         shares = [
-            Share(i, x.spec.nbytes, x.is_contiguous)
+            OperandMemory(i, x.spec.nbytes, x.is_contiguous)
             for i, x in enumerate((*inputs, *outputs))
         ]
         arrays = [Location(i, 0) for i in range(len(shares) + 1)]
@@ -280,7 +280,7 @@ class _EagerProgram:
         self._locations = OperandLocations(
             [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
-        work = Share("work", lowered.work, False)
+        work = OperandMemory("work", lowered.work, False)
         self._code = backend.assemble(
             [lowered], Shares([NodeOperands(shares[:count], shares[count:], work)]), 1
         )

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Moment, Share
+from toolkit.backends.base import OperandMemory, StepSpan
 from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code, load
@@ -50,7 +50,7 @@ class NativeProgram:
         )
 
     @property
-    def moments(self) -> dict[int, Moment]:
+    def moments(self) -> dict[int, StepSpan]:
         """The sections during which each node runs."""
         all_of: defaultdict[int, list[int]] = defaultdict(list)
         writing: dict[int, int] = {}
@@ -60,7 +60,7 @@ class NativeProgram:
                 if any(kind == "out" for kind, _ in call.operands):
                     writing.setdefault(i, moment)
         return {
-            i: Moment(moments[0], writing.get(i, moments[0]), moments[-1])
+            i: StepSpan(moments[0], writing.get(i, moments[0]), moments[-1])
             for i, moments in all_of.items()
         }
 
@@ -116,9 +116,9 @@ class NativeProgram:
     ) -> Runner:
         """Bind one prepared call of a node to memory; see `bind`."""
 
-        def share(_: int, operand: Reference) -> Share:
+        def share(_: int, operand: Reference) -> OperandMemory:
             is_made = operand == call.destination
-            return Share(operand, call.prepares if is_made else 0, False)
+            return OperandMemory(operand, call.prepares if is_made else 0, False)
 
         return NativeProgram([Lowered([call])], share).bind(
             lambda _, operand: resolve(index, operand), objects

@@ -10,7 +10,7 @@ from functools import cache
 from time import perf_counter
 
 from toolkit import settings
-from toolkit.backends.base import Share
+from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -46,7 +46,9 @@ def peaks() -> tuple[float, float]:
 
 def _fastest(call: Call) -> float:
     blocks = {kind: (ctypes.c_char * _BYTES)() for kind in ("in", "out")}
-    program = NativeProgram([Lowered((call,))], lambda *_: Share(0, _BYTES, False))
+    program = NativeProgram(
+        [Lowered((call,))], lambda *_: OperandMemory(0, _BYTES, False)
+    )
     runner = program.bind(
         lambda _, operand: (None, ctypes.addressof(blocks[operand[0]])),
         (ctypes.c_int64 * 1)(),

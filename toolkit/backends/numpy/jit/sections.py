@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from toolkit.backends.base import Share
+from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
@@ -31,7 +31,7 @@ def estimate_seconds(call: Call) -> float:
 
 
 # Returns the share of an operand, by the index of its node.
-Shares = Callable[[int, Reference], Share]
+Shares = Callable[[int, Reference], OperandMemory]
 
 
 @dataclass

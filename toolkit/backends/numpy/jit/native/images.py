@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import ALIGNMENT, Share
+from toolkit.backends.base import ALIGNMENT, OperandMemory
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
@@ -133,9 +133,9 @@ class Images:
             self.prepared_offsets[index, destination] = self._offsets_by_key[key]
         lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
 
-        def share(index: int, operand: Reference) -> Share:
+        def share(index: int, operand: Reference) -> OperandMemory:
             owner = resolve(index, operand)  # a prepared call can read another's result
-            return Share(owner, sizes.get((index, operand), 0), False)
+            return OperandMemory(owner, sizes.get((index, operand), 0), False)
 
         return self._image(NativeProgram(lowered, share), resolve)
 
