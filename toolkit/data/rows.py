@@ -264,7 +264,7 @@ class BatchedRows(Rows):
         rows: the source rows.
         size: the batch size.
         length: the number of batches.
-        share: the local shard of each batch, to read as a `BatchShard`; None reads all rows.
+        share: the local shard of each batch, to read as a `BatchShard`; None: all rows.
     """
 
     def __init__(
