@@ -73,7 +73,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     text = "how often to look whether files have changed, such as 5s; never"
     add("--watch", type=_parse_positive_seconds, default=0.0, metavar="TIME", help=text)
-    limits = Limits()
+    _add_limits(parser)
+    add_import_option(parser)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the limits of requests and connections."""
+    add, limits = parser.add_argument, Limits()
     text = f"of the body of a request; {limits.body >> 20}MB"
     add(
         "--max-body", type=_parse_nbytes, default=limits.body, metavar="SIZE", help=text
@@ -110,7 +116,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help=text,
     )
-    add_import_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
