@@ -25,6 +25,6 @@ def fill(model, number):
 
 def number_in(model):
     """Return the number of all variables; raise if they differ."""
-    found = {x for v in _variables(model) for x in np.unique(v.numpy()).tolist()}
-    assert len(found) == 1, f"mixed: {found}"
-    return int(found.pop())
+    numbers = {x for v in _variables(model) for x in np.unique(v.numpy()).tolist()}
+    assert len(numbers) == 1, f"mixed: {numbers}"
+    return int(numbers.pop())

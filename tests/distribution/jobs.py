@@ -61,13 +61,13 @@ def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, fla
         str(script),
         *arguments,
     ]
-    done = ranks.start(command, seconds)
-    assert done.code == code, done.errors
+    process = ranks.start(command, seconds)
+    assert process.code == code, process.errors
     if code:
-        return done
-    lines = [line for line in done.out.splitlines() if "result " in line]
-    told = sorted(json.loads(line.partition("result ")[2]) for line in lines)
-    return [found for _, found in told]
+        return process
+    lines = [line for line in process.out.splitlines() if "result " in line]
+    ranked_results = sorted(json.loads(line.partition("result ")[2]) for line in lines)
+    return [result for _, result in ranked_results]
 
 
 __all__ = ["needs_mpi", "run"]

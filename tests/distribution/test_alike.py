@@ -31,14 +31,14 @@ REFUSED = """
 
 def refused(folder, text):
     """Return the error of each of two processes."""
-    told = run(folder, 2, REFUSED + text)
-    assert len(told) == 2 and told[0] == told[1]
-    return told[0]
+    reports = run(folder, 2, REFUSED + text)
+    assert len(reports) == 2 and reports[0] == reports[1]
+    return reports[0]
 
 
 @needs_mpi
 def test_rows_in_another_order_are_refused(tmp_path):
-    unseeded, seeded, passed, arrays, drawn = refused(
+    unseeded, seeded, passed, arrays, shuffled = refused(
         tmp_path,
         """
     early = tk.data.Dataset.range(8).shuffle(8).batch(8)
@@ -60,14 +60,14 @@ def test_rows_in_another_order_are_refused(tmp_path):
     """,
     )
     assert "predict: expected the same rows in the same order" in unseeded
-    assert seeded == drawn == list(range(8))
+    assert seeded == shuffled == list(range(8))
     assert "pass 1" in passed and "pass 2" in passed
     assert "checksum" in arrays
 
 
 @needs_mpi
 def test_different_weights_and_settings_are_refused(tmp_path):
-    before, batch, again, setting = refused(
+    before, batch, repeated, setting = refused(
         tmp_path,
         """
     first = tk.Sequential([tk.Input((2,)), layers.Dense(1)])
@@ -95,7 +95,7 @@ def test_different_weights_and_settings_are_refused(tmp_path):
     )
     for text, method in ((before, "predict"), (batch, "predict_on_batch")):
         assert text.startswith(f"{method}: expected the same weights")
-    assert again.startswith("fit: expected the same weights")
+    assert repeated.startswith("fit: expected the same weights")
     assert setting.startswith("fit: after an epoch") and "learning_rate" in setting
 
 
@@ -158,9 +158,9 @@ def test_random_functions_of_map_are_refused(tmp_path):
     """
     (one,) = run(tmp_path, 1, text)
     two = run(tmp_path, 2, text)
-    for name, (values, parts) in one.items():
+    for name, (values, pieces) in one.items():
         assert two[0][name][0] == two[1][name][0] == values, name
-        assert [*two[0][name][1], *two[1][name][1]] == parts, name
+        assert [*two[0][name][1], *two[1][name][1]] == pieces, name
         assert len(set(values)) == (1 if name.startswith("none") else 8), name
 
 

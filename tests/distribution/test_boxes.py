@@ -14,25 +14,26 @@ from toolkit.distribution.boxes import ShardedValue
 def test_ranges_are_cut_into_ordered_boxes(seed):
     draw = random.Random(seed)
     shape = [draw.randint(1, 6) for _ in range(draw.randint(0, 4))]
-    count, most = prod(shape), draw.choice([1, 3, 7, 1000])
+    count, limit = prod(shape), draw.choice([1, 3, 7, 1000])
     start, stop = sorted(draw.randint(0, count) for _ in range(2))
     array = np.arange(count).reshape(shape)
-    found = list(boxes.split_range_into_boxes(shape, start, stop, most))
+    parts_of_range = list(boxes.split_range_into_boxes(shape, start, stop, limit))
     elements = [
-        array[boxes.slices_within(box, boxes.full_box(shape))].ravel() for box in found
+        array[boxes.slices_within(box, boxes.full_box(shape))].ravel()
+        for box in parts_of_range
     ]
     assert np.concatenate([[], *elements]).tolist() == list(range(start, stop))
-    assert max(map(len, elements), default=0) <= most
-    if most == 1000:
-        assert len(found) <= max(1, 2 * len(shape) - 1)
+    assert max(map(len, elements), default=0) <= limit
+    if limit == 1000:
+        assert len(parts_of_range) <= max(1, 2 * len(shape) - 1)
 
 
 def test_cover_has_no_gaps_and_no_overlaps():
     box = ((0, 4), (0, 3))
-    left, right = ((0, 4), (0, 1)), ((0, 4), (1, 3))
-    assert boxes.is_cover(box, [left, right])
-    assert not boxes.is_cover(box, [left])
-    assert not boxes.is_cover(box, [right, left, right])
+    left_box, right = ((0, 4), (0, 1)), ((0, 4), (1, 3))
+    assert boxes.is_cover(box, [left_box, right])
+    assert not boxes.is_cover(box, [left_box])
+    assert not boxes.is_cover(box, [right, left_box, right])
     twice = [((0, 2), (0, 3)), ((1, 3), (0, 3))]  # with as many elements
     assert not boxes.is_cover(box, twice)
     assert boxes.is_cover((), [()]) and not boxes.is_cover((), [])
@@ -97,10 +98,10 @@ def test_any_layout_is_written_once(seed):
     items = []
     for _ in range(8):
         groups = draw.choice([d for d in range(1, ranks + 1) if ranks % d == 0])
-        parts = rows(draw.randint(0, 50), groups)
+        row_ranges = rows(draw.randint(0, 50), groups)
         items.append(
             ShardedValue(
-                draw.choice([1, 2, 8]), [parts[r % groups] for r in range(ranks)]
+                draw.choice([1, 2, 8]), [row_ranges[r % groups] for r in range(ranks)]
             )
         )
     written(items, ranks)

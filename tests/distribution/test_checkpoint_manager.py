@@ -25,11 +25,11 @@ class Stop(tk.callbacks.Callback):
 
     def __init__(self, batches):
         super().__init__()
-        self.left = batches
+        self.remaining = batches
 
     def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if not self.left:
+        self.remaining -= 1
+        if not self.remaining:
             raise Stopped
 
 
@@ -83,11 +83,11 @@ def test_newest_checkpoints_are_kept(tmp_path):
 def test_completed_epochs_are_not_repeated(tmp_path):
     expected = bits(train(CheckpointManager(tmp_path)))
     history = []
-    again = train(
+    resumed_model = train(
         CheckpointManager(tmp_path),
         tk.callbacks.LambdaCallback(on_epoch_begin=lambda n, logs: history.append(n)),
     )
-    assert bits(again) == expected and not history
+    assert bits(resumed_model) == expected and not history
     before = names(tmp_path)
     train(CheckpointManager(tmp_path, restore=False), epochs=1)
     assert names(tmp_path) != before  # the numbers continue
@@ -204,9 +204,9 @@ if comm.world().rank == 0:
 def test_run_continues_with_other_ranks_and_layouts(tmp_path):
     def job(count, stop, layout, folder="x"):
         arguments = [str(tmp_path / folder), str(stop), layout]
-        done = ranks.run_ranks(tmp_path, count, JOB, *arguments)
-        assert done.code == 0, done.errors
-        return dict(line.split() for line in done.out.splitlines())
+        process = ranks.run_ranks(tmp_path, count, JOB, *arguments)
+        assert process.code == 0, process.errors
+        return dict(line.split() for line in process.out.splitlines())
 
     assert job(3, 10, "zero")["latest"] == "checkpoint-000003"
     files = [
@@ -266,7 +266,7 @@ def test_run_continues_after_a_rank_fails_during_a_save(
         shutil.rmtree(tmp_path / "x")
         return reports
 
-    ((whole, _, _),) = train(1, 5, 0, 0)
-    for bits, latest, left in train(3, killer, batch, delay):
-        assert (bits, left) == (whole, 2)
+    ((expected_bits, _, _),) = train(1, 5, 0, 0)
+    for bits, latest, remaining in train(3, killer, batch, delay):
+        assert (bits, remaining) == (expected_bits, 2)
         assert int(latest.removeprefix("checkpoint-")) >= 15

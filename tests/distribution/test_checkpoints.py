@@ -68,13 +68,13 @@ def test_any_number_of_ranks_reads_a_checkpoint(tmp_path, wait):
     total = sum(map(len, bits(model)))
     assert max(sizes) <= total / 3 + 64 * len(bits(model))
     for ranks in (1, 2, 4):
-        others = [make(2) for _ in range(ranks)]
+        targets = [make(2) for _ in range(ranks)]
         reports = local.run(
             ranks,
-            lambda g, m=others: Checkpoint(m[g.rank], g).restore(path),
+            lambda g, m=targets: Checkpoint(m[g.rank], g).restore(path),
         )
         assert reports == [{"epoch": 3}] * ranks
-        assert all(bits(other) == bits(model) for other in others)
+        assert all(bits(other) == bits(model) for other in targets)
 
 
 def flip(path):
@@ -189,17 +189,17 @@ def test_corrupt_file_of_one_rank_changes_no_rank(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wait", [True, False])
-@pytest.mark.parametrize("place", ["copy", "write", "list"])
+@pytest.mark.parametrize("function_name", ["copy", "write", "list"])
 @pytest.mark.parametrize("error", [ZeroDivisionError("odd"), MemoryError("odd")])
 def test_any_error_of_one_rank_is_raised_in_all(
-    tmp_path, monkeypatch, place, error, wait
+    tmp_path, monkeypatch, function_name, error, wait
 ):
     models = [make(1) for _ in range(3)]
     owner, name = {
         "copy": (WritePlan, "copy"),
         "write": (shard_files, "write_boxes"),
         "list": (shard_files, "publish"),
-    }[place]
+    }[function_name]
     true = getattr(owner, name)
 
     def fail(*arguments):
@@ -208,7 +208,7 @@ def test_any_error_of_one_rank_is_raised_in_all(
             "write": arguments[1] == 1,
             "list": True,  # only the first rank writes it
         }
-        if is_it[place]:
+        if is_it[function_name]:
             raise error
         return true(*arguments)
 
@@ -260,11 +260,15 @@ def test_two_saves_run_concurrently(tmp_path, monkeypatch):
     """Each save has the state at its call, and a third save waits for the first."""
     model = make(1)
     variable = model.trainable_variables[0]
-    checkpoint, begun, may_go = Checkpoint(model, local.single()), [], threading.Event()
+    checkpoint, started, may_go = (
+        Checkpoint(model, local.single()),
+        [],
+        threading.Event(),
+    )
     true = shard_files.write_boxes
 
     def write(folder, rank, content, pieces):
-        begun.append(content.ctypes.data)
+        started.append(content.ctypes.data)
         assert may_go.wait(20)
         return true(folder, rank, content, pieces)
 
@@ -279,7 +283,7 @@ def test_two_saves_run_concurrently(tmp_path, monkeypatch):
         checkpoint.save(tmp_path / str(number), wait=False)
     assert (tmp_path / "0").is_dir() and (tmp_path / "3").is_dir()
     checkpoint.wait()
-    assert len(set(begun)) == 2  # the buffers of the first two saves are used again
+    assert len(set(started)) == 2  # the buffers of the first two saves are used again
     for number in range(6):
         checkpoint.restore(tmp_path / str(number))
         assert (variable.numpy() == number).all()

@@ -53,10 +53,10 @@ class Counted(np.ndarray):
 @pytest.mark.parametrize("samples", [3, 13, 14])
 def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
     x = np.arange(samples * 2, dtype="float32").reshape(samples, 2)
-    whole = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
-    whole.restore({"key": [1, 2]})
-    expected = [tuple(map(np.asarray, batch)) for batch in whole.epoch()]
-    parts = []
+    full_source = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
+    full_source.restore({"key": [1, 2]})
+    expected = [tuple(map(np.asarray, batch)) for batch in full_source.epoch()]
+    shards = []
     for rank in range(ranks):
         counted = x.view(Counted)
         counted.read = []
@@ -65,16 +65,16 @@ def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
         source.restore({"key": [1, 2]})
         source.share_batches(Job(rank, ranks))
         counted.read.clear()
-        found = list(source.epoch())
-        assert [b[0].shape for b in found] == [b[0].shape for b in expected]
-        parts.append([np.asarray(batch[0]) for batch in found])
-        needed = [value // 2 for part in parts[-1] for value in part[:, 0]]
-        empty = sum(len(part) == 0 for part in parts[-1])
+        batches_of_rank = list(source.epoch())
+        assert [b[0].shape for b in batches_of_rank] == [b[0].shape for b in expected]
+        shards.append([np.asarray(batch[0]) for batch in batches_of_rank])
+        needed = [value // 2 for shard in shards[-1] for value in shard[:, 0]]
+        empty = sum(len(shard) == 0 for shard in shards[-1])
         # A process without a row of a batch reads one row.
         assert len(counted.read) == len(needed) + empty
         assert set(needed) <= set(counted.read)
     for number, (batch, _) in enumerate(expected):
-        joined = np.concatenate([part[number] for part in parts])
+        joined = np.concatenate([shard[number] for shard in shards])
         np.testing.assert_array_equal(joined, batch)
 
 
@@ -117,7 +117,7 @@ STREAMS = {
 
 
 def values(batches):
-    return [[np.asarray(part) for part in batch] for batch in batches]
+    return [[np.asarray(item) for item in batch] for batch in batches]
 
 
 @pytest.mark.parametrize("name", [*PIPELINES, *STREAMS])
@@ -126,17 +126,17 @@ def test_data_sets_give_each_rank_its_rows(name, ranks):
     make = {**PIPELINES, **STREAMS}[name]
     expected = values(make_source(make()).epoch())
     READS.clear()
-    found = [rows_of(make, rank, ranks) for rank in range(ranks)]
-    shapes = [[part.shape for part in batch] for batch in expected]
-    assert [[[part.shape for part in b] for b in rows] for rows in found] == (
+    rows_of_ranks = [rows_of(make, rank, ranks) for rank in range(ranks)]
+    shapes = [[index.shape for index in batch] for batch in expected]
+    assert [[[index.shape for index in b] for b in rows] for rows in rows_of_ranks] == (
         [shapes] * ranks
     )
-    found = list(map(values, found))
-    empty = sum(len(b[0]) == 0 for rows in found for b in rows)
+    rows_of_ranks = list(map(values, rows_of_ranks))
+    empty = sum(len(b[0]) == 0 for rows in rows_of_ranks for b in rows)
     for number, batch in enumerate(expected):
-        for part, whole in enumerate(batch):
-            joined = np.concatenate([rows[number][part] for rows in found])
-            np.testing.assert_array_equal(joined, whole)
+        for index, full_item in enumerate(batch):
+            joined = np.concatenate([rows[number][index] for rows in rows_of_ranks])
+            np.testing.assert_array_equal(joined, full_item)
     total = sum(len(batch[0]) for batch in expected)
     if name == "repeated":  # its first batch is read and skipped
         assert len(READS) <= total + 4 + empty + 2 * ranks
@@ -151,9 +151,9 @@ def test_position_is_independent_of_the_number_of_ranks(name):
     make = PIPELINES[name]
 
     def source(rank, ranks):
-        made = make_source(make())
-        made.share_batches(Job(rank, ranks, 6))
-        return made
+        array_source = make_source(make())
+        array_source.share_batches(Job(rank, ranks, 6))
+        return array_source
 
     rests = []
     saved = source(0, 3)
@@ -161,15 +161,16 @@ def test_position_is_independent_of_the_number_of_ranks(name):
     next(batches)
     state = saved.state(within=True)
     for ranks in (3, 2, 1):
-        parts = []
+        shards = []
         for rank in range(ranks):
             resumed = source(rank, ranks)
             resumed.restore(state)
-            parts.append(values(resumed.epoch()))
-        whole = [
-            np.concatenate([p[0] for p in each]) for each in zip(*parts, strict=True)
+            shards.append(values(resumed.epoch()))
+        full_batches = [
+            np.concatenate([p[0] for p in pieces])
+            for pieces in zip(*shards, strict=True)
         ]
-        rests.append(np.concatenate(whole))
+        rests.append(np.concatenate(full_batches))
     assert len(rests[0])
     np.testing.assert_array_equal(rests[0], rests[1])
     np.testing.assert_array_equal(rests[0], rests[2])
@@ -201,9 +202,9 @@ def test_shard_reads_only_its_elements(name):
     assert name == "shuffled" or numbers == [1, 4, 7, 10]
     iterator = iter(SHARDED[name]())
     next(iterator), next(iterator)
-    again = iter(SHARDED[name]())
-    again.set_state(iterator.get_state())
-    np.testing.assert_equal(list(again), elements[2:])
+    resumed = iter(SHARDED[name]())
+    resumed.set_state(iterator.get_state())
+    np.testing.assert_equal(list(resumed), elements[2:])
 
 
 def test_class_weights_of_a_shard():
@@ -280,10 +281,10 @@ def test_all_kinds_of_data_train_to_equal_bits(tmp_path, processes):
     tell([found, len(read)])
     """
     reports = run(tmp_path, processes, text)
-    results = [each for ranks, _ in reports for each in ranks]
+    results = [result for ranks, _ in reports for result in ranks]
     assert len(results) == 3 * processes and all(r == results[0] for r in results)
     # The 41 rows are read twice; all other ranks read the one row of the last batch.
     looks = 2 * processes  # whether functions of two data sets draw
     assert sum(count for _, count in reports) == 82 + 2 * (processes - 1) + looks
-    (alone,) = run(tmp_path, 1, text)
-    assert alone[0][0] == results[0] and alone[1] == 82
+    (single,) = run(tmp_path, 1, text)
+    assert single[0][0] == results[0] and single[1] == 82

@@ -72,9 +72,11 @@ LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
 )
 @pytest.mark.one_in(4)
 def test_fit_continues_without_lost_ranks_to_the_same_bits(tmp_path, moment):
-    ((*whole, _),) = train(tmp_path, 1)
-    left = 1 if "(2, 6)" in moment else 2
-    assert train(tmp_path, 3, moment, "--elastic") == [[*whole, left]] * left
+    ((*expected, _),) = train(tmp_path, 1)
+    remaining = 1 if "(2, 6)" in moment else 2
+    assert (
+        train(tmp_path, 3, moment, "--elastic") == [[*expected, remaining]] * remaining
+    )
 
 
 ZERO = ", shard_optimizer=True"
@@ -82,7 +84,7 @@ ZERO = ", shard_optimizer=True"
 
 @needs_mpi
 @pytest.mark.parametrize(
-    "moment, left",
+    "moment, remaining",
     [
         (f"if self.steps == 5 and rank == 1: {KILL.format('SIGKILL')}", 3),
         (f"if (rank, self.steps) in [(0, 2), (3, 4)]: {KILL.format('SIGKILL')}", 2),
@@ -92,11 +94,11 @@ ZERO = ", shard_optimizer=True"
 )
 @pytest.mark.one_in(3)
 def test_shards_of_lost_ranks_are_restored_from_their_neighbours(
-    tmp_path, moment, left
+    tmp_path, moment, remaining
 ):
-    ((*whole, _),) = train(tmp_path, 1)
+    ((*expected, _),) = train(tmp_path, 1)
     reports = train(tmp_path, 4, moment, "--elastic", options=ZERO)
-    assert reports == [[*whole, left]] * left
+    assert reports == [[*expected, remaining]] * remaining
 
 
 @pytest.mark.slow
@@ -109,10 +111,10 @@ def test_shards_that_are_lost_with_their_copies_are_reported(tmp_path):
 
 @needs_mpi
 def test_lost_rank_is_replaced(tmp_path):
-    ((*whole, _),) = train(tmp_path, 1)
+    ((*expected, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True)"
     reports = train(tmp_path, 3, moment, "--elastic", "--replace")
-    assert reports == [[*whole, 3]] * 3
+    assert reports == [[*expected, 3]] * 3
 
 
 @needs_mpi
@@ -123,19 +125,19 @@ def test_lost_rank_is_replaced(tmp_path):
 )
 @pytest.mark.slow
 def test_replacement_that_cannot_join_is_refused(tmp_path, before):
-    ((*whole, _),) = train(tmp_path, 1, before=before)
+    ((*expected, _),) = train(tmp_path, 1, before=before)
     flags, last = ["--elastic", "--replace"], "lose(self.steps - 19)"
     reports = train(tmp_path, 3, last, *flags, before=before)
-    assert reports == [[*whole, 2]] * 2
+    assert reports == [[*expected, 2]] * 2
 
 
 @needs_mpi
 @pytest.mark.slow
 def test_replacement_is_replaced(tmp_path):
-    ((*whole, _),) = train(tmp_path, 1)
+    ((*expected, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True, twice=True)"
     reports = train(tmp_path, 3, moment, "--elastic", "--replace")
-    assert reports == [[*whole, 3]] * 3
+    assert reports == [[*expected, 3]] * 3
 
 
 @pytest.mark.slow
@@ -146,7 +148,7 @@ def test_job_restarts_after_the_last_complete_epoch(tmp_path):
     ((bits, _, _),) = train(tmp_path, 1)
     lose = "lose(self.steps - 9)"
     reports = train(tmp_path, 2, lose, "--restarts", "1", options=options)
-    assert [each[0] for each in reports] == [bits] * 2
+    assert [report[0] for report in reports] == [bits] * 2
     assert (
         len(reports[0][1]["loss"]) < 6
     )  # the epochs of the other processes do not matter
@@ -158,6 +160,6 @@ def test_failing_script_is_not_restarted(tmp_path):
     print("begins")
     raise ValueError("a mistake")
     """
-    done = run(tmp_path, 2, text, flags=["--restarts", "3"], code=1)
-    assert done.out.count("begins") == 2
-    assert done.errors.count("Error: a mistake") == 1
+    process = run(tmp_path, 2, text, flags=["--restarts", "3"], code=1)
+    assert process.out.count("begins") == 2
+    assert process.errors.count("Error: a mistake") == 1

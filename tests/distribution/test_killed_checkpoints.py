@@ -35,9 +35,9 @@ for number in range(10_000):
 
 def names(folder):
     """Return the numbers of the checkpoints, and all other names."""
-    found = os.listdir(folder)
-    numbers = sorted(int(name) for name in found if name.isdecimal())
-    return numbers, sorted(name for name in found if not name.isdecimal())
+    entries = os.listdir(folder)
+    numbers = sorted(int(name) for name in entries if name.isdecimal())
+    return numbers, sorted(name for name in entries if not name.isdecimal())
 
 
 def saved_until_killed(folder, seed, count=3):
@@ -74,7 +74,7 @@ def saved_until_killed(folder, seed, count=3):
 
 def check(folder, before):
     """Check that all checkpoints are complete, and that a save removes the remains."""
-    after, rest = names(folder)
+    after, unnumbered = names(folder)
     assert set(before) <= set(after) and after == list(range(len(after)))
     model = make()
     checkpoint = Checkpoint(model, local.single())
@@ -85,7 +85,7 @@ def check(folder, before):
     fill(model, len(after))
     checkpoint.save(folder / str(len(after)))
     assert names(folder) == ([*after, len(after)], ["mine"])
-    return rest != ["mine"]
+    return unnumbered != ["mine"]
 
 
 def kill_and_check(folder, seed):
@@ -160,9 +160,9 @@ checkpoint.save(folder / "new")
 @pytest.mark.one_in(2)
 def test_full_disk_of_one_rank_is_reported_by_all(tmp_path, wait):
     (tmp_path / "x").mkdir()
-    done = ranks.run_ranks(tmp_path, 3, FULL, str(tmp_path / "x"), wait)
-    assert done.code == 0, done.errors
-    lines = sorted(done.out.splitlines())
+    process = ranks.run_ranks(tmp_path, 3, FULL, str(tmp_path / "x"), wait)
+    assert process.code == 0, process.errors
+    lines = sorted(process.out.splitlines())
     assert [line[:2] for line in lines] == ["0:", "1:", "2:"]
     assert all("process 1: [Errno 27] File too large" in line for line in lines)
     assert sorted(os.listdir(tmp_path / "x")) == ["new", "old"]
@@ -199,6 +199,6 @@ def test_lost_rank_leaves_the_old_checkpoint(tmp_path):
     (tmp_path / "x").mkdir()
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3", "--elastic"]
     (tmp_path / "script.py").write_text(LOST)
-    done = ranks.start([*command, str(tmp_path / "script.py"), str(tmp_path / "x")])
-    assert done.out.count("lost ['old']") >= 1, done.errors
+    process = ranks.start([*command, str(tmp_path / "script.py"), str(tmp_path / "x")])
+    assert process.out.count("lost ['old']") >= 1, process.errors
     assert sorted(os.listdir(tmp_path / "x")) == ["new", "old"]

@@ -62,12 +62,14 @@ for kind in ("arrays", "dataset", "iterator"):
 tell([found, [digest(row) for row in predicted]])
 """
     )
-    whole = run(tmp_path, 1, script, "whole")[0]
+    expected_rows = run(tmp_path, 1, script, "whole")[0]
     reports = run(tmp_path, 2, script, "parts")
-    assert all(logs == whole[0] for logs, _ in reports)
-    both = [rows for _, rows in reports]
-    joined = [r for at in range(0, 24, 4) for rows in both for r in rows[at : at + 4]]
-    assert joined == whole[1]
+    assert all(logs == expected_rows[0] for logs, _ in reports)
+    rows_of_ranks = [rows for _, rows in reports]
+    joined = [
+        r for at in range(0, 24, 4) for rows in rows_of_ranks for r in rows[at : at + 4]
+    ]
+    assert joined == expected_rows[1]
 
 
 DIFFERING = {
@@ -103,8 +105,8 @@ def test_differences_are_named(tmp_path, auto):
     """
     first, second = run(tmp_path, 2, script)
     assert first == second and len(first) == len(DIFFERING)
-    for told, words in zip(first, DIFFERING.values(), strict=True):
-        assert re.search(words, told), told
+    for message, words in zip(first, DIFFERING.values(), strict=True):
+        assert re.search(words, message), message
 
 
 ARGUMENTS = {
@@ -150,8 +152,8 @@ def test_different_arguments_and_weights_are_named(tmp_path):
     """
     first, second = run(tmp_path, 2, script)
     assert first == second and len(first) == len(ARGUMENTS), first
-    for told, words in zip(first, ARGUMENTS.values(), strict=True):
-        assert re.search(words, told), told
+    for message, words in zip(first, ARGUMENTS.values(), strict=True):
+        assert re.search(words, message), message
 
 
 @needs_mpi
@@ -189,35 +191,35 @@ def test_local_rows_outside_of_fit(tmp_path):
 def test_distribute_dataset_of_one_process():
     batches = Dataset.range(4).batch(2)
     assert DataParallel().distribute_dataset(batches) is batches
-    parts = DataParallel(auto_shard_dataset=False)
-    assert parts.distribute_dataset(batches) is batches
+    strategy = DataParallel(auto_shard_dataset=False)
+    assert strategy.distribute_dataset(batches) is batches
 
 
 def test_local_rows_of_batches_of_a_generator():
     batches = Dataset.range(8).batch(4).map(lambda x: (x, np.float32(1)))
-    mine = batches._local_shard(lambda count: range(1, count - 1))
-    assert [x.tolist() for x, _ in mine] == [[1, 2], [5, 6]]
-    assert len(mine) == 2 and repr(mine).endswith("own rows>")
-    iterator = iter(mine)
+    local_rows = batches._local_shard(lambda count: range(1, count - 1))
+    assert [x.tolist() for x, _ in local_rows] == [[1, 2], [5, 6]]
+    assert len(local_rows) == 2 and repr(local_rows).endswith("own rows>")
+    iterator = iter(local_rows)
     next(iterator)
-    again = iter(mine)
-    again.set_state(iterator.get_state())
-    assert next(again)[0].tolist() == [5, 6]
-    assert not any(type(batch) is BatchShard for batch in mine)
+    resumed = iter(local_rows)
+    resumed.set_state(iterator.get_state())
+    assert next(resumed)[0].tolist() == [5, 6]
+    assert not any(type(batch) is BatchShard for batch in local_rows)
 
 
 def test_inconsistent_shards_are_refused(monkeypatch):
-    parts = DataParallel(auto_shard_dataset=False, shards=3)
-    (axis,) = parts.axes
+    strategy = DataParallel(auto_shard_dataset=False, shards=3)
+    (axis,) = strategy.axes
 
     class Two:
         size, rank = 2, 0
 
     import dataclasses
 
-    parts.__dict__["axes"] = [dataclasses.replace(axis, group=Two())]
+    strategy.__dict__["axes"] = [dataclasses.replace(axis, group=Two())]
     with pytest.raises(ArgumentError, match="shards that divide by the 2 parts"):
-        parts.check()
+        strategy.check()
     distribution.set_distribution(None)
 
 

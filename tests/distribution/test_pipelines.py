@@ -37,8 +37,8 @@ def trained(model, optimizer="adam", **options):
     return history, [np.asarray(v) for v in model.variables]
 
 
-def near(found, expected):
-    for a, b in zip(found, expected, strict=True):
+def near(actual, expected):
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * np.abs(b).max(initial=1))
 
 
@@ -118,8 +118,8 @@ def test_optimizers_that_update_all_weights_or_none(name):
         concrete = one_trace(model)
     near(values, weights)
     assert results["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-    moved = [what for what in concrete.program.pipeline.order if isinstance(what, Move)]
-    last = [what for what in moved if what.micro_batch is None]
+    moved = [step for step in concrete.program.pipeline.order if isinstance(step, Move)]
+    last = [step for step in moved if step.micro_batch is None]
     assert all(y.spec.size == 1 or y.spec.shape == (2,) for m in last for y in m.values)
 
 
@@ -211,17 +211,17 @@ def test_variable_is_stored_by_one_rank():
 
     def of(group):
         placement = StagePlacement(group, 1, Spec((2, 3), "float32"))
-        part = placement.take_local(value)
+        shard = placement.take_local(value)
         return (
-            part.shape,
+            shard.shape,
             placement.local_bounds(),
-            placement.gather(part).tolist(),
+            placement.gather(shard).tolist(),
             str(placement),
         )
 
     reports = local.run(3, of)
     shapes = [shape for shape, *_ in reports]
     assert shapes == [(0, 0), (2, 3), (0, 0)]
-    for shape, box, whole, text in reports:
+    for shape, box, full, text in reports:
         assert box == tuple((0, extent) for extent in shape)
-        assert (whole, text) == (value.tolist(), "by rank 1")
+        assert (full, text) == (value.tolist(), "by rank 1")

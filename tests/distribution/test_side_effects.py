@@ -18,25 +18,25 @@ class Part:
 
     def numpy(self):
         notify_gather(self)
-        found = np.empty(self.group.size, np.int64)
-        self.group.all_gather(np.array([self.number + self.group.rank]), found)
-        return found
+        values = np.empty(self.group.size, np.int64)
+        self.group.all_gather(np.array([self.number + self.group.rank]), values)
+        return values
 
 
 def test_chief_reads_the_values_of_its_peers():
     def of(group):
-        parts = [Part(group, 10), Part(group, 20), Part(group, 30)]
+        variables = [Part(group, 10), Part(group, 20), Part(group, 30)]
         written = []
 
         def inner():
-            written.append(parts[2].numpy().tolist())
+            written.append(variables[2].numpy().tolist())
 
         def work():
-            written.append(parts[1].numpy().tolist())
+            written.append(variables[1].numpy().tolist())
             on_chief(group, inner)
-            written.append(parts[1].numpy().tolist())
+            written.append(variables[1].numpy().tolist())
 
-        on_chief(group, work, parts)
+        on_chief(group, work, variables)
         return written
 
     first = [[20, 21, 22], [30, 31, 32], [20, 21, 22]]
@@ -44,19 +44,19 @@ def test_chief_reads_the_values_of_its_peers():
 
 
 @pytest.mark.parametrize(
-    "error, others",
+    "error, peer_errors",
     [
         (UnwritableFileError("no space"), UnwritableFileError),
         (OSError("no space"), CommunicationError),
         (KeyboardInterrupt("no space"), CommunicationError),
     ],
 )
-def test_failure_of_the_chief_is_raised_by_all(error, others):
+def test_failure_of_the_chief_is_raised_by_all(error, peer_errors):
     def of(group):
         def work():
             raise error
 
-        kind = type(error) if group.rank == 0 else others
+        kind = type(error) if group.rank == 0 else peer_errors
         with pytest.raises(kind, match="no space"):
             on_chief(group, work)
         return True
@@ -118,19 +118,19 @@ tell([history.history, len(opened), there, same, digest(*model.get_weights())])
 @pytest.mark.one_in(2)
 def test_files_are_written_by_one_process(tmp_path, how):
     reports = run(tmp_path, 2, CALLBACKS, how)
-    (_, opened, there, same, _), others = reports[0], reports[1:]
+    (_, opened, exists, same, _), peer_reports = reports[0], reports[1:]
     assert opened and same
-    for logs, count, files, whole, weights in others:
+    for logs, count, files, all_lines, weights in peer_reports:
         assert count == 0, "another process than the first wrote files"
-        assert (logs, files, whole, weights) == (
+        assert (logs, files, all_lines, weights) == (
             reports[0][0],
-            there,
+            exists,
             True,
             reports[0][4],
         )
     expected = ["folder/model.weights.h5", "log.csv", "m.keras", "w1.weights.h5"]
-    assert set(expected) <= set(there)
-    assert not any("backup" in path for path in there)
+    assert set(expected) <= set(exists)
+    assert not any("backup" in path for path in exists)
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
 
 
@@ -144,8 +144,8 @@ def test_save_of_a_single_process_is_named(tmp_path):
     if rank == 0: model.save("alone.keras")
     model.evaluate(x, x[:, :1], verbose=0)
     """
-    done = run(tmp_path, 2, script, timeout=1, code=124)
-    assert "what rank 0 saves or writes for all" in done.errors
+    process = run(tmp_path, 2, script, timeout=1, code=124)
+    assert "what rank 0 saves or writes for all" in process.errors
 
 
 @needs_mpi
@@ -157,6 +157,6 @@ def test_output_is_printed_once(tmp_path):
     network().fit(x, x[:, :1], epochs=5, callbacks=[stop], verbose=2)
     raise SystemExit(3)
     """
-    done = run(tmp_path, 2, script, code=3)
-    assert done.out.count("early stopping") == 1
-    assert done.out.count("Epoch 2/5") == 1
+    process = run(tmp_path, 2, script, code=3)
+    assert process.out.count("early stopping") == 1
+    assert process.out.count("Epoch 2/5") == 1

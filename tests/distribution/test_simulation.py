@@ -13,9 +13,11 @@ SLOW = Link(latency=1e-3, bandwidth=1e6)
 
 
 def model():
-    made = toolkit.Sequential([toolkit.Input((64,)), layers.Dense(64), layers.Dense(8)])
-    made.compile("adam", "mse")
-    return made
+    network = toolkit.Sequential(
+        [toolkit.Input((64,)), layers.Dense(64), layers.Dense(8)]
+    )
+    network.compile("adam", "mse")
+    return network
 
 
 def simulated(**options):
@@ -59,11 +61,11 @@ def test_exchanged_values_are_the_gradients():
 def test_memory_equals_the_formula():
     results = simulated(ranks=[4], link=SLOW)
     weights = 4 * (64 * 64 + 64 + 64 * 8 + 8)
-    whole = results.of("data parallel", 4).memory
-    assert whole >= 3 * weights
-    saved = whole - results.of("ZeRO 1", 4).memory
+    total_memory = results.of("data parallel", 4).memory
+    assert total_memory >= 3 * weights
+    saved = total_memory - results.of("ZeRO 1", 4).memory
     assert saved == pytest.approx(2 * weights * 3 / 4, rel=0.05)
-    saved = whole - results.of("FSDP", 4).memory
+    saved = total_memory - results.of("FSDP", 4).memory
     assert saved == pytest.approx(3 * weights * 3 / 4, rel=0.05)
 
 
@@ -89,9 +91,9 @@ def test_bad_arguments():
 
 def test_command_prints_a_simulation(tmp_path, capsys):
     path, picture = tmp_path / "model.keras", tmp_path / "curve.svg"
-    made = model()
-    made.train_on_batch(np.zeros((4, 64), "float32"), np.zeros((4, 8), "float32"))
-    made.save(path)
+    network = model()
+    network.train_on_batch(np.zeros((4, 64), "float32"), np.zeros((4, 8), "float32"))
+    network.save(path)
     arguments = ["simulate", str(path), "--ranks", "2", "4096", "--plot", str(picture)]
     assert main([*arguments, "--batch-size", "4"]) == 0
     text = capsys.readouterr().out

@@ -8,9 +8,9 @@ from tests.distribution.test_elastic import KILL, LATER, train
 
 @needs_mpi
 def test_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
-    ((*whole, _),) = train(tmp_path, 1)
+    ((*expected, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_LINK", "0.0001,1e8")
-    assert train(tmp_path, 2) == [[*whole, 2]] * 2
+    assert train(tmp_path, 2) == [[*expected, 2]] * 2
 
 
 @needs_mpi
@@ -24,9 +24,9 @@ def test_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
 )
 @pytest.mark.one_in(2)
 def test_rank_lost_during_an_exchange_of_a_thread(tmp_path, monkeypatch, moment):
-    ((*whole, _),) = train(tmp_path, 1)
+    ((*expected, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_OVERLAP", "on")
-    assert train(tmp_path, 3, moment, "--elastic") == [[*whole, 2]] * 2
+    assert train(tmp_path, 3, moment, "--elastic") == [[*expected, 2]] * 2
 
 
 @needs_mpi

@@ -41,13 +41,13 @@ def bits(model):
 
 def axes_of(group, *sizes):
     """Return the axes of a mesh of `ranks` ranks; the last axis is the batch axis."""
-    places = np.unravel_index(group.rank, sizes)
-    found = []
+    coordinates = np.unravel_index(group.rank, sizes)
+    axes = []
     for number, size in enumerate(sizes):
-        others = sum(int(p) for i, p in enumerate(places) if i != number)
-        inner = group.split(others, int(places[number]))  # of two axes at most
-        found.append(MeshAxis(f"axis {number}", inner, size, even=False))
-    return found
+        color = sum(int(p) for i, p in enumerate(coordinates) if i != number)
+        inner = group.split(color, int(coordinates[number]))  # of two axes at most
+        axes.append(MeshAxis(f"axis {number}", inner, size, even=False))
+    return axes
 
 
 def plain(model, group):
@@ -143,10 +143,10 @@ def test_each_rank_writes_an_equal_share(tmp_path, layout, ranks):
 
 
 def test_save_gathers_no_variable(tmp_path, monkeypatch):
-    def whole(*_):
+    def refuse(*_):
         raise AssertionError("a variable was put together")
 
-    monkeypatch.setattr(ShardPlacement, "gather", whole)
+    monkeypatch.setattr(ShardPlacement, "gather", refuse)
     path, models = tmp_path / "x", [make(1) for _ in range(2)]
 
     def of(group):
@@ -154,7 +154,7 @@ def test_save_gathers_no_variable(tmp_path, monkeypatch):
         monkeypatch.undo()
         fsdp(models[group.rank], group)
         group.barrier()
-        monkeypatch.setattr(ShardPlacement, "gather", whole)
+        monkeypatch.setattr(ShardPlacement, "gather", refuse)
         checkpoint.save(path)
         checkpoint.restore(path)
 
@@ -166,8 +166,8 @@ def test_boxes_match_the_shards(tmp_path):
     state = json.loads((tmp_path / "x" / "state.json").read_text())
     kernel = state["variables"]["weights/2"]
     assert kernel["shape"] == [432, 260]
-    found = [(r["box"], r["file"]) for r in kernel["boxes"]]
-    assert found == [
+    boxes = [(r["box"], r["file"]) for r in kernel["boxes"]]
+    assert boxes == [
         ([[0, 216], [0, 260]], "rank-00000.bin"),
         ([[216, 432], [0, 260]], "rank-00001.bin"),
     ]
@@ -235,10 +235,10 @@ def test_random_boxes_equal_numpy(tmp_path):
         for _ in range(20):
             ends = [sorted(random.integers(0, n + 1, 2).tolist()) for n in array.shape]
             box = tuple(map(tuple, ends))
-            found = shard_files.read_box(
+            box_values = shard_files.read_box(
                 tmp_path / "x", state["variables"][name], box, array.shape, "float32"
             )
-            assert (found == array[tuple(itertools.starmap(slice, ends))]).all()
+            assert (box_values == array[tuple(itertools.starmap(slice, ends))]).all()
 
 
 DISTRIBUTIONS = """
@@ -289,8 +289,8 @@ SLOW = pytest.mark.slow
 )
 @pytest.mark.one_in(2)
 def test_job_reads_a_checkpoint_of_another_distribution(tmp_path, kind, count, readers):
-    bits, *others = jobs.run(tmp_path, count, DISTRIBUTIONS, kind, timeout=20)
-    assert others == [bits] * (count - 1)
+    bits, *other_bits = jobs.run(tmp_path, count, DISTRIBUTIONS, kind, timeout=20)
+    assert other_bits == [bits] * (count - 1)
     sizes = [file.stat().st_size for file in (tmp_path / "x").glob("rank-*.bin")]
     assert len(sizes) == count
     if kind != "stages":  # values of a single process are written by that process

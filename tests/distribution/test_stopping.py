@@ -28,15 +28,15 @@ class Job:
         return tell(self.group, subject, number)
 
 
-class Own(cb.Callback):
+class StoppingCallback(cb.Callback):
     def on_train_batch_end(self, batch, logs=None):
         pass
 
 
 def test_all_ranks_stop_with_one():
     def of(group):
-        own = [Own()] if group.rank == 1 else []
-        agreement = Agreement(Job(group), CallbackList(own), {})
+        callbacks_of_rank = [StoppingCallback()] if group.rank == 1 else []
+        agreement = Agreement(Job(group), CallbackList(callbacks_of_rank), {})
         stops = [
             agreement.should_stop(group.rank == 1 and step == 5) for step in range(7)
         ]
@@ -63,7 +63,7 @@ def test_ranks_agree_periodically_without_stopping_callbacks(tmp_path):
 
 def test_interrupt_of_one_rank_raises_on_all():
     def of(group):
-        agreement = Agreement(Job(group), CallbackList([Own()]), {})
+        agreement = Agreement(Job(group), CallbackList([StoppingCallback()]), {})
         assert not agreement.should_stop(False)
         if group.rank == 2:
             agreement._handle_signal(2, None)
@@ -185,8 +185,8 @@ def test_exception_of_a_callback_in_one_process_ends_all(tmp_path):
     x = np.ones((64, 6), "float32")
     network().fit(x, x[:, :1], 8, 9, verbose=0, callbacks=[Mine()])
     """
-    done = run(tmp_path, 3, script, code=1)
-    assert done.errors.count("Traceback") == 1 and "no more" in done.errors
+    process = run(tmp_path, 3, script, code=1)
+    assert process.errors.count("Traceback") == 1 and "no more" in process.errors
 
 
 @needs_mpi
@@ -203,5 +203,5 @@ def test_write_error_of_the_chief_is_reported_once(tmp_path):
     model.save_weights("/proc/no/a.weights.h5")
     """
     for arguments in ([], ["caught"]):
-        done = run(tmp_path, 2, script, *arguments, code=1)
-        assert done.errors.count("UnwritableFileError: cannot write '/proc/no") == 1
+        process = run(tmp_path, 2, script, *arguments, code=1)
+        assert process.errors.count("UnwritableFileError: cannot write '/proc/no") == 1

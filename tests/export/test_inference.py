@@ -22,7 +22,7 @@ class Sum(toolkit.Model):
         return {"sum": self.left(x) + self.right(y), "x": x}
 
 
-class Own(toolkit.Model):
+class CustomModel(toolkit.Model):
     """A model of one argument."""
 
     def __init__(self):
@@ -48,7 +48,7 @@ def two_inputs():
 
 
 def own_subclass():
-    model = Own()
+    model = CustomModel()
     model(np.ones((4, 3), "float32"))
     return model
 
@@ -66,7 +66,7 @@ def inputs_at(signature, sizes):
 
 
 @pytest.mark.parametrize(
-    "make, given, free",
+    "make, inputs, free",
     [
         (sequential, None, ["batch"]),
         (two_inputs, None, ["batch", "dim_1_1"]),
@@ -76,9 +76,9 @@ def inputs_at(signature, sizes):
     ],
     ids=["sequential", "functional", "given", "subclass", "arguments"],
 )
-def test_graph_equals_the_model(make, given, free):
+def test_graph_equals_the_model(make, inputs, free):
     model = make()
-    signature = signature_of(model, given)
+    signature = signature_of(model, inputs)
     assert signature.free_extents == free
     sizes = {name: 5 + i for i, name in enumerate(free)}
     traced = trace_inference(model, signature, sizes)
@@ -89,8 +89,8 @@ def test_graph_equals_the_model(make, given, free):
     packed = toolkit.tree.pack_sequence_as(signature.structure, arrays)
     expected = toolkit.tree.flatten(model(*packed))
     assert len(outputs) == len(expected) == len(traced.names)
-    for y, wanted in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(y, wanted, atol=1e-6)
+    for y, expected_output in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(y, expected_output, atol=1e-6)
 
 
 def test_names():
@@ -116,7 +116,7 @@ def test_state_is_an_output():
 
 
 def test_input_signature_for_an_uncalled_model():
-    model = Own()
+    model = CustomModel()
     for unknown in (model, sum_of_two()):
         with pytest.raises(NotBuiltError, match="input_signature"):
             signature_of(unknown)
@@ -124,7 +124,7 @@ def test_input_signature_for_an_uncalled_model():
     assert signature.inputs[0].shape == ("batch", 7)
 
 
-@pytest.mark.parametrize("given", [[], ["x"], [InputSpec(ndim=2)]])
-def test_incomplete_signatures_are_refused(given):
+@pytest.mark.parametrize("inputs", [[], ["x"], [InputSpec(ndim=2)]])
+def test_incomplete_signatures_are_refused(inputs):
     with pytest.raises(ArgumentError, match="input_signature"):
-        signature_of(own_subclass(), given)
+        signature_of(own_subclass(), inputs)

@@ -119,9 +119,9 @@ def dependent():
     ],
 )
 def test_configurations(make, lines, tmp_path):
-    made = make()
-    write(made, tmp_path)
-    text = (tmp_path / made.name / "config.pbtxt").read_text()
+    servable = make()
+    write(servable, tmp_path)
+    text = (tmp_path / servable.name / "config.pbtxt").read_text()
     assert all(line in text for line in lines), text
     assert ("dynamic_batching" in text) == (make is numbers)
 
@@ -162,9 +162,9 @@ def test_triton_reads_configurations(tmp_path):
     text_format = pytest.importorskip("google.protobuf.text_format")
     grpc = pytest.importorskip("tritonclient.grpc.model_config_pb2")
     for make in (numbers, fixed):
-        made = make()
-        write(made, tmp_path)
-        text = (tmp_path / made.name / triton.CONFIG).read_text()
-        found = text_format.Parse(text, grpc.ModelConfig())
-        assert found.name == made.name and found.backend == "onnxruntime"
-        assert re.fullmatch("TYPE_.*", grpc.DataType.Name(found.input[0].data_type))
+        servable = make()
+        write(servable, tmp_path)
+        text = (tmp_path / servable.name / triton.CONFIG).read_text()
+        config = text_format.Parse(text, grpc.ModelConfig())
+        assert config.name == servable.name and config.backend == "onnxruntime"
+        assert re.fullmatch("TYPE_.*", grpc.DataType.Name(config.input[0].data_type))

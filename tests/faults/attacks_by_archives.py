@@ -16,20 +16,20 @@ from tests.faults.attacks_on_zips import info
 
 def fetched(folder, path):
     def read():
-        found = tk.utils.get_file(
+        extracted = tk.utils.get_file(
             "data", f"file://{path}", extract=True, cache_dir=folder / "cache"
         )
-        return sorted(os.listdir(found))
+        return sorted(os.listdir(extracted))
 
     return read
 
 
 def member(name, content=b"x", **fields):
-    made = tarfile.TarInfo(name)
-    made.size = len(content)
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
     for key, value in fields.items():
-        setattr(made, key, value)
-    return made, io.BytesIO(content)
+        setattr(info, key, value)
+    return info, io.BytesIO(content)
 
 
 TARS = {
@@ -51,9 +51,9 @@ for words, content in TARS.items():
 
     def tarred(folder, content=content):
         with tarfile.open(folder / "a.tar", "w") as archive:
-            for made, file in content:
+            for info, file in content:
                 file.seek(0)
-                archive.addfile(made, file)
+                archive.addfile(info, file)
         return fetched(folder, folder / "a.tar")
 
     attack(f"tar: {words}", tarred)
@@ -111,9 +111,9 @@ for pack in (gzip, bz2):
 def _(folder):
     fields = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
     fields |= {"GNU.sparse.realsize": str(2**40), "GNU.sparse.name": "a"}
-    made, file = member("a", b"0\n".ljust(512, b"\0"), pax_headers=fields)
+    info, file = member("a", b"0\n".ljust(512, b"\0"), pax_headers=fields)
     with tarfile.open(folder / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
-        archive.addfile(made, file)
+        archive.addfile(info, file)
     return fetched(folder, folder / "a.tar")
 
 

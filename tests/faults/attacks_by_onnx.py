@@ -187,30 +187,34 @@ attack("onnx: data of an attribute", in_attribute)
 
 def grown(name, op, arrays, shape=(2, 3), opset=17, **attributes):
     """Return a model with a node whose result is too large."""
-    given = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
-    inputs = ["x", *(tensor.name for tensor in given)]
+    constants = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
+    inputs = ["x", *(tensor.name for tensor in constants)]
     nodes = [node(op, inputs, **attributes)]
-    bad(f"memory by {name}", lambda: model(nodes, given, shape, opset=opset))
+    bad(f"memory by {name}", lambda: model(nodes, constants, shape, opset=opset))
 
 
-def alone(name, op, arrays, **attributes):
+def add_constant_attack(name, op, arrays, **attributes):
     """Return the same model with a node that reads only constants."""
-    given = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
-    nodes = [node(op, [tensor.name for tensor in given], ["a"], **attributes)]
+    constants = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
+    nodes = [node(op, [tensor.name for tensor in constants], ["a"], **attributes)]
     nodes.append(node("Cast", ["a"], ["y"], to=FLOAT))
-    bad(f"memory by {name}", lambda: model(nodes, given))
+    bad(f"memory by {name}", lambda: model(nodes, constants))
 
 
 IMAGES = (1, 2, 8, 8)
 KERNEL = np.ones((2, 2, 3, 3), "float32")
-alone("ConstantOfShape", "ConstantOfShape", [[HUGE, 4]])
-alone("ConstantOfShape of a few GB", "ConstantOfShape", [[1 << 15, 1 << 15]])
-alone("Range", "Range", [0, HUGE, 1])
-alone(
+add_constant_attack("ConstantOfShape", "ConstantOfShape", [[HUGE, 4]])
+add_constant_attack(
+    "ConstantOfShape of a few GB", "ConstantOfShape", [[1 << 15, 1 << 15]]
+)
+add_constant_attack("Range", "Range", [0, HUGE, 1])
+add_constant_attack(
     "Range of small steps", "Range", [np.float32(0), np.float32(1), np.float32(1e-12)]
 )
-alone("OneHot", "OneHot", [[1, 2], HUGE, np.float32([0, 1])])
-alone("a sum of nothing", "ReduceSum", [np.ones((0, HUGE), "float32"), [0]], keepdims=0)
+add_constant_attack("OneHot", "OneHot", [[1, 2], HUGE, np.float32([0, 1])])
+add_constant_attack(
+    "a sum of nothing", "ReduceSum", [np.ones((0, HUGE), "float32"), [0]], keepdims=0
+)
 grown("Expand", "Expand", [[HUGE, 2, 3]])
 grown("Tile", "Tile", [[HUGE, HUGE]])
 grown("Pad", "Pad", [[0, HUGE, 0, HUGE]])
@@ -261,8 +265,8 @@ for size in ({"output_height": HUGE}, {"sampling_ratio": 1 << 20, "output_height
         IMAGES,
         **size,
     )
-alone("HannWindow", "HannWindow", [HUGE])
-alone("MelWeightMatrix", "MelWeightMatrix", [HUGE, HUGE, 9, 0.0, 4.0])
+add_constant_attack("HannWindow", "HannWindow", [HUGE])
+add_constant_attack("MelWeightMatrix", "MelWeightMatrix", [HUGE, HUGE, 9, 0.0, 4.0])
 grown("its inputs", "Trilu", [], (1 << 23, 1 << 23))
 grown("its only input", "Relu", [], (1 << 46,))
 
@@ -329,7 +333,7 @@ def info(name, dtype=FLOAT, shape=None):
 def functions(depth, calls, recursive=False):
     """Return functions that each call the next one several times."""
     opset = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    found = []
+    bodies = []
     for i in range(depth):
         following = f"f{i + 1}" if i + 1 < depth else "f0"
         names = ["a", *(f"v{k}" for k in range(calls - 1)), "b"]
@@ -340,9 +344,9 @@ def functions(depth, calls, recursive=False):
             else (helper.make_node(following, [p], [q], domain="own"))
             for p, q in zip(names, names[1:], strict=False)
         ]
-        found.append(helper.make_function("own", f"f{i}", ["a"], ["b"], nodes, opset))
+        bodies.append(helper.make_function("own", f"f{i}", ["a"], ["b"], nodes, opset))
     call = helper.make_node("f0", ["x"], ["y"], domain="own")
-    return model([call], functions=found, opset_imports=opset)
+    return model([call], functions=bodies, opset_imports=opset)
 
 
 def loop(count, inner=None, stacks=False):
@@ -408,31 +412,33 @@ def graphs_of_functions(depth, uses):
     """Return functions that use a graph of their caller several times, nested."""
 
     def branches(name):
-        found = []
+        nodes_of_branch = []
         for i in range(uses):
-            found.append(node("If", ["c"], [f"{name}{i}"]))
+            nodes_of_branch.append(node("If", ["c"], [f"{name}{i}"]))
             for branch in ("then_branch", "else_branch"):
-                found[-1].attribute.add(
+                nodes_of_branch[-1].attribute.add(
                     name=branch, type=onnx.AttributeProto.GRAPH, ref_attr_name="g"
                 )
-        return found
+        return nodes_of_branch
 
     def graph(nodes, result):
         return helper.make_graph(nodes, "inner", [], [info(result)])
 
-    found = []
+    bodies = []
     for k in range(depth):
         name = f"v{k}_"
         nodes = [*branches(name), node("Add", [f"{name}0", "x"])]
         if k:
             inner = graph(branches(name), f"{name}0")
             nodes = [node(f"f{k - 1}", ["x", "c"], domain="own", g=inner)]
-        given = ["x", "c"], ["y"], nodes, OWN
-        found.append(helper.make_function("own", f"f{k}", *given, attributes=["g"]))
+        signature = ["x", "c"], ["y"], nodes, OWN
+        bodies.append(
+            helper.make_function("own", f"f{k}", *signature, attributes=["g"])
+        )
     last = graph([node("Identity", ["x"], ["z"])], "z")
     nodes = [node("Cast", ["x"], ["c"], to=TensorProto.BOOL)]
     nodes.append(node(f"f{depth - 1}", ["x", "c"], domain="own", g=last))
-    return model(nodes, x=(), functions=found, opset_imports=OWN)
+    return model(nodes, x=(), functions=bodies, opset_imports=OWN)
 
 
 def array_of_function(size, calls, in_branch=False):
@@ -618,9 +624,9 @@ def with_growth(config):
         "shape": [2],
         "data": base64.b64encode(shape).decode(),
     }
-    made = {"name": "n", "op": "ConstantOfShape", "inputs": ["huge"]}
-    made |= {"outputs": ["more"], "attributes": {}}
-    config["graph"]["nodes"] = [made, first, *config["graph"]["nodes"][1:]]
+    description = {"name": "n", "op": "ConstantOfShape", "inputs": ["huge"]}
+    description |= {"outputs": ["more"], "attributes": {}}
+    config["graph"]["nodes"] = [description, first, *config["graph"]["nodes"][1:]]
     config["graph"]["outputs"].append(["more", "float32", None])
 
 

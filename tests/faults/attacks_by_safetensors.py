@@ -37,9 +37,9 @@ def listed(change):
 
 def names(name):
     def change(folder):
-        found = json.loads((folder / LIST).read_text())
-        found["weight_map"]["hidden/kernel"] = name
-        (folder / LIST).write_text(json.dumps(found))
+        index_of_names = json.loads((folder / LIST).read_text())
+        index_of_names["weight_map"]["hidden/kernel"] = name
+        (folder / LIST).write_text(json.dumps(index_of_names))
 
     return listed(change)
 

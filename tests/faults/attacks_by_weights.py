@@ -46,8 +46,8 @@ def loop(file, folder):
 
 
 def external_data(file, folder):
-    place = [(str(folder / "secret.txt"), 0, 48)]
-    file.create_dataset(PLACE, (3, 4), "f4", external=place)
+    segment = [(str(folder / "secret.txt"), 0, 48)]
+    file.create_dataset(PLACE, (3, 4), "f4", external=segment)
 
 
 def virtual(file, folder):
@@ -169,12 +169,12 @@ def link_in_folder(name, target):
         model_with_words().save(path, zipped=False)
         (folder / "outside").mkdir()
         (folder / "outside" / "vocabulary.txt").write_text(SECRET)
-        place = path / name
-        if place.is_dir():
-            place.rename(folder / "was")
-        elif place.exists():
-            place.rename(folder / "was.file")
-        target(folder, place)
+        link = path / name
+        if link.is_dir():
+            link.rename(folder / "was")
+        elif link.exists():
+            link.rename(folder / "was.file")
+        target(folder, link)
         return lambda: read_model(path)
 
     return make
@@ -184,37 +184,37 @@ attack(
     "folder: words are a link",
     link_in_folder(
         "assets/layers/string_lookup/vocabulary.txt",
-        lambda folder, place: place.symlink_to(folder / "secret.txt"),
+        lambda folder, link: link.symlink_to(folder / "secret.txt"),
     ),
 )
 attack(
     "folder: assets are a link",
     link_in_folder(
         "assets/layers/string_lookup",
-        lambda folder, place: place.symlink_to(folder / "outside"),
+        lambda folder, link: link.symlink_to(folder / "outside"),
     ),
 )
 attack(
     "folder: the config is a link",
     link_in_folder(
         "config.json",
-        lambda folder, place: place.symlink_to(folder / "was.file"),
+        lambda folder, link: link.symlink_to(folder / "was.file"),
     ),
 )
 attack(
     "folder: the weights are a link",
     link_in_folder(
         "model.weights.h5",
-        lambda folder, place: place.symlink_to(folder / "was.file"),
+        lambda folder, link: link.symlink_to(folder / "was.file"),
     ),
 )
 attack(
     "folder: the weights are a pipe",
-    link_in_folder("model.weights.h5", lambda folder, place: os.mkfifo(place)),
+    link_in_folder("model.weights.h5", lambda folder, link: os.mkfifo(link)),
 )
 attack(
     "folder: the config is a device",
-    link_in_folder("config.json", lambda folder, place: place.symlink_to("/dev/zero")),
+    link_in_folder("config.json", lambda folder, link: link.symlink_to("/dev/zero")),
 )
 
 for name in ("../x.weights.h5", "/etc/passwd", "a/../../x", "..", "a\\b", "", "\0"):

@@ -43,10 +43,10 @@ for name in (
 
 
 def info(name, **fields):
-    made = zipfile.ZipInfo(name)
+    info = zipfile.ZipInfo(name)
     for key, value in fields.items():
-        setattr(made, key, value)
-    return made
+        setattr(info, key, value)
+    return info
 
 
 attack(
@@ -72,8 +72,8 @@ def _(folder):
 @attack("zip with 20,000 members")
 def _(folder):
     members = members_of(folder)
-    more = [(f"assets/{i}", b"") for i in range(20_000)]
-    return zipped(folder, [*members.items(), *more])
+    extra = [(f"assets/{i}", b"") for i in range(20_000)]
+    return zipped(folder, [*members.items(), *extra])
 
 
 @attack("zip member that is encrypted")
@@ -96,5 +96,5 @@ def _(folder):
 
 @attack("zip with a file where a folder is")
 def _(folder):
-    more = [("assets/a", b"x"), ("assets/a/b", b"y")]
-    return zipped(folder, [*members_of(folder).items(), *more])
+    extra = [("assets/a", b"x"), ("assets/a/b", b"y")]
+    return zipped(folder, [*members_of(folder).items(), *extra])

@@ -70,8 +70,8 @@ def digest(value):
                 add(item[key])
         elif isinstance(item, (list, tuple)):
             hashed.update(b"[%d" % len(item))
-            for each in item:
-                add(each)
+            for entry in item:
+                add(entry)
         elif isinstance(item, np.ndarray) and item.dtype != object:
             hashed.update(f"{item.dtype}{item.shape}".encode() + item.tobytes())
         else:
@@ -169,15 +169,15 @@ def read_onnx(path):
     """Return the config and weights of a model, and its outputs for zeros."""
     model = tk.saving.load_onnx(path)
     shapes = [tuple(n or 1 for n in x.shape) for x in model.inputs]
-    found = None
+    results = None
     if sum(map(math.prod, shapes)) < 1 << 20:
         inputs = [
             np.zeros(s, x.dtype) for s, x in zip(shapes, model.inputs, strict=True)
         ]
         outputs = model(inputs if len(inputs) != 1 else inputs[0])
         outputs = outputs if isinstance(outputs, list) else [outputs]
-        found = [np.asarray(y) for y in outputs]
-    return contents(model), found
+        results = [np.asarray(y) for y in outputs]
+    return contents(model), results
 
 
 def onnx_rows():
@@ -187,7 +187,7 @@ def onnx_rows():
         kind = name.partition("_")[0]
         shared = ("model.onnx", save, read_onnx, FROM_CONFIG)
         yield Format(f"onnx {kind}", *shared)
-        yield Format(f"onnx {kind} messages", *shared, m.damaged_onnx, 8)
+        yield Format(f"onnx {kind} messages", *shared, m.mutate_onnx, 8)
 
 
 # --- data -----------------------------------------------------------------------------
@@ -230,8 +230,8 @@ def read_records(compression):
 
 
 def read_examples(path):
-    found = [read_example(record) for record in TFRecordDataset(path)]
-    return [{k: list(v) for k, v in each.items()} for each in found]
+    examples = [read_example(record) for record in TFRecordDataset(path)]
+    return [{k: list(v) for k, v in example.items()} for example in examples]
 
 
 def save_lines(path):
@@ -297,9 +297,9 @@ def read_extracted(path):
         "data", f"file://{path}", extract=True, cache_dir=cache, force_download=True
     )
     files = sorted(p for p in Path(folder).rglob("*") if p.is_file())
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in files}
+    contents = {str(p.relative_to(folder)): p.read_bytes() for p in files}
     shutil.rmtree(cache)
-    return found
+    return contents
 
 
 def save_batch(path):
@@ -342,16 +342,16 @@ FORMATS = (
     Format("keras", "model.keras", lambda p: small_model().save(p), read_model),
     Format(
         *("keras members", "model.keras", lambda p: small_model().save(p)),
-        *(read_model, FROM_CONFIG, m.damaged_zip, 8),
+        *(read_model, FROM_CONFIG, m.mutate_zip, 8),
     ),
     Format(
         *("keras words", "model.keras", lambda p: model_with_words().save(p)),
-        *(read_model, FROM_CONFIG, m.damaged_zip),
+        *(read_model, FROM_CONFIG, m.mutate_zip),
     ),
     Format("config", "model.json", config_of_model, read_config, FROM_CONFIG),
     Format(
         *("config values", "model.json", config_of_model, read_config, FROM_CONFIG),
-        *(m.damaged_json, 8),
+        *(m.mutate_json, 8),
     ),
     Format(
         *("weights", "model.weights.h5"),
@@ -377,12 +377,12 @@ FORMATS = (
     ),
     Format(
         *("safetensors list", "m.safetensors.index.json", save_safetensors),
-        *(read_weights, UNCHECKED, m.damaged_json),
+        *(read_weights, UNCHECKED, m.mutate_json),
     ),
     Format("npz", "arrays.npz", save_npz, lambda p: rows(Dataset.from_npz(p))),
     Format(
         *("npz members", "arrays.npz", save_npz_packed),
-        *(lambda p: rows(Dataset.from_npz(p)), UNCHECKED, m.damaged_zip),
+        *(lambda p: rows(Dataset.from_npz(p)), UNCHECKED, m.mutate_zip),
     ),
     Format(
         *("npy", "array.npy", lambda p: np.save(p, ARRAY)),
@@ -426,13 +426,13 @@ FORMATS = (
         *(lambda p: rows(Dataset.load(p.parent)), UNCHECKED),
     ),
     Format("png", "a.png", save_image("png"), read_image, LOSSY),
-    Format("png chunks", "a.png", save_image("png"), read_image, LOSSY, m.damaged_png),
+    Format("png chunks", "a.png", save_image("png"), read_image, LOSSY, m.mutate_png),
     Format("jpeg", "a.jpg", save_image("jpeg"), read_image, LOSSY),
     Format("gif", "a.gif", save_image("gif"), read_image, LOSSY, share=2),
     Format("bmp", "a.bmp", save_image("bmp"), read_image, LOSSY, share=2),
     Format(
         *("image folder", "a.png", save_image("png"), read_image_folder, LOSSY),
-        *(m.damaged_png, 2),
+        *(m.mutate_png, 2),
     ),
     Format(*("wav", "a.wav", save_wav, lambda p: read_wav(str(p)), UNCHECKED), share=2),
     Format("tar", "a.tar", save_tar(""), read_extracted, UNCHECKED),
@@ -447,19 +447,19 @@ FORMATS = (
     Format("pickle", "data_batch", save_batch, load_batch, UNCHECKED, share=2),
     Format(
         *("npz lists", "a.npz", save_lists, lambda p: load_lists(str(p)), UNCHECKED),
-        *(m.damaged_zip, 2),
+        *(m.mutate_zip, 2),
     ),
     Format("idx", "a.gz", save_idx, lambda p: read_idx(str(p)), UNCHECKED, share=1),
     Format(
         *("inspect keras", "a.keras", lambda p: small_model().save(p), inspect),
-        *(FROM_CONFIG, m.damaged_zip, 2),
+        *(FROM_CONFIG, m.mutate_zip, 2),
     ),
     Format(
         *("inspect safetensors", "m.safetensors", save_safetensors, inspect),
         *(UNCHECKED, m.damaged_safetensors, 2),
     ),
     Format("inspect npy", "a.npy", lambda p: np.save(p, ARRAY), inspect, UNCHECKED),
-    Format("inspect npz", "a.npz", save_npz, inspect, UNCHECKED, m.damaged_zip, 2),
+    Format("inspect npz", "a.npz", save_npz, inspect, UNCHECKED, m.mutate_zip, 2),
     Format("inspect hdf5", "a.h5", save_h5, inspect, UNCHECKED, share=2),
     Format(
         *("inspect records", "a.rec", save_records(None), inspect, UNCHECKED), share=2

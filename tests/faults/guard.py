@@ -43,30 +43,30 @@ def _one_child(seed, start, stop, folder):
             stdout=subprocess.PIPE,
             stderr=errors,
         )
-    heard, rest, done = time.monotonic(), b"", start - 1
+    last_output, partial_line, last = time.monotonic(), b"", start - 1
     while True:
         ready, _, _ = select.select([child.stdout], [], [], 1)
         if ready:
-            heard = time.monotonic()
+            last_output = time.monotonic()
             data = os.read(child.stdout.fileno(), 1 << 16)
             if not data:
                 break
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, partial_line = (partial_line + data).split(b"\n")
             for line in lines:
                 number, form, outcome = json.loads(line)
-                done = number
+                last = number
                 yield number, form, outcome
-        elif time.monotonic() - heard > SILENCE:
+        elif time.monotonic() - last_output > SILENCE:
             child.kill()
             break
     status = child.wait()
     child.stdout.close()
-    if done < stop - 1:
-        what = "hang" if status in (-27, -9) else f"crash: status {status}"
+    if last < stop - 1:
+        reason = "hang" if status in (-27, -9) else f"crash: status {status}"
         errors = (folder / "errors.txt").read_text("utf-8", "replace")[-2000:]
         began = (folder / "progress").exists()
         assert began, f"the worker does not start: {errors}"
-        yield None, "", f"{what}: {errors}"
+        yield None, "", f"{reason}: {errors}"
 
 
 def tally(seed, start, stop, folder, watched=False):

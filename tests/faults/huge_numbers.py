@@ -35,7 +35,7 @@ SCHEDULES = {
 
 def _symbols(shape, dtype=None):
     if isinstance(shape, list):
-        return [_symbols(each, dtype) for each in shape]
+        return [_symbols(extent, dtype) for extent in shape]
     return tk.Input(shape[1:], dtype=dtype)
 
 
@@ -122,12 +122,14 @@ def _compiled(optimizer="sgd", loss="mse", metrics=()):
 def _classes(namespace, base):
     """Return the public classes of a namespace that derive from a base."""
     module = getattr(tk, namespace)
-    found = [getattr(module, name) for name in dir(module)]
-    found = {x for x in found if isinstance(x, type) and issubclass(x, base)} - {base}
-    return sorted(found, key=lambda c: c.__name__)
+    classes = [getattr(module, name) for name in dir(module)]
+    classes = {x for x in classes if isinstance(x, type) and issubclass(x, base)} - {
+        base
+    }
+    return sorted(classes, key=lambda c: c.__name__)
 
 
-def _parts():
+def _objects():
     """Yield (kind, class, a function that returns a model with such an object)."""
     for row in LOSSES:
         yield "loss", row.cls, lambda r=row: _compiled(loss=r.cls(**r.arguments))
@@ -162,41 +164,41 @@ def _with_stft():
 
 def samples():
     """Return label -> a function that returns a model, for each class of configs."""
-    found = {}
+    by_label = {}
     for number, (name, arguments, shapes) in enumerate(LAYERS):
         cls = getattr(layers, name)
-        found[f"layer {name} {number}"] = functools.partial(
+        by_label[f"layer {name} {number}"] = functools.partial(
             lambda c, a, s: _model(c(**a), *s), cls, arguments, shapes
         )
     for name, make in MORE_LAYERS.items():
-        found[f"layer {name}"] = make
-    found["initializer STFT"] = _with_stft
-    for number, (kind, cls, make) in enumerate(_parts()):
-        found[f"{kind} {cls.__name__} {number}"] = make
-    return found
+        by_label[f"layer {name}"] = make
+    by_label["initializer STFT"] = _with_stft
+    for number, (kind, cls, make) in enumerate(_objects()):
+        by_label[f"{kind} {cls.__name__} {number}"] = make
+    return by_label
 
 
 # --- slots ----------------------------------------------------------------------------
 
 
-def slots(value, inside=False):
+def slots(value, is_nested=False):
     """Return the paths to the numbers and open arguments of all objects in a config."""
     if isinstance(value, dict):
         is_object = "class_name" in value and isinstance(value.get("config"), dict)
         for key, item in value.items():
-            within = inside or (is_object and key == "config")
+            within = is_nested or (is_object and key == "config")
             if key in ("inbound_nodes", "input_layers", "output_layers"):
                 continue
             if within and _is_slot(item) and key not in ("registered_name", "module"):
                 yield (key,)
             if isinstance(item, (dict, list)):
-                yield from ((key, *rest) for rest in slots(item, within))
+                yield from ((key, *path) for path in slots(item, within))
     elif isinstance(value, list):
         for key, item in enumerate(value):
-            if inside and _is_slot(item):
+            if is_nested and _is_slot(item):
                 yield (key,)
             if isinstance(item, (dict, list)):
-                yield from ((key, *rest) for rest in slots(item, inside))
+                yield from ((key, *path) for path in slots(item, is_nested))
 
 
 def _is_slot(item):

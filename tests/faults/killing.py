@@ -81,15 +81,15 @@ def number_in(kind, path):
     if kind in ("keras", "folder"):
         model = tk.saving.load_model(path)
         layer = model.layers[0]
-        found = {layer.number, *map(int, layer.texts)}
+        numbers = {layer.number, *map(int, layer.texts)}
         assert len(layer.texts) == 2 + layer.number % 2
     else:
-        model, found = make(-1), set()
+        model, numbers = make(-1), set()
         model.load_weights(path)
     for weight in model.get_weights():
-        found |= set(np.unique(weight).tolist())
-    assert len(found) == 1, f"mixed: {found}"
-    return int(found.pop())
+        numbers |= set(np.unique(weight).tolist())
+    assert len(numbers) == 1, f"mixed: {numbers}"
+    return int(numbers.pop())
 
 
 def run(work, delay=None):
@@ -111,10 +111,10 @@ def run(work, delay=None):
 
 def at_event(number, act):
     """Call `act` before the file operation of this number."""
-    left = itertools.count(1)
+    counter = itertools.count(1)
 
     def hook(event, arguments):
-        if event.startswith(EVENTS) and next(left) == number:
+        if event.startswith(EVENTS) and next(counter) == number:
             act()
 
     sys.addaudithook(hook)
@@ -142,13 +142,13 @@ def kill_at_each_event(kind, path, step):
                 save(kind, path, n),
             )
         )
-        found = number_in(kind, path)
-        assert found in (before, number), (event, before, number, found)
+        number_after = number_in(kind, path)
+        assert number_after in (before, number), (event, before, number, number_after)
         if not status:
-            assert found == number
+            assert number_after == number
             break
         kills += 1
-        before, number = found, number + 1
+        before, number = number_after, number + 1
     assert not left_over(path), left_over(path)
     return kills
 
@@ -167,14 +167,18 @@ def fail_at_each_event(kind, path, step):
     before, number = 1, 2
     for event in itertools.count(1, step):
         status = run(lambda e=event, n=number: work(e, n))
-        found = number_in(kind, path)
-        assert status in (0, 7) and found in (before, number), (event, status, found)
+        number_after = number_in(kind, path)
+        assert status in (0, 7) and number_after in (before, number), (
+            event,
+            status,
+            number_after,
+        )
         if status == 7:  # the save returned: its required work is complete
-            assert found == number, event
+            assert number_after == number, event
             if is_past(kind, path, event):
                 break
         failures += 1
-        before, number = found, number + 1
+        before, number = number_after, number + 1
     save(kind, path, number)
     assert not left_over(path), left_over(path)
     assert number_in(kind, path) == number
@@ -206,12 +210,12 @@ def kill_at_random(kind, path, count, seed):
     before, number = 2, 3
     while kills < count:
         status = run(lambda n=number: save(kind, path, n), rng.uniform(0, takes))
-        found = number_in(kind, path)
-        assert found in (before, number), (before, number, found)
+        number_after = number_in(kind, path)
+        assert number_after in (before, number), (before, number, number_after)
         assert status in (0, -signal.SIGKILL), status
         kills += status != 0
-        new += found == number
-        before, number = found, number + 1
+        new += number_after == number
+        before, number = number_after, number + 1
     save(kind, path, number)
     assert not left_over(path), left_over(path)
     assert number_in(kind, path) == number
@@ -235,10 +239,10 @@ def train(folder, out):
 def kill_trainings(kind, path, count, seed):
     """Kill trainings at random times: the final bits are unaffected."""
     rng = random.Random(seed)
-    whole, out = path.with_name("whole"), path.with_name("out")
-    run(lambda: train(path.with_name("first"), whole))  # it compiles
+    complete, out = path.with_name("whole"), path.with_name("out")
+    run(lambda: train(path.with_name("first"), complete))  # it compiles
     began = time.perf_counter()
-    assert run(lambda: train(path.with_name("second"), whole)) == 0
+    assert run(lambda: train(path.with_name("second"), complete)) == 0
     takes = time.perf_counter() - began
     kills = ended = 0
     while kills < count:
@@ -248,7 +252,7 @@ def kill_trainings(kind, path, count, seed):
             if kills == count:
                 break
         assert run(lambda: train(path, out)) == 0
-        assert out.read_bytes() == whole.read_bytes(), f"after {kills} kills"
+        assert out.read_bytes() == complete.read_bytes(), f"after {kills} kills"
         ended += 1
     return {"kills": kills, "ended": ended}
 

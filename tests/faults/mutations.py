@@ -24,7 +24,7 @@ def flip(data, chance):
     data[offset] ^= 1 << chance.randrange(8)
 
 
-def put(data, chance):
+def replace_bytes(data, chance):
     """Replace bytes several times."""
     for _ in range(chance.randint(1, 8)):
         data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
@@ -81,7 +81,20 @@ def append(data, chance):
     data += chance.randbytes(chance.randint(1, 64))
 
 
-BYTES = (flip, flip, put, number, number, near, cut, drop, blank, repeat, move, append)
+BYTES = (
+    flip,
+    flip,
+    replace_bytes,
+    number,
+    number,
+    near,
+    cut,
+    drop,
+    blank,
+    repeat,
+    move,
+    append,
+)
 
 
 def damaged(data, chance):
@@ -96,24 +109,24 @@ def damaged(data, chance):
 # --- packed content -------------------------------------------------------------------
 
 
-def places(value):
+def items_of(value):
     """Yield (container, key) of all values in lists and dicts."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(pairs):
         yield value, key
         if isinstance(item, (dict, list)):
-            yield from places(item)
+            yield from items_of(item)
 
 
-def damaged_json(data, chance):
+def mutate_json(data, chance):
     """Replace one or several values of a config."""
     value = json.loads(data)
     for _ in range(chance.choice((1, 1, 2))):
-        found = list(places(value))
-        if not found:
+        items = list(items_of(value))
+        if not items:
             break
-        container, key = chance.choice(found)
-        other, other_key = chance.choice(found)
+        container, key = chance.choice(items)
+        other, other_key = chance.choice(items)
         action = chance.randrange(4)
         if action == 0:
             del container[key]
@@ -126,12 +139,12 @@ def damaged_json(data, chance):
     return json.dumps(value).encode()
 
 
-def damaged_zip(data, chance, kinds=None):
+def mutate_zip(data, chance, kinds=None):
     """Return a ZIP with one corrupt member that has a valid checksum."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = chance.choice(list(members))
-    change = damaged_json if name.endswith(".json") else damaged
+    change = mutate_json if name.endswith(".json") else damaged
     if chance.random() < 0.1:
         change = damaged
     members[name] = change(members[name], chance)
@@ -151,7 +164,7 @@ def damaged_safetensors(data, chance):
     """Return a file with a different header of the correct length."""
     size = int.from_bytes(data[:8], "little")
     header, values = data[8 : 8 + size], data[8 + size :]
-    change = chance.choice((damaged_json, damaged_json, moved, moved, damaged))
+    change = chance.choice((mutate_json, mutate_json, moved, moved, damaged))
     header = change(header, chance)
     return len(header).to_bytes(8, "little") + header + values
 
@@ -185,14 +198,16 @@ def damaged_record(data, chance):
     return file.getvalue() + data[16 + length :]
 
 
-def damaged_png(data, chance):
+def mutate_png(data, chance):
     """Return a PNG with a corrupt chunk that has a valid checksum."""
-    out, place = bytearray(data[:8]), 8
+    out, offset = bytearray(data[:8]), 8
     chunks = []
-    while place < len(data):
-        size = int.from_bytes(data[place : place + 4], "big")
-        chunks.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + size]))
-        place += size + 12
+    while offset < len(data):
+        size = int.from_bytes(data[offset : offset + 4], "big")
+        chunks.append(
+            (data[offset + 4 : offset + 8], data[offset + 8 : offset + 8 + size])
+        )
+        offset += size + 12
     hit = chance.randrange(len(chunks))
     for i, (name, content) in enumerate(chunks):
         if i == hit:
@@ -251,14 +266,14 @@ OPERATORS += ("ReduceSum", "Softmax", "Shape", "Squeeze", "OneHot", "Where", "Ca
 OPERATORS += ("ScatterND", "GatherND", "Einsum", "TopK", "Split", "MaxPool", "Trilu")
 
 
-def damaged_onnx(data, chance):
+def mutate_onnx(data, chance):
     """Return an ONNX file with wrong fields in valid messages."""
     import onnx
 
     model = onnx.ModelProto.FromString(data)
-    found = list(messages_in(model))
+    messages = list(messages_in(model))
     for _ in range(chance.choice((1, 1, 2, 4))):
-        damaged_field(chance.choice(found), chance)
+        damaged_field(chance.choice(messages), chance)
     nodes = model.graph.node
     if chance.random() < 0.2 and len(nodes) > 1:
         a, b = chance.sample(range(len(nodes)), 2)

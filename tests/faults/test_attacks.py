@@ -20,7 +20,9 @@ def test_number_of_attacks_equals_the_guide_to_saving():
 
 def check(start, stop, folder):
     counts, wrong = tally("attacks", start, stop, folder)
-    assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.values())
+    assert not wrong, "\n".join(
+        f"{name}: {outcome}" for name, outcome in wrong.values()
+    )
     assert sum(counts.values()) == stop - start
     return counts
 

@@ -79,8 +79,8 @@ def test_download_that_exceeds_the_disk(tmp_path):
     fetch = {"origin": f"file://{tmp_path}/data", "cache_dir": tmp_path / "cache"}
     with limited_files(10_000), pytest.raises(DatasetError):
         tk.utils.get_file("data", **fetch)
-    left = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
-    assert all(p.suffix == ".lock" for p in left), left
+    remaining = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    assert all(p.suffix == ".lock" for p in remaining), remaining
     path = tk.utils.get_file("data", **fetch)
     assert os.path.getsize(path) == 50_000
 
@@ -163,15 +163,15 @@ print("whole", sorted(os.listdir(os.path.dirname(path))))
 @pytest.mark.one_in(4)
 def test_interrupt_leaves_a_complete_file(name, delay, tmp_path):
     code = textwrap.dedent(INTERRUPTED.format(root=str(ROOT)))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / name), str(delay)],
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("whole"), done.stdout
-    assert name in done.stdout
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert process.stdout.startswith("whole"), process.stdout
+    assert name in process.stdout
 
 
 @pytest.mark.parametrize("number", range(0, 100, 20))

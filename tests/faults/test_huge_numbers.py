@@ -15,7 +15,9 @@ COUNT = len(samples())
 
 def check(seed, start, stop, folder):
     counts, wrong = tally(f"numbers {seed}", start, stop, folder)
-    assert not wrong, "\n".join(f"{name}: {what}" for name, what in wrong.values())
+    assert not wrong, "\n".join(
+        f"{name}: {outcome}" for name, outcome in wrong.values()
+    )
     assert sum(counts.values()) == stop - start
 
 

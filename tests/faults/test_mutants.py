@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def check(seed, count, folder):
     counts, wrong = tally(seed, 0, count, folder)
     assert not wrong, "\n".join(
-        f"seed {seed}, case {number}, {form}: {what}"
-        for number, (form, what) in list(wrong.items())[:20]
+        f"seed {seed}, case {number}, {form}: {outcome}"
+        for number, (form, outcome) in list(wrong.items())[:20]
     )
     assert sum(counts.values()) == count
     assert counts["error"] > count / 3  # the corrupt bytes are read

@@ -62,7 +62,7 @@ class Watch:
     """Record forbidden actions of files."""
 
     def __init__(self):
-        self.seen = []
+        self.actions = []
         self.folder = None
         self.allowed = (tempfile.gettempdir(), "/dev/", "/proc/", str(ROOT))
         sys.addaudithook(self.note)
@@ -73,21 +73,21 @@ class Watch:
         if event in FORBIDDEN or (
             event == "subprocess.Popen" and arguments[0] != sys.executable
         ):
-            self.seen.append(f"{event} {arguments!r:.200}")
+            self.actions.append(f"{event} {arguments!r:.200}")
         elif event == "open" and isinstance(arguments[0], str):
             path, mode, flags = arguments
             writes = flags & (os.O_WRONLY | os.O_RDWR) if isinstance(flags, int) else 0
             if writes and not os.path.abspath(path).startswith(self.allowed):
-                self.seen.append(f"writes {path}")
+                self.actions.append(f"writes {path}")
 
 
 def peak():
     """Return (bytes in memory now, the peak since `forget_peak`)."""
-    now = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * 4096
+    current = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * 4096
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM"):
-            return now, int(line.split()[1]) * 1024
-    return now, now
+            return current, int(line.split()[1]) * 1024
+    return current, current
 
 
 @cache
@@ -104,18 +104,18 @@ def forget_peak():
         Path("/proc/self/clear_refs").write_text("5", "utf-8")
 
 
-def judged(read, path, good, differs):
+def judge(read, path, good, differs):
     """Return the outcome of one file: "equal", "error", "differs", or the failure."""
     before, _ = peak()
     forget_peak()
     signal.setitimer(signal.ITIMER_PROF, patience())
-    found = None
+    result = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with contextlib.redirect_stderr(io.StringIO()):
-                found = digest(read(path))
-        outcome = "equal" if found == good else "differs"
+                result = digest(read(path))
+        outcome = "equal" if result == good else "differs"
         if outcome == "differs" and differs is None:
             outcome = "lost: read as something else without a word"
     except ToolkitError as error:
@@ -148,7 +148,7 @@ class Cases:
         ops.matmul(*2 * [ops.ones((512, 512))])
         self.watch = Watch()
 
-    def place(self, form):
+    def prepare_path(self, form):
         where = self.folder / "case"
         shutil.rmtree(where, ignore_errors=True)
         where.mkdir(parents=True)
@@ -157,7 +157,7 @@ class Cases:
     def original(self, form):
         """Return name -> bytes of the files of a valid save, and its content."""
         if form.name not in self.good:
-            path = self.place(form)
+            path = self.prepare_path(form)
             form.make(path)
             files = {
                 str(p.relative_to(path.parent)): p.read_bytes()
@@ -186,21 +186,21 @@ class Cases:
         hit = form.file if form.file in files else chance.choice(names)
         if len(names) > 1:
             hit = chance.choice(names)
-        path = self.place(form)
+        path = self.prepare_path(form)
         change = form.change if hit == form.file else BY_NAME["keras"].change
         self.write(path, {**files, hit: change(files[hit], chance)})
-        self.watch.seen, self.watch.folder = [], path.parent
-        outcome = judged(form.read, path, good, form.differs)
+        self.watch.actions, self.watch.folder = [], path.parent
+        outcome = judge(form.read, path, good, form.differs)
         self.watch.folder = None
-        if self.watch.seen:
-            outcome = f"code: {self.watch.seen}"
+        if self.watch.actions:
+            outcome = f"code: {self.watch.actions}"
         return form.name, outcome
 
     def keep(self, number, folder):
         """Keep the files of a case for inspection."""
-        kept = Path(folder, str(number))
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(self.folder / "case", kept)
+        target = Path(folder, str(number))
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.folder / "case", target)
 
 
 def limit_space():
@@ -210,7 +210,7 @@ def limit_space():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def attacked(name, cases):
+def run_attack(name, cases):
     """Return the outcome of an attack."""
     from tests.faults.attacks import ATTACKS, HARMLESS, SECRET
 
@@ -219,17 +219,17 @@ def attacked(name, cases):
     folder.mkdir(parents=True)
     (folder / "secret.txt").write_text(SECRET)
     os.chdir(folder)
-    found = []
+    results = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         read = ATTACKS[name](folder)
-    cases.watch.seen, cases.watch.folder = [], folder
+    cases.watch.actions, cases.watch.folder = [], folder
     differs = "it may be read" if name in HARMLESS else None
-    outcome = judged(lambda path: found.append(read()), folder, None, differs)
+    outcome = judge(lambda path: results.append(read()), folder, None, differs)
     cases.watch.folder = None
-    text = repr(found)
-    if cases.watch.seen or (folder / "ran").exists():
-        return f"code: {cases.watch.seen}"
+    text = repr(results)
+    if cases.watch.actions or (folder / "ran").exists():
+        return f"code: {cases.watch.actions}"
     if SECRET in text or "root:x" in text:
         return f"code: it read {text:.300}"
     if (folder.parent / "evil").exists() or Path("/tmp/evil").exists():
@@ -237,14 +237,14 @@ def attacked(name, cases):
     return "done: it was read" if outcome.startswith("lost") else outcome
 
 
-def asked_too_much(label, make, cases, seed):
+def check_huge_numbers(label, make, cases, seed):
     """Return the first wrong outcome of configs that each have a huge number."""
-    folder = cases.place(BY_NAME["keras"]).parent
+    folder = cases.prepare_path(BY_NAME["keras"]).parent
     chance, outcome = seeded(seed, label), "error"
-    for what, read in huge_numbers.hostile_configs(label, make, chance, folder):
-        outcome = judged(lambda _, read=read: read() and None, folder, None, "read")
+    for description, read in huge_numbers.hostile_configs(label, make, chance, folder):
+        outcome = judge(lambda _, read=read: read() and None, folder, None, "read")
         if outcome not in ("error", "differs", "equal"):
-            return f"{outcome}; {what}"
+            return f"{outcome}; {description}"
     return "error"
 
 
@@ -255,13 +255,13 @@ def numbered(words, cases):
 
         names = list(ATTACKS)
         numbers = range(*map(int, words[1:3]))
-        return numbers, lambda n: (names[n], attacked(names[n], cases))
+        return numbers, lambda n: (names[n], run_attack(names[n], cases))
     if words[0].startswith("numbers"):
         samples = list(huge_numbers.samples().items())
         numbers = range(*map(int, words[1:3]))
         return numbers, lambda n: (
             samples[n][0],
-            asked_too_much(*samples[n], cases, words[0]),
+            check_huge_numbers(*samples[n], cases, words[0]),
         )
     seed, _, only = words[0].partition("/")
     cases.seed, cases.order = int(seed), order(only)

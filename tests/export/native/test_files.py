@@ -34,9 +34,9 @@ def library(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    own = tmp_path / "own"
-    own.mkdir(mode=0o700)
-    return own
+    folder_path = tmp_path / "own"
+    folder_path.mkdir(mode=0o700)
+    return folder_path
 
 
 def names(folder):
@@ -153,10 +153,10 @@ def test_ar_reads_the_archive(library, folder, stem):
     symbols = ["digits_abi", "digits_run"]
     archive = static_archive(f"{stem}.o", library.code, symbols)
     (folder / "libdigits.a").write_bytes(archive)
-    done = subprocess.run(
+    process = subprocess.run(
         ["ar", "tv", "libdigits.a"], cwd=folder, capture_output=True, text=True
     )
-    assert done.stdout.split()[-1] == f"{stem}.o"
+    assert process.stdout.split()[-1] == f"{stem}.o"
     (folder / "main.c").write_text(
         "unsigned digits_abi(void);\nint main(void) { return digits_abi() != 1; }\n"
     )

@@ -29,9 +29,9 @@ def usage(text):
 
 
 def run(*command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def test_header_equals_the_golden_file(tmp_path):
@@ -140,8 +140,8 @@ def test_names_are_escaped(name, tmp_path):
     )
     strict = "-Wall", "-Werror", "-std=c99"
     run(compiler, *strict, "main.c", "-o", "main", folder=tmp_path)
-    done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True)
-    assert done.stdout == name.encode()
+    process = subprocess.run(["./main"], cwd=tmp_path, capture_output=True)
+    assert process.stdout == name.encode()
 
 
 def test_header_names_every_status_and_dtype():

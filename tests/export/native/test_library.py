@@ -38,10 +38,10 @@ TARGETS = (
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Enter an empty folder for the test."""
-    own = tmp_path / "own"
-    own.mkdir(mode=0o700)
-    monkeypatch.chdir(own)
-    return own
+    folder_path = tmp_path / "own"
+    folder_path.mkdir(mode=0o700)
+    monkeypatch.chdir(folder_path)
+    return folder_path
 
 
 def names(folder):
@@ -125,10 +125,10 @@ def test_several_inputs_and_outputs(folder):
 def test_dtypes(folder, dtype):
     x = toolkit.Input((3,), dtype=dtype)
     library = exported(toolkit.Model(x, ops.concatenate([x, x], axis=-1)))
-    given = np.array([[0, 1, 1], [1, 0, 0]]).astype(dtype)
-    predictions = library.predict(given)
+    array = np.array([[0, 1, 1], [1, 0, 0]]).astype(dtype)
+    predictions = library.predict(array)
     assert predictions.dtype == dtype
-    np.testing.assert_array_equal(predictions, np.concatenate([given, given], -1))
+    np.testing.assert_array_equal(predictions, np.concatenate([array, array], -1))
 
 
 def test_indices_are_checked(folder):
@@ -224,8 +224,8 @@ def test_state_of_a_layer(folder):
     expected = [ops.convert_to_numpy(model(x)) for _ in range(3)]
     assert library.is_stateful
     for _ in range(2):
-        for wanted in expected:
-            np.testing.assert_allclose(library.predict(x), wanted, atol=1e-6)
+        for expected_state in expected:
+            np.testing.assert_allclose(library.predict(x), expected_state, atol=1e-6)
         library.reset()
 
 
@@ -308,10 +308,10 @@ def test_weights_in_a_file(folder):
 def test_different_weights_are_detected(folder):
     model = small()
     model.export("m.so", weights="file", verbose=False)
-    kept = (folder / "m.safetensors").read_bytes()
+    file_bytes = (folder / "m.safetensors").read_bytes()
     model.layers[-1].bias.assign_add(np.ones(4))
     model.export("m.so", weights="file", verbose=False)
-    (folder / "m.safetensors").write_bytes(kept)
+    (folder / "m.safetensors").write_bytes(file_bytes)
     with pytest.raises(ToolkitError, match="SHA-256"):
         toolkit.load_native("./m.so")
 
@@ -330,10 +330,10 @@ def test_threads(folder):
     model.export("m.so", verbose=False)
     model.export("alone.so", threads=False, verbose=False)
     expected = toolkit.load_native("./m.so").predict(x)
-    several = toolkit.load_native("./m.so", threads=2).predict(x)
-    assert several.tobytes() == expected.tobytes()
-    alone = toolkit.load_native("./alone.so").predict(x)
-    assert alone.tobytes() == expected.tobytes()
+    predictions = toolkit.load_native("./m.so", threads=2).predict(x)
+    assert predictions.tobytes() == expected.tobytes()
+    single_thread = toolkit.load_native("./alone.so").predict(x)
+    assert single_thread.tobytes() == expected.tobytes()
     with pytest.raises(UnsupportedError, match="threads"):
         toolkit.load_native("./alone.so", threads=2)
     with pytest.raises(UnsupportedError, match="wasm32 has none"):
@@ -443,9 +443,9 @@ def test_backends_without_libraries_are_refused(folder):
 def test_check_detects_another_model(folder):
     model = small()
     model.export("m.so", verbose=False)
-    found = check_native(model, "m.so")
-    assert found.error < 1e-6
-    assert found.rows == [1, 4, 16, 64, 256, 2, 13]
+    result = check_native(model, "m.so")
+    assert result.error < 1e-6
+    assert result.rows == [1, 4, 16, 64, 256, 2, 13]
     model.layers[-1].bias.assign([4, 0, 0, 0])
     with pytest.raises(ToolkitError, match="differs from the model by"):
         check_native(model, "m.so")

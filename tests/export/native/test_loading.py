@@ -29,9 +29,9 @@ EXPECTED = X * stub.WEIGHTS + NUMBERS[:, None]
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder that no other user may write."""
-    own = tmp_path / "own"
-    own.mkdir(mode=0o700)
-    return own
+    folder_path = tmp_path / "own"
+    folder_path.mkdir(mode=0o700)
+    return folder_path
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_library_describes_itself(path):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "inputs",
     [
         [X, NUMBERS],
         (X.tolist(), NUMBERS.tolist()),
@@ -60,10 +60,10 @@ def test_library_describes_itself(path):
     ],
     ids=["list", "Python", "dict", "cast", "columns", "strided"],
 )
-def test_predict(path, given):
+def test_predict(path, inputs):
     model = toolkit.load_native(path)
-    np.testing.assert_array_equal(model.predict(given), EXPECTED)
-    np.testing.assert_array_equal(model(given), EXPECTED)
+    np.testing.assert_array_equal(model.predict(inputs), EXPECTED)
+    np.testing.assert_array_equal(model(inputs), EXPECTED)
 
 
 def test_out_of_range_values_are_refused(path):
@@ -80,7 +80,7 @@ def test_no_rows(path):
 
 
 @pytest.mark.parametrize(
-    "given, error, expected",
+    "inputs, error, expected",
     [
         (X, ArgumentError, "expected 2 inputs"),
         ([X], ArgumentError, "received list of 1"),
@@ -101,10 +101,10 @@ def test_no_rows(path):
         ([X, NUMBERS + 6], OutOfRangeError, "digits.so: number: 10 is out of range"),
     ],
 )
-def test_invalid_inputs_are_refused(path, given, error, expected):
+def test_invalid_inputs_are_refused(path, inputs, error, expected):
     model = toolkit.load_native(path)
     with pytest.raises(error, match=expected):
-        model.predict(given)
+        model.predict(inputs)
     np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
 
 
@@ -120,18 +120,18 @@ def test_states_continue_and_are_reset(folder):
 @pytest.mark.parametrize("states", [0, 1])
 def test_several_threads_share_a_library(folder, states):
     model = toolkit.load_native(stub.shared(folder / "digits.so", states=states))
-    found = []
+    errors = []
 
     def run():
         for _ in range(200):
-            found.append(model.predict([X, NUMBERS])[0, 0])
+            errors.append(model.predict([X, NUMBERS])[0, 0])
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == (list(range(800)) if states else [0] * 800)
+    assert sorted(errors) == (list(range(800)) if states else [0] * 800)
 
 
 # --- refused files --------------------------------------------------------------------
@@ -165,8 +165,12 @@ def test_invalid_library_is_refused(folder):
 @pytest.mark.parametrize("of", ["file", "folder", "folder above"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 def test_file_that_others_may_write_is_refused(path, of, mode):
-    place = {"file": path, "folder": path.parent, "folder above": path.parent.parent}
-    place[of].chmod(0o700 | mode)
+    path_of_kind = {
+        "file": path,
+        "folder": path.parent,
+        "folder above": path.parent.parent,
+    }
+    path_of_kind[of].chmod(0o700 | mode)
     with pytest.raises(ModelFileError, match="may be written by other users"):
         toolkit.load_native(path)
 
@@ -188,20 +192,20 @@ def test_replaceable_links_are_refused(path, tmp_path, to):
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    given = shared / "digits.so"
+    target = shared / "digits.so"
     if to == "file":
-        given.symlink_to(path)
+        target.symlink_to(path)
     elif to == "folder":
         (shared / "own").symlink_to(path.parent)
-        given = shared / "own" / "digits.so"
+        target = shared / "own" / "digits.so"
     else:
-        given.symlink_to(path)
-        given = tmp_path / "digits.so"
-        given.symlink_to(shared / "digits.so")
+        target.symlink_to(path)
+        target = tmp_path / "digits.so"
+        target.symlink_to(shared / "digits.so")
     with pytest.raises(ModelFileError, match="shared' may be written by other"):
-        toolkit.load_native(given)
+        toolkit.load_native(target)
     shared.chmod(0o1777)  # all users may make links in it, but not replace mine
-    assert toolkit.load_native(given).batches == (1, 8)
+    assert toolkit.load_native(target).batches == (1, 8)
     assert toolkit.load_native(tmp_path / "kept" / "digits.so").batches == (1, 8)
 
 

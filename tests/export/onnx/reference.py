@@ -22,17 +22,17 @@ def onnx_run(path):
     return run
 
 
-def relative_error(found, expected):
+def relative_error(actual, expected):
     """Return the largest difference relative to the largest expected number."""
-    assert found.shape == expected.shape
-    if found.dtype.kind in "biu":
-        assert (found == expected).all()
+    assert actual.shape == expected.shape
+    if actual.dtype.kind in "biu":
+        assert (actual == expected).all()
         return 0.0
-    assert (np.isnan(found) == np.isnan(expected)).all()
+    assert (np.isnan(actual) == np.isnan(expected)).all()
     if not expected.size:
         return 0.0
     scale = max(1.0, float(np.nanmax(np.abs(expected))))
-    return float(np.nanmax(np.abs(found.astype(float) - expected))) / scale
+    return float(np.nanmax(np.abs(actual.astype(float) - expected))) / scale
 
 
 def check_export(

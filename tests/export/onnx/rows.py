@@ -9,9 +9,9 @@ from toolkit import Input, Model, Sequential, applications, layers, ops, quantiz
 IMAGE = (7, 6, 3)
 
 
-def chain(*parts, shape=(6, 3), dtype="float32"):
+def chain(*layers_of_model, shape=(6, 3), dtype="float32"):
     """Return a sequential model."""
-    return Sequential([Input(shape, dtype=dtype), *parts])
+    return Sequential([Input(shape, dtype=dtype), *layers_of_model])
 
 
 def called(layer, *shapes, dtype="float32"):

@@ -22,16 +22,16 @@ TOLERANCE = 1e-5
 LATER = {"int8 convolutions": (1, 24)}
 
 
-def relative_error(found, expected):
+def relative_error(actual, expected):
     """Return the largest difference relative to the largest expected number."""
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return np.inf
-    if found.dtype.kind in "biu":
-        return 0.0 if (found == expected).all() else np.inf
+    if actual.dtype.kind in "biu":
+        return 0.0 if (actual == expected).all() else np.inf
     if not expected.size:
         return 0.0
     scale = np.abs(expected).max()
-    return float(np.abs(found.astype(float) - expected).max() / (scale or 1.0))
+    return float(np.abs(actual.astype(float) - expected).max() / (scale or 1.0))
 
 
 def run(path):
@@ -46,8 +46,8 @@ def run(path):
     for size in sorted({int(name.split("-")[0]) for name in arrays.files}):
         names = [x.name for x in session.get_inputs()]
         feeds = {name: arrays[f"{size}-x-{i}"] for i, name in enumerate(names)}
-        for i, found in enumerate(session.run(None, feeds)):
-            worst = max(worst, relative_error(found, arrays[f"{size}-y-{i}"]))
+        for i, output in enumerate(session.run(None, feeds)):
+            worst = max(worst, relative_error(output, arrays[f"{size}-y-{i}"]))
     return worst
 
 
@@ -78,11 +78,11 @@ def main():
     options = parser.parse_args()
     failed, worst, counts = [], 0.0, {}
     files = sorted(options.folder.glob("*.onnx"), key=lambda path: int(path.stem))
-    own = tuple(map(int, version("onnxruntime").split(".")[:2]))
+    installed_version = tuple(map(int, version("onnxruntime").split(".")[:2]))
     left_out = 0
     for path in files:
         name = path.with_suffix(".txt").read_text()
-        if own < LATER.get(name, own):
+        if installed_version < LATER.get(name, installed_version):
             left_out += 1
             continue
         try:
@@ -102,11 +102,11 @@ def main():
     if options.nodes and not options.nodes.exists():
         options.nodes.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
     elif options.nodes:
-        known = json.loads(options.nodes.read_text())
+        known_nodes = json.loads(options.nodes.read_text())
         failed += [
-            f"{name}: {count} nodes, {known[name]} before"
+            f"{name}: {count} nodes, {known_nodes[name]} before"
             for name, count in counts.items()
-            if count > known.get(name, count)
+            if count > known_nodes.get(name, count)
         ]
     print("\n".join(failed))
     sys.exit(bool(failed))

@@ -16,6 +16,6 @@ def test_application(name, tmp_path):
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
     shape = (2, *(n or 224 for n in model.input_shape[1:]))
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
-    (found,) = session.run(None, {session.get_inputs()[0].name: x})
+    (outputs,) = session.run(None, {session.get_inputs()[0].name: x})
     expected = model(x, training=False).numpy()
-    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert np.abs(outputs - expected).max() <= 1e-5 * np.abs(expected).max()

@@ -60,8 +60,8 @@ def test_names_and_metadata(path):
 
 
 def test_versions_equal_those_of_onnx():
-    known = onnx.helper.OP_SET_ID_VERSION_MAP
-    assert model.IR_VERSIONS == {n: known["ai.onnx", n] for n in range(17, 25)}
+    versions = onnx.helper.OP_SET_ID_VERSION_MAP
+    assert model.IR_VERSIONS == {n: versions["ai.onnx", n] for n in range(17, 25)}
 
 
 def test_same_model_gives_the_same_bytes(tmp_path):
@@ -98,16 +98,16 @@ def test_external_weights(path):
     check_export(digits(), path, external_data=True)
     data = path.with_name("m.onnx.data")
     assert sorted(path.parent.iterdir()) == [path, data]
-    outside = onnx.load(path, load_external_data=False).graph.initializer
-    places = [
+    initializers = onnx.load(path, load_external_data=False).graph.initializer
+    entries = [
         {entry.key: entry.value for entry in x.external_data}
-        for x in outside
+        for x in initializers
         if x.data_location == onnx.TensorProto.EXTERNAL
     ]
-    assert len(places) == 1  # small constants stay in the file
-    assert all(place["location"] == data.name for place in places)
-    assert all(int(place["offset"]) % 65_536 == 0 for place in places)
-    last = places[-1]
+    assert len(entries) == 1  # small constants stay in the file
+    assert all(entry["location"] == data.name for entry in entries)
+    assert all(int(entry["offset"]) % 65_536 == 0 for entry in entries)
+    last = entries[-1]
     assert int(last["offset"]) + int(last["length"]) == data.stat().st_size
 
 
@@ -186,8 +186,8 @@ def test_requested_free_axes(path):
     ]
     assert shapes == [["batch", "steps", 3], ["batch", "steps", 4]]
     x = np.random.default_rng(0).normal(size=(2, 9, 3)).astype("float32")
-    (found,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
-    np.testing.assert_allclose(found, network.layers[0](x).numpy(), atol=1e-6)
+    (outputs,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(outputs, network.layers[0](x).numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(

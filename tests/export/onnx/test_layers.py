@@ -62,8 +62,8 @@ def test_narrow_floats_are_computed_in_float32(policy, tmp_path):
     proto = onnx.load(tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
     evaluator = onnx.reference.ReferenceEvaluator(proto)
-    (found,) = evaluator.run(None, {proto.graph.input[0].name: x})
-    assert relative_error(found, wide(x, training=False).numpy()) < 1e-5
+    (output,) = evaluator.run(None, {proto.graph.input[0].name: x})
+    assert relative_error(output, wide(x, training=False).numpy()) < 1e-5
 
 
 def test_random_numbers_are_exported_on_request(tmp_path):
@@ -72,9 +72,9 @@ def test_random_numbers_are_exported_on_request(tmp_path):
     proto = onnx.load(path)
     evaluator = onnx.reference.ReferenceEvaluator(proto)
     ones = np.ones((3, 600), "float32")
-    (found,) = evaluator.run(None, {proto.graph.input[0].name: ones})
-    assert set(np.unique(found)) == {0.0, 2.0}
-    assert 0.4 < (found == 0).mean() < 0.6
+    (output,) = evaluator.run(None, {proto.graph.input[0].name: ones})
+    assert set(np.unique(output)) == {0.0, 2.0}
+    assert 0.4 < (output == 0).mean() < 0.6
 
 
 def test_fixed_batch_sizes(tmp_path):
@@ -109,9 +109,9 @@ def test_infinite_numbers(name, tmp_path):
     arrays = [np.float32([row]) for row in (NUMBERS, OTHERS)]
     feeds = dict(zip([x.name for x in proto.graph.input], arrays, strict=True))
     with np.errstate(all="ignore"):
-        (found,) = onnx.reference.ReferenceEvaluator(proto).run(None, feeds)
+        (outputs,) = onnx.reference.ReferenceEvaluator(proto).run(None, feeds)
         expected = model(arrays).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(outputs, expected, rtol=1e-6)
 
 
 def test_dilations_have_explicit_pads(tmp_path):

@@ -59,9 +59,9 @@ def model_of(row):
 
     class Computes(toolkit.Model):
         def call(self, *arrays):
-            rest = iter(arrays)
+            iterator = iter(arrays)
             inputs = tree.map_structure(
-                lambda x: next(rest) if isinstance(x, np.ndarray) else x, row.inputs
+                lambda x: next(iterator) if isinstance(x, np.ndarray) else x, row.inputs
             )
             return [y for y in tree.flatten(row.call(*inputs)) if hasattr(y, "shape")]
 
@@ -126,11 +126,11 @@ def test_special_values(name, run, tmp_path):
     model = toolkit.Model(symbols, getattr(ops, name)(*symbols))
     model.export(tmp_path / "m.onnx", verbose=False)
     names = [x.name for x in symbols]
-    (found,) = run(tmp_path / "m.onnx")(dict(zip(names, columns, strict=True)))
+    (result,) = run(tmp_path / "m.onnx")(dict(zip(names, columns, strict=True)))
     exact = [np.float64(x) for x in columns]
     if name == "arctan2":
         expected = np.arctan2(*exact)
-        assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+        assert (np.signbit(result) == np.signbit(expected))[~np.isnan(expected)].all()
     else:
         expected = ops.erfinv(exact[0]).numpy()
-    np.testing.assert_allclose(found, expected.astype("float32"), rtol=1e-6, atol=0)
+    np.testing.assert_allclose(result, expected.astype("float32"), rtol=1e-6, atol=0)

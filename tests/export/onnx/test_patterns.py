@@ -109,15 +109,15 @@ IMAGES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_operators(name, tmp_path):
-    parts, expected = CASES[name]
-    model = disturbed(chain(*parts, shape=(6, 3)))
+    layers_of_model, expected = CASES[name]
+    model = disturbed(chain(*layers_of_model, shape=(6, 3)))
     assert operators(check_export(model, tmp_path / "m.onnx")) == expected
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_operators_of_images(name, tmp_path):
-    parts, expected = IMAGES[name]
-    model = disturbed(chain(*parts, shape=IMAGE))
+    layers_of_model, expected = IMAGES[name]
+    model = disturbed(chain(*layers_of_model, shape=IMAGE))
     assert operators(check_export(model, tmp_path / "m.onnx")) == expected
 
 

@@ -20,19 +20,19 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("spread", range(3))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("names, rule, expected", CASES)
-def test_fit(names, rule, expected, spread):
-    samples = sample_sizes(names, spread)
-    found = fit([rule(**sizes) for sizes in samples], samples)
-    assert found == expected
-    if isinstance(found, Extent):
-        assert all(found.evaluate(sizes) == rule(**sizes) for sizes in samples)
+def test_fit(names, rule, expected, seed):
+    samples = sample_sizes(names, seed)
+    rule_found = fit([rule(**sizes) for sizes in samples], samples)
+    assert rule_found == expected
+    if isinstance(rule_found, Extent):
+        assert all(rule_found.evaluate(sizes) == rule(**sizes) for sizes in samples)
 
 
 def test_samples_have_both_parities():
-    for spread in range(3):
-        assert {sizes["n"] % 2 for sizes in sample_sizes(["n"], spread)} == {0, 1}
+    for seed in range(3):
+        assert {sizes["n"] % 2 for sizes in sample_sizes(["n"], seed)} == {0, 1}
 
 
 def test_no_free_extents():
@@ -52,10 +52,12 @@ ARRAYS = [
 ]
 
 
-@pytest.mark.parametrize("make, known", ARRAYS)
-def test_grown_constants(make, known):
+@pytest.mark.parametrize("make, is_known", ARRAYS)
+def test_grown_constants(make, is_known):
     samples = sample_sizes(["n"])
     empty = Graph((), (), ())
     family = Family([empty] * len(samples), samples, "test")
-    found = family.fit_arrays([np.asarray(make(sizes["n"])) for sizes in samples])
-    assert (found is not None) == known
+    constant_rule = family.fit_arrays(
+        [np.asarray(make(sizes["n"])) for sizes in samples]
+    )
+    assert (constant_rule is not None) == is_known

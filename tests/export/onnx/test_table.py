@@ -20,15 +20,15 @@ TAKEN_APART = {
 }
 
 
-def own(name):
+def is_own_primitive(name):
     """Return whether a primitive belongs to this package, and not to a test."""
     record = PRIMITIVES[name]
     return record.spec.__module__.startswith("toolkit.")
 
 
 def test_every_primitive_has_an_entry():
-    known = {*RULES, *ELEMENTWISE, *UNSUPPORTED, *TAKEN_APART}
-    assert {name for name in PRIMITIVES if own(name)} == known
+    entries = {*RULES, *ELEMENTWISE, *UNSUPPORTED, *TAKEN_APART}
+    assert {name for name in PRIMITIVES if is_own_primitive(name)} == entries
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN_APART))
@@ -37,15 +37,19 @@ def test_expanded_composites_have_a_body(name):
 
 
 def test_every_primitive_has_one_entry():
-    parts = [{*RULES}, {*ELEMENTWISE}, {*UNSUPPORTED}, TAKEN_APART]
-    assert sum(map(len, parts)) == len(set().union(*parts))
+    tables = [{*RULES}, {*ELEMENTWISE}, {*UNSUPPORTED}, TAKEN_APART]
+    assert sum(map(len, tables)) == len(set().union(*tables))
 
 
 def test_elementwise_rows_have_elementwise_primitives():
-    whole = {n for n, p in PRIMITIVES.items() if p.kind is Kind.ELEMENTWISE and own(n)}
+    elementwise = {
+        n
+        for n, p in PRIMITIVES.items()
+        if p.kind is Kind.ELEMENTWISE and is_own_primitive(n)
+    }
     # Composites of one input that are elementwise, too.
-    assert {*ELEMENTWISE} - whole == {"gelu", "limit", "softplus"}
-    assert whole <= {*ELEMENTWISE}
+    assert {*ELEMENTWISE} - elementwise == {"gelu", "limit", "softplus"}
+    assert elementwise <= {*ELEMENTWISE}
 
 
 def test_reasons_are_sentences():

@@ -42,8 +42,8 @@ POOLS = [
 )
 def test_any_size(kind, window, strides, padding, tmp_path):
     rank = int(kind.__name__.removesuffix("Transpose")[-2])
-    given = (4,) if "Conv" in kind.__name__ else ()
-    layer = kind(*given, window, strides=strides, padding=padding)
+    arguments = (4,) if "Conv" in kind.__name__ else ()
+    layer = kind(*arguments, window, strides=strides, padding=padding)
     model = windowed(layer, rank)
     for free in (3, 4, 5, 6, 8, 9, 10):
         check_export(model, tmp_path / "m.onnx", sizes=(2,), free=free)

@@ -27,8 +27,10 @@ def write(folder, number, model, sizes, free=FREE):
             sample(rng, (size, *(n or free for n in x.shape[1:])), x.dtype)
             for x in model.inputs
         ]
-        given = inputs if len(inputs) > 1 else inputs[0]
-        outputs = [y.numpy() for y in tree.flatten(model(given, training=False))]
+        inputs_of_model = inputs if len(inputs) > 1 else inputs[0]
+        outputs = [
+            y.numpy() for y in tree.flatten(model(inputs_of_model, training=False))
+        ]
         arrays |= {f"{size}-x-{i}": x for i, x in enumerate(inputs)}
         arrays |= {f"{size}-y-{i}": y for i, y in enumerate(outputs)}
     np.savez(folder / f"{number}.npz", **arrays)
