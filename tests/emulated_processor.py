@@ -51,16 +51,16 @@ def _load_emulations() -> str:
     return _SPLAT.sub(_splat, _LANES.sub(_lanes, text))
 
 
-def _lanes(found: re.Match[str]) -> str:
+def _lanes(match: re.Match[str]) -> str:
     """Return the lane numbers from `start` in steps of `step`."""
-    count, step, first = map(int, found.groups())
+    count, step, first = map(int, match.groups())
     numbers = range(first, first + count * step, step)
     return f"<{count} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
 
 
-def _splat(found: re.Match[str]) -> str:
+def _splat(match: re.Match[str]) -> str:
     """Return a constant in every lane, in the syntax of older LLVM versions."""
-    before, count, constant = found.groups()
+    before, count, constant = match.groups()
     return f"{before}<{', '.join([constant] * int(count))}>"
 
 
@@ -92,9 +92,9 @@ def without_rounding() -> Any:
     """Return this processor as if it multiplied bfloat16 no faster than float32."""
     from toolkit.backends.numpy.jit.processor import Processor
 
-    own = Processor.host()
-    features = [x for x in own.features.split(",") if not x.endswith("bf16")]
-    return replace(own, tiles=False, features=",".join(features))
+    host = Processor.host()
+    features = [x for x in host.features.split(",") if not x.endswith("bf16")]
+    return replace(host, tiles=False, features=",".join(features))
 
 
 # Ways to multiply operands that are rounded to bfloat16: parameters of fixtures. The
@@ -111,14 +111,14 @@ def _emulating(**facts: Any) -> Iterator[None]:
     from toolkit.backends.numpy.jit import engine
     from toolkit.backends.numpy.jit.processor import LEVELS, PROCESSORS, Processor
 
-    own, level = Processor.host(), "x86-64-v4"
-    if own.architecture != "x86_64":
+    host, level = Processor.host(), "x86-64-v4"
+    if host.architecture != "x86_64":
         pytest.skip("AVX-512 is emulated on x86 only")
     better = replace(
         PROCESSORS[level],
-        triple=own.triple,
+        triple=host.triple,
         features=",".join(f"+{x}" for x in (*LEVELS[level], *_FEATURES)),
-        cache_bytes=own.cache_bytes,
+        cache_bytes=host.cache_bytes,
         **facts,
     )
     compile_there, machine_there = engine._compile, engine.machine
@@ -127,7 +127,7 @@ def _emulating(**facts: Any) -> Iterator[None]:
         return compile_there(emulate_instructions(source), processor)
 
     def machine_here(processor: Processor) -> Any:
-        return machine_there(own)
+        return machine_there(host)
 
     with pytest.MonkeyPatch.context() as patched:
         # Code compiled for this machine does not run on such a processor.

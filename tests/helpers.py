@@ -91,10 +91,10 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
         moved = (x + distance * d for x, d in zip(inputs, directions, strict=True))
         return float(projected(*map(tensor, moved)))
 
-    found = float(derivative(*map(tensor, inputs)))
+    actual = float(derivative(*map(tensor, inputs)))
     expected = (shifted(step) - shifted(-step)) / (2 * step)
-    assert abs(found - expected) <= tolerance * max(1.0, abs(expected)), (
-        f"the tape says {found}, central differences say {expected}"
+    assert abs(actual - expected) <= tolerance * max(1.0, abs(expected)), (
+        f"the tape says {actual}, central differences say {expected}"
     )
     if order > 1:
         check_grads(derivative, inputs, order - 1, step, tolerance, seed + 1)
@@ -112,14 +112,14 @@ def is_free(variable):
 
 def can_be_taken(lock):
     """Return whether another thread can take a lock now."""
-    found = []
+    inputs = []
 
     def take():
-        found.append(lock.acquire(blocking=False))
-        if found[0]:
+        inputs.append(lock.acquire(blocking=False))
+        if inputs[0]:
             lock.release()
 
     thread = threading.Thread(target=take)
     thread.start()
     thread.join()
-    return found[0]
+    return inputs[0]

@@ -47,19 +47,19 @@ class Block(NamedTuple):
 
 def blocks(text: str, before: int = 0) -> list[Block]:
     """Return the runnable blocks of a page; `before` lines precede the text."""
-    found = []
+    code_blocks = []
     for match in _BLOCK.finditer(text):
         line = before + text.count("\n", 0, match.start("code")) + 1
         language, comment = match["language"], match["comment"] or ""
         if language in NOT_CODE or _REASON.fullmatch(comment):
             continue
         if language.startswith("{") and "code" not in language:
-            found += blocks(match["code"], line - 1)
+            code_blocks += blocks(match["code"], line - 1)
             continue
         if language not in ("python", "sh"):
             raise ValueError(f"line {line - 1}: cannot run a block of {language!r}")
-        found.append(Block(language, match["code"], line, comment == "slow"))
-    return found
+        code_blocks.append(Block(language, match["code"], line, comment == "slow"))
+    return code_blocks
 
 
 def run(block: Block, page: Path, names: dict[str, Any]) -> None:

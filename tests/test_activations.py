@@ -31,8 +31,8 @@ def rectified(x, negative_slope=0.0, max_value=np.inf, threshold=0.0):
 )
 def test_relu(attrs):
     assert_close(activations.relu(X, **attrs), rectified(X, **attrs))
-    inside = X[np.abs(X) > 0]
-    check_grads(lambda x: activations.relu(x, **attrs), [inside], order=2)
+    away_from_zero = X[np.abs(X) > 0]
+    check_grads(lambda x: activations.relu(x, **attrs), [away_from_zero], order=2)
     assert np.isnan(activations.relu([np.nan], **attrs).numpy()).all()
 
 

@@ -83,8 +83,8 @@ def top_level_part(name):
 
     Each backend counts as a separate part.
     """
-    first, *rest = re.split(r"[/.]", name)
-    backend = "/".join([first, *rest[:1]])
+    first, *suffix = re.split(r"[/.]", name)
+    backend = "/".join([first, *suffix[:1]])
     return backend if backend in LEVEL_OF else first
 
 
@@ -114,9 +114,9 @@ def find_imports(tree, late=False):
 
 def internal_imports():
     """Return (path, line, importing part, imported part) of imports between parts."""
-    for path, found in imports_by_path().items():
+    for path, imports in imports_by_path().items():
         importer = top_level_part(path)
-        for module, line, _ in found:
+        for module, line, _ in imports:
             if module.startswith("toolkit."):
                 imported = top_level_part(module.removeprefix("toolkit."))
                 # A name that is not a part is a name that the package itself exports.
@@ -197,8 +197,8 @@ def test_no_cycle_within_a_level():
 def test_optional_packages_are_imported_late():
     wrong = [
         f"toolkit/{path}:{line} imports {module} at the top"
-        for path, found in imports_by_path().items()
-        for module, line, late in found
+        for path, imports in imports_by_path().items()
+        for module, line, late in imports
         if top_level_part(module) in OPTIONAL and not late
     ]
     assert not wrong, "\n".join(wrong)

@@ -42,10 +42,10 @@ NAMESPACES = (
 
 
 def public_classes():
-    found = (
+    exported = (
         getattr(space, name) for space in NAMESPACES for name in sorted(dir(space))
     )
-    classes = {cls for cls in found if inspect.isclass(cls)}
+    classes = {cls for cls in exported if inspect.isclass(cls)}
     return {
         c for c in classes if issubclass(c, Checked) and constructor_signature_of(c)
     }
@@ -210,8 +210,8 @@ MISSPELT = {
 
 @pytest.mark.parametrize("case", MISSPELT)
 def test_unknown_argument_suggests_nearest_name(case):
-    make, meant = MISSPELT[case]
-    with pytest.raises(ArgumentTypeError, match=f"did you mean '{meant}'"):
+    make, suggestion = MISSPELT[case]
+    with pytest.raises(ArgumentTypeError, match=f"did you mean '{suggestion}'"):
         make()
 
 
@@ -336,31 +336,31 @@ ANYTHING = {
 
 def find_arguments(cls):
     """Return arguments that create an instance of a class, or None."""
-    given = {}
+    arguments = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         plain = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if plain and parameter.default is parameter.empty:
             value = NEEDED.get(name)
-            made = callable(value) and getattr(value, "__name__", "") == "<lambda>"
-            given[name] = value() if made else value
+            is_lambda = callable(value) and getattr(value, "__name__", "") == "<lambda>"
+            arguments[name] = value() if is_lambda else value
     try:
-        cls(**given)
+        cls(**arguments)
     except (ValueError, TypeError, NotImplementedError):
         return None
-    return given
+    return arguments
 
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_arguments_refuse_arbitrary_objects(cls):
-    given = find_arguments(cls)
-    if given is None:
+    arguments = find_arguments(cls)
+    if arguments is None:
         pytest.skip("it needs more than a table can say")
     accepted = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         try:
-            cls(**{**given, name: object()})
+            cls(**{**arguments, name: object()})
         except (ValueError, TypeError, NotImplementedError):
             continue
         accepted.append(f"{cls.__name__}.{name}")
@@ -424,13 +424,13 @@ NUMBERS += [(np.float32, function) for function in REAL.values()]
 
 @pytest.mark.parametrize("number, function", NUMBERS, ids=[*WHOLE, *REAL])
 def test_numpy_scalars_are_accepted(number, function):
-    found = []
+    results = []
     for kind in (number, lambda value: value):
         toolkit.utils.set_random_seed(0)
-        found.append(function(kind))
-    assert tuple(np.shape(found[0])) == tuple(np.shape(found[1]))
-    if not isinstance(found[0], toolkit.KerasTensor):
-        np.testing.assert_array_equal(found[0], found[1])
+        results.append(function(kind))
+    assert tuple(np.shape(results[0])) == tuple(np.shape(results[1]))
+    if not isinstance(results[0], toolkit.KerasTensor):
+        np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_configs_store_numpy_scalars_as_python_numbers():

@@ -143,9 +143,9 @@ def test_gradient_is_the_sum_over_reads(program, way):
     expected_w = scalar()
     expected = float(program(expected_w))
     w = scalar()
-    y, found = way(program, w)
+    y, actual = way(program, w)
     assert float(y) == expected
-    assert float(found) == gradient
+    assert float(actual) == gradient
     assert float(w) == float(expected_w) == after
 
 
@@ -157,24 +157,24 @@ def test_other_variables_have_no_gradient(way):
         w.assign(u * u)
         return w * u
 
-    def both():
+    def take_gradient_eagerly():
         with toolkit.GradientTape() as tape:
             y = program()
         return tape.gradient(y, [w, u])
 
-    def around():
+    def trace_with_gradient():
         call = toolkit.function(program)
         with toolkit.GradientTape() as tape:
             y = call()
         return tape.gradient(y, [w, u])
 
-    found = {
-        eagerly: both,
-        traced: toolkit.function(both),
-        around_a_function: around,
-        traced_twice: toolkit.function(around),
+    gradients = {
+        eagerly: take_gradient_eagerly,
+        traced: toolkit.function(take_gradient_eagerly),
+        around_a_function: trace_with_gradient,
+        traced_twice: toolkit.function(trace_with_gradient),
     }[way]()
-    assert [float(g) for g in found] == [3.0, 9.0]
+    assert [float(g) for g in gradients] == [3.0, 9.0]
 
 
 def test_assignment_from_a_variable_is_not_a_read():
@@ -263,10 +263,10 @@ def test_training_with_spectral_normalization():
         layer.kernel.assign([[1.0], [1.0]])
         with toolkit.GradientTape() as tape:
             y = ops.sum(call(x, training=True) ** 2)
-        found = tape.gradient(y, layer.kernel).numpy()
+        gradient = tape.gradient(y, layer.kernel).numpy()
         kernel = layer.kernel.numpy()
         expected = 2 * x.T @ (x @ kernel)
-        np.testing.assert_allclose(found, expected, 1e-5)
+        np.testing.assert_allclose(gradient, expected, 1e-5)
 
 
 def test_assigned_integer_variable_has_no_gradient():

@@ -80,8 +80,8 @@ def test_wrong_shape_names_its_layer():
     with pytest.raises(ShapeError) as caught:
         model(x)
     message = str(caught.value)
-    for part in ("'first'", "Conv2D", "4 axes", "(1438, 8, 8)"):
-        assert part in message
+    for words in ("'first'", "Conv2D", "4 axes", "(1438, 8, 8)"):
+        assert words in message
 
 
 def test_failed_run_can_be_repeated():

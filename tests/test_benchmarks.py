@@ -35,9 +35,9 @@ def start(script, *arguments):
 
 def run(script, *arguments):
     """Return the output of a script."""
-    done = start(script, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = start(script, *arguments)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def row(case, *names):
     """Return a row of a record in which every candidate takes two seconds."""
     median = dict.fromkeys(names, 2.0)
     samples = {name: [1.0, 2.0, 3.0] for name in names}
-    rest = {"skipped": {}, "failed": {}}
-    return {"case": case, "median": median, "samples": samples, **rest}
+    outcome = {"skipped": {}, "failed": {}}
+    return {"case": case, "median": median, "samples": samples, **outcome}
 
 
 def test_candidates_alternate_and_are_compared(tmp_path):
@@ -77,8 +77,8 @@ def test_another_checkout_alternates(tmp_path):
     assert re.search(r"toolkit / before: \d\.\d+, half of them", output)
     (tmp_path / "toolkit").mkdir()
     (tmp_path / "toolkit/__init__.py").write_text("raise ImportError('the other one')")
-    done = start(*arguments, str(tmp_path))
-    assert "the other one" in done.stdout + done.stderr
+    process = start(*arguments, str(tmp_path))
+    assert "the other one" in process.stdout + process.stderr
 
 
 def test_missing_peers_are_skipped():
@@ -117,8 +117,10 @@ def test_steps_are_compared_with_their_arithmetic(tmp_path, folder_on_the_path):
     arguments = ["--quick", "--only", "tiny_mlp", "--json", str(path)]
     assert run("limits.py", *arguments).startswith("tiny_mlp: toolkit ")
     record = json.loads(path.read_text("utf-8"))
-    (found,) = [row["median"] for row in record["rows"]]
-    assert 0 < found["arithmetic"] < found["arithmetic or memory"] < found["toolkit"]
+    (medians,) = [row["median"] for row in record["rows"]]
+    assert (
+        0 < medians["arithmetic"] < medians["arithmetic or memory"] < medians["toolkit"]
+    )
     table = import_module("page").table(record)
     assert "| case | toolkit | arithmetic | arithmetic or memory | ratio |" in table
 
@@ -161,9 +163,9 @@ def test_pipeline_runs_all_jobs():
     ],
 )
 def test_peers_refuses_bad_options(arguments, words):
-    done = start("peers.py", *arguments)
-    assert done.returncode != 0
-    assert words in done.stderr
+    process = start("peers.py", *arguments)
+    assert process.returncode != 0
+    assert words in process.stderr
 
 
 def test_page_lists_every_peer(folder_on_the_path):
@@ -194,12 +196,12 @@ def test_page_lists_every_peer(folder_on_the_path):
 
 def test_network_step_is_listed_for_a_gpu():
     """Check that the list has products, gradients and updates, without copies."""
-    first, second, *rest = run("gpu_programs.py", "mnist_mlp").splitlines()
+    first, second, *lines = run("gpu_programs.py", "mnist_mlp").splitlines()
     assert first.startswith("mnist_mlp float32:")
     assert second.endswith("in place: True")
     assert int(second.partition("joining: ")[2].partition(",")[0]) <= 16
-    assert not any("NOT LOWERED" in line or "stop_gradient" in line for line in rest)
-    assert sum("cublaslt 1x512x128x784" in line for line in rest) == 1
+    assert not any("NOT LOWERED" in line or "stop_gradient" in line for line in lines)
+    assert sum("cublaslt 1x512x128x784" in line for line in lines) == 1
 
 
 @pytest.mark.slow
@@ -263,7 +265,9 @@ def test_jobs_that_lose_ranks_recover():
 def test_serving_compares_answers_and_counts_losses(tmp_path):
     path = tmp_path / "numbers.json"
     output = run("serving.py", "--quick", "--json", str(path))
-    found = json.loads(path.read_text("utf-8"))
-    assert "toolkit serve   1 connections" in output and "http.server" in found["speed"]
-    assert found["answers"]["wrong"] == 0 and "lost" not in found["reload"]
-    assert found["malformed"]["alive"] and found["malformed"]["right"]
+    report = json.loads(path.read_text("utf-8"))
+    assert (
+        "toolkit serve   1 connections" in output and "http.server" in report["speed"]
+    )
+    assert report["answers"]["wrong"] == 0 and "lost" not in report["reload"]
+    assert report["malformed"]["alive"] and report["malformed"]["right"]

@@ -29,10 +29,10 @@ KEPT = {
 def test_memory_is_reused_after_the_last_reference(name):
     pool = BufferPool()
     array = pool.empty(SHAPE, "float32")
-    kept, first = KEPT[name](array), address(array)
+    retained, first = KEPT[name](array), address(array)
     del array
     assert address(pool.empty(SHAPE, "float32")) != first
-    del kept
+    del retained
     assert first in {address(pool.empty(SHAPE, "float32")) for _ in range(2)}
 
 
@@ -60,11 +60,11 @@ def test_pool_does_not_exceed_its_limit():
 
 
 def test_threads_have_separate_memory():
-    spares = BufferPool(max_blocks=8)
+    buffers = BufferPool(max_blocks=8)
 
     def write(number):
         for _ in range(200):
-            array = spares.empty(SHAPE, "float32")
+            array = buffers.empty(SHAPE, "float32")
             array[:] = number
             if not (array == number).all():
                 return False
@@ -77,28 +77,28 @@ def test_threads_have_separate_memory():
 def test_results_do_not_share_memory():
     x = ops.ones((1024, 1024))
     results = [ops.exp(x * i).numpy() for i in range(5)]
-    for i, found in enumerate(results):
-        np.testing.assert_allclose(found, np.exp(np.float32(i)), 1e-5)
-    part = ops.exp(x)[3:4]
+    for i, result in enumerate(results):
+        np.testing.assert_allclose(result, np.exp(np.float32(i)), 1e-5)
+    view = ops.exp(x)[3:4]
     for _ in range(4):
         toolkit.ops.negative(x)
-    np.testing.assert_allclose(part, np.e, 1e-5)
+    np.testing.assert_allclose(view, np.e, 1e-5)
 
 
 def test_program_results_do_not_share_memory():
     function = toolkit.function(lambda x: (x + 1.0, x * 2.0))
     x = ops.ones((1024, 1024))
-    kept = [[y.numpy() for y in function(x * i)] for i in range(4)]
-    for i, (first, second) in enumerate(kept):
+    results = [[y.numpy() for y in function(x * i)] for i in range(4)]
+    for i, (first, second) in enumerate(results):
         assert (first == i + 1).all() and (second == 2 * i).all()
 
 
 def test_very_large_buffers_are_not_pooled():
     pool = BufferPool(max_blocks=8, nbytes=1 << 22)
     sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
-    found = {}
+    is_reused = {}
     for name, size in sizes.items():
         array = pool.empty((size,), "uint8")
-        found[name] = len(pool._blocks)
+        is_reused[name] = len(pool._blocks)
         del array
-    assert found == {"kept": 1, "let go": 1}
+    assert is_reused == {"kept": 1, "let go": 1}

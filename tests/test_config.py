@@ -60,10 +60,10 @@ def test_missing_device_is_refused():
 
 def test_environment_selects_backend_device_and_dtype():
     code = "import toolkit; print(toolkit.config.backend(), toolkit.ops.ones(()).dtype)"
-    done = run(code, TOOLKIT_BACKEND="reference", TOOLKIT_FLOATX="float64")
-    assert done.stdout.split() == ["reference", "float64"], done.stderr
-    done = run("import toolkit; toolkit.ops.ones(()) + 1", TOOLKIT_DEVICE="gpu:99")
-    assert "gpu" in done.stderr.splitlines()[-1], done.stderr
+    process = run(code, TOOLKIT_BACKEND="reference", TOOLKIT_FLOATX="float64")
+    assert process.stdout.split() == ["reference", "float64"], process.stderr
+    process = run("import toolkit; toolkit.ops.ones(()) + 1", TOOLKIT_DEVICE="gpu:99")
+    assert "gpu" in process.stderr.splitlines()[-1], process.stderr
 
 
 def test_show_names_cpu_blas_and_threads(capsys):
@@ -90,8 +90,8 @@ x = np.arange(8.0).reshape(4, 2)
 history = model.fit(x, x.sum(1, keepdims=True) / 8, epochs=3, verbose=0).history
 assert history["loss"][-1] < history["loss"][0]
 """
-    done = run(code, TOOLKIT_BACKEND="reference")
-    assert done.returncode == 0, done.stderr
+    process = run(code, TOOLKIT_BACKEND="reference")
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.fixture
@@ -130,17 +130,17 @@ def test_names_of_other_frameworks():
 
 
 @pytest.mark.parametrize(
-    "given, expected", [(None, 60.0), ("5", 5.0), ("0.25", 0.25), ("inf", float("inf"))]
+    "value, expected", [(None, 60.0), ("5", 5.0), ("0.25", 0.25), ("inf", float("inf"))]
 )
-def test_environment_sets_the_timeout(given, expected, monkeypatch):
+def test_environment_sets_the_timeout(value, expected, monkeypatch):
     monkeypatch.delenv("TOOLKIT_TIMEOUT", raising=False)
-    if given is not None:
-        monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+    if value is not None:
+        monkeypatch.setenv("TOOLKIT_TIMEOUT", value)
     assert settings.timeout(60.0) == expected
 
 
-@pytest.mark.parametrize("given", ["", "0", "-1", "nan", "a minute"])
-def test_invalid_timeout_is_refused(given, monkeypatch):
-    monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
+@pytest.mark.parametrize("value", ["", "0", "-1", "nan", "a minute"])
+def test_invalid_timeout_is_refused(value, monkeypatch):
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", value)
     with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT: expected seconds"):
         settings.timeout(60.0)

@@ -43,9 +43,9 @@ def test_against_numpy(constraint, expected):
 def test_config_round_trip(constraint, expected):
     config = constraints.serialize(constraint)
     assert config["module"] == "keras.constraints"
-    again = constraints.deserialize(config)
-    assert type(again) is type(constraint)
-    assert_close(again(W), expected)
+    restored = constraints.deserialize(config)
+    assert type(restored) is type(constraint)
+    assert_close(restored(W), expected)
 
 
 def test_zeros_stay_zeros():

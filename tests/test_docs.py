@@ -32,14 +32,14 @@ def run(page, folder, *options):
     """Run a page in a temporary folder, in a process where warnings are errors."""
     folder.mkdir(exist_ok=True)
     script = ROOT / "tests" / "run_page.py"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", str(script), str(page), *options],
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=600,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_a_page_runs_with_slow_blocks(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_code_is_fenced_and_files_exist(page):
     text = page.read_text("utf-8")
-    outside = re.sub(r"^(```+).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
-    assert not [line for line in outside.splitlines() if line.startswith("    ")]
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", outside):
+    prose = re.sub(r"^(```+).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in prose.splitlines() if line.startswith("    ")]
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", prose):
         assert (page.parent / target).exists(), target
-    for picture in re.findall(r"\]\(([^)]+\.svg)\)", outside):
+    for picture in re.findall(r"\]\(([^)]+\.svg)\)", prose):
         root = ElementTree.parse(page.parent / picture).getroot()
         assert root.tag.endswith("svg")
 

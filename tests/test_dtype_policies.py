@@ -46,13 +46,13 @@ def test_the_default_is_floatx_until_set():
 
 def test_round_trip():
     policy = DTypePolicy("mixed_bfloat16")
-    for found in (
+    for policy_found in (
         dtype_policies.get(json.loads(json.dumps(dtype_policies.serialize(policy)))),
         DTypePolicy.from_config(policy.get_config()),
         dtype_policies.get(policy.get_config()),
         dtype_policies.get(policy),
     ):
-        assert found == policy and hash(found) == hash(policy)
+        assert policy_found == policy and hash(policy_found) == hash(policy)
 
 
 def test_bad_names():

@@ -46,15 +46,15 @@ def test_a_network_learns_real_digits():
 
 def weights_of_a_new_process(name, arguments, hash_seed):
     """Return the hash of the weights after training in a new process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DIGEST, str(EXAMPLES / f"{name}.py"), *arguments],
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", ["digits_mlp", "digits_cnn"])
@@ -69,15 +69,15 @@ def test_the_same_seed_gives_the_same_bits(name):
 
 
 def test_traced_and_eager_steps_agree():
-    found = []
+    results = []
     for run_eagerly in (False, True):
         toolkit.utils.set_random_seed(0)
         (x, y), _ = digits.load_data()
         model = example("digits_mlp", run_eagerly=run_eagerly)
         model.fit(x[:96], y[:96], epochs=1, shuffle=False, verbose=0)
-        found.append(model.get_weights())
+        results.append(model.get_weights())
     # Generated functions round differently from NumPy.
-    for traced, eager in zip(*found, strict=True):
+    for traced, eager in zip(*results, strict=True):
         np.testing.assert_allclose(traced, eager, rtol=1e-4, atol=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_steady_step_allocates_no_arrays(name):
     tracemalloc.start()
     try:
         model.fit(x, y, epochs=3, callbacks=[memory], **options)
-        kept = large_arrays(tracemalloc.take_snapshot())
+        arrays_before = large_arrays(tracemalloc.take_snapshot())
     finally:
         tracemalloc.stop()
         np.setbufsize(size)
@@ -151,7 +151,7 @@ def test_steady_step_allocates_no_arrays(name):
     # moment.
     epochs = [memory.peaks[i : i + STEPS] for i in range(0, len(memory.peaks), STEPS)]
     assert min(map(max, epochs)) < 16_000
-    assert kept <= 2  # the last batch
+    assert arrays_before <= 2  # the last batch
 
 
 @pytest.mark.parametrize("name", MODELS)

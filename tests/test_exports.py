@@ -67,6 +67,6 @@ def test_type_checkers_find_public_names(tmp_path):
     file.write_text("\n".join([*lines, ""]), "utf-8")
     command = [sys.executable, "-m", "mypy", "--no-implicit-reexport"]
     command += ["--follow-imports=silent", str(file)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert found.returncode == 0, found.stdout
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout
     assert len(lines) > 1000

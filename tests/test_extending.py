@@ -32,7 +32,7 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def outside():
+def outside_module():
     module = import_module("tests.outside")
     if "squash" not in PRIMITIVES:  # an earlier test module removed it
         module = reload(module)
@@ -49,8 +49,8 @@ def backend(request):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_values_and_gradients(name, outside, backend):
-    function = outside.FUNCTIONS[name]
+def test_values_and_gradients(name, outside_module, backend):
+    function = outside_module.FUNCTIONS[name]
     x = np.random.default_rng(0).normal(size=(5, 7))
     np.testing.assert_allclose(function(x), EXPECTED[name](x), 1e-12)
     compiled = toolkit.function(lambda x: function(x * 1) + 1)
@@ -59,14 +59,14 @@ def test_values_and_gradients(name, outside, backend):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_models_train_with_new_operations(name, outside, backend):
+def test_models_train_with_new_operations(name, outside_module, backend):
     x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
     y = np.sin(x.sum(axis=1, keepdims=True))
     losses = []
     for eager in (False, True):
         toolkit.utils.set_random_seed(0)
         inputs = layers.Input((4,))
-        hidden = outside.FUNCTIONS[name](layers.Dense(8)(inputs))
+        hidden = outside_module.FUNCTIONS[name](layers.Dense(8)(inputs))
         model = toolkit.Model(inputs, layers.Dense(1)(hidden))
         model.compile(toolkit.optimizers.Adam(0.05), "mse", run_eagerly=eager)
         history = model.fit(x, y, batch_size=16, epochs=4, shuffle=False, verbose=0)
@@ -77,7 +77,7 @@ def test_models_train_with_new_operations(name, outside, backend):
 
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_every_backend_computes_new_operations(name, dtype, outside):
+def test_every_backend_computes_new_operations(name, dtype, outside_module):
     x = np.random.default_rng(0).normal(size=(3, 5)).astype(dtype)
     for backend in map(get_backend, ("numpy", "reference")):
         out = np.empty_like(x)
@@ -92,12 +92,14 @@ def node_of(name, dtype="float32"):
     return Node(PRIMITIVES[name], [Tensor(None, spec)], {}, [Tensor(None, spec)])
 
 
-def test_code_is_generated(outside):
+def test_code_is_generated(outside_module):
     pytest.importorskip("llvmlite")
     assert is_fusable(node_of("squash"))
     assert is_fusable(node_of("two_to"))
     assert not is_fusable(node_of("two_to", "int32"))
-    step = toolkit.function(lambda x: outside.mirror(outside.squash(x) + 1))
+    step = toolkit.function(
+        lambda x: outside_module.mirror(outside_module.squash(x) + 1)
+    )
     x = np.ones((64, 3), "float32")
     step(x)
     names = [kernel.name for kernel in step.inspect(x).kernels]
@@ -105,7 +107,7 @@ def test_code_is_generated(outside):
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
-def test_cuda_is_generated(outside, tmp_path):
+def test_cuda_is_generated(outside_module, tmp_path):
     cases = [
         Case(name, (sample((4, 9), dtype),))
         for name in EXPECTED
@@ -114,7 +116,7 @@ def test_cuda_is_generated(outside, tmp_path):
     check_cuda(cases, tmp_path)
 
 
-def test_properties_follow_from_the_rule(outside):
+def test_properties_follow_from_the_rule(outside_module):
     assert PRIMITIVES["squash"].cost == 4 + 4 + 1 + 1
     assert not is_expensive(node_of("squash"))
     assert is_expensive(node_of("two_to"))
@@ -122,13 +124,13 @@ def test_properties_follow_from_the_rule(outside):
     assert PRIMITIVES["rsqrt"].domain == (0, np.inf)
 
 
-def test_duplicate_or_wrong_declarations_are_refused(outside):
+def test_duplicate_or_wrong_declarations_are_refused(outside_module):
     with pytest.raises(ValueError, match="'squash' is declared twice"):
-        outside.elementwise("squash", lambda s, x: x)
+        outside_module.elementwise("squash", lambda s, x: x)
     with pytest.raises(ValueError, match="'two_to' is declared twice"):
-        outside.scalar("two_to")
+        outside_module.scalar("two_to")
     with pytest.raises(AttributeError, match="vocabulary has no 'cosinus'"):
-        outside.elementwise("wrong", lambda s, x: s.cosinus(x))
+        outside_module.elementwise("wrong", lambda s, x: s.cosinus(x))
     assert "wrong" not in PRIMITIVES
 
 
@@ -153,10 +155,10 @@ def test_float_functions_are_named_only_in_their_record_and_row():
     functions = {name for name, word in SCALARS.items() if word.vml}
     assert len(functions) > 15
     named = {
-        path.relative_to(ROOT / "toolkit").as_posix(): found
+        path.relative_to(ROOT / "toolkit").as_posix(): names
         for folder in ("backends", "compiler", "core", "ops")
         for path in (ROOT / "toolkit" / folder).rglob("*.py")
-        if (found := functions & set(words_in(path)))
+        if (names := functions & set(words_in(path)))
     }
     assert named.pop("ops/elementwise.py") == functions
     # Modules that call these functions, and namespaces where Keras has them.

@@ -33,29 +33,29 @@ FORWARDED = {"FeatureSpace.__call__"}  # called like a layer, with `training`
 def functions():
     """Return (location, syntax, class docstring) of public functions and methods."""
     return [
-        (f"{path.relative_to(PACKAGE)}:{node.lineno} {name}", node, around)
+        (f"{path.relative_to(PACKAGE)}:{node.lineno} {name}", node, class_name)
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.relative_to(PACKAGE).parts[0] not in INTERNAL
-        for name, node, around in public(ast.parse(path.read_text("utf-8")))
+        for name, node, class_name in public(ast.parse(path.read_text("utf-8")))
         if not INTERFACES.fullmatch(node.name) and name not in FORWARDED
     ]
 
 
-def public(tree, prefix="", around=""):
+def public(tree, prefix="", class_name=""):
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             doc = ast.get_docstring(node) or ""
             yield from public(node, f"{prefix}{node.name}.", doc)
         elif isinstance(node, ast.FunctionDef):
             if not node.name.startswith("_") or node.name in ("__init__", "__call__"):
-                yield prefix + node.name, node, around
+                yield prefix + node.name, node, class_name
 
 
 def unused(function):
     """Return the parameters that a function's body does not name."""
-    given = function.args
-    parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    parameters += [one for one in (given.vararg, given.kwarg) if one]
+    arguments = function.args
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    parameters += [one for one in (arguments.vararg, arguments.kwarg) if one]
     body = ast.Module(function.body, [])
     named = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)}
     if "locals" in named or is_declaration(function):
@@ -78,8 +78,8 @@ def is_documented(name, text):
 
 def test_unused_arguments_are_documented():
     wrong = []
-    for where, function, around in functions():
-        text = f"{ast.get_docstring(function) or ''}\n\n{around}"
+    for where, function, class_name in functions():
+        text = f"{ast.get_docstring(function) or ''}\n\n{class_name}"
         names = [name for name in unused(function) if not is_documented(name, text)]
         if where.startswith("compat/tensorflow/"):  # documented once for all
             names = [name for name in names if name != "name"]
@@ -94,7 +94,7 @@ def test_operation_names_are_documented_as_unused():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "is_expected"),
     [
         ("Args:\n    x: any.\n    sorted: has no effect: they are.", True),
         ("Args:\n    x: has no effect.\n    sorted: whether to sort.", False),
@@ -102,8 +102,8 @@ def test_operation_names_are_documented_as_unused():
         ("`sorted` and\n`x` have no effect.", True),
     ],
 )
-def test_is_documented(text, told):
-    assert is_documented("sorted", text) is told
+def test_is_documented(text, is_expected):
+    assert is_documented("sorted", text) is is_expected
 
 
 def test_unused():

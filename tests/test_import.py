@@ -13,14 +13,14 @@ HEAVY = {"cupy", "h5py", "hypothesis", "llvmlite", "matplotlib", "ml_dtypes", "t
 def modules_after(code):
     """Return the names in sys.modules of a new process after `code`."""
     report = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", report],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    assert process.returncode == 0, process.stderr
+    return set(json.loads(process.stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,14 @@ def test_import_loads_nothing_heavy(code):
 
 def test_import_loads_no_network_or_process_modules():
     """These modules would delay every start, and few scripts use them."""
-    found = modules_after("from toolkit import layers, models, optimizers")
-    assert found & {"urllib.request", "http.client", "ssl", "multiprocessing"} == set()
+    modules = modules_after("from toolkit import layers, models, optimizers")
+    assert (
+        modules & {"urllib.request", "http.client", "ssl", "multiprocessing"} == set()
+    )
 
 
 def test_model_loads_only_its_parts():
-    found = modules_after(
+    modules = modules_after(
         "import toolkit\n"
         "layers = [toolkit.Input((3,)), toolkit.layers.Dense(2)]\n"
         "toolkit.Sequential(layers).compile('adam', 'mse')"
@@ -53,7 +55,7 @@ def test_model_loads_only_its_parts():
         "models.importing",
         "inspection.",
     ):
-        assert not [m for m in found if m.startswith(f"toolkit.{other}")]
+        assert not [m for m in modules if m.startswith(f"toolkit.{other}")]
 
 
 FIRST_USE_BY_THREADS = """
@@ -115,6 +117,6 @@ def test_first_tensor_has_all_methods(name, tmp_path):
     """Check that methods and operators of other modules exist from the start."""
     (tmp_path / "a.txt").write_text("a")
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    given = f"x, folder = numpy.arange(9.0), {str(tmp_path)!r}"
-    code = f"import numpy, toolkit as tk; {given}; {COMPLETE[name]}"
+    setup = f"x, folder = numpy.arange(9.0), {str(tmp_path)!r}"
+    code = f"import numpy, toolkit as tk; {setup}; {COMPLETE[name]}"
     assert "toolkit" in modules_after(code)

@@ -38,23 +38,23 @@ def split_rows(x, low, high, axis=0):
 
 
 def run(function, *arrays):
-    found = function(*map(ops.convert_to_tensor, arrays))
-    return [ops.convert_to_numpy(y) for y in toolkit.tree.flatten(found)]
+    outputs = function(*map(ops.convert_to_tensor, arrays))
+    return [ops.convert_to_numpy(y) for y in toolkit.tree.flatten(outputs)]
 
 
 def check(compute, *arrays, axis=0, batches=BATCHES):
     """Check that rows have the same bits in smaller batches from both ends."""
-    whole = run(toolkit.function(compute), *arrays)
+    full_outputs = run(toolkit.function(compute), *arrays)
     count = arrays[0].shape[axis]
-    assert all(y.shape[axis] == count for y in whole)
+    assert all(y.shape[axis] == count for y in full_outputs)
     for batch in batches:
         function = toolkit.function(compute)
         for low in {0, count - batch, min(count // 3, count - batch)}:
             high = low + batch
-            part = run(function, *(split_rows(x, low, high, axis) for x in arrays))
-            for y, found in zip(whole, part, strict=True):
-                wanted = split_rows(y, low, high, axis)
-                assert wanted.tobytes() == found.tobytes(), (batch, low)
+            outputs = run(function, *(split_rows(x, low, high, axis) for x in arrays))
+            for y, actual in zip(full_outputs, outputs, strict=True):
+                expected = split_rows(y, low, high, axis)
+                assert expected.tobytes() == actual.tobytes(), (batch, low)
 
 
 def gradients(compute):
@@ -111,8 +111,8 @@ def test_products_of_other_dtypes(depth, columns, dtype):
     w = toolkit.Variable(random(depth, columns, seed=1))
 
     def multiply(x):
-        found = ops.matmul(ops.cast(x, dtype), ops.cast(w, dtype))
-        return ops.cast(found, "float64")
+        product = ops.matmul(ops.cast(x, dtype), ops.cast(w, dtype))
+        return ops.cast(product, "float64")
 
     check(multiply, random(ROWS, depth))
 
@@ -152,10 +152,10 @@ def test_einsum(equation):
     }
 
     def compute(*xs):
-        rest = iter(xs)
+        operands = iter(xs)
         return ops.einsum(
             equation,
-            *(fixed[i] if i in fixed else next(rest) for i in range(len(terms))),
+            *(fixed[i] if i in fixed else next(operands) for i in range(len(terms))),
         )
 
     check(compute, *(x for i, x in enumerate(arrays) if i not in fixed))
@@ -208,9 +208,9 @@ SHAPES = [
 
 def _axes(shape):
     count = len(shape)
-    found = [(i,) for i in range(1, count + 1)]
-    found += [tuple(range(1, count + 1))] if count > 1 else []
-    return [*found, (1, count)] if count > 2 else found
+    axes = [(i,) for i in range(1, count + 1)]
+    axes += [tuple(range(1, count + 1))] if count > 1 else []
+    return [*axes, (1, count)] if count > 2 else axes
 
 
 REDUCTIONS = {
@@ -242,12 +242,12 @@ def test_reductions(shape, reduce):
 @pytest.mark.parametrize("reduce", [ops.sum, ops.var], ids=["sum", "var"])
 def test_reductions_with_an_inner_batch_axis(shape, reduce):
     x = random(shape[0], ROWS, *shape[1:])
-    others = [a for a in range(x.ndim) if a != 1]
-    for axes in [*others, tuple(others)]:
+    axes_list = [a for a in range(x.ndim) if a != 1]
+    for axes in [*axes_list, tuple(axes_list)]:
 
         def compute(x, axes=axes):
-            found = reduce(x, axis=axes, keepdims=True)
-            return found, ops.exp(x) * found
+            reduced = reduce(x, axis=axes, keepdims=True)
+            return reduced, ops.exp(x) * reduced
 
         check(compute, x, axis=1)
 
@@ -259,9 +259,11 @@ def test_reductions_of_transposed_values(order):
     for axis in {0, 1, 2} - {batch}:
 
         def compute(x, axis=axis):
-            turned = ops.transpose(x, order)
-            found = ops.sum(turned, axis=axis) + ops.sum(ops.exp(turned), axis=axis)
-            return ops.moveaxis(found, batch - (axis < batch), 0)
+            transposed = ops.transpose(x, order)
+            sums = ops.sum(transposed, axis=axis) + ops.sum(
+                ops.exp(transposed), axis=axis
+            )
+            return ops.moveaxis(sums, batch - (axis < batch), 0)
 
         check(compute, x)
 
@@ -271,11 +273,11 @@ def log_softmax_loss(x):
 
 
 def group_norm(x):
-    parts = ops.reshape(x, (-1, *x.shape[1:-1], x.shape[-1] // 4, 4))
-    axes = (1, parts.ndim - 1)
-    mean = ops.mean(parts, axis=axes, keepdims=True)
-    scale = ops.rsqrt(ops.var(parts, axis=axes, keepdims=True) + 1e-3)
-    return ops.reshape((parts - mean) * scale, (-1, *x.shape[1:]))
+    grouped = ops.reshape(x, (-1, *x.shape[1:-1], x.shape[-1] // 4, 4))
+    axes = (1, grouped.ndim - 1)
+    mean = ops.mean(grouped, axis=axes, keepdims=True)
+    scale = ops.rsqrt(ops.var(grouped, axis=axes, keepdims=True) + 1e-3)
+    return ops.reshape((grouped - mean) * scale, (-1, *x.shape[1:]))
 
 
 def layer_norm(x):
@@ -323,13 +325,13 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["last", "sequences"])
+@pytest.mark.parametrize("return_all", [False, True], ids=["last", "sequences"])
 @pytest.mark.parametrize("units, features", [(1, 1), (5, 3), (17, 33), (64, 32)])
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 @pytest.mark.one_in(4)
-def test_recurrent_layers(cell, units, features, whole):
+def test_recurrent_layers(cell, units, features, return_all):
     toolkit.utils.set_random_seed(0)
-    layer = cell(units, return_sequences=whole)
+    layer = cell(units, return_sequences=return_all)
     layer.build((None, 6, features))
     x = random(ROWS, 6, features)
     check(layer, x)
@@ -337,13 +339,13 @@ def test_recurrent_layers(cell, units, features, whole):
 
 
 def scanned(x):
-    def step(state, now):
-        state = ops.tanh(state * 0.5 + ops.sum(now, axis=-1, keepdims=True) + now)
+    def step(state, inputs):
+        state = ops.tanh(state * 0.5 + ops.sum(inputs, axis=-1, keepdims=True) + inputs)
         return state, ops.softmax(state)
 
     time_major = ops.swapaxes(x, 0, 1)
-    last, found = ops.scan(step, time_major[0], time_major)
-    return last, ops.swapaxes(found, 0, 1)
+    last, outputs = ops.scan(step, time_major[0], time_major)
+    return last, ops.swapaxes(outputs, 0, 1)
 
 
 def looped(x):
@@ -355,13 +357,13 @@ def test_loops(loop):
     check(loop, random(ROWS, 5, 9))
 
 
-def indices(*shape, most, seed=0):
-    return np.random.default_rng(seed).integers(0, most, shape).astype("int32")
+def indices(*shape, maximum, seed=0):
+    return np.random.default_rng(seed).integers(0, maximum, shape).astype("int32")
 
 
 def test_indices():
     table = toolkit.Variable(random(50, 9, seed=1))
-    x, i = random(ROWS, 12), indices(ROWS, 4, most=12)
+    x, i = random(ROWS, 12), indices(ROWS, 4, maximum=12)
     check(lambda i: ops.take(table, i, axis=0), i)
     check(lambda x, i: ops.take_along_axis(x, i, axis=1), x, i)
     check(lambda x, i: ops.take_along_axis(ops.exp(x), i[:, :1], axis=1), x, i)
@@ -422,9 +424,9 @@ def test_elementwise_functions(shape):
     x = random(ROWS, *shape)
 
     def compute(x):
-        found = [getattr(ops, name)(x) for name in names.split()]
-        found += [ops.sigmoid(x * 30), ops.log(ops.abs(x)), ops.sin(x * 1e7)]
-        return [*found, ops.gelu(x), ops.softplus(x), ops.arctan2(x, x + 1)]
+        results = [getattr(ops, name)(x) for name in names.split()]
+        results += [ops.sigmoid(x * 30), ops.log(ops.abs(x)), ops.sin(x * 1e7)]
+        return [*results, ops.gelu(x), ops.softplus(x), ops.arctan2(x, x + 1)]
 
     check(compute, x)
 
@@ -442,31 +444,31 @@ def narrow_mlp(keras, units):
 
 
 def narrow_cnn(keras, filters):
-    parts = keras.layers
+    layers = keras.layers
     return keras.Sequential(
         [
             keras.Input((11, 11, 3)),
-            parts.Conv2D(filters, 3, padding="same", activation="relu"),
-            parts.GroupNormalization(1),
-            parts.MaxPooling2D(2),
-            parts.Conv2D(filters + 1, 3, activation="gelu"),
-            parts.BatchNormalization(),
-            parts.GlobalAveragePooling2D(),
-            parts.Dense(5, activation="softmax"),
+            layers.Conv2D(filters, 3, padding="same", activation="relu"),
+            layers.GroupNormalization(1),
+            layers.MaxPooling2D(2),
+            layers.Conv2D(filters + 1, 3, activation="gelu"),
+            layers.BatchNormalization(),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(5, activation="softmax"),
         ]
     )
 
 
 def narrow_sequences(keras, units):
-    parts = keras.layers
+    layers = keras.layers
     return keras.Sequential(
         [
             keras.Input((9,), dtype="int32"),
-            parts.Embedding(50, units),
-            parts.Bidirectional(parts.GRU(units, return_sequences=True)),
-            parts.LayerNormalization(),
-            parts.LSTM(units + 1),
-            parts.Dense(1, activation="sigmoid"),
+            layers.Embedding(50, units),
+            layers.Bidirectional(layers.GRU(units, return_sequences=True)),
+            layers.LayerNormalization(),
+            layers.LSTM(units + 1),
+            layers.Dense(1, activation="sigmoid"),
         ]
     )
 
@@ -494,11 +496,11 @@ CUTS = [(16,), (1, 15), (5, 5, 6), (1, 1, 14), (3, 4, 4, 5), (2,) * 8, (7, 1, 8)
 def _run_slices(function, cut, *arrays):
     """Return the concatenated results of a function for slices of its inputs."""
     ends = np.cumsum(cut)
-    found = [
+    slices = [
         run(function, *(x[high - n : high] for x in arrays))
         for n, high in zip(cut, ends, strict=True)
     ]
-    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return [np.concatenate(pieces) for pieces in zip(*slices, strict=True)]
 
 
 @pytest.mark.parametrize("build, data", NETWORKS.values(), ids=NETWORKS)
@@ -506,33 +508,33 @@ def _run_slices(function, cut, *arrays):
 def test_networks_on_slices_of_a_batch(build, data, monkeypatch):
     toolkit.utils.set_random_seed(0)
     model, x = build(toolkit), data(16)
-    embed, seen = layers.Embedding.call, []
+    embed, batches = layers.Embedding.call, []
 
     def embedded(layer, x):
         """Return embeddings: token rows have no gradient, their embeddings have one."""
         y = embed(layer, x)
         if y.ndim == 3:
-            seen.append(y)
+            batches.append(y)
         return y
 
     def step(x):
         """Return the outputs, and the gradients of the operands of the rows."""
         with toolkit.GradientTape() as tape:
             if x.dtype == "float32":
-                seen[:] = [x]
+                batches[:] = [x]
                 tape.watch(x)
             else:
-                seen.clear()
+                batches.clear()
                 monkeypatch.setattr(layers.Embedding, "call", embedded)
             y = model(x, training=False)
             loss = ops.sum(ops.mean(ops.square(y), axis=tuple(range(1, y.ndim))))
-        return [y, *tape.gradient(loss, seen)]
+        return [y, *tape.gradient(loss, batches)]
 
     function = toolkit.function(step)
-    whole = run(function, x)
+    full_outputs = run(function, x)
     for cut in CUTS:
-        for y, found in zip(whole, _run_slices(function, cut, x), strict=True):
-            assert y.tobytes() == found.tobytes(), cut
+        for y, actual in zip(full_outputs, _run_slices(function, cut, x), strict=True):
+            assert y.tobytes() == actual.tobytes(), cut
 
 
 # --- sums over the batch, leaf by leaf ------------------------------------------------
@@ -553,8 +555,8 @@ def kernel_grad(x, g):
 
 
 def added_rows(x, g):
-    places = ops.cast(ops.abs(x[:, 0]) * 3, "int32") % 7
-    return ops.segment_sum(g, places, 7)
+    segments = ops.cast(ops.abs(x[:, 0]) * 3, "int32") % 7
+    return ops.segment_sum(g, segments, 7)
 
 
 SUMS = {
@@ -590,9 +592,9 @@ def test_leaf_sums_of_a_batch(compute, x_shape, g_shape):
     leaves = [toolkit.tree.flatten(leaf) for leaf in function(x, g)]
     tanh = ops.convert_to_numpy(toolkit.function(ops.tanh)(x))
     for leaf, (low, high) in zip(leaves, LEAVES, strict=True):
-        part = x[low:high].copy(), g[low:high].copy()
-        fused = run(toolkit.function(from_copies), *part)
-        copied = run(toolkit.function(prepared), tanh[low:high].copy(), part[1])
-        for i, found in enumerate(leaf):
-            assert found.numpy().tobytes() == fused[i].tobytes(), "beside others"
-            assert found.numpy().tobytes() == copied[i].tobytes(), "from a copy"
+        slices = x[low:high].copy(), g[low:high].copy()
+        fused = run(toolkit.function(from_copies), *slices)
+        copied = run(toolkit.function(prepared), tanh[low:high].copy(), slices[1])
+        for i, result in enumerate(leaf):
+            assert result.numpy().tobytes() == fused[i].tobytes(), "beside others"
+            assert result.numpy().tobytes() == copied[i].tobytes(), "from a copy"

@@ -112,15 +112,15 @@ def test_seeds(name):
         make = cls(seed=seed)
         return [make((3, 4)).numpy().tolist() for _ in range(calls)]
 
-    once = values(1)[0]
-    assert values(1, 2) == [once, once] and values(2)[0] != once
+    single = values(1)[0]
+    assert values(1, 2) == [single, single] and values(2)[0] != single
     first, second = values(random.SeedGenerator(1), 2)
-    assert first == once != second
+    assert first == single != second
     random.set_random_seed(7)
-    drawn = values(None, 2), values(None)
-    assert drawn[0][0] == drawn[0][1] != drawn[1][0]
+    drawn_pairs = values(None, 2), values(None)
+    assert drawn_pairs[0][0] == drawn_pairs[0][1] != drawn_pairs[1][0]
     random.set_random_seed(7)
-    assert drawn == (values(None, 2), values(None))
+    assert drawn_pairs == (values(None, 2), values(None))
 
 
 def test_values_do_not_depend_on_hash_randomisation():
@@ -128,7 +128,7 @@ def test_values_do_not_depend_on_hash_randomisation():
         "import toolkit; toolkit.random.set_random_seed(1);"
         "print(toolkit.initializers.get('glorot_uniform')((2, 2)).numpy().tolist())"
     )
-    found = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
@@ -138,17 +138,19 @@ def test_values_do_not_depend_on_hash_randomisation():
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(found) == 1
+    assert len(digests) == 1
 
 
 def test_variables_have_values_inside_a_trace():
-    made = []
+    initial_values = []
 
     @function
     def step(x):
-        if not made:
-            made.append(Variable(initializers.Orthogonal(seed=1), shape=(2, 2)))
-        return x + made[0]
+        if not initial_values:
+            initial_values.append(
+                Variable(initializers.Orthogonal(seed=1), shape=(2, 2))
+            )
+        return x + initial_values[0]
 
     y = step(np.zeros((2, 2), np.float32))
     np.testing.assert_array_equal(y, initializers.Orthogonal(seed=1)((2, 2)))
@@ -201,12 +203,13 @@ def test_stft_kernels_transform(scaling):
         kernel = initializers.STFT(side, list(window), scaling)((6, 1, 9), "float64")
         np.testing.assert_allclose(x @ kernel.numpy()[:, 0], expected, atol=1e-12)
     assert type(initializers.get("stft")) is initializers.STFTInitializer
-    made = initializers.STFT("imag", window, scaling, True)
+    initializer = initializers.STFT("imag", window, scaling, True)
     assert (
-        initializers.get(initializers.serialize(made)).get_config() == made.get_config()
+        initializers.get(initializers.serialize(initializer)).get_config()
+        == initializer.get_config()
     )
     with pytest.raises(errors.ShapeError, match="window of shape"):
-        made((7, 1, 9))
+        initializer((7, 1, 9))
     for wrong in ({"side": "left"}, {"window": "no"}, {"scaling": "l2"}):
         with pytest.raises(errors.ArgumentError, match="expected one of"):
             initializers.STFT(**wrong)
@@ -221,22 +224,22 @@ def test_names_and_configs(name):
     snake = toolkit.core.naming.to_snake_case(name)
     assert type(initializers.get(name)) is type(initializers.get(snake)) is cls
     assert getattr(initializers, snake) is cls
-    made = cls(seed=3) if name in RANDOM else cls()
-    config = initializers.serialize(made)
+    initializer = cls(seed=3) if name in RANDOM else cls()
+    config = initializers.serialize(initializer)
     assert config["module"] == "keras.initializers"
-    for again in (
+    for restored in (
         initializers.get(config),
         initializers.deserialize(config),
-        initializers.get({"class_name": snake, "config": made.get_config()}),
-        made.clone(),
+        initializers.get({"class_name": snake, "config": initializer.get_config()}),
+        initializer.clone(),
     ):
-        assert type(again) is cls
-        assert again.get_config() == made.get_config()
-        np.testing.assert_array_equal(again((3, 3)), made((3, 3)))
+        assert type(restored) is cls
+        assert restored.get_config() == initializer.get_config()
+        np.testing.assert_array_equal(restored((3, 3)), initializer((3, 3)))
 
 
 def test_configs_keep_every_argument():
-    for made in (
+    for initializer in (
         initializers.RandomNormal(1.0, 2.0, 3),
         initializers.TruncatedNormal(1.0, 2.0, 3),
         initializers.RandomUniform(1.0, 2.0, 3),
@@ -247,23 +250,23 @@ def test_configs_keep_every_argument():
         initializers.Constant(2.0),
         initializers.Constant(np.arange(3.0)),
     ):
-        again = initializers.get(initializers.serialize(made))
-        np.testing.assert_array_equal(again((3, 3)), made((3, 3)))
-        assert repr(again) == repr(made)
+        restored = initializers.get(initializers.serialize(initializer))
+        np.testing.assert_array_equal(restored((3, 3)), initializer((3, 3)))
+        assert repr(restored) == repr(initializer)
 
 
 def test_config_includes_the_generator():
-    made = initializers.HeNormal(random.SeedGenerator(5, name="mine"))
-    again = initializers.get(initializers.serialize(made))
-    assert isinstance(again.seed, random.SeedGenerator)
-    assert again.seed.get_config() == {"seed": 5, "name": "mine"}
-    np.testing.assert_array_equal(again((2, 2)), made((2, 2)))
+    initializer = initializers.HeNormal(random.SeedGenerator(5, name="mine"))
+    restored = initializers.get(initializers.serialize(initializer))
+    assert isinstance(restored.seed, random.SeedGenerator)
+    assert restored.seed.get_config() == {"seed": 5, "name": "mine"}
+    np.testing.assert_array_equal(restored((2, 2)), initializer((2, 2)))
 
 
 def test_get_accepts_names_classes_and_configs():
     assert initializers.get(None) is None
-    made = initializers.Zeros()
-    assert initializers.get(made) is made
+    initializer = initializers.Zeros()
+    assert initializers.get(initializer) is initializer
     assert isinstance(initializers.get(initializers.Ones), initializers.Ones)
     assert initializers.get(max) is max
     for value in (np.arange(3), Variable([0.0, 1, 2]), toolkit.ops.arange(3)):
@@ -279,11 +282,11 @@ def test_custom_objects():
             return toolkit.ops.full(shape, 3, dtype)
 
     with toolkit.serialization.custom_object_scope({"Threes": Threes}):
-        made = initializers.get("Threes")
-    assert made((1,)).item() == 3
-    config = initializers.serialize(made)
-    again = initializers.deserialize(config, {"Threes": Threes})
-    assert isinstance(again, Threes) and repr(again) == "Threes()"
+        initializer = initializers.get("Threes")
+    assert initializer((1,)).item() == 3
+    config = initializers.serialize(initializer)
+    restored = initializers.deserialize(config, {"Threes": Threes})
+    assert isinstance(restored, Threes) and repr(restored) == "Threes()"
 
 
 def test_bad_input():

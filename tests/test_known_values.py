@@ -61,9 +61,9 @@ TAKES_A_VALUE = {
 def test_values_from_extents_and_constants_are_known(name):
     function = TAKES_A_VALUE[name]
     expected = np.asarray(function(ops.convert_to_tensor(X)))
-    found = np.asarray(toolkit.function(function)(X))
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+    values = np.asarray(toolkit.function(function)(X))
+    assert values.dtype == expected.dtype
+    np.testing.assert_array_equal(values, expected)
 
 
 @pytest.mark.parametrize("shape", ["int", "range", "reshape", "zeros", "tile"])
@@ -110,19 +110,19 @@ def test_known_value_is_computed_once():
 
 
 def test_known_value_expires_with_its_trace():
-    kept = []
+    traced_values = []
 
     @toolkit.function
     def keep(x):
-        kept.append(extent(x))
-        return x * int(kept[0])
+        traced_values.append(extent(x))
+        return x * int(traced_values[0])
 
     keep(X)
     with pytest.raises(TraceError, match="has no value"):
-        int(kept[0])
+        int(traced_values[0])
 
 
 def test_python_layers_use_known_values():
     lookup = toolkit.layers.IntegerLookup(vocabulary=[3, 4], num_oov_indices=0)
-    found = toolkit.function(lambda x: x * lookup(ops.reshape(extent(x), (1,))))(X)
-    np.testing.assert_array_equal(found, X * 1.0)
+    values = toolkit.function(lambda x: x * lookup(ops.reshape(extent(x), (1,))))(X)
+    np.testing.assert_array_equal(values, X * 1.0)

@@ -45,9 +45,9 @@ QUOTAS = {
 
 @pytest.mark.parametrize("name", QUOTAS)
 def test_control_group_quotas_are_read(tmp_path, name):
-    told, files, cores = QUOTAS[name]
+    membership_text, files, cores = QUOTAS[name]
     membership = tmp_path / "membership"
-    membership.write_text(told)
+    membership.write_text(membership_text)
     for path, text in files.items():
         file = tmp_path / "groups" / path
         file.parent.mkdir(parents=True, exist_ok=True)

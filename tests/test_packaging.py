@@ -29,15 +29,15 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(*command, cwd=ROOT):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=cwd,
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def test_nothing_is_imported_through_a_link():
 
 def test_linter_and_formatter_skip_the_links(linked_project):
     pytest.importorskip("ruff")
-    found = run("ruff", "check", "--show-files", cwd=linked_project).splitlines()
+    files = run("ruff", "check", "--show-files", cwd=linked_project).splitlines()
     python = {
         str(path)
         for package in PACKAGES
         for path in (linked_project / package).rglob("*.py")
     }
-    assert set(found) - {str(linked_project / "pyproject.toml")} == python
+    assert set(files) - {str(linked_project / "pyproject.toml")} == python
     formatted = run("ruff", "format", "--check", cwd=linked_project)
     assert formatted.startswith(f"{len(python)} files already formatted")
 

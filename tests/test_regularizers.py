@@ -45,10 +45,10 @@ def test_against_numpy(regularizer, expected):
 def test_config_round_trip(regularizer, expected):
     config = regularizers.serialize(regularizer)
     assert config["module"] == "keras.regularizers"
-    again = regularizers.deserialize(config)
-    assert type(again) is type(regularizer)
-    assert again.get_config() == regularizer.get_config()
-    assert_close(again(X), expected)
+    restored = regularizers.deserialize(config)
+    assert type(restored) is type(regularizer)
+    assert restored.get_config() == regularizer.get_config()
+    assert_close(restored(X), expected)
 
 
 def test_zero_rows_are_orthogonal_to_all():

@@ -38,14 +38,14 @@ def arrays_of(result):
 
 def check(compute, threads=THREADS):
     """Check that a function computes the same bits with every number of threads."""
-    found = []
+    results = []
     for count in threads:
         toolkit.config.set_num_threads(count)
-        found.append([x.tobytes() for x in arrays_of(compute())])
+        results.append([x.tobytes() for x in arrays_of(compute())])
     # NumPy's BLAS may take minutes if it has more threads than there are cores.
     toolkit.config.set_num_threads(None)
-    assert found[0]
-    assert all(x == found[0] for x in found[1:])
+    assert results[0]
+    assert all(x == results[0] for x in results[1:])
 
 
 # --- products -------------------------------------------------------------------------
@@ -74,9 +74,9 @@ def test_products(a, b, dtype, compiled):
     multiply = toolkit.function(ops.matmul) if compiled else ops.matmul
     check(lambda: multiply(x, y))
     if not compiled:
-        found, wanted = multiply(x, y).numpy(), np.matmul(x.numpy(), y.numpy())
-        scale = np.abs(wanted).max() * np.finfo(dtype).eps
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=20 * scale)
+        actual, expected = multiply(x, y).numpy(), np.matmul(x.numpy(), y.numpy())
+        scale = np.abs(expected).max() * np.finfo(dtype).eps
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=20 * scale)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "int32"])
@@ -86,10 +86,12 @@ def test_products_of_other_dtypes(dtype):
     check(lambda: ops.matmul(x, y))
 
 
-@pytest.mark.parametrize("turn", [(0, 1), (1, 0), (1, 1)])
-def test_products_of_transposes(turn):
+@pytest.mark.parametrize("transpose", [(0, 1), (1, 0), (1, 1)])
+def test_products_of_transposes(transpose):
     x, y = (random(680, 680, seed=i) for i in range(2))
-    a, b = (ops.transpose(v) if t else v for v, t in zip((x, y), turn, strict=True))
+    a, b = (
+        ops.transpose(v) if t else v for v, t in zip((x, y), transpose, strict=True)
+    )
     check(lambda: ops.matmul(a, b))
 
 
@@ -98,19 +100,19 @@ def test_product_with_its_transpose_is_symmetric(rows, depth):
     x = np.random.default_rng(0).standard_normal((rows, depth))
     gemm = get_backend("numpy").blas.gemm
     check(lambda: gemm(x, x.T))
-    found = gemm(x, x.T)
-    np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(found, x @ x.T, rtol=1e-10, atol=1e-9)
+    product = gemm(x, x.T)
+    np.testing.assert_array_equal(product, product.T)
+    np.testing.assert_allclose(product, x @ x.T, rtol=1e-10, atol=1e-9)
 
 
 def test_product_into_slices_and_unusual_layouts():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 1400, 1400)).astype("float32")
     blas, memory = get_backend("numpy").blas, np.zeros((900, 900), "float32")
-    wanted = a[::2, ::2] @ b[:700, ::-2]
-    found = blas.gemm(a[::2, ::2], b[:700, ::-2], memory[100:800, 50:750])
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
-    assert np.shares_memory(found, memory)
+    expected = a[::2, ::2] @ b[:700, ::-2]
+    actual = blas.gemm(a[::2, ::2], b[:700, ::-2], memory[100:800, 50:750])
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-3)
+    assert np.shares_memory(actual, memory)
     assert not memory[:100].any() and not memory[:, 750:].any()
 
 
@@ -190,11 +192,11 @@ def test_the_reference_backend(name):
     attrs = {"svd": {"full": True}, "qr": {"complete": False}}.get(name, {})
     inputs = (x, x) if name in ("solve", "matmul") else (x,)
     kernel = get_backend("reference").kernels[name]
-    found = []
+    results = []
     for count in THREADS:
         get_backend("numpy").set_thread_count(count)
-        found.append([y.tobytes() for y in arrays_of(kernel(*inputs, **attrs))])
-    assert all(y == found[0] for y in found)
+        results.append([y.tobytes() for y in arrays_of(kernel(*inputs, **attrs))])
+    assert all(y == results[0] for y in results)
 
 
 def test_orthogonal_weights():
@@ -268,9 +270,11 @@ def test_training(network, options):
 
 def test_each_tile_is_computed_once():
     for threads in (1, 2, 3, 7, 100):
-        done: list[int] = []
-        tiled_matmul.run_tasks([partial(done.append, i) for i in range(20)], threads)
-        assert sorted(done) == list(range(20))
+        computed: list[int] = []
+        tiled_matmul.run_tasks(
+            [partial(computed.append, i) for i in range(20)], threads
+        )
+        assert sorted(computed) == list(range(20))
 
 
 def test_error_in_a_tile_is_raised():
@@ -301,10 +305,12 @@ def test_concurrent_products_keep_their_blas_threads():
     expected = ops.matmul(x, y).numpy(), ops.matmul(a, b).numpy()
 
     def work(_):
-        found = ((ops.matmul(x, y).numpy(), ops.matmul(a, b).numpy()) for _ in "abcdef")
+        products = (
+            (ops.matmul(x, y).numpy(), ops.matmul(a, b).numpy()) for _ in "abcdef"
+        )
         return all(
             np.array_equal(p, q)
-            for f in found
+            for f in products
             for p, q in zip(f, expected, strict=True)
         )
 

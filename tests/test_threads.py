@@ -51,8 +51,8 @@ def weights_after_training(threads, epochs=2):
 
 
 def test_training_gives_the_same_bits_for_any_number_of_threads():
-    one, *others = (weights_after_training(threads) for threads in (1, 2, 3))
-    for other in others:
+    one, *other_weights = (weights_after_training(threads) for threads in (1, 2, 3))
+    for other in other_weights:
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -70,8 +70,8 @@ def test_eight_threads_call_one_function(calls):
     expected = score(x).numpy()
 
     def work(_):
-        found = (score(x).numpy() for _ in range(calls // 8))
-        return all(np.array_equal(y, expected) for y in found)
+        scores = (score(x).numpy() for _ in range(calls // 8))
+        return all(np.array_equal(y, expected) for y in scores)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
@@ -98,5 +98,5 @@ def test_fork_during_training():
 
 def _finish_training(model, x, y, expected):
     model.fit(x, y, batch_size=48, initial_epoch=1, epochs=3, verbose=0)
-    found = [v.numpy() for v in model.weights]
-    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    weights = [v.numpy() for v in model.weights]
+    return all(np.array_equal(a, b) for a, b in zip(weights, expected, strict=True))

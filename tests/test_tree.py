@@ -76,7 +76,7 @@ def test_up_to():
     shallow = {"a": 0, "b": [0, 0]}
     deep = {"a": (1, 2), "b": [{"c": 3}, 4]}
     assert tree.flatten_up_to(shallow, deep) == [(1, 2), {"c": 3}, 4]
-    lengths = tree.map_structure_up_to(shallow, lambda part: str(part), deep)
+    lengths = tree.map_structure_up_to(shallow, lambda subtree: str(subtree), deep)
     assert lengths == {"a": "(1, 2)", "b": ["{'c': 3}", "4"]}
     with pytest.raises(ArgumentError):
         tree.flatten_up_to([0, 0], [1])

@@ -60,8 +60,8 @@ def session(tmp_path, name="one", **options):
     return module("gpu_runner").Session(tmp_path / name, tmp_path / "work", **options)
 
 
-def outcomes(found):
-    return {name: step["outcome"] for name, step in found.steps.items()}
+def outcomes(record):
+    return {name: step["outcome"] for name, step in record.steps.items()}
 
 
 def test_failed_steps_do_not_stop_the_session_and_a_second_call_resumes(
@@ -76,9 +76,9 @@ def test_failed_steps_do_not_stop_the_session_and_a_second_call_resumes(
         step("other", PASSES, modules=("no_such_module",)),
         step("long", PASSES, minimum=1000),
     ]
-    first, begun = session(tmp_path), monotonic()
+    first, start = session(tmp_path), monotonic()
     assert not first.run(steps, monotonic() + 60)
-    assert monotonic() - begun < 30
+    assert monotonic() - start < 30
     expected = {"dies": "failed", "late": "cut", "fails": "failed"}
     expected |= {"passes": "passed", "other": "left out", "long": "not begun"}
     assert outcomes(first) == expected
@@ -124,18 +124,18 @@ def test_ended_session_keeps_partial_results(tmp_path):
             break
     process.kill()
     process.wait()
-    kept = json.loads(record.read_text())["steps"]["late"]
-    assert (kept["outcome"], kept["results"]) == ("running", {"found": 1})
-    again = session(tmp_path, "one")
-    assert again.run([step("late", PASSES)], monotonic() + 30)
+    step_record = json.loads(record.read_text())["steps"]["late"]
+    assert (step_record["outcome"], step_record["results"]) == ("running", {"found": 1})
+    resumed = session(tmp_path, "one")
+    assert resumed.run([step("late", PASSES)], monotonic() + 30)
 
 
 def test_results_of_changed_sources_are_marked(tmp_path):
-    found = session(tmp_path)
-    found.run([step("passes", PASSES)], monotonic() + 30)
-    assert "other sources" not in found.summary()
-    found.tree = "another"
-    assert "passes" in found.summary() and "(of other sources)" in found.summary()
+    first = session(tmp_path)
+    first.run([step("passes", PASSES)], monotonic() + 30)
+    assert "other sources" not in first.summary()
+    first.tree = "another"
+    assert "passes" in first.summary() and "(of other sources)" in first.summary()
 
 
 def test_corrupt_record_is_ignored(tmp_path):
@@ -160,14 +160,14 @@ def test_steps_run_existing_files_within_a_call():
 
 def test_conformance_shards_cover_all_tests():
     results = module("gpu_results")
-    found = []
-    for part in (1, 2, 3):
+    items_of_shards = []
+    for number in (1, 2, 3):
         items = list(range(10))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("GPU_PART", f"{part}/3")
+            patch.setenv("GPU_PART", f"{number}/3")
             results.pytest_collection_modifyitems(items)
-        found += items
-    assert sorted(found) == list(range(10))
+        items_of_shards += items
+    assert sorted(items_of_shards) == list(range(10))
 
 
 def test_test_failures_are_recorded_during_the_run(tmp_path):
@@ -179,44 +179,44 @@ def test_test_failures_are_recorded_during_the_run(tmp_path):
     path = tmp_path / "results.json"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "gpu_results", str(tmp_path)]
     environment = {"PYTHONPATH": f"{BENCHMARKS}:{ROOT}", "GPU_RESULTS": str(path)}
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, check=False
     )
-    assert done.returncode == 1, done.stdout
-    found = json.loads(path.read_text())
-    assert found["counts"] == {"passed": 3, "failed": 1}
-    ((name, words),) = found["failures"].items()
+    assert process.returncode == 1, process.stdout
+    record = json.loads(path.read_text())
+    assert record["counts"] == {"passed": 3, "failed": 1}
+    ((name, words),) = record["failures"].items()
     assert name.endswith("test_it[2]") and "two is too many" in words
 
 
 def test_missing_packages_install_from_wheels_then_an_index(tmp_path, monkeypatch):
-    needs, asked = module("gpu_needs"), []
+    needs, calls = module("gpu_needs"), []
     (tmp_path / "one.whl").touch()
 
     def pip(site, seconds, *arguments):
-        asked.append(arguments)
+        calls.append(arguments)
         name = "cudnn" if "--no-index" in arguments else "cupy"
         (tmp_path / "site" / name).mkdir(parents=True)
         return []
 
-    there = {"numpy", "pytest"}
-    monkeypatch.setattr(needs, "find_spec", lambda name: name in there or None)
+    installed = {"numpy", "pytest"}
+    monkeypatch.setattr(needs, "find_spec", lambda name: name in installed or None)
     monkeypatch.setattr(needs, "pip", pip)
     facts = {"driver": 12080, "index": "reachable"}
-    found = needs.get(facts, tmp_path / "site", tmp_path)
-    assert found["numpy"] == "installed"
-    assert found["cudnn"] == "from wheels"
-    assert found["cupy"] == "from the index"
-    assert found["torch"] == "missing: no comparison with torch"
-    assert found["xdist"].startswith("missing")
-    wheels, index = asked
+    outcome = needs.get(facts, tmp_path / "site", tmp_path)
+    assert outcome["numpy"] == "installed"
+    assert outcome["cudnn"] == "from wheels"
+    assert outcome["cupy"] == "from the index"
+    assert outcome["torch"] == "missing: no comparison with torch"
+    assert outcome["xdist"].startswith("missing")
+    wheels, index = calls
     assert wheels[-1].endswith("one.whl")
     assert "cupy-cuda12x[ctk]>=14.2,<15" in index
     assert not any(name.startswith("torch") for name in index)
-    asked.clear()
-    found = needs.get({"index": "not reachable: why"}, tmp_path / "none")
-    assert not asked
-    assert found["cupy"] == "missing: nothing runs on the GPU"
+    calls.clear()
+    outcome = needs.get({"index": "not reachable: why"}, tmp_path / "none")
+    assert not calls
+    assert outcome["cupy"] == "missing: nothing runs on the GPU"
 
 
 def test_machine_reports_missing_features(monkeypatch, tmp_path):
@@ -224,12 +224,12 @@ def test_machine_reports_missing_features(monkeypatch, tmp_path):
     monkeypatch.setenv("GPU_REHEARSAL", "1")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(machine, "PYTHONS", ())
-    found = machine.describe_machine(tmp_path)
-    assert found["gpu"] == "no nvidia-smi"
-    assert found["disk"][str(tmp_path)] > 0
-    assert found["system"]["cores"] >= 1
-    here = found["pythons"][sys.executable]
-    assert here["distributions"]["numpy"]
+    report = machine.describe_machine(tmp_path)
+    assert report["gpu"] == "no nvidia-smi"
+    assert report["disk"][str(tmp_path)] > 0
+    assert report["system"]["cores"] >= 1
+    interpreter = report["pythons"][sys.executable]
+    assert interpreter["distributions"]["numpy"]
 
 
 def test_the_plan_and_the_list_need_no_machine():
@@ -244,26 +244,34 @@ def test_step_without_a_gpu_reports_the_reason(tmp_path):
         pytest.skip("there is a GPU: scripts/gpu_session runs all of it")
     command = [sys.executable, str(BENCHMARKS / "gpu_stages.py"), "first"]
     path = tmp_path / "first.json"
-    done = subprocess.run([*command, str(path)], capture_output=True, check=False)
-    assert done.returncode == 1, reason
-    found = json.loads(path.read_text())
-    assert set(found) == {"driver", "kernel", "product", "convolution", "captured"}
-    assert all("gpu: " in row["error"] for row in found.values()), found
+    process = subprocess.run([*command, str(path)], capture_output=True, check=False)
+    assert process.returncode == 1, reason
+    record = json.loads(path.read_text())
+    assert set(record) == {"driver", "kernel", "product", "convolution", "captured"}
+    assert all("gpu: " in row["error"] for row in record.values()), record
 
 
 def test_a_rehearsal_computes_on_host_memory(tmp_path):
     """Check the first steps, and steps with failures and missing features."""
-    done = call("--output", tmp_path, "--rehearse", "--only", "facts", "first", "memch")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = call(
+        "--output", tmp_path, "--rehearse", "--only", "facts", "first", "memch"
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
     record = json.loads((tmp_path / "session.json").read_text())
-    found = {name: step["outcome"] for name, step in record["steps"].items()}
-    assert found == {"facts": "passed", "first": "passed", "memcheck": "left out"}
+    outcomes_of_steps = {
+        name: step["outcome"] for name, step in record["steps"].items()
+    }
+    assert outcomes_of_steps == {
+        "facts": "passed",
+        "first": "passed",
+        "memcheck": "left out",
+    }
     rows = record["steps"]["first"]["results"]
     assert rows["product"]["found"]["bfloat16"] < 1e-2
     assert record["about"]["machine"]["index"] == "not asked in a rehearsal"
-    again = call("--output", tmp_path, "--rehearse", "--only", "facts", "first")
-    assert again.returncode == 0
-    assert "facts" not in again.stdout.partition("steps:")[0]
+    repeated = call("--output", tmp_path, "--rehearse", "--only", "facts", "first")
+    assert repeated.returncode == 0
+    assert "facts" not in repeated.stdout.partition("steps:")[0]
 
 
 def test_table_compares_with_the_best_peer():

@@ -9,7 +9,9 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "page.py"
 
 
 def row(case, **samples):
-    medians = {name: sorted(found)[len(found) // 2] for name, found in samples.items()}
+    medians = {
+        name: sorted(values)[len(values) // 2] for name, values in samples.items()
+    }
     return {"case": case, "median": medians, "samples": samples}
 
 

@@ -97,7 +97,7 @@ def test_fresh_worker_has_a_cold_or_a_warm_cache(cache, expected):
 def test_rotation_skips_failed_workers():
     order = []
 
-    def asked(name, answers):
+    def answer(name, answers):
         answers = iter(answers)
 
         def ask():
@@ -108,9 +108,9 @@ def test_rotation_skips_failed_workers():
 
     outcome = interleave_samples(
         {
-            "a": asked("a", [{"value": 1.0}, {"value": 9.0}, {"value": 2.0}]),
-            "b": asked("b", [{"skipped": "why"}]),
-            "c": asked("c", [{"value": 5.0}, {"failed": "because"}]),
+            "a": answer("a", [{"value": 1.0}, {"value": 9.0}, {"value": 2.0}]),
+            "b": answer("b", [{"skipped": "why"}]),
+            "c": answer("c", [{"value": 5.0}, {"failed": "because"}]),
         },
         rounds=3,
     )

@@ -4,21 +4,21 @@ from toolkit.bench import report
 from toolkit.bench.report import Verdict
 
 
-def row(case, median, **others):
+def row(case, median, **options):
     samples = {name: [value, 2 * value] for name, value in median.items()}
     empty = {"skipped": {}, "failed": {}}
-    return {"case": case, "median": median, "samples": samples} | empty | others
+    return {"case": case, "median": median, "samples": samples} | empty | options
 
 
 CNN = {"toolkit": 0.07, "Keras/JAX": 0.2, "torch": 0.1}
 
 
 def test_ratio_is_to_the_best_peer():
-    found = row("cifar_cnn/fit", CNN)
-    assert report.best_peer(found) == "torch"
-    assert report.best_peer(found, "Keras") == "Keras/JAX"
-    assert round(report.ratio(found), 6) == 0.7
-    assert round(report.ratio(found, "Keras"), 6) == 0.35
+    record = row("cifar_cnn/fit", CNN)
+    assert report.best_peer(record) == "torch"
+    assert report.best_peer(record, "Keras") == "Keras/JAX"
+    assert round(report.ratio(record), 6) == 0.7
+    assert round(report.ratio(record, "Keras"), 6) == 0.35
 
 
 def test_verdict_needs_two_figures():
@@ -32,10 +32,10 @@ def test_verdict_needs_two_figures():
 
 def test_growth_is_time_over_flops():
     times = {"base": 1.0, "batch x 2": 2.0, "width x 2": 5.0}
-    found = report.growth_verdicts(row("growth", times))
-    assert found["batch x 2"] == Verdict(1.0, 1.05, True)
-    assert found["width x 2"] == Verdict(1.25, 1.05, False)
-    assert "depth x 2" not in found
+    verdicts = report.growth_verdicts(row("growth", times))
+    assert verdicts["batch x 2"] == Verdict(1.0, 1.05, True)
+    assert verdicts["width x 2"] == Verdict(1.25, 1.05, False)
+    assert "depth x 2" not in verdicts
     assert report.growth_verdicts(row("growth", {"batch x 2": 1.0})) == {}
 
 
@@ -46,15 +46,15 @@ def test_speed_up_is_one_thread_over_two():
 
 
 def test_text_names_every_candidate():
-    found = row(
+    record = row(
         "cifar_cnn/fit", CNN, skipped={"a": "not installed"}, failed={"b": "it broke"}
     )
-    text = report.format_row(found, with_verdicts=True)
+    text = report.format_row(record, with_verdicts=True)
     assert "cifar_cnn/fit, ms a step" in text
     for words in ("70.000", "least 70.000", "not installed", "it broke"):
         assert words in text
     assert "toolkit / torch: 0.70, bar 0.70" in text
-    assert "bar" not in report.format_row(found, with_verdicts=False)
+    assert "bar" not in report.format_row(record, with_verdicts=False)
 
 
 def test_summary_counts_the_bars():

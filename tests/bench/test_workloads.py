@@ -26,14 +26,14 @@ PARAMETERS = {
 
 def output_of(code):
     """Return the output of a new process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout
+    return process.stdout
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

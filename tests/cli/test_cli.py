@@ -65,9 +65,9 @@ def test_without_a_command_it_shows_help(capsys):
     ],
 )
 def test_arguments_are_checked(arguments, code, words, capsys):
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_error:
         cli.main(arguments)
-    assert left.value.code == code
+    assert exit_error.value.code == code
     printed = capsys.readouterr()
     assert words in printed.out + printed.err
 
@@ -77,18 +77,18 @@ def test_output_that_is_not_utf8(tmp_path):
         [toolkit.Input((2,)), toolkit.layers.Dense(1, name="Größe")]
     )
     model.save(tmp_path / "m.keras")
-    done = run("inspect", str(tmp_path / "m.keras"), PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert "Gr??e" in done.stdout and "Total params: 3" in done.stdout
+    process = run("inspect", str(tmp_path / "m.keras"), PYTHONIOENCODING="ascii")
+    assert process.returncode == 0, process.stderr
+    assert "Gr??e" in process.stdout and "Total params: 3" in process.stdout
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_command_is_complete_and_shows_examples(name, capsys):
     command = import_module(cli.COMMANDS[name][0])
     assert command.__doc__ and command.add_options and command.run
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_error:
         cli.main([name, "--help"])
-    assert left.value.code == 0
+    assert exit_error.value.code == 0
     printed = capsys.readouterr().out
     assert f"\nexamples:\n  python -m toolkit {name}" in printed
     assert command.__doc__.partition("\n")[0] in printed
@@ -127,13 +127,13 @@ def test_errors_print_a_line_and_set_the_exit_code(
     "arguments", [["--debug", "bench"], ["bench", "--debug"], ["bench"]]
 )
 def test_debug_keeps_the_traceback(arguments, monkeypatch):
-    wanted = ArgumentError if "--debug" in arguments else ZeroDivisionError
+    error = ArgumentError if "--debug" in arguments else ZeroDivisionError
 
     def fail(options):
-        raise wanted("it")
+        raise error("it")
 
     replace_commands(fail, monkeypatch)
-    with pytest.raises(wanted, match="it"):  # also for internal errors
+    with pytest.raises(error, match="it"):  # also for internal errors
         cli.main(arguments)
 
 
@@ -151,7 +151,7 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell's pipe")
 def test_closed_output_pipe_is_not_an_error():
     command = f"{sys.executable} -m toolkit info | head -n 1"
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         shell=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -159,14 +159,14 @@ def test_closed_output_pipe_is_not_an_error():
         text=True,
         timeout=100,
     )
-    assert (done.stdout, done.stderr) == ("Versions\n", "")
+    assert (process.stdout, process.stderr) == ("Versions\n", "")
 
 
 def test_bench_measures_and_stores_the_record(tmp_path):
     path = tmp_path / "record.json"
-    done = run("bench", "--quick", "--only", "tiny_mlp", "--json", str(path))
-    assert done.returncode == 0, done.stderr
-    assert "tiny_mlp/fit, ms a step" in done.stdout
+    process = run("bench", "--quick", "--only", "tiny_mlp", "--json", str(path))
+    assert process.returncode == 0, process.stderr
+    assert "tiny_mlp/fit, ms a step" in process.stdout
     record = json.loads(Path(path).read_text("utf-8"))
     assert record["toolkit"] == toolkit.__version__
     assert record["machine"]["cores"] > 0
@@ -175,12 +175,12 @@ def test_bench_measures_and_stores_the_record(tmp_path):
 
 
 def test_bench_reports_failures():
-    done = run("bench", "--quick", "--only", "tiny_mlp", TOOLKIT_BACKEND="none")
-    assert done.returncode == cli.FAILED
-    assert "failed: tiny_mlp/fit, toolkit: " in done.stderr
+    process = run("bench", "--quick", "--only", "tiny_mlp", TOOLKIT_BACKEND="none")
+    assert process.returncode == cli.FAILED
+    assert "failed: tiny_mlp/fit, toolkit: " in process.stderr
 
 
 @pytest.mark.slow
 def test_full_suite_runs():
-    done = run("bench", "--quick")
-    assert done.returncode == 0, done.stderr
+    process = run("bench", "--quick")
+    assert process.returncode == 0, process.stderr

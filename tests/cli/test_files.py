@@ -25,7 +25,7 @@ from toolkit.saving import load_model, save_model
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def trained_model(tmp_path_factory):
     """Return (a trained model, a folder that contains it in every format)."""
     folder = tmp_path_factory.mktemp("files")
     toolkit.utils.set_random_seed(1)
@@ -58,9 +58,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(made, tmp_path, monkeypatch):
+def folder(trained_model, tmp_path, monkeypatch):
     """Run the commands in a private copy of the folder with those files."""
-    shutil.copytree(made[1], tmp_path / "files")
+    shutil.copytree(trained_model[1], tmp_path / "files")
     monkeypatch.chdir(tmp_path / "files")
     return tmp_path / "files"
 
@@ -102,7 +102,7 @@ ARRAYS = ["layers/dense/vars/0    (6, 4)  float32     96\n", "14 arrays"]
 def test_inspect_shows_every_kind(name, words, folder, capsys):
     code, printed, _ = call(capsys, "inspect", name)
     assert code == 0
-    assert [each for each in words if each not in printed] == []
+    assert [word for word in words if word not in printed] == []
 
 
 def test_inspect_detects_the_format_by_content(folder, capsys):
@@ -154,16 +154,16 @@ def test_user_classes_can_be_imported(module, folder, capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "my_own", raising=False)
     (folder / "my_own.py").write_text(OWN)
     runpy.run_path("my_own.py", run_name="__main__")
-    code, _, said = call(capsys, "plot", "own.keras")
-    assert code == cli.FAILED and said.endswith("--import FILE.py\n")
-    brought = ["--import", module]
-    assert " (Own) " in call(capsys, "inspect", "own.keras", *brought)[1]
-    assert call(capsys, "plot", "own.keras", *brought)[0] == 0
-    assert call(capsys, "convert", "own.keras", "own.h5", *brought)[0] == 0
-    code, _, said = call(capsys, "inspect", "own.keras", "--import", "no_such")
-    assert code == cli.FAILED and "No module named 'no_such'" in said
-    code, _, said = call(capsys, "inspect", "own.keras", "--import", "no_such.py")
-    assert code == cli.FAILED and "there is no file 'no_such.py'" in said
+    code, _, message = call(capsys, "plot", "own.keras")
+    assert code == cli.FAILED and message.endswith("--import FILE.py\n")
+    options = ["--import", module]
+    assert " (Own) " in call(capsys, "inspect", "own.keras", *options)[1]
+    assert call(capsys, "plot", "own.keras", *options)[0] == 0
+    assert call(capsys, "convert", "own.keras", "own.h5", *options)[0] == 0
+    code, _, message = call(capsys, "inspect", "own.keras", "--import", "no_such")
+    assert code == cli.FAILED and "No module named 'no_such'" in message
+    code, _, message = call(capsys, "inspect", "own.keras", "--import", "no_such.py")
+    assert code == cli.FAILED and "there is no file 'no_such.py'" in message
 
 
 class Trap:
@@ -237,15 +237,15 @@ def corrupt_zip():
 def test_bad_files_are_refused(data, words, folder, capsys):
     (folder / "bad").write_bytes(data)
     for command in (["inspect", "bad", "--values"], ["convert", "bad", "x.npz"]):
-        code, _, said = call(capsys, *command)
+        code, _, message = call(capsys, *command)
         assert code == cli.FAILED
-        assert words in said and said.count("\n") == 1
+        assert words in message and message.count("\n") == 1
 
 
 def test_missing_file_suggests_a_name(folder, capsys):
-    code, _, said = call(capsys, "inspect", "m.kears")
-    assert (code, said.count("\n")) == (cli.FAILED, 1)
-    assert "there is no file 'm.kears'; did you mean 'm.keras'?" in said
+    code, _, message = call(capsys, "inspect", "m.kears")
+    assert (code, message.count("\n")) == (cli.FAILED, 1)
+    assert "there is no file 'm.kears'; did you mean 'm.keras'?" in message
 
 
 # --- convert --------------------------------------------------------------------------
@@ -262,9 +262,11 @@ X = np.linspace(-1, 1, 30, dtype="float32").reshape(5, 6)
         ("saved", "new.keras"),
     ],
 )
-def test_converted_model_keeps_results_and_optimizer(source, target, made, folder):
+def test_converted_model_keeps_results_and_optimizer(
+    source, target, trained_model, folder
+):
     assert cli.main(["convert", source, target]) == 0
-    model, loaded = made[0], load_model(target)
+    model, loaded = trained_model[0], load_model(target)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert len(loaded.optimizer.variables) == len(model.optimizer.variables)
     assert int(loaded.optimizer.iterations) == 1
@@ -274,7 +276,7 @@ def test_converted_model_keeps_results_and_optimizer(source, target, made, folde
 @pytest.mark.parametrize(
     "source", ["m.keras", "saved", "m.h5", "m.weights.h5", "s.weights.json"]
 )
-def test_weights_convert_between_all_formats(source, target, made, folder):
+def test_weights_convert_between_all_formats(source, target, trained_model, folder):
     assert cli.main(["convert", source, target, "--shard-size", "2e-7"]) == 0
     assert cli.main(["convert", target, "back.weights.h5"]) == 0
     assert cli.main(["convert", target, "back.keras", "--model", "m.keras"]) == 0
@@ -282,7 +284,7 @@ def test_weights_convert_between_all_formats(source, target, made, folder):
         model = load_model("m.keras")
         model.set_weights([0 * w for w in model.get_weights()])
         model.load_weights(path)
-        for ours, theirs in zip(model.weights, made[0].weights, strict=True):
+        for ours, theirs in zip(model.weights, trained_model[0].weights, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
@@ -290,7 +292,7 @@ def test_weights_convert_between_all_formats(source, target, made, folder):
 @pytest.mark.parametrize(
     "source", ["m.keras", "m.h5", "m.weights.h5", "m.safetensors", LIST]
 )
-def test_weights_convert_to_safetensors_and_back(source, target, made, folder):
+def test_weights_convert_to_safetensors_and_back(source, target, trained_model, folder):
     needed = ["--model", "m.keras"] if source == "m.weights.h5" else []
     size = ["--shard-size", "2e-7"]
     assert cli.main(["convert", source, target, *size, *needed]) == 0
@@ -300,7 +302,7 @@ def test_weights_convert_to_safetensors_and_back(source, target, made, folder):
         model = load_model("m.keras")
         model.set_weights([0 * w for w in model.get_weights()])
         model.load_weights(path)
-        for ours, theirs in zip(model.weights, made[0].weights, strict=True):
+        for ours, theirs in zip(model.weights, trained_model[0].weights, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 
@@ -335,9 +337,9 @@ def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
     ],
 )
 def test_convert_refuses_bad_arguments(arguments, words, folder, capsys):
-    code, _, said = call(capsys, "convert", *arguments)
+    code, _, message = call(capsys, "convert", *arguments)
     assert code == cli.FAILED
-    assert words in said and not (folder / "x.keras").exists()
+    assert words in message and not (folder / "x.keras").exists()
 
 
 def test_force_replaces_a_file(folder):
@@ -364,8 +366,8 @@ def test_plot_accepts_a_path_and_a_direction(folder, capsys):
 
 
 def test_plot_needs_a_model(folder, capsys):
-    code, _, said = call(capsys, "plot", "m.weights.h5")
-    assert code == cli.FAILED and "expected the file of a whole model" in said
+    code, _, message = call(capsys, "plot", "m.weights.h5")
+    assert code == cli.FAILED and "expected the file of a whole model" in message
 
 
 # --- export ---------------------------------------------------------------------------
@@ -398,8 +400,8 @@ def test_export_is_checked(folder, capsys):
     code, printed, _ = call(capsys, "export", "m.keras", "--check", "--batch", "1,4")
     assert code == 0
     assert "compared with the model for 1, 4, 2, 13 rows: error at most " in printed
-    code, _, said = call(capsys, "export", "m.keras", "--check")
-    assert (code, "--force replaces it" in said) == (1, True)
+    code, _, message = call(capsys, "export", "m.keras", "--check")
+    assert (code, "--force replaces it" in message) == (1, True)
     assert call(capsys, "export", "m.keras", "--check", "--force")[0] == 0
 
 
@@ -415,7 +417,7 @@ def test_export_is_checked(folder, capsys):
     ],
 )
 def test_export_refuses_bad_arguments(folder, capsys, arguments, expected):
-    code, _, said = call(capsys, "export", *arguments)
+    code, _, message = call(capsys, "export", *arguments)
     assert code == 1
-    assert expected in said
+    assert expected in message
     assert not (folder / "m.o").exists()

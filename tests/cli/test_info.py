@@ -41,13 +41,17 @@ def test_info_shows_missing_packages_and_their_installation(monkeypatch, capsys)
     assert "  cuda13 " in printed and "  cuda12 " not in printed
     for extra in info.EXTRAS.keys() - {"cuda12"}:
         assert f"  {extra} " in printed
-    missing = printed[printed.index("Not installed") :]
-    assert missing.count("pip install") == len(info.REQUIRED) + len(info.EXTRAS) - 1
+    absent = printed[printed.index("Not installed") :]
+    assert absent.count("pip install") == len(info.REQUIRED) + len(info.EXTRAS) - 1
 
 
 def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
-    known = ["numpy>=2.1", "mkl>=2024.2; extra == 'mkl'", 'onnx>=1.17; extra == "onnx"']
-    monkeypatch.setattr(info, "requires", lambda name: known)
+    requirements = [
+        "numpy>=2.1",
+        "mkl>=2024.2; extra == 'mkl'",
+        'onnx>=1.17; extra == "onnx"',
+    ]
+    monkeypatch.setattr(info, "requires", lambda name: requirements)
     assert info._pip_requirements("mkl") == '"mkl>=2024.2"'
 
 
@@ -55,10 +59,10 @@ def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
     "driver, extra", [("580.95.05", "cuda13"), ("570.86.10", "cuda12"), (None, None)]
 )
 def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch):
-    found = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
-    monkeypatch.setattr(info, "list_gpus", lambda: found)
-    chosen = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
-    assert chosen == ([extra] if extra else [])
+    devices = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
+    monkeypatch.setattr(info, "list_gpus", lambda: devices)
+    relevant = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
+    assert relevant == ([extra] if extra else [])
 
 
 @pytest.mark.skipif(

@@ -15,27 +15,27 @@ MPICH = mpirun.Launcher("/usr/bin/mpirun.mpich", "mpich", 4, False)
 
 
 @pytest.fixture
-def there(monkeypatch):
-    def install(*found):
-        monkeypatch.setattr(mpirun, "_list_launchers", lambda: found)
+def install_launchers(monkeypatch):
+    def install(*launchers):
+        monkeypatch.setattr(mpirun, "_list_launchers", lambda: launchers)
 
     return install
 
 
-def test_options_of_each_library(there):
+def test_options_of_each_library(install_launchers):
     launch = mpirun.launch_command(1, ["train.py", "--x"])
     assert launch[0] == sys.executable and launch[-2:] == ["train.py", "--x"]
-    there(OPEN_MPI)
+    install_launchers(OPEN_MPI)
     command = mpirun.launch_command(2, ["train.py", "--x"])
     assert (
         command[:3] == ["/env/mpirun", "-n", "2"] and command[-len(launch) :] == launch
     )
     assert "ob1" in command and "ulfm" not in command
     assert "ulfm" in mpirun.launch_command(2, [], elastic=True)
-    there(DEBIAN)
+    install_launchers(DEBIAN)
     command = mpirun.launch_command(2, [])
     assert "--tag-output" in command and "ob1" not in command
-    there(MPICH)
+    install_launchers(MPICH)
     command = mpirun.launch_command(4, ["train.py", "--x"])
     assert command == [MPICH.path, "-n", "4", "-prepend-rank", *launch]
 
@@ -43,28 +43,28 @@ def test_options_of_each_library(there):
 def test_windows_launchers_have_other_names(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(mpirun, "find_program", lambda name: f"C:/{name}.exe")
-    told = subprocess.CompletedProcess([], 1, stdout="")
-    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
+    process = subprocess.CompletedProcess([], 1, stdout="")
+    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: process)
     monkeypatch.setattr(sys, "executable", "C:/python/python.exe")
     command = mpirun.launch_command(2, ["train.py"])
     assert command[:4] == ["C:/mpiexec.exe", "-n", "2", sys.executable]
 
 
-def test_one_process_needs_no_mpi(there):
-    there()
+def test_one_process_needs_no_mpi(install_launchers):
+    install_launchers()
     assert mpirun.launch_command(1, ["a.py"])[0] == sys.executable
 
 
-def test_requested_library_is_used(there):
-    there(OPEN_MPI, MPICH)
+def test_requested_library_is_used(install_launchers):
+    install_launchers(OPEN_MPI, MPICH)
     assert mpirun.find_launcher() == OPEN_MPI
     assert mpirun.find_launcher("mpich") == MPICH
-    there(DEBIAN, OPEN_MPI)
+    install_launchers(DEBIAN, OPEN_MPI)
     assert mpirun.find_launcher(elastic=True) == OPEN_MPI
 
 
 @pytest.mark.parametrize(
-    "found, asked, words",
+    "launchers, requested, words",
     [
         ((), {}, r"--processes needs MPI, and there is no mpirun.*toolkit\[mpi\]"),
         ((OPEN_MPI,), {"library": "mpich"}, r"only /env/mpirun \(openmpi 5\)"),
@@ -72,32 +72,32 @@ def test_requested_library_is_used(there):
         ((MPICH,), {"elastic": True, "library": "mpich"}, "under MPICH a job ends"),
     ],
 )
-def test_missing_launcher_is_named(there, found, asked, words):
-    there(*found)
+def test_missing_launcher_is_named(install_launchers, launchers, requested, words):
+    install_launchers(*launchers)
     with pytest.raises(LaunchError, match=words):
-        mpirun.find_launcher(**asked)
+        mpirun.find_launcher(**requested)
 
 
 @pytest.mark.parametrize(
-    "said, library, version",
+    "output, library, version",
     [
         ("mpirun (Open MPI) 5.0.11\n", "openmpi", 5),
         ("HYDRA build details:\n    Version:      4.0.2\n", "mpich", 4),
         ("srun 1", "", 0),
     ],
 )
-def test_launcher_is_identified_by_its_version(monkeypatch, said, library, version):
-    told = subprocess.CompletedProcess([], 0, stdout=said)
-    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
+def test_launcher_is_identified_by_its_version(monkeypatch, output, library, version):
+    process = subprocess.CompletedProcess([], 0, stdout=output)
+    monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: process)
     assert mpirun._identify_launcher("/x", False) == ("/x", library, version, False)
 
 
 def test_the_environment_of_a_job(monkeypatch):
     monkeypatch.setattr(mpirun.os, "geteuid", lambda: 0)
-    found = mpirun.launch_environment(3, 2.5, elastic=True)
-    assert found["TOOLKIT_PROCESSES"] == "3"
-    assert (found["TOOLKIT_TIMEOUT"], found["TOOLKIT_ELASTIC"]) == ("2.5", "1")
-    assert found["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    variables = mpirun.launch_environment(3, 2.5, elastic=True)
+    assert variables["TOOLKIT_PROCESSES"] == "3"
+    assert (variables["TOOLKIT_TIMEOUT"], variables["TOOLKIT_ELASTIC"]) == ("2.5", "1")
+    assert variables["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
 
 
 RECOVERING = """
@@ -135,14 +135,16 @@ def test_elastic_job_continues_without_a_rank(tmp_path, how, victim):
     script.write_text(RECOVERING)
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
     command += ["--elastic", "--timeout", "2", str(script), how, str(victim)]
-    done = ranks.start(command)
-    assert done.code == 0, done.errors
-    left = [str(rank) for rank in range(3) if rank != victim]
-    lines = [line.split(": ", 1) for line in done.out.splitlines() if "goes on" in line]
-    assert sorted(rank for rank, _ in lines) == left
-    assert all(f" 2 {left} 2.0 " in line for _, line in lines)
+    process = ranks.start(command)
+    assert process.code == 0, process.errors
+    survivors = [str(rank) for rank in range(3) if rank != victim]
+    lines = [
+        line.split(": ", 1) for line in process.out.splitlines() if "goes on" in line
+    ]
+    assert sorted(rank for rank, _ in lines) == survivors
+    assert all(f" 2 {survivors} 2.0 " in line for _, line in lines)
     if how == "SIGSTOP":
-        assert f"rank {victim} does not answer" in done.errors
+        assert f"rank {victim} does not answer" in process.errors
 
 
 WAITING = """
@@ -182,8 +184,8 @@ def test_threads_leave_groups_of_the_former_world(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(WAITING)
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
-    done = ranks.start([*command, "--elastic", "--timeout", "5", str(script)])
-    assert (done.code, done.out.count("left")) == (0, 1), done.errors
+    process = ranks.start([*command, "--elastic", "--timeout", "5", str(script)])
+    assert (process.code, process.out.count("left")) == (0, 1), process.errors
 
 
 @ranks.needs_mpi
@@ -191,10 +193,10 @@ def test_a_job_that_is_not_elastic_cannot_recover(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("from toolkit import comm; comm.recover()")
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "2", str(script)]
-    done = ranks.start(command)
-    assert done.code == 1
-    assert "--elastic" in done.errors and done.errors.count("Traceback") == 1
-    assert "MPI_ABORT" not in done.errors
+    process = ranks.start(command)
+    assert process.code == 1
+    assert "--elastic" in process.errors and process.errors.count("Traceback") == 1
+    assert "MPI_ABORT" not in process.errors
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,6 @@ def test_job_options_need_processes(options, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
     command = [sys.executable, "-m", "toolkit", "run", *options, str(script)]
-    done = ranks.start(command)
-    assert done.code == 1
-    assert f"{options[0]} needs --processes" in done.errors
+    process = ranks.start(command)
+    assert process.code == 1
+    assert f"{options[0]} needs --processes" in process.errors

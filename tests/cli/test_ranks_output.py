@@ -16,7 +16,7 @@ def tag_lines(rank, text):
 
 
 @pytest.mark.parametrize(
-    "given, expected",
+    "variables, expected",
     [
         ("[1,0]<stdout>: one\n[1,12]<stdout>: two\n", "0: one\n12: two\n"),
         ("[0] of mpich\n", "0: of mpich\n"),
@@ -37,7 +37,7 @@ def tag_lines(rank, text):
         ),
     ],
 )
-def test_lines_have_short_tags_without_redundant_notices(given, expected):
+def test_lines_have_short_tags_without_redundant_notices(variables, expected):
     passed = io.BytesIO()
-    forward_lines(io.BufferedReader(io.BytesIO(given.encode())), passed)
+    forward_lines(io.BufferedReader(io.BytesIO(variables.encode())), passed)
     assert passed.getvalue().decode() == expected

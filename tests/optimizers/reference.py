@@ -186,7 +186,7 @@ def train(
         updates = i // every
         waiting.append([g / (loss_scale_factor or 1) for g in gs])
         if len(waiting) == every:
-            means = [np.mean(several, 0) for several in zip(*waiting, strict=True)]
+            means = [np.mean(gradients, 0) for gradients in zip(*waiting, strict=True)]
             lr = rate(updates) if callable(rate) else rate
             if weight_decay:
                 ps = [p - p * weight_decay * lr for p in ps]

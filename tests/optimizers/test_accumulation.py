@@ -36,13 +36,15 @@ def updated(optimizer, gradients):
 def test_accumulated_steps_equal_an_update_with_the_mean(rate, options):
     small = np.random.default_rng(0).normal(size=(12, 2))
     means = small.reshape(4, 3, 2).mean(1)
-    whole = optimizers.Adam(RATES[rate](), **options)
-    parts = optimizers.Adam(RATES[rate](), gradient_accumulation_steps=3, **options)
-    np.testing.assert_allclose(
-        updated(parts, small), updated(whole, means), rtol=1e-5, atol=1e-6
+    single = optimizers.Adam(RATES[rate](), **options)
+    accumulating = optimizers.Adam(
+        RATES[rate](), gradient_accumulation_steps=3, **options
     )
-    assert int(parts.iterations) == int(whole.iterations) == 4
-    assert float(parts.learning_rate) == float(whole.learning_rate)
+    np.testing.assert_allclose(
+        updated(accumulating, small), updated(single, means), rtol=1e-5, atol=1e-6
+    )
+    assert int(accumulating.iterations) == int(single.iterations) == 4
+    assert float(accumulating.learning_rate) == float(single.learning_rate)
 
 
 def test_constraint_is_applied_once_per_update():
@@ -84,9 +86,9 @@ def test_several_optimizers_count_the_updates_of_the_fastest():
     slow = optimizers.SGD(1.0, gradient_accumulation_steps=4)
     quick = optimizers.SGD(1.0, gradient_accumulation_steps=2)
     a, b = Variable([0.0], name="a"), Variable([0.0], name="b")
-    both = optimizers.MultiOptimizer(lambda v: slow if v is a else quick)
-    assert int(both.iterations) == 0
+    combined = optimizers.MultiOptimizer(lambda v: slow if v is a else quick)
+    assert int(combined.iterations) == 0
     for _ in range(4):
-        both.apply([ops.ones((1,)), ops.ones((1,))], [a, b])
-    assert [int(x.iterations) for x in (slow, quick, both)] == [1, 2, 2]
+        combined.apply([ops.ones((1,)), ops.ones((1,))], [a, b])
+    assert [int(x.iterations) for x in (slow, quick, combined)] == [1, 2, 2]
     assert [float(x.value[0]) for x in (a, b)] == [-1.0, -2.0]

@@ -143,18 +143,18 @@ def test_variable_may_be_overwritten_by_its_gradient_or_skipped():
 def averages(optimizer, values, **finalized):
     v = Variable([0.0])
     optimizer.build([v])
-    found = []
+    averages_over_time = []
     for value in values:
         v.assign([value])
         optimizer.apply([ops.zeros((1,))])
-        found.append(float(optimizer.averaged()[0][1].numpy()[0]))
-    return v, found
+        averages_over_time.append(float(optimizer.averaged()[0][1].numpy()[0]))
+    return v, averages_over_time
 
 
 def test_averages_start_with_the_first_value():
     optimizer = SGD(0.5, use_ema=True, ema_momentum=0.75)
-    v, found = averages(optimizer, [8.0, 4.0, 0.0])
-    assert found == [8.0, 7.0, 5.25]
+    v, history = averages(optimizer, [8.0, 4.0, 0.0])
+    assert history == [8.0, 7.0, 5.25]
     assert v.numpy()[0] == 0.0
     optimizer.finalize_variable_values([Variable([1.0])])
     assert v.numpy()[0] == 0.0  # not among the excluded variables
@@ -169,8 +169,8 @@ def test_averages_overwrite_at_their_frequency(frequency, last):
     optimizer = SGD(
         0.5, use_ema=True, ema_momentum=0.75, ema_overwrite_frequency=frequency
     )
-    v, found = averages(optimizer, [8.0, 4.0, 0.0])
-    expected = found[-1] if frequency in (1, 3) else last
+    v, history = averages(optimizer, [8.0, 4.0, 0.0])
+    expected = history[-1] if frequency in (1, 3) else last
     assert v.numpy()[0] == expected
 
 
@@ -200,8 +200,8 @@ def test_weights_decay_unless_they_are_excluded(excluded, decayed):
     if excluded:
         optimizer.exclude_from_weight_decay(**excluded)
     optimizer.apply([ops.zeros((1,))] * 2, list(variables.values()))
-    found = {name for name, v in variables.items() if v.numpy()[0] == 3.0}
-    assert found == set(decayed.split())
+    names = {name for name, v in variables.items() if v.numpy()[0] == 3.0}
+    assert names == set(decayed.split())
     assert all(v.numpy()[0] in (3.0, 4.0) for v in variables.values())
     with pytest.raises(ArgumentError, match="must come before"):
         optimizer.exclude_from_weight_decay()
@@ -220,19 +220,19 @@ def test_values_are_assigned_by_name():
 def test_subclass_receives_rate_and_step():
     class Told(Optimizer):
         slots = ("count",)
-        seen = []
+        calls = []
 
         def begin_step(self, learning_rate):
-            self.seen.append(("begin", float(learning_rate)))
+            self.calls.append(("begin", float(learning_rate)))
 
         def update(self, g, p, slots, lr, step):
-            self.seen.append((float(lr), float(step)))
+            self.calls.append((float(lr), float(step)))
             return p - g, {"count": slots["count"] + 1.0}
 
     optimizer, v = Told(0.25), Variable([4.0])
     for _ in range(2):
         optimizer.apply([ones(1)], [v])
-    assert Told.seen == [("begin", 0.25), (0.25, 1.0), ("begin", 0.25), (0.25, 2.0)]
+    assert Told.calls == [("begin", 0.25), (0.25, 1.0), ("begin", 0.25), (0.25, 2.0)]
     assert optimizer.variables[-1].numpy().tolist() == [2.0]
     assert_close(v, np.array([2.0]))
 

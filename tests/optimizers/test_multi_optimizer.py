@@ -20,25 +20,27 @@ def three():
     return [kernel, bias, toolkit.Variable(VALUES[2], name="head")]
 
 
-def chosen(**arguments):
-    found = OptimizerMap(optimizers.SGD(0.5), {"encoder/.*": optimizers.Adam(0.1)})
-    return MultiOptimizer(found, **arguments)
+def make_multi_optimizer(**arguments):
+    optimizer_map = OptimizerMap(
+        optimizers.SGD(0.5), {"encoder/.*": optimizers.Adam(0.1)}
+    )
+    return MultiOptimizer(optimizer_map, **arguments)
 
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_each_variable_has_its_optimizer(traced):
-    together, apart = three(), three()
-    multi, adam, sgd = chosen(), optimizers.Adam(0.1), optimizers.SGD(0.5)
+    together, separate = three(), three()
+    multi, adam, sgd = make_multi_optimizer(), optimizers.Adam(0.1), optimizers.SGD(0.5)
     multi.build(together)
     step = function(multi.apply) if traced else multi.apply
     for _ in range(3):
         step([ops.convert_to_tensor(g) for g in GRADS])
-        adam.apply(GRADS[:2], apart[:2])
-        sgd.apply(GRADS[2:], apart[2:])
-    for a, b in zip(together, apart, strict=True):
+        adam.apply(GRADS[:2], separate[:2])
+        sgd.apply(GRADS[2:], separate[2:])
+    for a, b in zip(together, separate, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     assert int(multi.iterations) == 3
-    assert [int(each.iterations) for each in multi.optimizers] == [3, 3]
+    assert [int(optimizer.iterations) for optimizer in multi.optimizers] == [3, 3]
 
 
 def test_function_may_select_the_optimizer():
@@ -52,31 +54,31 @@ def test_function_may_select_the_optimizer():
 
 
 def test_configs_and_weights_round_trip():
-    multi, variables = chosen(), three()
+    multi, variables = make_multi_optimizer(), three()
     multi.apply(GRADS, variables)
-    again = optimizers.deserialize(optimizers.serialize(multi))
-    again.build(variables)
-    assert [type(each) for each in again.optimizers] == [
+    restored = optimizers.deserialize(optimizers.serialize(multi))
+    restored.build(variables)
+    assert [type(optimizer) for optimizer in restored.optimizers] == [
         optimizers.Adam,
         optimizers.SGD,
     ]
-    again.set_weights([v.numpy() for v in multi.variables])
-    for a, b in zip(again.variables, multi.variables, strict=True):
+    restored.set_weights([v.numpy() for v in multi.variables])
+    for a, b in zip(restored.variables, multi.variables, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
 def test_loss_scale_replaces_the_scales_of_the_optimizers():
-    multi, variables = chosen(loss_scale_factor=4.0), three()
+    multi, variables = make_multi_optimizer(loss_scale_factor=4.0), three()
     assert float(multi.scale_loss(ops.convert_to_tensor(2.0))) == 8.0
     multi.apply(GRADS, variables)
     np.testing.assert_allclose(variables[2].numpy(), [[4.0 - 0.5 / 4]])
 
 
 def test_fit_trains_with_several():
-    found = OptimizerMap(optimizers.SGD(0.0))
-    found[".*last/.*"] = optimizers.SGD(0.1)
+    optimizer_map = OptimizerMap(optimizers.SGD(0.0))
+    optimizer_map[".*last/.*"] = optimizers.SGD(0.1)
     model = Sequential([Input((3,)), layers.Dense(4), layers.Dense(1, name="last")])
-    model.compile(MultiOptimizer(found), "mse")
+    model.compile(MultiOptimizer(optimizer_map), "mse")
     before = [w.copy() for w in model.get_weights()]
     x = np.ones((8, 3), "float32")
     model.fit(x, np.ones((8, 1), "float32"), verbose=0)
@@ -88,7 +90,7 @@ def test_fit_trains_with_several():
 
 def test_rates_are_from_the_optimizers():
     with pytest.raises(AttributeError, match=r"\.optimizers"):
-        _ = chosen().learning_rate
+        _ = make_multi_optimizer().learning_rate
 
 
 def test_dynamic_loss_scaling_of_several():
@@ -103,15 +105,15 @@ def test_dynamic_loss_scaling_of_several():
 
 
 def test_invalid_maps_are_refused():
-    found = OptimizerMap(optimizers.SGD(), {".*a": optimizers.SGD()})
-    found["b.*"] = optimizers.Adam()
+    optimizer_map = OptimizerMap(optimizers.SGD(), {".*a": optimizers.SGD()})
+    optimizer_map["b.*"] = optimizers.Adam()
     with pytest.raises(ArgumentError, match="it matches"):
-        found["ba"]
+        optimizer_map["ba"]
     with pytest.raises(ArgumentError, match="already has"):
-        found["b.*"] = optimizers.SGD()
+        optimizer_map["b.*"] = optimizers.SGD()
     with pytest.raises(ArgumentError, match="cannot be LossScaleOptimizer"):
-        found["c"] = optimizers.LossScaleOptimizer(optimizers.SGD())
+        optimizer_map["c"] = optimizers.LossScaleOptimizer(optimizers.SGD())
     with pytest.raises(TypeError, match="default_optimizer"):
         OptimizerMap("sgd")
     with pytest.raises(ArgumentError, match="No gradients"):
-        chosen().apply([None] * 3, three())
+        make_multi_optimizer().apply([None] * 3, three())

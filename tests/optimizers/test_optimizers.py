@@ -133,9 +133,9 @@ def run(optimizer, vs, gradients, traced=False):
 
 def expected(rule, arguments, base, parameters, gradients, rate=RATE):
     """Return NumPy's result; the argument `weight_decay` belongs to the base."""
-    own = {k: v for k, v in arguments.items() if "weight_decay" not in k}
+    base_arguments = {k: v for k, v in arguments.items() if "weight_decay" not in k}
     base = {"weight_decay": arguments.get("weight_decay"), **base}
-    return reference.train(rule, parameters, gradients, rate, **base, **own)
+    return reference.train(rule, parameters, gradients, rate, **base, **base_arguments)
 
 
 def test_every_optimizer_has_a_row():
@@ -182,9 +182,9 @@ def test_rates_from_schedules_and_functions(traced):
         return 0.5 * 0.25 ** (i / 2)
 
     schedule = optimizers.schedules.ExponentialDecay(0.5, 2, 0.25)
-    for given, steps in ((schedule, rate), (lambda: 0.25, 0.25)):
+    for rate_argument, steps in ((schedule, rate), (lambda: 0.25, 0.25)):
         vs = variables(parameters)
-        optimizer = make(optimizers.Adam, {}, rate=given)
+        optimizer = make(optimizers.Adam, {}, rate=rate_argument)
         run(optimizer, vs, gradients, traced)
         values, _ = expected(reference.adam, {}, {}, parameters, gradients, steps)
         for v, value in zip(vs, values, strict=True):
@@ -214,16 +214,16 @@ def test_config_round_trip(cls, arguments, rule):
     optimizer = make(cls, arguments, {"clipnorm": 0.5, "use_ema": True})
     config = optimizers.serialize(optimizer)
     assert config["module"] == "keras.optimizers"
-    again = optimizers.deserialize(config)
-    assert type(again) is cls
-    assert again.get_config() == optimizer.get_config()
+    restored = optimizers.deserialize(config)
+    assert type(restored) is cls
+    assert restored.get_config() == optimizer.get_config()
     assert {**optimizer.get_config(), **arguments} == optimizer.get_config()
 
 
 def test_configs_contain_the_rate():
     schedule = optimizers.schedules.PolynomialDecay(0.5, 10, power=2.0)
-    again = optimizers.deserialize(optimizers.serialize(optimizers.SGD(schedule)))
-    assert_close(again.learning_rate, 0.5)
+    restored = optimizers.deserialize(optimizers.serialize(optimizers.SGD(schedule)))
+    assert_close(restored.learning_rate, 0.5)
     optimizer = optimizers.SGD(0.5)
     optimizer.learning_rate = 0.25
     assert optimizer.get_config()["learning_rate"] == 0.25
@@ -232,8 +232,8 @@ def test_configs_contain_the_rate():
 @rows
 def test_saved_optimizer_continues(cls, arguments, rule):
     parameters, gradients = data()
-    whole, first = variables(parameters), variables(parameters)
-    run(make(cls, arguments), whole, gradients)
+    uninterrupted, first = variables(parameters), variables(parameters)
+    run(make(cls, arguments), uninterrupted, gradients)
     optimizer, store = make(cls, arguments), {}
     run(optimizer, first, gradients[:3])
     optimizer.save_own_variables(store)
@@ -243,7 +243,7 @@ def test_saved_optimizer_continues(cls, arguments, rule):
     optimizer.build(second)
     optimizer.load_own_variables(store)
     run(optimizer, second, gradients[3:])
-    for v, other in zip(second, whole, strict=True):
+    for v, other in zip(second, uninterrupted, strict=True):
         np.testing.assert_array_equal(v.numpy(), other.numpy())
 
 
@@ -360,11 +360,11 @@ def test_variables_that_are_overwritten_by_their_gradient(steps, expected):
     v, other = Variable(9.0), Variable(1.0)
     v.overwrite_with_gradient = True
     optimizer = optimizers.Adam(use_ema=True, gradient_accumulation_steps=steps)
-    found = []
+    values = []
     for g in (2.0, 5.0, 1.0):
         optimizer.apply([ops.convert_to_tensor(g), ops.ones(())], [v, other])
-        found.append(float(v.value))
-    assert found == expected
+        values.append(float(v.value))
+    assert values == expected
     optimizer.finalize_variable_values([v, other])
     assert float(v.value) == expected[-1]
 
@@ -410,15 +410,17 @@ def test_other_dtypes(cls, arguments, rule, dtype):
 
 def test_stateless_apply():
     parameters, gradients = data()
-    vs, others = variables(parameters), variables(parameters)
+    vs, other_variables = variables(parameters), variables(parameters)
     optimizer, other = (make(optimizers.Adam, {"amsgrad": True}) for _ in range(2))
     optimizer.build(vs)
     values, memory = parameters, [v.numpy() for v in optimizer.variables]
     for gs in gradients:
         values, memory = optimizer.stateless_apply(memory, gs, values)
-    run(other, others, gradients)
-    for found, v in zip([*values, *memory], [*others, *other.variables], strict=True):
-        np.testing.assert_array_equal(found.numpy(), v.numpy())
+    run(other, other_variables, gradients)
+    for actual, v in zip(
+        [*values, *memory], [*other_variables, *other.variables], strict=True
+    ):
+        np.testing.assert_array_equal(actual.numpy(), v.numpy())
     for v, p in zip(vs, parameters, strict=True):
         np.testing.assert_array_equal(v.numpy(), p)
 
@@ -514,9 +516,9 @@ def test_loss_scaling_delegates():
         *("iteration", "learning_rate", "step_counter", "dynamic_scale")
     ]
     assert len(optimizer.variables) == 4 + len(inner.variables)
-    again = optimizers.deserialize(optimizers.serialize(optimizer))
-    assert again.initial_scale == 4.0
-    assert again.inner_optimizer.get_config() == inner.get_config()
+    restored = optimizers.deserialize(optimizers.serialize(optimizer))
+    assert restored.initial_scale == 4.0
+    assert restored.inner_optimizer.get_config() == inner.get_config()
 
 
 # --- names and errors -----------------------------------------------------------------

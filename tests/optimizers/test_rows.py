@@ -29,8 +29,8 @@ def lazy(rule):
             return rule(g, p, state, lr, t, **arguments)
         new = p.copy()
         for i in np.flatnonzero(np.any(g.reshape(len(g), -1) != 0, axis=1)):
-            own = state.setdefault(i, {})
-            new[i] = rule(g[i], p[i], own, lr, t, **arguments)
+            slots = state.setdefault(i, {})
+            new[i] = rule(g[i], p[i], slots, lr, t, **arguments)
         return new
 
     return by_row
@@ -44,12 +44,12 @@ def weights():
 
 def gradients(ws, u):
     """Return dense gradients of each step."""
-    found = []
+    gradients_of_tables = []
     for ids, w in zip(INDICES, ws, strict=True):
         g = np.zeros((ROWS, UNITS))
         np.add.at(g, ids, w)
-        found.append([g, u])
-    return found
+        gradients_of_tables.append([g, u])
+    return gradients_of_tables
 
 
 def train(optimizer, traced, take=lambda table, ids: ops.take(table, ids, axis=0)):
@@ -114,17 +114,17 @@ def test_exact_optimizers(cls, rule, base, traced):
 
 @EAGER_AND_TRACED
 @pytest.mark.parametrize("base", [*BASE[:4], BASE[7]], ids=name_of)
-@pytest.mark.parametrize("own", [{}, {"beta_1": 0.8, "amsgrad": True}], ids=name_of)
-def test_lazy_adam(own, base, traced):
+@pytest.mark.parametrize("options", [{}, {"beta_1": 0.8, "amsgrad": True}], ids=name_of)
+def test_lazy_adam(options, base, traced):
     table, kernel, ws, u = weights()
-    vs, step, arguments = train(make(optimizers.LazyAdam, own, base), traced)
+    vs, step, arguments = train(make(optimizers.LazyAdam, options, base), traced)
     values, _ = reference.train(
         lazy(reference.adam),
         [table, kernel],
         gradients(ws, u),
         RATE,
         **scaled(base),
-        **own,
+        **options,
     )
     for v, value in zip(vs, values, strict=True):
         assert_close(v, value, factor=1e4)
@@ -156,10 +156,10 @@ TERMS = [
 ]
 
 
-@pytest.mark.parametrize("own, arguments, is_sum", TERMS)
-def test_sgd_adds_terms_without_sorting_them(own, arguments, is_sum):
-    found = operations(optimizers.SGD(RATE, **own), **arguments)
-    assert ("argsort" not in found) == is_sum
+@pytest.mark.parametrize("options, arguments, is_sum", TERMS)
+def test_sgd_adds_terms_without_sorting_them(options, arguments, is_sum):
+    names_of_operations = operations(optimizers.SGD(RATE, **options), **arguments)
+    assert ("argsort" not in names_of_operations) == is_sum
 
 
 def test_terms_of_a_16_bit_table_are_summed_first():
@@ -228,19 +228,19 @@ USES = [
 @pytest.mark.parametrize("use, is_known", USES)
 def test_gradients_are_dense_tensors(use, is_known, traced):
     v, ids = Variable(weights()[0]), ops.convert_to_tensor(INDICES[0])
-    found = []
+    gradients_seen = []
 
     def gradient(ids, exact=False):
         with GradientTape() as tape:
             loss = ops.sum(ops.square(use(v * 1.0 if exact else v, ids)))
         g = tape.gradient(loss, v)
-        found.append(bool(slices_of(g)))
+        gradients_seen.append(bool(slices_of(g)))
         assert g.ndim == 2
         return g
 
     g = (function(gradient) if traced else gradient)(ids)
     assert_close(g, gradient(ids, exact=True), factor=10)
-    assert found == [is_known, False]
+    assert gradients_seen == [is_known, False]
 
 
 def test_rows_contain_each_index_once():
@@ -380,16 +380,16 @@ def test_embedding_in_a_model(dtype):
             [table, layers.GlobalAveragePooling1D(), layers.Dense(8)]
         )
         model.compile(optimizers.LazyAdam(0.01), "mse")
-        found = []
-        for part in ids:
-            model.fit(part, goal, batch_size=64, shuffle=False, verbose=0)
-            found.append(table.get_weights()[0])
-        return found
+        losses = []
+        for batch in ids:
+            model.fit(batch, goal, batch_size=64, shuffle=False, verbose=0)
+            losses.append(table.get_weights()[0])
+        return losses
 
     try:
-        (one, two), again = trained(1), trained(2)
+        (one, two), repeated = trained(1), trained(2)
     finally:
         toolkit.config.set_num_threads(None)
     changed = np.flatnonzero(np.any(one != two, axis=1))
     assert set(changed) == set(ids[1].reshape(-1))
-    np.testing.assert_array_equal(again, (one, two))
+    np.testing.assert_array_equal(repeated, (one, two))

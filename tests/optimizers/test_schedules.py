@@ -93,10 +93,10 @@ def test_against_the_formula(schedule, formula):
 def test_config_round_trip(schedule, formula):
     config = schedules.serialize(schedule)
     assert config["module"] == "keras.optimizers.schedules"
-    again = schedules.deserialize(config)
-    assert type(again) is type(schedule)
-    assert again.get_config() == schedule.get_config()
-    assert_close(again(7), schedule(7))
+    restored = schedules.deserialize(config)
+    assert type(restored) is type(schedule)
+    assert restored.get_config() == schedule.get_config()
+    assert_close(restored(7), schedule(7))
 
 
 def test_custom_schedules():
@@ -107,8 +107,8 @@ def test_custom_schedules():
         def __call__(self, step):
             return self.slope * ops.cast(step, "float32")
 
-    again = Linear.from_config(Linear(0.5).get_config())
-    assert_close(again(3), np.float32(1.5))
+    restored = Linear.from_config(Linear(0.5).get_config())
+    assert_close(restored(3), np.float32(1.5))
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ RATES = {
 def test_numbers_of_any_kind_become_a_variable(kind):
     rate = RATES[kind]
     optimizer = optimizers.SGD(rate)
-    found = optimizer.learning_rate
-    assert isinstance(found, Variable) and found is not rate
-    assert (float(found), found.dtype) == (float(rate), "float32")
-    assert found.name == "learning_rate" and not found.trainable
-    assert found.path == f"{optimizer.name}/learning_rate"
+    variable = optimizer.learning_rate
+    assert isinstance(variable, Variable) and variable is not rate
+    assert (float(variable), variable.dtype) == (float(rate), "float32")
+    assert variable.name == "learning_rate" and not variable.trainable
+    assert variable.path == f"{optimizer.name}/learning_rate"
     assert optimizer.get_config()["learning_rate"] == float(rate)
 
 
@@ -90,10 +90,10 @@ def test_negative_rate_warns_and_zero_does_not():
     optimizer.learning_rate = 0.5
     with pytest.warns(UserWarning, match="learning_rate -2.0 is negative"):
         optimizer.learning_rate = -2.0
-    held = optimizer.learning_rate
+    rate = optimizer.learning_rate
     for small in (0.0, 0.25, np.array(0.25), np.float64(0.25)):
         optimizer.learning_rate = small  # a warning would be an error here
-        assert float(held) == small and optimizer.learning_rate is held
+        assert float(rate) == small and optimizer.learning_rate is rate
 
 
 def test_values_of_tensor_rates_are_not_checked():
@@ -144,16 +144,16 @@ def test_rates_of_configs():
     optimizer = optimizers.SGD.from_config({"learning_rate": 0.5})
     assert optimizer.get_config()["learning_rate"] == 0.5
     config = optimizers.SGD(schedules.ExponentialDecay(1.0, 2, 0.5)).get_config()
-    kept = copy.deepcopy(config)
-    again = optimizers.SGD.from_config(config)
-    assert config == kept
-    assert isinstance(again._learning_rate, schedules.ExponentialDecay)
-    assert again.get_config() == kept
+    config_before = copy.deepcopy(config)
+    restored = optimizers.SGD.from_config(config)
+    assert config == config_before
+    assert isinstance(restored._learning_rate, schedules.ExponentialDecay)
+    assert restored.get_config() == config_before
     direct = optimizers.SGD(config["learning_rate"])
     assert isinstance(direct._learning_rate, schedules.ExponentialDecay)
-    mine = optimizers.SGD(Constant(0.5)).get_config()
-    again = optimizers.SGD.from_config(mine, {"Constant": Constant})
-    assert float(again.learning_rate) == 0.5
+    config_of_rate = optimizers.SGD(Constant(0.5)).get_config()
+    restored = optimizers.SGD.from_config(config_of_rate, {"Constant": Constant})
+    assert float(restored.learning_rate) == 0.5
 
 
 def test_config_contains_each_argument_once():
@@ -191,23 +191,23 @@ def test_optimizer_is_built_once():
 def test_copy_continues_with_its_variables(copied):
     optimizer, model = optimizers.SGD(0.5, momentum=0.5), variables()
     optimizer.build(model)
-    both = copy.deepcopy((optimizer, model)) if copied is copy.deepcopy else None
-    other, values = both or (copy.copy(optimizer), model)
+    copies = copy.deepcopy((optimizer, model)) if copied is copy.deepcopy else None
+    other, values = copies or (copy.copy(optimizer), model)
     other.apply([ops.ones((2, 3)), ops.ones(())], values)
     assert float(values[1]) == 1.5
-    assert float(model[1]) == (2.0 if both else 1.5)
+    assert float(model[1]) == (2.0 if copies else 1.5)
 
 
 def test_iterations_count_updates():
     optimizer = built(optimizers.SGD, gradient_accumulation_steps=2)
     plain = built(optimizers.SGD)
     assert plain.iterations is plain.variables[0]
-    found = []
+    counts = []
     for _ in range(5):
-        for each in (optimizer, plain):
-            each.apply([ops.ones((2, 3)), ops.ones(())])
-        found.append((int(optimizer.iterations), int(plain.iterations)))
-    assert found == [(0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
+        for updated in (optimizer, plain):
+            updated.apply([ops.ones((2, 3)), ops.ones(())])
+        counts.append((int(optimizer.iterations), int(plain.iterations)))
+    assert counts == [(0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_overwritten_variables_have_no_slots():
 def test_variables_of_a_custom_optimizer():
     optimizer = optimizers.SGD(0.5)
     reference = Variable(np.ones((2, 3), "float16"), name="w")
-    made = [
+    created = [
         optimizer.add_variable((2,), "ones", "int32", name="counts"),
         optimizer.add_variable((), lambda shape, dtype: ops.full(shape, 3.0, dtype)),
         optimizer.add_variable_from_reference(reference),
@@ -250,35 +250,35 @@ def test_variables_of_a_custom_optimizer():
         ),
         optimizer.add_variable_from_reference(reference, "given", ops.ones((4,))),
     ]
-    assert all(a is b for a, b in zip(optimizer.variables[2:], made, strict=True))
-    assert [v.numpy().ravel()[0] for v in made] == [1, 3, 0, 1, 3, 1]
-    assert [v.shape for v in made] == [(2,), (), *[(2, 3)] * 3, (4,)]
-    dtypes = [v.dtype for v in made]
+    assert all(a is b for a, b in zip(optimizer.variables[2:], created, strict=True))
+    assert [v.numpy().ravel()[0] for v in created] == [1, 3, 0, 1, 3, 1]
+    assert [v.shape for v in created] == [(2,), (), *[(2, 3)] * 3, (4,)]
+    dtypes = [v.dtype for v in created]
     assert dtypes == ["int32", "float32", *["float16"] * 3, "float32"]
-    names = [v.name for v in made]
+    names = [v.name for v in created]
     assert names[0] == "counts"
     assert names[2:] == ["w_slot", "w_slot", "w_made", "w_given"]
-    assert not any(v.trainable for v in made)
+    assert not any(v.trainable for v in created)
     assert optimizer.add_variable((), aggregation="mean").aggregation == "mean"
     with pytest.raises(ArgumentError, match="expected layout=None.*received 'x'"):
         optimizer.add_variable((), layout="x")
 
 
 def test_one_slot_per_variable():
-    optimizer, given = optimizers.SGD(0.5), variables()
-    found = optimizer.add_optimizer_variables(given, "m")
-    assert [v.name for v in found] == ["a_m", "b_m"]
-    m, v = optimizer.add_optimizer_variables(given, ["m", "v"], ["zeros", "ones"])
+    optimizer, parameters = optimizers.SGD(0.5), variables()
+    slots = optimizer.add_optimizer_variables(parameters, "m")
+    assert [v.name for v in slots] == ["a_m", "b_m"]
+    m, v = optimizer.add_optimizer_variables(parameters, ["m", "v"], ["zeros", "ones"])
     assert [x.numpy().ravel()[0] for x in (*m, *v)] == [0, 0, 1, 1]
-    m, v = optimizer.add_optimizer_variables(given, ("m", "v"), "ones")
+    m, v = optimizer.add_optimizer_variables(parameters, ("m", "v"), "ones")
     assert [x.numpy().ravel()[0] for x in (*m, *v)] == [1, 1, 1, 1]
-    (only,) = optimizer.add_optimizer_variables(given, ["m"])
+    (only,) = optimizer.add_optimizer_variables(parameters, ["m"])
     assert [x.shape for x in only] == [(2, 3), ()]
-    given[0].overwrite_with_gradient = True
-    found = optimizer.add_optimizer_variables(given, "m")
-    assert found[0] is None and found[1].shape == ()
+    parameters[0].overwrite_with_gradient = True
+    slots = optimizer.add_optimizer_variables(parameters, "m")
+    assert slots[0] is None and slots[1].shape == ()
     with pytest.raises(ArgumentError, match="expected 2 initializers.*received 1"):
-        optimizer.add_optimizer_variables(given, ["m", "v"], ["zeros"])
+        optimizer.add_optimizer_variables(parameters, ["m", "v"], ["zeros"])
 
 
 # --- values of all variables ----------------------------------------------------------
@@ -329,7 +329,7 @@ def test_lazily_created_variables_are_outside_of_a_trace():
 class Fails(optimizers.SGD):
     def build(self, variables):
         super().build(variables)
-        self.own = self.add_variable((2,))
+        self.variable = self.add_variable((2,))
         if self.fails:
             raise KeyboardInterrupt
 

@@ -33,13 +33,17 @@ def folder(tmp_path):
 def test_widths_of_samples(tmp_path, width):
     samples = np.array([[0.5, -0.5], [-1.0, 0.25]])
     write_wav(tmp_path / "x.wav", samples, width)
-    found, rate = read_wav(str(tmp_path / "x.wav"))
-    assert (found.tolist(), rate, found.dtype) == (samples.tolist(), 100, "float32")
+    waveform, rate = read_wav(str(tmp_path / "x.wav"))
+    assert (waveform.tolist(), rate, waveform.dtype) == (
+        samples.tolist(),
+        100,
+        "float32",
+    )
 
 
 def test_other_rates():
-    turns = np.arange(100)[:, None] / 100
-    sound = np.sin(2 * np.pi * 3 * turns)
+    seconds = np.arange(100)[:, None] / 100
+    sound = np.sin(2 * np.pi * 3 * seconds)
     expected = np.sin(2 * np.pi * 3 * np.arange(40)[:, None] / 40)
     assert np.allclose(resample(sound, 100, 40), expected, atol=1e-6)
     assert np.allclose(resample(expected, 40, 100), sound, atol=1e-6)

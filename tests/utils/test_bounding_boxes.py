@@ -71,9 +71,9 @@ def test_iou_of_padding():
 
 def test_complete_iou():
     box = np.array([[10.0, 10, 30, 50]])
-    apart = box + np.array([40.0, 0, 40, 0])
+    distant = box + np.array([40.0, 0, 40, 0])
     result = bounding_boxes.compute_ciou(
-        np.stack([box, box]), np.stack([box, apart]), "xyxy"
+        np.stack([box, box]), np.stack([box, distant]), "xyxy"
     )
     assert_close(result, [[1.0], [-(40**2) / (60**2 + 40**2)]])
 

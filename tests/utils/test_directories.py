@@ -15,8 +15,8 @@ def texts(tmp_path):
         folder = tmp_path / name / "inner"
         folder.mkdir(parents=True)
         for i in range(10):
-            place = folder if i % 2 else folder.parent
-            (place / f"{i}.txt").write_text(f"{name} text {i} é", "utf-8")
+            target = folder if i % 2 else folder.parent
+            (target / f"{i}.txt").write_text(f"{name} text {i} é", "utf-8")
     (tmp_path / "a" / "notes.md").write_text("no text")
     return tmp_path
 
@@ -57,16 +57,16 @@ def test_bytes_that_are_no_text(tmp_path):
 
 
 def test_two_splits_are_disjoint(texts):
-    both = utils.text_dataset_from_directory(
+    combined = utils.text_dataset_from_directory(
         texts, validation_split=0.25, subset="both", seed=3, label_mode=None
     )
-    train, held_out = (set(data.file_paths) for data in both)
+    train, held_out = (set(data.file_paths) for data in combined)
     assert (len(train), len(held_out)) == (15, 5) and not train & held_out
-    alone = utils.text_dataset_from_directory(
+    validation = utils.text_dataset_from_directory(
         texts, validation_split=0.25, subset="validation", seed=3, batch_size=None
     )
-    assert set(alone.file_paths) == held_out
-    text, label = next(iter(alone))
+    assert set(validation.file_paths) == held_out
+    text, label = next(iter(validation))
     assert text.numpy().decode()[0] == "ab"[int(label)]
 
 

@@ -190,8 +190,8 @@ def test_offline_message_names_the_path(server, cache, path):
     origin = server.url(path) if path else "http://127.0.0.1:9/absent.bin"
     with pytest.raises(DatasetError) as caught:
         get_file(origin=origin, file_hash=SHA256)
-    for part in (origin, str(cache / "absent.bin"), SHA256):
-        assert part in str(caught.value)
+    for word in (origin, str(cache / "absent.bin"), SHA256):
+        assert word in str(caught.value)
     assert visible(cache) == []
 
 
@@ -329,15 +329,15 @@ def test_folder_is_kept_until_the_new_one_is_complete(
     path = "/missing" if failure == "offline" else "/archive"
     server.cut_short = failure == "cut off"
     new = hashlib.sha256(server.pages["/archive"]).hexdigest()
-    again = {"force_download": True} if ask_again == "force" else {"file_hash": new}
+    options = {"force_download": True} if ask_again == "force" else {"file_hash": new}
     with pytest.raises(DatasetError):
-        get_file("things", server.url(path), extract=True, **again)
+        get_file("things", server.url(path), extract=True, **options)
     assert contents(cache) == before
 
 
 @pytest.mark.parametrize("change", ["another file", "changed", "link", "all foreign"])
-@pytest.mark.parametrize("again", [{"force_download": True}, {"file_hash": "0" * 64}])
-def test_folder_with_foreign_files_is_never_changed(server, cache, change, again):
+@pytest.mark.parametrize("options", [{"force_download": True}, {"file_hash": "0" * 64}])
+def test_folder_with_foreign_files_is_never_changed(server, cache, change, options):
     server.pages["/archive"] = tar_of({"old.txt": b"old"})
     things = cache / "things"
     if change == "all foreign":
@@ -353,20 +353,20 @@ def test_folder_with_foreign_files_is_never_changed(server, cache, change, again
         (things / "link").symlink_to(cache)
     before, requests = contents(cache), server.requests
     with pytest.raises(DatasetError, match="move it away"):
-        get_file("things", server.url("/archive"), extract=True, **again)
+        get_file("things", server.url("/archive"), extract=True, **options)
     assert contents(cache) == before and server.requests == requests
 
 
 def test_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
     server.pages["/archive"] = tar_of({"new.txt": b"new"})
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "thesis.tex").write_text("years of work")
+    external = tmp_path / "outside"
+    external.mkdir()
+    (external / "thesis.tex").write_text("years of work")
     cache.mkdir(parents=True)
-    (cache / "things").symlink_to(outside)
+    (cache / "things").symlink_to(external)
     with pytest.raises(DatasetError, match="no folder"):
         get_file("things", server.url("/archive"), extract=True, force_download=True)
-    assert visible(outside) == ["thesis.tex"]
+    assert visible(external) == ["thesis.tex"]
 
 
 def test_failed_swap_restores_the_older_folder(server, cache, monkeypatch):
@@ -467,8 +467,8 @@ def test_cache_of_keras_is_optional(server, keras_cache, tmp_path, options):
     (keras_cache / "data.bin").write_bytes(CONTENT)
     if "cache_dir" in options:
         options = {"cache_dir": tmp_path / "other"}
-    found = fetch_model(server, file_hash=SHA256, **options)
-    assert Path(found).parent != keras_cache and server.requests == 1
+    path = fetch_model(server, file_hash=SHA256, **options)
+    assert Path(path).parent != keras_cache and server.requests == 1
 
 
 def test_archives_of_keras_are_unpacked_elsewhere(server, keras_cache):

@@ -57,8 +57,8 @@ def test_padding_follows_resizing():
         [23.625, 88.375, 153.125, 217.875],
     ]
     assert_close(fit(IMAGE, (4, 4), pad=True)[..., 0], np.float32(expected))
-    turned = fit(IMAGE.transpose(2, 1, 0), (4, 4), pad=True, layout="first")
-    assert_close(turned[0].T, np.float32(expected))
+    transposed = fit(IMAGE.transpose(2, 1, 0), (4, 4), pad=True, layout="first")
+    assert_close(transposed[0].T, np.float32(expected))
     thin = fit(np.ones((1, 100, 1)), (4, 4), pad=True)
     assert thin.shape == (4, 4, 1) and np.sum(thin) == 4
 

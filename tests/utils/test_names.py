@@ -88,20 +88,22 @@ def test_configs_before_keras_3():
 class Space:
     """A class that deserializes the objects of a list itself."""
 
-    def __init__(self, parts, rate=None, function=None, name=None):
-        self.parts, self.rate = parts, rate
+    def __init__(self, segments, rate=None, function=None, name=None):
+        self.parts, self.rate = segments, rate
         self.function, self.name = function, name
 
     def get_config(self):
-        parts = [{"class_name": "Half", "config": p.get_config()} for p in self.parts]
-        own = {"rate": self.rate, "function": self.function, "name": self.name}
-        return {"parts": parts, "one": {"class_name": "Half", "config": {}}, **own}
+        configs = [{"class_name": "Half", "config": p.get_config()} for p in self.parts]
+        values = {"rate": self.rate, "function": self.function, "name": self.name}
+        return {"parts": configs, "one": {"class_name": "Half", "config": {}}, **values}
 
     @classmethod
     def from_config(cls, config):
         assert config.pop("one") == {"class_name": "Half", "config": {}}
-        parts = [Half.from_config(part["config"]) for part in config.pop("parts")]
-        return cls(parts, **config)
+        segments = [
+            Half.from_config(segment["config"]) for segment in config.pop("parts")
+        ]
+        return cls(segments, **config)
 
 
 def triple(x):
@@ -109,7 +111,7 @@ def triple(x):
 
 
 def test_legacy_configs_keep_dicts_of_the_user():
-    known = {"Half": Half, "Space": Space, "triple": triple}
+    registered = {"Half": Half, "Space": Space, "triple": triple}
     space = Space([Half(2.0)], rate=Half(Half(3.0)), function=triple, name="triple")
     config = utils.legacy.serialize_keras_object(space)
     inner = config["config"]
@@ -118,8 +120,8 @@ def test_legacy_configs_keep_dicts_of_the_user():
     assert inner["rate"]["__passive_serialization__"] is True
     assert inner["function"] == inner["name"] == "triple"
     before = json.dumps(config)
-    for given in ({"custom_objects": known}, {"module_objects": known}):
-        read = utils.legacy.deserialize_keras_object(config, **given)
+    for options in ({"custom_objects": registered}, {"module_objects": registered}):
+        read = utils.legacy.deserialize_keras_object(config, **options)
         assert read.parts[0].of == 2.0 and read.rate.of.of == 3.0
         assert read.function is triple and read.name == "triple"
     assert json.dumps(config) == before

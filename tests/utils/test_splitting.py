@@ -60,10 +60,10 @@ def test_structures():
 
 
 def test_shuffled():
-    parts = split_dataset(Y, left_size=5, shuffle=True, seed=1)
-    again = split_dataset(Y, left_size=5, shuffle=True, seed=1)
-    assert [list(p) for p in parts] == [list(p) for p in again]
-    assert sorted([*parts[0], *parts[1]]) == Y.tolist() != [*parts[0], *parts[1]]
+    halves = split_dataset(Y, left_size=5, shuffle=True, seed=1)
+    halves_again = split_dataset(Y, left_size=5, shuffle=True, seed=1)
+    assert [list(p) for p in halves] == [list(p) for p in halves_again]
+    assert sorted([*halves[0], *halves[1]]) == Y.tolist() != [*halves[0], *halves[1]]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_splits_of_arrays_contain_tensors():
 
 def test_batches_of_tensors_are_split_by_samples():
     batches = tf.data.Dataset.range(10).batch(3)
-    for parts in (
+    for splits in (
         split_dataset(batches, 0.4),
         tf.keras.utils.split_dataset(batches, 4),
     ):
-        found = [[batch.numpy().tolist() for batch in part] for part in parts]
-        assert found == [[[0, 1, 2], [3]], [[4, 5, 6], [7, 8, 9]]]
+        values = [[batch.numpy().tolist() for batch in split] for split in splits]
+        assert values == [[[0, 1, 2], [3]], [[4, 5, 6], [7, 8, 9]]]
