@@ -56,8 +56,8 @@ def test_architecture_matches_keras(name):
     model = build(name)
     assert model.count_params() == parameters
     assert model.output_shape == (None, 10)
-    parts = [[x.name for x in model.layers], [list(w.shape) for w in model.weights]]
-    assert hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12] == digest
+    structure = [[x.name for x in model.layers], [list(w.shape) for w in model.weights]]
+    assert hashlib.sha256(json.dumps(structure).encode()).hexdigest()[:12] == digest
     bare = build(name, include_top=False, pooling="avg")
     assert bare.count_params() == without_top
     assert bare.output_shape == (None, features)
@@ -69,9 +69,9 @@ def test_logits_match_keras(name):
     """Compare logits of seeded weights with Keras (`fixtures/applications.json`)."""
     toolkit.backend.clear_session()
     expected = np.array(KERAS_LOGITS[name])
-    found = application_cases.logits(applications, name)
+    actual = application_cases.logits(applications, name)
     assert np.ptp(expected, axis=0).max() > 1e-2 * np.abs(expected).max()
-    assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert np.abs(actual - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", VARIABLE)
@@ -106,8 +106,8 @@ def test_channels_first(name):
         toolkit.config.set_image_data_format("channels_last")
     first.set_weights(last.get_weights())
     x = np.random.default_rng(0).uniform(-1, 1, (1, size, size, 3)).astype("float32")
-    found = first(x.transpose(0, 3, 1, 2)).numpy().transpose(0, 2, 3, 1)
-    np.testing.assert_allclose(found, last(x).numpy(), rtol=1e-3)
+    outputs = first(x.transpose(0, 3, 1, 2)).numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(outputs, last(x).numpy(), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["MobileNetV3Small", "ConvNeXtTiny"])
@@ -117,8 +117,8 @@ def test_weights_of_a_file(tmp_path, name):
     randomize(model)
     path = tmp_path / "own.weights.h5"
     model.save_weights(path)
-    again = build(name, weights=path)
-    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+    restored = build(name, weights=path)
+    for a, b in zip(model.get_weights(), restored.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -129,8 +129,8 @@ def test_weights_of_a_file(tmp_path, name):
 def test_full_models_with_custom_layers(tmp_path, name):
     model = build(name, include_top=False, pooling="max")
     model.save(tmp_path / "model.keras")
-    again = toolkit.models.load_model(tmp_path / "model.keras")
-    assert again.count_params() == model.count_params()
+    restored = toolkit.models.load_model(tmp_path / "model.keras")
+    assert restored.count_params() == model.count_params()
 
 
 def test_input_tensor():
@@ -176,10 +176,10 @@ def test_unsupported_channels_first_is_refused():
 
 @pytest.mark.parametrize("name", marked(EXPECTED, DOWNLOADED))
 def test_imagenet_weights_are_requested_with_their_hash(monkeypatch, name):
-    asked = []
+    requests = []
 
     def get_file(origin, cache_subdir, file_hash):
-        asked.append((origin, file_hash))
+        requests.append((origin, file_hash))
         raise DatasetError("no network")
 
     monkeypatch.setattr("toolkit.applications.imagenet_utils.get_file", get_file)
@@ -190,7 +190,7 @@ def test_imagenet_weights_are_requested_with_their_hash(monkeypatch, name):
             include_top=False,
             input_shape=(224, 224, 3),
         )
-    ((origin, file_hash),) = asked
+    ((origin, file_hash),) = requests
     assert origin.startswith("https://storage.googleapis.com/")
     assert bool(file_hash) == (name not in ("MobileNet", "MobileNetV2"))
 

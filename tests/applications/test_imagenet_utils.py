@@ -25,13 +25,13 @@ def test_preprocessing(mode, shape):
     axes = (*range(len(shape) - 3), -1, -3, -2)
     first = np.transpose(x, [a % len(shape) for a in axes])
     for make in (np.array, lambda x: toolkit.Tensor(x.astype("float32"))):
-        found = imagenet_utils.preprocess_input(make(x), mode=mode)
-        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-4)
-        found = imagenet_utils.preprocess_input(make(first), "channels_first", mode)
-        found = np.moveaxis(np.asarray(found), -3, -1)
-        np.testing.assert_allclose(found, expected, atol=1e-4)
-    whole = imagenet_utils.preprocess_input(np.full(shape, 7), mode=mode)
-    np.testing.assert_allclose(whole, ORACLES[mode](np.full(shape, 7.0)), atol=1e-4)
+        actual = imagenet_utils.preprocess_input(make(x), mode=mode)
+        np.testing.assert_allclose(np.asarray(actual), expected, atol=1e-4)
+        actual = imagenet_utils.preprocess_input(make(first), "channels_first", mode)
+        actual = np.moveaxis(np.asarray(actual), -3, -1)
+        np.testing.assert_allclose(actual, expected, atol=1e-4)
+    integers = imagenet_utils.preprocess_input(np.full(shape, 7), mode=mode)
+    np.testing.assert_allclose(integers, ORACLES[mode](np.full(shape, 7.0)), atol=1e-4)
 
 
 def test_symbols_and_float_arrays():

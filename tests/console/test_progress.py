@@ -42,8 +42,8 @@ def terminal(monkeypatch):
     # Older versions of tqdm read it, and GNU readline sets it at its import.
     monkeypatch.delenv("COLUMNS", raising=False)
     # Not sys.stderr itself, which pytest changes between set-up and test.
-    seen = SimpleNamespace(stderr=shown, modules=sys.modules)
-    monkeypatch.setattr(progress, "sys", seen)
+    fake_sys = SimpleNamespace(stderr=shown, modules=sys.modules)
+    monkeypatch.setattr(progress, "sys", fake_sys)
     monkeypatch.setattr(progress, "DELAY", 0.0)
     monkeypatch.setattr(progress, "REFRESH", 0.001)
     return shown
@@ -95,9 +95,9 @@ def test_error_erases_the_bar(terminal):
     assert progress._current.work is None
 
 
-@pytest.mark.parametrize("why", ["no terminal", "logging"])
-def test_no_terminal_means_no_thread(why, terminal, monkeypatch):
-    if why == "logging":
+@pytest.mark.parametrize("reason", ["no terminal", "logging"])
+def test_no_terminal_means_no_thread(reason, terminal, monkeypatch):
+    if reason == "logging":
         monkeypatch.setitem(settings.values, "interactive_logging", False)
     else:
         terminal.isatty = lambda: False
@@ -113,12 +113,12 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
         [toolkit.Input((7,)), layers.Dense(13, activation="gelu"), layers.Dense(3)]
     )
     model.compile("adam", "mse")
-    begun = []
+    stages = []
 
     class Stages(list):
-        def append(self, found):
-            begun.append(found)
-            super().append(found)
+        def append(self, stage):
+            stages.append(stage)
+            super().append(stage)
 
     class RecordingStages(progress.Work):
         def __init__(self, label):
@@ -128,10 +128,10 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
     monkeypatch.setattr(progress, "Work", RecordingStages)
     model.fit(np.ones((4, 7)), np.ones((4, 3)), verbose=0)
     assert "compiling train_step" in terminal.getvalue()
-    names = [found.name for found in begun if found.total is None or found.count]
+    names = [stage.name for stage in stages if stage.total is None or stage.count]
     for name in ("tracing", "simplifying", "fusing", "lowering", "kernels"):
         assert name in names
-    assert all(found.count == found.total for found in begun if found.total)
+    assert all(stage.count == stage.total for stage in stages if stage.total)
 
 
 def slow_identity(x):

@@ -43,28 +43,32 @@ def frames_of(function):
 
 
 def test_calls_of_layers_and_models(filtering):
-    frames, own = frames_of(lambda: Wrong()(ops.ones((2, 3))))
-    assert [f.name for f in frames][-2:] == ["call", "multiply"] and not own
-    frames, own = frames_of(lambda: toolkit.Sequential([Wrong()])(np.ones((2, 3))))
-    assert frames[-1].name == "multiply" and not own
-    frames, own = frames_of(
+    frames, own_frames = frames_of(lambda: Wrong()(ops.ones((2, 3))))
+    assert [f.name for f in frames][-2:] == ["call", "multiply"] and not own_frames
+    frames, own_frames = frames_of(
+        lambda: toolkit.Sequential([Wrong()])(np.ones((2, 3)))
+    )
+    assert frames[-1].name == "multiply" and not own_frames
+    frames, own_frames = frames_of(
         lambda: toolkit.Sequential([toolkit.Input((2,))])(ops.ones((1, 3)))
     )
-    assert frames[-1].name == "<lambda>" and not own
+    assert frames[-1].name == "<lambda>" and not own_frames
 
 
 def test_fit(filtering):
     model = toolkit.Sequential([layers.Dense(3), Wrong()])
     model.compile("sgd", "mse")
-    frames, own = frames_of(lambda: model.fit(np.ones((2, 3)), np.ones(2), verbose=0))
-    assert len(own) <= 1
+    frames, own_frames = frames_of(
+        lambda: model.fit(np.ones((2, 3)), np.ones(2), verbose=0)
+    )
+    assert len(own_frames) <= 1
     assert frames[-1].name == "multiply"
 
 
 def test_full_tracebacks(filtering):
     toolkit.config.disable_traceback_filtering()
-    _, own = frames_of(lambda: Wrong()(ops.ones((2, 3))))
-    assert len(own) > 3
+    _, own_frames = frames_of(lambda: Wrong()(ops.ones((2, 3))))
+    assert len(own_frames) > 3
 
 
 # --- warnings -------------------------------------------------------------------------
@@ -109,17 +113,17 @@ WARNINGS = {
 
 @pytest.mark.parametrize("words", WARNINGS)
 def test_warnings_name_the_users_line(words):
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         WARNINGS[words]()
-    where = {w.filename for w in found if words in str(w.message)}
+    where = {w.filename for w in caught if words in str(w.message)}
     assert where == {__file__}
 
 
 def test_warning_is_shown_once_per_line():
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         for _ in range(3):
             warn("twice the same")
         warn("twice the same", DeprecationWarning)
-    assert [w.category for w in found] == [UserWarning, DeprecationWarning]
+    assert [w.category for w in caught] == [UserWarning, DeprecationWarning]

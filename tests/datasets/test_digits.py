@@ -32,8 +32,8 @@ def test_split_contains_every_image_once(seed, test_split, n_test):
 
 
 def test_seed_determines_the_split():
-    first, again, other = (digits.load_data(seed=seed)[1][0] for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first, again)
+    first, repeated, other = (digits.load_data(seed=seed)[1][0] for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, repeated)
     assert not np.array_equal(first, other)
 
 

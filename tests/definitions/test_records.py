@@ -208,7 +208,7 @@ def _refused(definition):
 
 
 @pytest.mark.parametrize(
-    "annotations, defaults, said",
+    "annotations, defaults, message",
     [
         ({"value": "int"}, {"value": field(default=0, init=False)}, "init=False"),
         ({"value": "InitVar[int]"}, {}, "InitVar"),
@@ -217,5 +217,5 @@ def _refused(definition):
         ({"a": "int"}, {"__setattr__": lambda self, name, value: None}, "assigns"),
     ],
 )
-def test_invalid_records_are_refused(annotations, defaults, said):
-    assert said in _refused({"__annotations__": annotations, **defaults})
+def test_invalid_records_are_refused(annotations, defaults, message):
+    assert message in _refused({"__annotations__": annotations, **defaults})

@@ -41,10 +41,10 @@ class Subclass(Model):
         return self.dense(inputs)
 
 
-def make(teacher=None, student=None, given=None, *args, **options):
-    given = given or distillation.LogitsDistillation(2.0)
+def make(teacher=None, student=None, distillers=None, *args, **options):
+    distillers = distillers or distillation.LogitsDistillation(2.0)
     return distillation.Distiller(
-        teacher or network(), student or network(), given, *args, **options
+        teacher or network(), student or network(), distillers, *args, **options
     )
 
 
@@ -120,23 +120,28 @@ def test_students_approach_their_teachers():
     distiller = make(student_loss_weight=0.0)
     distiller.compile(optimizers.Adam(0.05), "sparse_categorical_crossentropy")
 
-    def apart():
+    def measure_difference():
         return np.abs(ops.softmax(distiller(X)) - ops.softmax(distiller.teacher(X)))
 
-    before = apart().mean()
+    before = measure_difference().mean()
     distiller.fit(X, Y, epochs=30, verbose=0)
-    assert apart().mean() < before / 2
+    assert measure_difference().mean() < before / 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_total_loss(share):
     student = network(kernel_regularizer="l2")
-    given = [distillation.LogitsDistillation(2.0), distillation.FeatureDistillation()]
-    distiller = compiled(None, student, given, [0.5, 2.0], share)
+    distillers = [
+        distillation.LogitsDistillation(2.0),
+        distillation.FeatureDistillation(),
+    ]
+    distiller = compiled(None, student, distillers, [0.5, 2.0], share)
     total = float(distiller.compute_loss(X, Y, distiller(X)))
     t, s = distiller.teacher(X), distiller.student(X)
     supervised = distiller._compile_loss(Y, s)
-    distilled = 0.5 * given[0].compute_loss(t, s) + 2 * given[1].compute_loss(t, s)
+    distilled = 0.5 * distillers[0].compute_loss(t, s) + 2 * distillers[1].compute_loss(
+        t, s
+    )
     expected = share * supervised + (1 - share) * distilled + sum(student.losses)
     np.testing.assert_allclose(total, float(expected), rtol=1e-5)
     logs = distiller.get_metrics_result()
@@ -147,11 +152,11 @@ def test_total_loss(share):
 
 
 def test_features_of_layers():
-    given = [
+    distillers = [
         distillation.FeatureDistillation("mse", "t_hidden", "s_hidden"),
         distillation.FeatureDistillation("mse", student_layer_name="s_out"),
     ]
-    distiller = compiled(network(prefix="t_"), network(prefix="s_"), given)
+    distiller = compiled(network(prefix="t_"), network(prefix="s_"), distillers)
     assert len(distiller._teacher_feature_extractor.outputs) == 2
     assert len(distiller._student_feature_extractor.outputs) == 3
     hidden = [
@@ -168,12 +173,12 @@ def test_features_of_layers():
 
 
 def test_models_with_several_outputs():
-    def several():
+    def make_model():
         inputs = layers.Input((6,))
         return Model(inputs, [layers.Dense(3)(inputs), layers.Dense(2)(inputs)])
 
     loss = distillation.LogitsDistillation(loss=["kl_divergence", None])
-    distiller = make(several(), several(), loss)
+    distiller = make(make_model(), make_model(), loss)
     distiller.compile(loss=["sparse_categorical_crossentropy", "mse"])
     distiller.fit(X, [Y, X[:, :2]], verbose=0)
 

@@ -101,15 +101,15 @@ def train_elsewhere(name, form, folder, hash_seed, policy="float32"):
     path = str(FOLDER / f"{name.split()[0]}.py")
     changes = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(FOLDER.parent)}
     changes["POLICY"] = policy
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DIGEST, path, *arguments(name, form, folder)],
         env=os.environ | changes,
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-2:]
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip().splitlines()[-2:]
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -142,23 +142,23 @@ def test_distributed_example_on_two_processes(tmp_path):
     except LaunchError as error:
         pytest.skip(str(error))
     script = [str(FOLDER / "distributed.py"), "--epochs", "4", "--output"]
-    alone, run = [sys.executable], [sys.executable, "-m", "toolkit", "run"]
-    found = {}
-    for count, command in ((1, alone), (2, [*run, "--processes", "2"])):
-        done = subprocess.run(
+    one_process, run = [sys.executable], [sys.executable, "-m", "toolkit", "run"]
+    outputs = {}
+    for count, command in ((1, one_process), (2, [*run, "--processes", "2"])):
+        process = subprocess.run(
             [*command, *script, str(tmp_path / str(count))],
             env=os.environ | {"PYTHONPATH": str(FOLDER.parent)},
             capture_output=True,
             text=True,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
         # The launcher prefixes each line with its rank.
-        (line,) = re.findall(r"test accuracy .*", done.stdout)
+        (line,) = re.findall(r"test accuracy .*", process.stdout)
         check(line, TRIALS["distributed"].limits[0])
         saved = tmp_path / str(count) / "distributed.keras"
-        found[count] = digest(toolkit.models.load_model(saved))
-    assert found[1] == found[2]
+        outputs[count] = digest(toolkit.models.load_model(saved))
+    assert outputs[1] == outputs[2]
 
 
 @pytest.mark.slow
@@ -208,21 +208,23 @@ def test_example_is_short_and_explained(path):
 # --- examples of ten lines ------------------------------------------------------------
 
 
-def check_digits(found):
-    _, accuracy = found["model"].evaluate(found["x_test"], found["y_test"], verbose=0)
+def check_digits(variables):
+    _, accuracy = variables["model"].evaluate(
+        variables["x_test"], variables["y_test"], verbose=0
+    )
     assert accuracy > 0.95
 
 
-def check_forecast(found):
-    assert found["error"] < 0.9 * np.std(found["future"][1500:])
+def check_forecast(variables):
+    assert variables["error"] < 0.9 * np.std(variables["future"][1500:])
 
 
-def check_gradient(found):
-    np.testing.assert_allclose(found["circle"].numpy(), [1, -2, 3], atol=1e-3)
+def check_gradient(variables):
+    np.testing.assert_allclose(variables["circle"].numpy(), [1, -2, 3], atol=1e-3)
 
 
-def check_text(found):
-    loss = found["model"].history.history["val_loss"][-1]
+def check_text(variables):
+    loss = variables["model"].history.history["val_loss"][-1]
     assert loss < 2.5  # less than half of the loss of a uniform guess, log(128)
 
 

@@ -41,9 +41,9 @@ def tokens(example):
 def expected(example, model, tokens, temperature, seed):
     """Return the tokens of the full network, one at a time."""
     tokens, count = tokens.copy(), START
-    whole = toolkit.function(lambda tokens: model(tokens))
+    full_network = toolkit.function(lambda tokens: model(tokens))
     while count < tokens.shape[1] and tokens[0, count - 1]:
-        logits = ops.convert_to_tensor(whole(tokens).numpy()[:, count - 1])
+        logits = ops.convert_to_tensor(full_network(tokens).numpy()[:, count - 1])
         tokens[0, count] = int(example["sample"](logits, temperature, seed)[0, 0])
         count += 1
     return tokens, count
@@ -52,12 +52,12 @@ def expected(example, model, tokens, temperature, seed):
 @pytest.mark.parametrize("temperature", [0, 0.7, 1.5])
 def test_tokens_equal_the_full_network(example, model, tokens, temperature):
     seeds = [random.SeedGenerator(3) for _ in range(2)]
-    wanted, end = expected(example, model, tokens, temperature, seeds[0])
+    expected_tokens, end = expected(example, model, tokens, temperature, seeds[0])
     write = example["make_generator"](model, temperature, seeds[1])
     written, count = write(tokens, np.int32(START))
     assert int(count) == end
-    np.testing.assert_array_equal(written[:, :end], wanted[:, :end])
-    assert len(set(wanted[0, START:end])) > 5  # they differ from one another
+    np.testing.assert_array_equal(written[:, :end], expected_tokens[:, :end])
+    assert len(set(expected_tokens[0, START:end])) > 5  # they differ from one another
 
 
 def test_same_seed_generates_the_same_tokens(example, model, tokens):
@@ -88,6 +88,6 @@ def test_caches_are_updated_in_place(example, model, tokens):
     program = write.inspect(tokens, np.int32(START)).program
     loop = [call for _, call in program.code.calls if getattr(call, "body", None)][-1]
     bases = [move.base for move in loop.moves]
-    places = {base for base in bases if base[0] == "out" and bases.count(base) == 2}
-    assert len(places) == 2 * example["BLOCKS"] + 1  # and the text
+    in_place = {base for base in bases if base[0] == "out" and bases.count(base) == 2}
+    assert len(in_place) == 2 * example["BLOCKS"] + 1  # and the text
     assert program.preparations

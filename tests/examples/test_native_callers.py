@@ -39,10 +39,10 @@ def built(example, tmp_path_factory):
 @pytest.mark.parametrize("language", ["c", "c++", "rust", "go", "javascript"])
 def test_caller(example, built, language):
     folder, expected = built
-    found = example.call(language, folder)
-    if found is None:
+    output = example.call(language, folder)
+    if output is None:
         pytest.skip("its tools are not installed")
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(output, expected)
 
 
 def test_every_caller_has_a_test(example):
@@ -52,12 +52,12 @@ def test_every_caller_has_a_test(example):
 
 
 def run(folder, *command):
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert not process.stderr, process.stderr
+    return process.stdout
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
@@ -78,5 +78,5 @@ def test_eight_threads_with_eight_workspaces(built, sanitizer, threads):
 def test_library_accesses_only_its_memory(built):
     folder, _ = built
     run(folder, "cc", "-O1", "guards.c", "libdigits.a", "-lpthread", "-o", "guards")
-    for most in ("1", "4", "20", "300"):
-        assert run(folder, "./guards", most) == "inside\n"
+    for count in ("1", "4", "20", "300"):
+        assert run(folder, "./guards", count) == "inside\n"

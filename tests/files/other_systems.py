@@ -17,25 +17,25 @@ _OPEN = Path("/proc/self/fd")
 
 def open_below(path):
     """Return the open files of this process at a path, or in the folder."""
-    found = []
+    open_paths = []
     for entry in os.listdir(_OPEN):
         try:
             target = os.readlink(_OPEN / entry)
         except OSError:  # the descriptor that lists the folder
             continue
         if target == path or target.startswith(f"{path}/"):
-            found.append(target)
-    return found
+            open_paths.append(target)
+    return open_paths
 
 
 def take_for_junction(monkeypatch, folder):
     """Let a folder appear as a junction of Windows, a link to another folder."""
 
     def lstat(path, real=Path.lstat):
-        found = real(path)
+        status = real(path)
         if path != folder:
-            return found
-        fields = {x: getattr(found, x) for x in dir(found) if x.startswith("st_")}
+            return status
+        fields = {x: getattr(status, x) for x in dir(status) if x.startswith("st_")}
         return SimpleNamespace(**fields, st_reparse_tag=0xA0000003)
 
     monkeypatch.setattr(Path, "lstat", lstat)
@@ -59,11 +59,11 @@ def as_on_nfs(monkeypatch):
     hidden = []
 
     def unlink(path, *, dir_fd=None, real=os.unlink):
-        whole = os.path.realpath(path)
-        if dir_fd is not None or not open_below(whole):
+        full_path = os.path.realpath(path)
+        if dir_fd is not None or not open_below(full_path):
             return real(path, dir_fd=dir_fd)
-        hidden.append(os.path.join(os.path.dirname(whole), f".nfs{len(hidden)}"))
-        os.rename(whole, hidden[-1])
+        hidden.append(os.path.join(os.path.dirname(full_path), f".nfs{len(hidden)}"))
+        os.rename(full_path, hidden[-1])
 
     def close(descriptor, real=os.close, remove=os.unlink):
         real(descriptor)
@@ -82,12 +82,12 @@ def as_on_windows(monkeypatch):
     of files that another process has locked.
     """
 
-    def unless_open(function, places=1):
+    def unless_open(function, path_count=1):
         def checked(*paths, **options):
-            whole = () if "dir_fd" in options else paths[:places]
-            for path in map(os.path.realpath, whole):
-                if found := open_below(path):
-                    raise PermissionError(errno.EACCES, "it is open", found[0])
+            full_paths = () if "dir_fd" in options else paths[:path_count]
+            for path in map(os.path.realpath, full_paths):
+                if open_path := open_below(path):
+                    raise PermissionError(errno.EACCES, "it is open", open_path[0])
             return function(*paths, **options)
 
         return checked
@@ -109,8 +109,13 @@ def as_on_windows(monkeypatch):
     monkeypatch.setitem(
         sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2)
     )
-    for name, places in [("rename", 2), ("replace", 2), ("unlink", 1), ("rmdir", 1)]:
-        monkeypatch.setattr(os, name, unless_open(getattr(os, name), places))
+    for name, paths_to_check in [
+        ("rename", 2),
+        ("replace", 2),
+        ("unlink", 1),
+        ("rmdir", 1),
+    ]:
+        monkeypatch.setattr(os, name, unless_open(getattr(os, name), paths_to_check))
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.delattr(os, "getuid")
     for module in (sets, staging):

@@ -15,13 +15,13 @@ from toolkit.files.locks import lock
 def test_lock_has_one_owner_and_peers_wait(system, tmp_path, monkeypatch):
     if system == "windows":
         as_on_windows(monkeypatch)
-    path, came = tmp_path / "x", threading.Event()
+    path, has_lock = tmp_path / "x", threading.Event()
     path.write_text("text")
 
     def wait():
         with open(path, "r+b") as other:
             assert lock(other.fileno())
-            came.set()
+            has_lock.set()
 
     with open(path, "r+b") as first, open(path, "rb") as second:
         assert lock(first.fileno())
@@ -29,8 +29,8 @@ def test_lock_has_one_owner_and_peers_wait(system, tmp_path, monkeypatch):
         assert first.tell() == 0 and second.read() == b"text"
         waiting = threading.Thread(target=wait)
         waiting.start()
-        assert not came.wait(0.1)
-    assert came.wait(10)
+        assert not has_lock.wait(0.1)
+    assert has_lock.wait(10)
     waiting.join()
 
 

@@ -98,9 +98,9 @@ os._exit(9)
 
 def test_next_save_removes_the_remains_of_a_kill(system, tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
-    (left,) = os.listdir(tmp_path)
+    (remaining,) = os.listdir(tmp_path)
     write(tmp_path / "y")
-    assert left in os.listdir(tmp_path)  # it does not have this name
+    assert remaining in os.listdir(tmp_path)  # it does not have this name
     write(tmp_path / "x")
     assert sorted(os.listdir(tmp_path)) == ["x", "y"]
 
@@ -129,14 +129,14 @@ def test_foreign_folders_with_stage_names_are_kept(tmp_path, content):
 
 def test_links_in_a_stage_are_not_followed(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
-    (left,) = tmp_path.iterdir()
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "file").write_text("years of work")
-    (left / "files" / "folder").symlink_to(outside)
-    (left / "link").symlink_to(outside / "file")
+    (remaining,) = tmp_path.iterdir()
+    external = tmp_path / "outside"
+    external.mkdir()
+    (external / "file").write_text("years of work")
+    (remaining / "files" / "folder").symlink_to(external)
+    (remaining / "link").symlink_to(external / "file")
     remove_stale_stages(tmp_path, "x")
-    assert not left.exists() and text_of(outside) == {"file": "years of work"}
+    assert not remaining.exists() and text_of(external) == {"file": "years of work"}
 
 
 # --- several files --------------------------------------------------------------------
@@ -152,14 +152,14 @@ def test_files_of_the_older_save_are_removed_with_it(system, tmp_path):
 
 def interrupted(folder, monkeypatch, at):
     """Interrupt a save after a number of files reached their paths."""
-    files, place = pair(folder), FileSet._move_file
-    left = [at]
+    files, move_file = pair(folder), FileSet._move_file
+    calls_left = [at]
 
     def cut_off(self, ready, path):
-        if not left[0]:
+        if not calls_left[0]:
             raise KeyboardInterrupt
-        left[0] -= 1
-        place(self, ready, path)
+        calls_left[0] -= 1
+        move_file(self, ready, path)
 
     with monkeypatch.context() as patch:
         patch.setattr(FileSet, "_move_file", cut_off)
@@ -189,8 +189,8 @@ def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
         path.write_text("foreign")
     files = interrupted(root, monkeypatch, 0)
     ready = root / ".pair.ready"
-    gone = {name: file_sets._identity(root / name)}
-    (ready / "gone.json").write_text(__import__("json").dumps(gone))
+    identities = {name: file_sets._identity(root / name)}
+    (ready / "gone.json").write_text(__import__("json").dumps(identities))
     files.complete_interrupted_save()
     assert (tmp_path / "e").exists() and (root / "e").exists()
     files = interrupted(root, monkeypatch, 0)
@@ -201,13 +201,13 @@ def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
 
 
 def test_linked_folder_is_not_followed(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "d").write_text("foreign")
-    (tmp_path / "c").symlink_to(outside)
+    external = tmp_path / "outside"
+    external.mkdir()
+    (external / "d").write_text("foreign")
+    (tmp_path / "c").symlink_to(external)
     with pytest.raises(UnwritableFileError, match="leads elsewhere"):
         save(pair(tmp_path), a="1", c_d="2")
-    assert text_of(outside) == {"d": "foreign"} and not (tmp_path / "a").exists()
+    assert text_of(external) == {"d": "foreign"} and not (tmp_path / "a").exists()
 
 
 def test_foreign_folder_at_the_path_is_kept(tmp_path):
@@ -236,12 +236,12 @@ def test_save_waits_for_a_reader_where_open_files_stay(tmp_path, monkeypatch):
     as_on_windows(monkeypatch)
     write(tmp_path / "x", "1")
     save(pair(tmp_path), a="1")
-    for name, again in [
+    for name, save_again in [
         ("x", lambda: write(tmp_path / "x", "2")),
         ("a", lambda: save(pair(tmp_path), a="2")),
     ]:
         with open(tmp_path / name, encoding="utf-8") as reader:
-            saver = threading.Thread(target=again)
+            saver = threading.Thread(target=save_again)
             saver.start()
             saver.join(0.1)
             assert saver.is_alive() and reader.read() == "1"
@@ -302,17 +302,17 @@ def test_save_may_finish_while_a_reader_looks_for_it(tmp_path, monkeypatch):
 def test_many_writers_and_readers(tmp_path):
     """A reader sees files of one save, for any number of writers."""
     save(pair(tmp_path), a="0", b="0")
-    done, mixed = threading.Event(), []
+    is_finished, mixed = threading.Event(), []
 
     def read():
-        def both(folder):
+        def read_pair(folder):
             a, b = ((folder / name).read_text() for name in "ab")
             if a != b:
                 raise ValueError((a, b))
 
-        while not done.is_set():
+        while not is_finished.is_set():
             try:
-                pair(tmp_path).read(both)
+                pair(tmp_path).read(read_pair)
             except ValueError as error:
                 mixed.append(error)
 
@@ -326,7 +326,7 @@ def test_many_writers_and_readers(tmp_path):
         thread.start()
     for thread in writers:
         thread.join()
-    done.set()
+    is_finished.set()
     for thread in readers:
         thread.join()
     assert not mixed

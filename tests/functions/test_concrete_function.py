@@ -59,19 +59,19 @@ def test_constants_are_read_or_returned():
 
 
 def test_written_variables_are_listed():
-    read, both, written = (Variable(X) for _ in range(3))
+    read, read_and_written, written = (Variable(X) for _ in range(3))
 
     def function(x):
-        both.assign_add(x * read)
+        read_and_written.assign_add(x * read)
         written.assign(x + 1.0)
         return x * 2.0
 
     call = traced(function, X)
-    assert set(map(id, call.variables)) == {id(read), id(both)}
-    assert list(map(id, call.written_variables)) == [id(both), id(written)]
+    assert set(map(id, call.variables)) == {id(read), id(read_and_written)}
+    assert list(map(id, call.written_variables)) == [id(read_and_written), id(written)]
     for _ in range(2):
         assert_close(call(X), X * 2)
-    assert_close(both, X + 2 * X * X)
+    assert_close(read_and_written, X + 2 * X * X)
     assert_close(written, X + 1)
 
 
@@ -88,10 +88,10 @@ def test_machine_code_updates_variables_in_place():
 
 
 def test_compiler_receives_the_input_that_each_value_replaces(monkeypatch):
-    told, compiled = [], concrete.compile_graph
+    inputs_of_compiler, compiled = [], concrete.compile_graph
 
     def spy(graph, backend, generate, updates, name, **options):
-        told.append(list(updates))
+        inputs_of_compiler.append(list(updates))
         return compiled(graph, backend, generate, updates, name, **options)
 
     monkeypatch.setattr(concrete, "compile_graph", spy)
@@ -105,7 +105,9 @@ def test_compiler_receives_the_input_that_each_value_replaces(monkeypatch):
         return y, y
 
     call = traced(function, X)
-    assert told == [[(2, 3), (3, 1), (4, None)]]  # outputs, and inputs: x, a, b, c
+    assert inputs_of_compiler == [
+        [(2, 3), (3, 1), (4, None)]
+    ]  # outputs, and inputs: x, a, b, c
     assert [v is w for v, w in zip(call.variables, (a, b, c), strict=True)] == [
         True
     ] * 3
@@ -120,11 +122,11 @@ def test_returned_value_is_not_overwritten(generate):
         return v.value * 1.0
 
     call = toolkit.function(function, jit_compile=generate).get_concrete_function(X)
-    seen = []
+    results = []
     for i in range(4):
-        seen.append((v.numpy(), X * (i + 1)))
+        results.append((v.numpy(), X * (i + 1)))
         call(X)
-    for array, expected in seen:
+    for array, expected in results:
         assert_close(array, expected)
     assert not v._shared  # so the last call copied no value
 
@@ -140,10 +142,10 @@ def test_no_lock_is_held_during_the_computation():
     v = Variable(X)
     call = traced(lambda x: x * v, X)
     assert not call.is_asynchronous
-    executable, seen = call.executable, []
+    executable, lock_states = call.executable, []
 
     def watched(run, *arguments):
-        seen.append(is_free(v))
+        lock_states.append(is_free(v))
         return run(*arguments)
 
     call.executable = Mock(
@@ -154,7 +156,7 @@ def test_no_lock_is_held_during_the_computation():
         True  # an accelerator computes later, and reads the buffers at that time
     )
     assert_close(call(X), X * X)
-    assert seen == [True, False]
+    assert lock_states == [True, False]
 
 
 def test_call_inside_a_trace_becomes_a_part_of_it():
@@ -207,15 +209,15 @@ def test_tape_records_a_call_as_one_node():
 
 def test_gradient_function_is_compiled_once():
     call = traced(lambda x: x * x, X)
-    made = []
+    functions = []
     for _ in range(2):
         with toolkit.GradientTape() as tape:
             x = ops.convert_to_tensor(X)
             tape.watch(x)
             y = call(x)
         assert_close(tape.gradient(y, x), 2 * X)
-        made.append(call._gradient)
-    assert made[0] is made[1]
+        functions.append(call._gradient)
+    assert functions[0] is functions[1]
 
 
 @pytest.mark.parametrize("watched", ["x", "v", None])

@@ -27,9 +27,9 @@ def metric(x):
 
 
 def optimizer(x):
-    kept = KEPT[0]
-    optimizers.SGD(0.1, momentum=0.9).apply([x], [kept])
-    return kept.value
+    variable = KEPT[0]
+    optimizers.SGD(0.1, momentum=0.9).apply([x], [variable])
+    return variable.value
 
 
 def seeds(x):
@@ -67,13 +67,13 @@ class Keeps:
     """An object that creates its state in its first call."""
 
     def __init__(self, create):
-        self.create, self.kept, self.runs = create, None, 0
+        self.create, self.stored_value, self.runs = create, None, 0
 
     def __call__(self, x):
         self.runs += 1
-        if self.kept is None:
-            self.kept = self.create()
-        return self.kept(x)
+        if self.stored_value is None:
+            self.stored_value = self.create()
+        return self.stored_value(x)
 
 
 def counter():
@@ -182,12 +182,12 @@ def test_initial_value_may_be_a_constant_of_the_trace(first):
 
 
 def test_initial_value_that_depends_on_arguments_is_refused():
-    kept = []
+    cached = []
 
     @tf.function
     def scale(x):
-        kept.append(tf.Variable(x * 2.0))
-        return kept[0] * x
+        cached.append(tf.Variable(x * 2.0))
+        return cached[0] * x
 
     with pytest.raises(TraceError, match="first value must exist outside"):
         scale(tf.constant(1.0))

@@ -64,10 +64,10 @@ def test_structures_of_arguments_and_results():
         a, b = pair
         return {"b": b + extra["k"], "a": a, "static": "text", "none": None}
 
-    found = swap((tensor(1.0), tensor(2.0)), extra={"k": np.float32(1)})
-    assert found["b"].tolist() == [3.0]
-    assert found["a"].tolist() == [1.0]
-    assert (found["static"], found["none"]) == ("text", None)
+    swapped = swap((tensor(1.0), tensor(2.0)), extra={"k": np.float32(1)})
+    assert swapped["b"].tolist() == [3.0]
+    assert swapped["a"].tolist() == [1.0]
+    assert (swapped["static"], swapped["none"]) == ("text", None)
 
 
 def test_input_signature():
@@ -94,11 +94,11 @@ def test_variables_are_read_and_assigned():
 def test_returned_values_do_not_change_later():
     v = toolkit.Variable(np.zeros(4, "float32"))
     step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
-    seen = []
+    results = []
     for _ in range(5):
         step()
-        seen.append((v.numpy(), v.value, ops.reshape(v, (2, 2))))
-    for i, views in enumerate(seen, 1):
+        results.append((v.numpy(), v.value, ops.reshape(v, (2, 2))))
+    for i, views in enumerate(results, 1):
         for view in views:
             assert np.asarray(view).ravel().tolist() == [i] * 4
 
@@ -114,16 +114,16 @@ def test_unreferenced_buffers_are_reused():
 
 
 def test_variables_are_created_only_on_the_first_call():
-    made = []
+    variables = []
 
     @toolkit.function
-    def once(x):
-        if not made:
-            made.append(toolkit.Variable([3.0]))
-        return x * made[0]
+    def create_on_first_call(x):
+        if not variables:
+            variables.append(toolkit.Variable([3.0]))
+        return x * variables[0]
 
-    assert once(tensor(2.0)).tolist() == [6.0]
-    assert made[0].numpy().tolist() == [3.0]
+    assert create_on_first_call(tensor(2.0)).tolist() == [6.0]
+    assert variables[0].numpy().tolist() == [3.0]
 
     @toolkit.function
     def always(x):
@@ -262,9 +262,9 @@ def test_many_threads_call_one_function():
     def work():
         for _ in range(100):
             count()
-            for x, wanted in zip(inputs, expected, strict=True):
-                if float(heavy(x)) != wanted:
-                    errors.append(wanted)
+            for x, expected_value in zip(inputs, expected, strict=True):
+                if float(heavy(x)) != expected_value:
+                    errors.append(expected_value)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -319,12 +319,12 @@ def test_traces_keep_no_object_alive():
     x, owner = ops.ones((10,)), Doubler()
     with toolkit.GradientTape(persistent=True) as tape:
         owner.double(x)
-    gone = [weakref.ref(thing) for thing in (x, owner, tape)]
+    references = [weakref.ref(thing) for thing in (x, owner, tape)]
     used = toolkit.function(lambda x: x + 1.0)
     used(x)
     del x, owner, tape
     gc.collect()
-    assert [thing() for thing in gone] == [None, None, None]
+    assert [thing() for thing in references] == [None, None, None]
 
 
 def test_copies_of_an_instance_have_separate_traces():
@@ -400,10 +400,10 @@ def test_call_waits_for_a_step_of_another_thread():
     executable = call.executable
     for number, reader in enumerate((read, lambda: v.value)):
         read()
-        found, begun, goes_on = [], threading.Event(), threading.Event()
+        results, has_started, goes_on = [], threading.Event(), threading.Event()
 
         def slowly(run, *arguments):
-            begun.set()  # noqa: B023
+            has_started.set()  # noqa: B023
             goes_on.wait()  # noqa: B023
             return run(*arguments)
 
@@ -412,16 +412,16 @@ def test_call_waits_for_a_step_of_another_thread():
             update=partial(slowly, executable.update),
         )
         writer = threading.Thread(target=step)
-        thread = threading.Thread(target=lambda: found.append(reader()))  # noqa: B023
+        thread = threading.Thread(target=lambda: results.append(reader()))  # noqa: B023
         writer.start()
-        begun.wait()
+        has_started.wait()
         thread.start()
         thread.join(0.05)
-        assert not found
+        assert not results
         goes_on.set()
         writer.join()
         thread.join()
-        assert float(found[0]) == number + 3.0
+        assert float(results[0]) == number + 3.0
 
 
 def test_reads_return_the_latest_value():
@@ -435,11 +435,11 @@ def test_reads_return_the_latest_value():
         step,
         step,
     ):
-        kept = read()
-        before = kept.numpy().copy()
+        returned = read()
+        before = returned.numpy().copy()
         change()
         assert (read().numpy() == v.numpy() * w.numpy()).all()
-        assert (kept.numpy() == before).all()
+        assert (returned.numpy() == before).all()
     with v.lock:
         v.exclusive_buffer()
     read()
@@ -447,21 +447,24 @@ def test_reads_return_the_latest_value():
 
 
 def test_threads_trace_once():
-    made = []
+    variables = []
 
     @toolkit.function
-    def once(x):
-        if not made:
+    def create_on_first_call(x):
+        if not variables:
             time.sleep(0.05)
-            made.append(toolkit.Variable(2.0))
-        return x * made[0]
+            variables.append(toolkit.Variable(2.0))
+        return x * variables[0]
 
-    threads = [threading.Thread(target=once, args=(tensor(1.0),)) for _ in range(4)]
+    threads = [
+        threading.Thread(target=create_on_first_call, args=(tensor(1.0),))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (once.trace_count, len(made)) == (1, 1)
+    assert (create_on_first_call.trace_count, len(variables)) == (1, 1)
 
 
 def test_gradient_of_a_captured_tensor():
@@ -526,8 +529,8 @@ def test_arguments_of_methods_and_of_any_number_share_a_trace():
 
     class Scale:
         @toolkit.function
-        def call(self, x, by=2, *others, **options):
-            traces.append((by, others, options))
+        def call(self, x, by=2, *factors, **options):
+            traces.append((by, factors, options))
             return x * by
 
     scale, x = Scale(), ops.ones(())

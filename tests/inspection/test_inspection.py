@@ -45,26 +45,26 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_tasks_are_distributed_to_more_cores(name):
-    told, expected = STAGES[name]
-    found = [
+    stage_description, expected = STAGES[name]
+    stages = [
         Stage(tasks, (number,) * len(tasks), is_shared)
-        for number, (tasks, is_shared) in enumerate(told)
+        for number, (tasks, is_shared) in enumerate(stage_description)
     ]
     for cores, seconds in expected.items():
-        for rest in (0.0, 0.5):
-            scaling = predict_scaling(found, rest, cores)
-            assert scaling.seconds == seconds + rest
+        for serial_share in (0.0, 0.5):
+            scaling = predict_scaling(stages, serial_share, cores)
+            assert scaling.seconds == seconds + serial_share
             assert 1.0 <= scaling.speed_up <= cores
-            lost = sum(loss for _, loss in scaling.waiting)
-            assert lost == pytest.approx(seconds - expected[1] / cores)
+            total_loss = sum(loss for _, loss in scaling.waiting)
+            assert total_loss == pytest.approx(seconds - expected[1] / cores)
 
 
 def test_scaling_is_measured():
     plan = training_step()
-    one, two, many = plan.scaling((1, 2, 64), repeats=3)
+    one, two, sixty_four = plan.scaling((1, 2, 64), repeats=3)
     assert (one.cores, one.speed_up, one.waiting) == (1, 1.0, ())
-    assert one.seconds >= two.seconds >= many.seconds > 0
-    assert {number for number, _ in many.waiting} <= set(range(len(plan.kernels)))
+    assert one.seconds >= two.seconds >= sixty_four.seconds > 0
+    assert {number for number, _ in sixty_four.waiting} <= set(range(len(plan.kernels)))
 
 
 @pytest.mark.parametrize("shape", [(3,), (64, 64), (512, 256)])
@@ -78,11 +78,11 @@ def test_sum_of_products_is_one_kernel(shape):
 
 def test_every_computed_node_is_in_one_kernel():
     plan = training_step()
-    inside = [node for kernel in plan.kernels for node in kernel.nodes]
+    computed = [node for kernel in plan.kernels for node in kernel.nodes]
     views = plan.program.layouts.views
     computing = [n for n in plan.graph.nodes if n.outputs[0] not in views]
-    assert len(inside) == len(computing)
-    assert set(inside) == set(computing)
+    assert len(computed) == len(computing)
+    assert set(computed) == set(computing)
     moments = {moment for kernel in plan.kernels for moment in kernel.moments}
     steps = plan.program.plan.distinct
     assert {b.first for b in steps} | {b.last for b in steps} <= moments

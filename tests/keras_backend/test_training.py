@@ -97,9 +97,11 @@ def test_evaluate_and_on_batch_methods():
     loss, accuracy = model.evaluate(x, y, verbose=0)
     assert model.test_on_batch(x, y)[0] == pytest.approx(loss, rel=1e-5)
     assert 0 <= accuracy <= 1
-    whole = model.predict(x, verbose=0)
-    np.testing.assert_allclose(model.predict_on_batch(x), whole, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(model(x)), whole, rtol=1e-5, atol=1e-6)
+    predictions = model.predict(x, verbose=0)
+    np.testing.assert_allclose(
+        model.predict_on_batch(x), predictions, rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(np.asarray(model(x)), predictions, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("cell", [layers.SimpleRNN, layers.GRU, layers.LSTM])
@@ -114,9 +116,11 @@ def test_recurrent_layers_equal_their_cells(cell, masked, go_backwards):
     expected, last = [], np.zeros((2, 4), "float32")
     for step in reversed(range(5)) if go_backwards else range(5):
         output, new_states = layer.cell(x[:, step], states)
-        kept = np.ones((2, 1), bool) if mask is None else mask[:, step, None]
-        last = np.where(kept, output, last)
-        states = [np.where(kept, a, b) for a, b in zip(new_states, states, strict=True)]
+        is_kept = np.ones((2, 1), bool) if mask is None else mask[:, step, None]
+        last = np.where(is_kept, output, last)
+        states = [
+            np.where(is_kept, a, b) for a, b in zip(new_states, states, strict=True)
+        ]
         expected.append(last)
     np.testing.assert_allclose(outputs, np.stack(expected, 1), rtol=1e-5, atol=1e-6)
 
@@ -206,8 +210,8 @@ def test_onnx_file_computes_the_same(tmp_path):
     expected = model.predict(x, verbose=0)
     model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
     session = onnx.ReferenceEvaluator(str(tmp_path / "model.onnx"))
-    (found,) = session.run(None, {session.input_names[0]: x})
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    (outputs,) = session.run(None, {session.input_names[0]: x})
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_saved_model_is_refused(tmp_path):

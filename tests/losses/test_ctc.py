@@ -26,12 +26,12 @@ def meaning(alignment, blank):
 
 def sequences(logits, blank):
     """Return the probability of each sequence of labels."""
-    log_p, found = log_softmax(logits), {}
+    log_p, sequence_probabilities = log_softmax(logits), {}
     for alignment in itertools.product(range(logits.shape[1]), repeat=len(logits)):
         p = np.exp(sum(log_p[t, c] for t, c in enumerate(alignment)))
         labels = meaning(alignment, blank)
-        found[labels] = found.get(labels, 0.0) + p
-    return found
+        sequence_probabilities[labels] = sequence_probabilities.get(labels, 0.0) + p
+    return sequence_probabilities
 
 
 CASES = [
@@ -43,12 +43,12 @@ CASES = [
 @pytest.mark.parametrize("blank, labels, counts", CASES)
 def test_loss_sums_over_all_alignments(blank, labels, counts):
     arguments = np.array(labels, np.int32), np.array(counts, np.int32)
-    found = ops.ctc_loss(arguments[0], LOGITS, arguments[1], STEPS, mask_index=blank)
+    actual = ops.ctc_loss(arguments[0], LOGITS, arguments[1], STEPS, mask_index=blank)
     expected = [
         -np.log(sequences(x[:steps], blank)[tuple(row[:count])])
         for x, steps, row, count in zip(LOGITS, STEPS, labels, counts, strict=True)
     ]
-    assert_close(found, expected, factor=10)
+    assert_close(actual, expected, factor=10)
 
 
 def test_loss_has_gradients():
@@ -64,11 +64,11 @@ def test_beam_search_finds_the_best_sequences(blank):
     )
     assert (labels.shape, scores.shape) == ((3, 3, 4), (3, 3))
     for i, steps in enumerate(STEPS):
-        known = sequences(LOGITS[i, :steps], blank)
-        best = sorted(known, key=known.get, reverse=True)[:3]
-        assert_close(scores[i], np.log([known[b] for b in best]), factor=10)
-        for found, expected in zip(labels.numpy()[:, i], best, strict=True):
-            assert found.tolist() == [*expected, *[-1] * (4 - len(expected))]
+        by_sequence = sequences(LOGITS[i, :steps], blank)
+        best = sorted(by_sequence, key=by_sequence.get, reverse=True)[:3]
+        assert_close(scores[i], np.log([by_sequence[b] for b in best]), factor=10)
+        for actual, expected in zip(labels.numpy()[:, i], best, strict=True):
+            assert actual.tolist() == [*expected, *[-1] * (4 - len(expected))]
 
 
 def test_labels_without_an_alignment_have_no_gradient():

@@ -112,11 +112,11 @@ def circle(t, p, gamma, margin, remove_diagonal=True):
 def ctc(t, p):
     """Sum over all alignments, one by one."""
     p, losses = softmax(p), []
-    for wanted, steps in zip(t, p, strict=True):
+    for label_row, steps in zip(t, p, strict=True):
         total = 0.0
         for path in itertools.product(range(p.shape[2]), repeat=p.shape[1]):
             emitted = [c for c, _ in itertools.groupby(path) if c]
-            if emitted == [label for label in wanted if label]:
+            if emitted == [label for label in label_row if label]:
                 total += math.prod(steps[range(len(path)), path])
         losses.append(-math.log(total))
     return np.array(losses)
@@ -366,11 +366,11 @@ def test_weights_masks_and_reductions(shape, weight, masked):
 
 def test_ignored_labels_do_not_count():
     y_true, y_pred = np.array([0, 2, 255, 1]), probabilities(4, 3)
-    kept = sparse_cce(y_true[[0, 1, 3]], y_pred[[0, 1, 3]])
+    remaining_loss = sparse_cce(y_true[[0, 1, 3]], y_pred[[0, 1, 3]])
     loss = losses.SparseCategoricalCrossentropy(ignore_class=255)
-    assert_close(loss(y_true, y_pred), kept.mean())
+    assert_close(loss(y_true, y_pred), remaining_loss.mean())
     loss = losses.SparseCategoricalCrossentropy(ignore_class=255, reduction="none")
-    assert_close(loss(y_true, y_pred), np.insert(kept, 2, 0))
+    assert_close(loss(y_true, y_pred), np.insert(remaining_loss, 2, 0))
 
 
 def test_circle_ignores_the_diagonal():

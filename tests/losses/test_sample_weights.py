@@ -44,9 +44,9 @@ def test_weights_of_losses_apply_to_rows(shape, reduction):
         "sum_over_batch_size": (values * rows).mean(),
         "mean_with_sample_weight": (values * rows).sum() / rows.sum(),
     }[reduction]
-    for given in (weight, weight[:, None], rows):
-        found = np.asarray(loss(y_true, y_pred, sample_weight=given))
-        np.testing.assert_allclose(np.squeeze(found), np.squeeze(expected), rtol=1e-5)
+    for sample_weight in (weight, weight[:, None], rows):
+        actual = np.asarray(loss(y_true, y_pred, sample_weight=sample_weight))
+        np.testing.assert_allclose(np.squeeze(actual), np.squeeze(expected), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (3, 4), (4, 4, 2)])
@@ -103,11 +103,11 @@ def test_weights_of_metrics_apply_to_rows(make, rank, extent):
     metric, twin = make(), make()
     if rank == 3 and isinstance(metric, (metrics.F1Score, metrics.R2Score)):
         pytest.skip("its inputs have two axes")
-    kept = weight > 0
+    is_weighted = weight > 0
     is_plain = type(metric) in (metrics.Mean, metrics.Sum)
-    given = (y_pred,) if is_plain else (y_true, y_pred)
-    metric.update_state(*given, sample_weight=weight)
-    twin.update_state(*(x[kept] for x in given))
+    arguments = (y_pred,) if is_plain else (y_true, y_pred)
+    metric.update_state(*arguments, sample_weight=weight)
+    twin.update_state(*(x[is_weighted] for x in arguments))
     np.testing.assert_allclose(metric.result(), twin.result(), rtol=1e-5)
 
 

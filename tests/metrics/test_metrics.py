@@ -72,10 +72,10 @@ def counts(t, p, w, thresholds=(0.5,)):
     """Return true positives, false positives, true negatives, false negatives."""
     w = np.broadcast_to(w.reshape(len(w), *(1,) * (p.ndim - 1)), p.shape)
     above = p[None] > np.reshape(thresholds, (-1,) + (1,) * p.ndim)
-    rest = tuple(range(1, p.ndim + 1))
+    axes = tuple(range(1, p.ndim + 1))
     return [
-        (w * (above == found) * (t == label)).sum(rest)
-        for found, label in ((True, 1), (True, 0), (False, 0), (False, 1))
+        (w * (above == is_predicted) * (t == label)).sum(axes)
+        for is_predicted, label in ((True, 1), (True, 0), (False, 0), (False, 1))
     ]
 
 
@@ -85,8 +85,8 @@ def ratio(a, b):
 
 def count_of(index, thresholds=(0.5,)):
     def reference(t, p, w):
-        found = counts(t, p, w, thresholds)[index]
-        return found[0] if len(found) == 1 else found
+        numbers = counts(t, p, w, thresholds)[index]
+        return numbers[0] if len(numbers) == 1 else numbers
 
     return reference
 
@@ -155,23 +155,23 @@ def interpolated_pr(t, p, w):
     return total / (tp[0] + fn[0])
 
 
-def best(wanted, constrained, least, n=200):
+def best(objective, constrained, minimum, n=200):
     def reference(t, p, w):
         thresholds = np.arange(n) / (n - 1)
-        enough = constrained(t, p, w, thresholds) >= least
-        return np.where(enough, wanted(t, p, w, thresholds), 0).max()
+        is_feasible = constrained(t, p, w, thresholds) >= minimum
+        return np.where(is_feasible, objective(t, p, w, thresholds), 0).max()
 
     return reference
 
 
 def f_beta(average=None, beta=1.0, threshold=None):
     def reference(t, p, w):
-        found = p >= p.max(1, keepdims=True) if threshold is None else p > threshold
+        predicted = p >= p.max(1, keepdims=True) if threshold is None else p > threshold
         w = w[:, None]
         axis = None if average == "micro" else 0
-        tp = (w * found * t).sum(axis)
-        wrong = (w * found * (1 - t)).sum(axis)
-        missed = (w * ~found * t).sum(axis)
+        tp = (w * predicted * t).sum(axis)
+        wrong = (w * predicted * (1 - t)).sum(axis)
+        missed = (w * ~predicted * t).sum(axis)
         score = (1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * missed + wrong)
         share = (w * t).sum(0) / (w * t).sum()
         if average == "weighted":
@@ -190,10 +190,10 @@ def iou(classes, targets=None, ignore=None, dense=False, threshold=None):
         ratios = []
         for c in range(classes) if targets is None else targets:
             valid = t != ignore
-            both = (w * valid * (t == c) * (p == c)).sum()
+            intersection = (w * valid * (t == c) * (p == c)).sum()
             either = (w * valid * ((t == c) | (p == c))).sum()
             if either:
-                ratios.append(both / either)
+                ratios.append(intersection / either)
         return np.mean(ratios)
 
     return reference
@@ -628,8 +628,8 @@ def test_invalid_labels_are_never_among_the_top_k():
     scores = np.array([[0.0, 1, 2, 3]] * 4, "float32")
     labels = np.array([-1, 3, 4, 9])
     assert ops.in_top_k(labels, scores, 2).tolist() == [False, True, False, False]
-    found = metrics.sparse_top_k_categorical_accuracy(labels, scores, 4)
-    assert found.tolist() == [0, 1, 0, 0]
+    actual = metrics.sparse_top_k_categorical_accuracy(labels, scores, 4)
+    assert actual.tolist() == [0, 1, 0, 0]
     scores[1, 3] = np.inf
     assert not any(ops.in_top_k(labels, scores, 4))
 
@@ -662,15 +662,15 @@ def test_variables_are_tracked_and_named():
         def __init__(self):
             super().__init__(name="pair")
             self.mean = metrics.Mean()
-            self.seen = Variable(0.0, trainable=False)
+            self.total = Variable(0.0, trainable=False)
             self.best = self.add_weight(name="best", initializer="ones")
 
         def update_state(self, values):
             self.mean.update_state(values)
-            self.seen.assign_add(1)
+            self.total.assign_add(1)
 
         def result(self):
-            return self.mean.result() * self.seen
+            return self.mean.result() * self.total
 
     metric = Pair()
     assert [v.name for v in metric.variables][1:] == ["best", "total", "count"]

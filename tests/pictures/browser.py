@@ -68,7 +68,7 @@ def look_at(text, widths, dark=False):
         path = f"{folder}/harness.html"
         with open(path, "w", encoding="utf-8") as file:
             file.write(HARNESS % frames)
-        done = subprocess.run(
+        process = subprocess.run(
             [
                 *(CHROMIUM, *OPTIONS, *scheme, f"--user-data-dir={folder}/profile"),
                 *("--dump-dom", f"file://{path}"),
@@ -77,7 +77,7 @@ def look_at(text, widths, dark=False):
             text=True,
             timeout=120,
         )
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    match = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert match and match[1], done.stderr
+    console = [line for line in process.stderr.splitlines() if "CONSOLE" in line]
+    match = re.search(r'<pre id="found">(.*?)</pre>', process.stdout, re.DOTALL)
+    assert match and match[1], process.stderr
     return json.loads(html.unescape(match[1])), console

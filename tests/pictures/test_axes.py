@@ -29,7 +29,7 @@ def test_ticks_of_close_values_differ():
 
 
 @pytest.mark.parametrize(
-    "low, high, count, whole, expected",
+    "low, high, count, integers_only, expected",
     [
         (0, 1, 5, False, [0, 0.2, 0.4, 0.6, 0.8, 1]),
         (1, 12, 6, True, [2, 4, 6, 8, 10, 12]),
@@ -38,8 +38,8 @@ def test_ticks_of_close_values_differ():
         (0, 1000, 5, False, [0, 200, 400, 600, 800, 1000]),
     ],
 )
-def test_ticks(low, high, count, whole, expected):
-    assert axes.ticks(low, high, count, whole) == pytest.approx(expected)
+def test_ticks(low, high, count, integers_only, expected):
+    assert axes.ticks(low, high, count, integers_only) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_numbers(value, expected):
 
 
 def test_sizes_and_times():
-    found = [axes.bytes_text(n) for n in (0, 1023, 1024, 600_000, 5 << 30)]
-    assert found == ["0 B", "1023 B", "1 KB", "586 KB", "5 GB"]
+    texts = [axes.bytes_text(n) for n in (0, 1023, 1024, 600_000, 5 << 30)]
+    assert texts == ["0 B", "1023 B", "1 KB", "586 KB", "5 GB"]
     assert [axes.count_text(n) for n in (576, 82_400, 1.2e6)] == [
         "576",
         "82.4 K",
         "1.2 M",
     ]
-    found = [axes.seconds_text(s) for s in (2, 0.0125, 4e-5, 3e-8)]
-    assert found == ["2 s", "12.5 ms", "40 µs", "30 ns"]
+    texts = [axes.seconds_text(s) for s in (2, 0.0125, 4e-5, 3e-8)]
+    assert texts == ["2 s", "12.5 ms", "40 µs", "30 ns"]

@@ -76,9 +76,9 @@ def test_blocks_stay_inside(rows):
     ]
     picture = draw_blocks(blocks, "Arena" * 20, "a remark" * 30, "step", KINDS)
     check(picture)
-    inside = [s for s in picture.shapes if isinstance(s, Rectangle) and s.hint]
-    assert len(inside) == len(blocks)
-    for shape in inside:
+    rectangles = [s for s in picture.shapes if isinstance(s, Rectangle) and s.hint]
+    assert len(rectangles) == len(blocks)
+    for shape in rectangles:
         assert 84 <= shape.x + 0.1 and shape.x + shape.width <= 776.1
         assert 74 <= shape.y and shape.y + shape.height <= 392.6
 
@@ -86,8 +86,8 @@ def test_blocks_stay_inside(rows):
 def test_positions_may_be_an_array():
     values = [1.0, 2.0, 3.0, 4.0]
     pictures = [
-        draw_curves([Panel("p", [Curve("c", places, values, "first")])], "t")
-        for places in (np.arange(-3, 1), range(-3, 1))
+        draw_curves([Panel("p", [Curve("c", positions, values, "first")])], "t")
+        for positions in (np.arange(-3, 1), range(-3, 1))
     ]
     assert pictures[0].svg() == pictures[1].svg()
 
@@ -139,9 +139,9 @@ def test_indistinguishable_spans_are_merged():
 
 
 def luminance(color):
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [
-        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

@@ -34,9 +34,9 @@ class Texts(HTMLParser):
 
 
 def shown(thing):
-    found = Texts(thing._repr_html_())
-    assert "script" not in found.names
-    return found.text
+    texts = Texts(thing._repr_html_())
+    assert "script" not in texts.names
+    return texts.text
 
 
 def model(name="net"):
@@ -75,9 +75,9 @@ def test_half_precision_and_variables():
 
 
 def test_traced_tensors_have_no_values():
-    seen = []
-    toolkit.function(lambda x: seen.append(shown(x)) or x)(ops.ones((2,)))
-    assert seen == ["Tensor float32[2], traced"]
+    shown_texts = []
+    toolkit.function(lambda x: shown_texts.append(shown(x)) or x)(ops.ones((2,)))
+    assert shown_texts == ["Tensor float32[2], traced"]
 
 
 def test_models():
@@ -134,6 +134,6 @@ def test_browser_shows_all_objects():
         model().inspect(np.ones((3, 4))).plot("graph"),
     ]
     pieces = "".join(thing._repr_html_() for thing in things)
-    found, console = look_at(page("notebook", Markup(pieces)), (500,))
-    assert console == [] and found["500"]["width"] <= 500
-    assert len(found["500"]["pictures"]) == 4
+    results, console = look_at(page("notebook", Markup(pieces)), (500,))
+    assert console == [] and results["500"]["width"] <= 500
+    assert len(results["500"]["pictures"]) == 4

@@ -24,15 +24,15 @@ MARK = "ran-"  # the prefix of the names of files that hostile files write
 def hostile(tmp_path):
     """Return a folder whose modules and programs leave a file when they run."""
     folder = tmp_path / "hostile"
-    for place in (folder, folder / "relative"):
-        place.mkdir()
+    for path in (folder, folder / "relative"):
+        path.mkdir()
         for name in MODULES:
-            (place / f"{name}.py").write_text(
+            (path / f"{name}.py").write_text(
                 f"open({str(folder / MARK)!r} + {name!r}, 'w').close()\n"
                 f"raise SystemExit('{name} of the current folder was imported')\n"
             )
         for name in PROGRAMS:
-            program = place / name
+            program = path / name
             program.write_text(f"#!/bin/sh\n: > '{folder}/{MARK}{name}'\nexit 9\n")
             program.chmod(0o755)
     return folder
@@ -53,9 +53,9 @@ def variables():
     }
 
 
-def start(command, folder, timeout=240, **more):
+def start(command, folder, timeout=240, **options):
     """Run a command in a folder with these search paths."""
-    environment = {**os.environ, "TOOLKIT_NUM_THREADS": "1", **variables(), **more}
+    environment = {**os.environ, "TOOLKIT_NUM_THREADS": "1", **variables(), **options}
     environment.pop("PYTHONPATH", None)
     return subprocess.run(
         command,
@@ -68,7 +68,7 @@ def start(command, folder, timeout=240, **more):
     )
 
 
-def run_program(source, folder, clean, **more):
+def run_program(source, folder, clean, **options):
     """Run a program of another folder, which enters the hostile one.
 
     PYTHONPATH contains the hostile folder, too, and its children inherit it.
@@ -81,7 +81,7 @@ def run_program(source, folder, clean, **more):
         "os.environ['PYTHONPATH'] = os.pathsep.join(['', '.', 'relative'])\n"
         f"os.chdir({str(folder)!r})\n" + source
     )
-    return start([sys.executable, str(program)], clean, **more)
+    return start([sys.executable, str(program)], clean, **options)
 
 
 def console():

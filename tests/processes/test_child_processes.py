@@ -40,22 +40,22 @@ STARTS = re.compile(
 @cache
 def call_sites():
     """Return (file, name of the call) for each mention of such code."""
-    found = set()
+    sites = set()
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         hints = {
-            id(part)
+            id(annotation)
             for node in ast.walk(tree)
             for hint in (getattr(node, "annotation", None), getattr(node, "returns", 0))
             if isinstance(hint, ast.AST)
-            for part in ast.walk(hint)
+            for annotation in ast.walk(hint)
         }
         for node in ast.walk(tree):
             if isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in hints:
                 text = ast.unparse(node)
                 if STARTS.fullmatch(text):
-                    found.add((path.relative_to(PACKAGE).as_posix(), text))
-    return found
+                    sites.add((path.relative_to(PACKAGE).as_posix(), text))
+    return sites
 
 
 def table():
@@ -185,9 +185,9 @@ assert machine.cpu_model()
 def test_children_run_no_file_of_the_current_folder(kind, hostile, tmp_path):
     with h5py.File(hostile / "latest.h5", "w", libver="latest") as file:
         file["x"] = [1.0]
-    done = run_program(PROGRAMS[kind], hostile, tmp_path / "clean")
+    process = run_program(PROGRAMS[kind], hostile, tmp_path / "clean")
     assert what_ran(hostile) == []
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("command", ["inspect latest.h5", "info", "run sub/script.py"])
@@ -196,9 +196,9 @@ def test_commands_run_no_file_of_the_current_folder(command, hostile):
         file["x"] = [1.0]
     script_of_two_files(hostile)
     for program in ([console()], [sys.executable, "-P", "-m", "toolkit"]):
-        done = start([*program, *command.split()], hostile)
+        process = start([*program, *command.split()], hostile)
         assert what_ran(hostile) == []
-        assert "Traceback" not in done.stderr, done.stderr
+        assert "Traceback" not in process.stderr, process.stderr
 
 
 def script_of_two_files(folder):
@@ -219,14 +219,14 @@ def script_of_two_files(folder):
 def test_ranks_run_no_file_of_the_current_folder(count, hostile):
     script_of_two_files(hostile)
     command = [console(), "run", "--processes", str(count), "sub/script.py", "--x"]
-    done = start(command, hostile)
+    process = start(command, hostile)
     assert what_ran(hostile) == []
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     for words in ("helped", str(PACKAGE), "sub ['sub/script.py', '--x']"):
-        assert done.stdout.count(words) == count, done.stdout
+        assert process.stdout.count(words) == count, process.stdout
     # The script has the search paths of the command, and not the current folder.
-    assert done.stdout.count("in path False False") == count
-    assert done.stdout.count("first True") == count
+    assert process.stdout.count("in path False False") == count
+    assert process.stdout.count("first True") == count
 
 
 def test_script_finds_modules_of_PYTHONPATH(hostile):
@@ -240,8 +240,8 @@ def test_script_finds_modules_of_PYTHONPATH(hostile):
         "from toolkit.cli import main; sys.exit(main())"
     )
     command = [sys.executable, "-P", "-c", code, "run", "--processes", "1"]
-    done = start([*command, "sub/script.py"], hostile)
-    assert (done.stdout, what_ran(hostile)) == ("mine\n", []), done.stderr
+    process = start([*command, "sub/script.py"], hostile)
+    assert (process.stdout, what_ran(hostile)) == ("mine\n", []), process.stderr
 
 
 def test_workers_import_modules_that_the_parent_has_imported(tmp_path):
@@ -254,8 +254,8 @@ def test_workers_import_modules_that_the_parent_has_imported(tmp_path):
         "import mine\nfrom toolkit.data import Dataset\n"
         "print([int(x) for x in Dataset.range(3).map(mine.twice, workers='process')])"
     )
-    done = start([sys.executable, "-c", code], tmp_path)
-    assert done.stdout == "[0, 2, 4]\n", done.stderr
+    process = start([sys.executable, "-c", code], tmp_path)
+    assert process.stdout == "[0, 2, 4]\n", process.stderr
 
 
 def test_packages_of_the_current_folder_that_the_parent_uses(tmp_path):
@@ -273,5 +273,5 @@ def test_packages_of_the_current_folder_that_the_parent_uses(tmp_path):
         "assert 'h5py' not in context['modules']\n"
         "subprocess.run(command, check=False, env=clean_environment())\n"
     )
-    done = start([sys.executable, "-c", code], tmp_path)
-    assert "has no attribute 'print'" in done.stderr  # and it was imported
+    process = start([sys.executable, "-c", code], tmp_path)
+    assert "has no attribute 'print'" in process.stderr  # and it was imported

@@ -43,10 +43,10 @@ def test_environment_of_children(monkeypatch):
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", "x")
-    found = clean_environment(MORE="1")
-    assert found["MORE"] == "1" and "PYTHONPATH" not in found
-    assert all(os.path.isabs(entry) for entry in found["PATH"].split(os.pathsep))
-    assert "LD_LIBRARY_PATH" not in found and "LIBRARY_PATH" not in found
+    environment = clean_environment(MORE="1")
+    assert environment["MORE"] == "1" and "PYTHONPATH" not in environment
+    assert all(os.path.isabs(entry) for entry in environment["PATH"].split(os.pathsep))
+    assert "LD_LIBRARY_PATH" not in environment and "LIBRARY_PATH" not in environment
 
 
 def test_packages_of_the_current_folder_are_not_found(tmp_path, monkeypatch):
@@ -86,8 +86,8 @@ def test_libraries_of_the_current_folder_are_not_loaded(tmp_path):
         "    except BackendUnavailable:\n        pass\n"
         "load_library('libm.so.6')\n"
     )
-    done = start([sys.executable, "-P", "-c", code], tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = start([sys.executable, "-P", "-c", code], tmp_path)
+    assert process.returncode == 0, process.stderr
     assert what_ran(tmp_path) == []
 
 
@@ -96,8 +96,8 @@ def test_options_of_the_interpreter_are_inherited():
         "from toolkit.processes import python_command\n"
         "print(*python_command('toolkit.launch:main')[1:5])"
     )
-    done = start([sys.executable, "-P", "-E", "-s", "-B", "-c", code], "/")
-    assert done.stdout.split() == ["-P", "-E", "-s", "-B"], done.stderr
+    process = start([sys.executable, "-P", "-E", "-s", "-B", "-c", code], "/")
+    assert process.stdout.split() == ["-P", "-E", "-s", "-B"], process.stderr
 
 
 def test_process_without_an_interpreter(monkeypatch):

@@ -46,8 +46,8 @@ def test_quantizer_of_symbols_and_in_graphs():
     quantizer = quantizers.AbsMaxQuantizer()
     y, scale = quantizer(Input((5,)))
     assert (y.dtype, y.shape, scale.shape) == ("int8", (None, 5), (None, 1))
-    for found, expected in zip(function(quantizer)(X), quantizer(X), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual, expected in zip(function(quantizer)(X), quantizer(X), strict=True):
+        np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(quantizer(X, axis=0)[0].shape, X.shape)
 
 
@@ -106,9 +106,9 @@ def test_float8_scale(amax, margin, expected):
 
 def test_float8_history():
     history = RNG.uniform(size=9).astype("float32")
-    found = np.asarray(quantizers.compute_float8_amax_history(X, history))
-    assert found[0] == np.abs(X).max()
-    np.testing.assert_array_equal(found[1:], np.roll(history, -1)[1:])
+    updated_history = np.asarray(quantizers.compute_float8_amax_history(X, history))
+    assert updated_history[0] == np.abs(X).max()
+    np.testing.assert_array_equal(updated_history[1:], np.roll(history, -1)[1:])
 
 
 # --- fake quantization ----------------------------------------------------------------
@@ -124,7 +124,7 @@ ENDS = [  # low, high, bits, narrow: nudged low, nudged high, step
 ]
 
 
-def around(low, high, step):
+def values_around(low, high, step):
     near = [low, low + 0.01, low + step, low + step + 0.01, high - 0.01, high]
     return np.array(
         [low - step, low - 0.01, *near, high + 0.01, high + step], "float32"
@@ -134,7 +134,7 @@ def around(low, high, step):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("low, high, bits, narrow, bottom, top, step", ENDS)
 def test_fake_quant(low, high, bits, narrow, bottom, top, step, dtype):
-    x = Variable(around(bottom, top, step))
+    x = Variable(values_around(bottom, top, step))
     ends = Variable([low]), Variable(high)
     with GradientTape() as tape:
         y = quantizers.fake_quant_with_min_max_vars(x, *ends, bits, narrow)
@@ -153,13 +153,15 @@ def test_fake_quant(low, high, bits, narrow, bottom, top, step, dtype):
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_fake_quant_of_channels(axis):
     rows = [row for row in ENDS if row[2] == 8 and not row[3]]
-    columns = np.stack([around(*row[4:]) for row in rows], axis=axis)
+    columns = np.stack([values_around(*row[4:]) for row in rows], axis=axis)
     low, high = (Variable([row[i] for row in rows]) for i in (0, 1))
     with GradientTape() as tape:
         y = quantizers.fake_quant_with_min_max_vars(columns, low, high, axis=axis)
     for i, row in enumerate(rows):
-        alone = quantizers.fake_quant_with_min_max_vars(around(*row[4:]), *row[:2])
-        np.testing.assert_allclose(np.take(y, i, axis), alone, rtol=1e-6)
+        expected = quantizers.fake_quant_with_min_max_vars(
+            values_around(*row[4:]), *row[:2]
+        )
+        np.testing.assert_allclose(np.take(y, i, axis), expected, rtol=1e-6)
     assert tape.gradient(y, low).tolist() == [3.0] * len(rows)
 
 
@@ -205,8 +207,8 @@ def test_pack_int4(dtype, low, shape, axis):
 @pytest.mark.parametrize("work", ["pack_int4", "unpack_int4"])
 def test_refused_packing(work):
     call = getattr(quantizers, work)
-    rest = () if work == "pack_int4" else (4,)
+    arguments = () if work == "pack_int4" else (4,)
     with pytest.raises(TypeError, match="Expected int8"):
-        call(np.zeros(4, "float32"), *rest)
+        call(np.zeros(4, "float32"), *arguments)
     with pytest.raises(ValueError, match="'int8' or 'uint8'"):
-        call(np.zeros(4, "int8"), *rest, dtype="int16")
+        call(np.zeros(4, "int8"), *arguments, dtype="int16")

@@ -14,12 +14,12 @@ from toolkit.data import Dataset
 ROWS = 12
 
 
-def drawn(function, passes=1, **options):
+def draws_of(function, passes=1, **options):
     """Return the draws of each row, by pass; the seeds are those of a new start."""
     toolkit.utils.set_random_seed(0)
     rows = Dataset.range(ROWS).map(function, **options).batch(ROWS)
-    found = [np.concatenate([np.ravel(x) for x in rows]) for _ in range(passes)]
-    return found if passes > 1 else found[0]
+    draws = [np.concatenate([np.ravel(x) for x in rows]) for _ in range(passes)]
+    return draws if passes > 1 else draws[0]
 
 
 def slowly(x, generator=None):
@@ -52,11 +52,11 @@ MAKERS = {
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_threads_draw_the_same_numbers(name):
-    first, second = drawn(MAKERS[name](), passes=2, num_parallel_calls=2)
+    first, second = draws_of(MAKERS[name](), passes=2, num_parallel_calls=2)
     assert len({*first, *second}) == 2 * ROWS
     for threads in (1, 5):
-        again = drawn(MAKERS[name](), passes=2, num_parallel_calls=threads)
-        np.testing.assert_array_equal(again, [first, second])
+        draws = draws_of(MAKERS[name](), passes=2, num_parallel_calls=threads)
+        np.testing.assert_array_equal(draws, [first, second])
 
 
 def test_batches_of_threads_draw_the_same_numbers():
@@ -64,9 +64,9 @@ def test_batches_of_threads_draw_the_same_numbers():
         rows = Dataset.range(ROWS).map(with_seed(random.SeedGenerator(1)))
         return np.concatenate(list(rows.batch(3, num_parallel_calls=threads)))
 
-    found = of(2)
-    assert len({*found.tolist()}) == ROWS
-    np.testing.assert_array_equal(found, of(4))
+    draws = of(2)
+    assert len({*draws.tolist()}) == ROWS
+    np.testing.assert_array_equal(draws, of(4))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no worker processes")
@@ -74,7 +74,7 @@ def test_processes_draw_the_same_numbers():
     def of(processes):
         function = with_seed(random.SeedGenerator(1))
         options = {"num_parallel_calls": processes, "workers": "process"}
-        return drawn(function, passes=2, **options)
+        return draws_of(function, passes=2, **options)
 
     first, second = of(3)
     assert len({*first, *second}) == 2 * ROWS
@@ -82,25 +82,25 @@ def test_processes_draw_the_same_numbers():
 
 
 def test_generators_of_an_element_are_new_each_time():
-    def own(x):
+    def draw_twice(x):
         seeds = random.SeedGenerator(5)
         return [float(random.uniform((), seed=seeds)) for _ in range(2)]
 
-    found = drawn(own, num_parallel_calls=3).reshape(ROWS, 2)
+    draws = draws_of(draw_twice, num_parallel_calls=3).reshape(ROWS, 2)
     seeds = random.SeedGenerator(5)
     expected = [float(random.uniform((), seed=seeds)) for _ in range(2)]
-    np.testing.assert_array_equal(found, [expected] * ROWS)
+    np.testing.assert_array_equal(draws, [expected] * ROWS)
 
 
 def test_other_variables_are_assigned():
-    seen = toolkit.Variable(0.0)
+    total = toolkit.Variable(0.0)
 
     def function(x):
-        seen.assign_add(1.0)
+        total.assign_add(1.0)
         return random.uniform(())
 
-    drawn(function, num_parallel_calls=1)
-    assert float(seen) == ROWS
+    draws_of(function, num_parallel_calls=1)
+    assert float(total) == ROWS
 
 
 def test_several_draws_of_an_element_differ():
@@ -109,4 +109,4 @@ def test_several_draws_of_an_element_differ():
     def function(x):
         return [float(random.uniform((), seed=generator)) for _ in range(3)]
 
-    assert len({*drawn(function, num_parallel_calls=2).tolist()}) == 3 * ROWS
+    assert len({*draws_of(function, num_parallel_calls=2).tolist()}) == 3 * ROWS

@@ -45,11 +45,11 @@ def test_integer_seed_gives_equal_bits_each_time(draw):
 
 
 def test_generator_gives_new_numbers_each_time(draw):
-    seeds, again = random.SeedGenerator(1), random.SeedGenerator(1)
+    seeds, same_seeds = random.SeedGenerator(1), random.SeedGenerator(1)
     first, second = draw(seeds), draw(seeds)
     assert not same(first, second)
     assert same(first, draw(1))  # a new generator starts at the integer's key
-    assert same(first, draw(again)) and same(second, draw(again))
+    assert same(first, draw(same_seeds)) and same(second, draw(same_seeds))
 
 
 def test_draws_without_a_seed_depend_on_set_random_seed(draw):
@@ -66,10 +66,10 @@ def test_traced_draws_equal_eager_draws(draw):
     eager, traced = random.SeedGenerator(1), random.SeedGenerator(1)
     step = function(lambda x: (draw(traced), draw(traced), draw(7)))
     for _ in range(3):
-        found = step(np.zeros(()))
+        actual = step(np.zeros(()))
         # The bits are equal, and the values computed from them are equal up to
         # rounding.
-        assert all(map(close, found, (draw(eager), draw(eager), draw(7))))
+        assert all(map(close, actual, (draw(eager), draw(eager), draw(7))))
     assert step.trace_count == 1
 
 
@@ -110,8 +110,8 @@ def test_seed_generator():
     assert seeds.state.path == "mine/seed_generator_state"
     assert not seeds.state.trainable
     assert seeds.get_config() == {"seed": 5, "name": "mine"}
-    again = random.SeedGenerator.from_config(seeds.get_config())
-    assert again.next().numpy().tolist() == [5, 0]
+    restored = random.SeedGenerator.from_config(seeds.get_config())
+    assert restored.next().numpy().tolist() == [5, 0]
     random.set_random_seed(1)
     first = random.SeedGenerator().next()
     random.set_random_seed(1)
@@ -157,8 +157,8 @@ def test_normal(dtype):
     assert x.dtype == dtype
     check_moments(x.numpy(), 1, 2)
     values = np.asarray(x.numpy(), np.float64)
-    inside = np.mean(abs(values - 1) < 2)
-    assert abs(inside - 0.6827) < 0.005
+    share = np.mean(abs(values - 1) < 2)
+    assert abs(share - 0.6827) < 0.005
     halves = values[: N // 2] - 1, values[N // 2 :] - 1
     assert (
         abs(np.mean(halves[0] * halves[1])) < 0.06
@@ -216,9 +216,9 @@ def test_categorical():
     x = random.categorical(logits, 50_000, dtype="int64", seed=1)
     assert (x.shape, x.dtype) == ((2, 50_000), "int64")
     for row, expected in zip(x.numpy(), p, strict=True):
-        found = np.bincount(row, minlength=4) / row.size
-        assert abs(found - expected).max() < 0.01
-        assert (found[expected == 0] == 0).all()
+        frequencies = np.bincount(row, minlength=4) / row.size
+        assert abs(frequencies - expected).max() < 0.01
+        assert (frequencies[expected == 0] == 0).all()
 
 
 def test_dropout():

@@ -55,9 +55,9 @@ def test_arrays_of_every_dtype(dtype, raw, tmp_path):
     tensor = helper.make_tensor("w", TYPES[dtype], (2, 3), data, raw)
     onnx.save(model([tensor]), tmp_path / "m.onnx")
     with open_onnx(tmp_path / "m.onnx") as file:
-        found = file.graph.initializers["w"]
-    assert found.dtype.name == dtype and found.shape == (2, 3)
-    assert np.array_equal(found.astype("float64"), values.astype("float64"))
+        array = file.graph.initializers["w"]
+    assert array.dtype.name == dtype and array.shape == (2, 3)
+    assert np.array_equal(array.astype("float64"), values.astype("float64"))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,), (1000,)])
@@ -67,8 +67,8 @@ def test_arrays_of_every_shape(shape, tmp_path):
     tensors = [numpy_helper.from_array(values, "raw"), listed]
     onnx.save(model(tensors), tmp_path / "m.onnx")
     with open_onnx(tmp_path / "m.onnx") as file:
-        for found in file.graph.initializers.values():
-            assert found.shape == shape and np.array_equal(found, values)
+        for array in file.graph.initializers.values():
+            assert array.shape == shape and np.array_equal(array, values)
 
 
 def test_packed_integers():
@@ -94,22 +94,22 @@ def test_arrays_in_another_file(tmp_path):
 
 def attribute_of(value):
     """Return an attribute as the reader represents it."""
-    found = helper.get_attribute_value(value)
-    if isinstance(found, onnx.TensorProto):
-        return numpy_helper.to_array(found)
-    if isinstance(found, bytes):
-        return found.decode()
+    attribute = helper.get_attribute_value(value)
+    if isinstance(attribute, onnx.TensorProto):
+        return numpy_helper.to_array(attribute)
+    if isinstance(attribute, bytes):
+        return attribute.decode()
     return (
-        [v.decode() if isinstance(v, bytes) else v for v in found]
-        if (isinstance(found, list))
-        else found
+        [v.decode() if isinstance(v, bytes) else v for v in attribute]
+        if (isinstance(attribute, list))
+        else attribute
     )
 
 
-def same(found, wanted):
-    if isinstance(wanted, np.ndarray):
-        return found.dtype == wanted.dtype and np.array_equal(found, wanted)
-    return found == wanted
+def same(actual, expected):
+    if isinstance(expected, np.ndarray):
+        return actual.dtype == expected.dtype and np.array_equal(actual, expected)
+    return actual == expected
 
 
 def test_nodes_and_values(tmp_path):
@@ -131,15 +131,15 @@ def test_nodes_and_values(tmp_path):
         for node, right in zip(graph.nodes, nodes, strict=True):
             assert (node.op, list(node.inputs)) == (right.op_type, list(right.input))
             assert list(node.outputs) == list(right.output)
-            wanted = {a.name: attribute_of(a) for a in right.attribute}
-            assert node.attributes.keys() == wanted.keys()
-            assert all(same(node.attributes[k], v) for k, v in wanted.items())
+            attributes = {a.name: attribute_of(a) for a in right.attribute}
+            assert node.attributes.keys() == attributes.keys()
+            assert all(same(node.attributes[k], v) for k, v in attributes.items())
         names = [v.name for v in model.graph.input]
         assert [v.name for v in graph.inputs] == [
             name for name in names if name not in graph.initializers
         ]
-        again = graph_from_config(graph_config(graph))
-        assert graph_config(again) == graph_config(graph)
+        restored = graph_from_config(graph_config(graph))
+        assert graph_config(restored) == graph_config(graph)
     assert count > 1_000
 
 
@@ -165,10 +165,10 @@ def test_functions_are_inlined(tmp_path):
         ],
         opsets,
     )
-    found = model([], functions=[inner, outer])
-    found.opset_import.append(opsets[1])
-    found.graph.node[0].CopyFrom(helper.make_node("twice", ["x"], ["y"], domain="own"))
-    onnx.save(found, tmp_path / "m.onnx")
+    proto = model([], functions=[inner, outer])
+    proto.opset_import.append(opsets[1])
+    proto.graph.node[0].CopyFrom(helper.make_node("twice", ["x"], ["y"], domain="own"))
+    onnx.save(proto, tmp_path / "m.onnx")
     with open_onnx(tmp_path / "m.onnx") as file:
         nodes = file.graph.nodes
     assert [node.op for node in nodes] == ["Identity", "LeakyRelu"] * 2

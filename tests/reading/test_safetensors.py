@@ -30,13 +30,13 @@ from toolkit.reading.safetensors import (
 
 
 def arrays_of_all_dtypes():
-    found = {}
+    arrays = {}
     for name in NAMES:
         values = np.arange(6).reshape(2, 3) % 2 if name == "bool" else np.arange(6) - 2
-        found[f"of/{name}"] = np.reshape(values, (2, 3)).astype(
+        arrays[f"of/{name}"] = np.reshape(values, (2, 3)).astype(
             dtypes.numpy_dtype(name)
         )
-    return found | {
+    return arrays | {
         "scalar": np.float32(3),
         "none": np.zeros((0, 3), "float32"),
         "turned": np.arange(6, dtype="float32").reshape(2, 3).T,
@@ -44,9 +44,9 @@ def arrays_of_all_dtypes():
     }
 
 
-def same(found, expected):
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+def same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, array in actual.items():
         assert array.dtype == expected[name].dtype
         np.testing.assert_array_equal(array, expected[name])
 
@@ -99,13 +99,13 @@ def test_equal_arrays_write_equal_bytes(path, tmp_path):
 
 def test_mapped_arrays_stay_in_the_file_and_are_read_only(path):
     write_safetensors(path, {"x": np.arange(4)})
-    found = read_safetensors(path, mapped=True)["x"]
+    array = read_safetensors(path, mapped=True)["x"]
     with pytest.raises(ValueError, match="read-only"):
-        found[0] = 1
+        array[0] = 1
     with open(path, "r+b") as file:
         file.seek(-8, os.SEEK_END)
         file.write((77).to_bytes(8, "little"))
-    assert found[3] == 77
+    assert array[3] == 77
 
 
 def test_unaligned_mapped_arrays_are_copied(path):
@@ -113,8 +113,8 @@ def test_unaligned_mapped_arrays_are_copied(path):
     values = np.array([1, 2], "float32").tobytes()
     for spaces in range(8):
         save(path, packed(json.dumps({"x": entry}) + " " * spaces, values))
-        found = read_safetensors(path, mapped=True)["x"]
-        assert found.flags.aligned and found.tolist() == [1, 2]
+        array = read_safetensors(path, mapped=True)["x"]
+        assert array.flags.aligned and array.tolist() == [1, 2]
 
 
 def test_big_endian_arrays_are_written_little_endian(path):
@@ -148,9 +148,9 @@ def test_hostile_files_derive_from_a_valid_file(path):
 def test_path_of_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for place in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero"):
+    for target in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero"):
         with pytest.raises(ModelFileError, match="regular file|cannot be read"):
-            read_safetensors(place)
+            read_safetensors(target)
     with pytest.raises(MissingFileError, match=r"none.*no such file"):
         read_safetensors(tmp_path / "none")
     with pytest.raises(ModelFileError, match="null"):
@@ -181,9 +181,11 @@ def test_maximum_number_of_arrays_of_a_header(path):
     arrays = dict.fromkeys((f"layers.{i:05}" for i in range(80_000)), np.zeros((1, 1)))
     write_safetensors(path, arrays)
     assert len(read_safetensors(path, mapped=True)) == 80_000
-    more = dict.fromkeys((f"layers.{i:05}" for i in range(120_000)), np.zeros((1, 1)))
+    many_arrays = dict.fromkeys(
+        (f"layers.{i:05}" for i in range(120_000)), np.zeros((1, 1))
+    )
     with pytest.raises(ArgumentError, match="120000 arrays need a header"):
-        write_safetensors(path, more)
+        write_safetensors(path, many_arrays)
 
 
 # --- unsupported values ---------------------------------------------------------------

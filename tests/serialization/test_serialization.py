@@ -87,9 +87,9 @@ def test_tuples_are_restored_as_tuples():
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16"])
 def test_arrays_and_tensors(dtype):
     tensor = ops.cast([[1.0, 0.0], [3.0, 1.0]], dtype)
-    again = through_json(tensor)
-    assert again.dtype == dtype
-    assert_close(again, tensor)
+    restored = through_json(tensor)
+    assert restored.dtype == dtype
+    assert_close(restored, tensor)
     array = through_json(tensor.numpy())
     assert isinstance(array, np.ndarray) and array.dtype == tensor.numpy().dtype
     np.testing.assert_array_equal(array, tensor.numpy())
@@ -126,9 +126,9 @@ def test_public_objects(obj, module, name):
     assert config["module"] == module
     assert config["class_name"] == name
     assert config["registered_name"] is None
-    again = through_json(obj)
-    assert type(again) is type(obj)
-    assert again.get_config() == obj.get_config()
+    restored = through_json(obj)
+    assert type(restored) is type(obj)
+    assert restored.get_config() == obj.get_config()
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_one_name_in_two_modules():
 
 def test_configs_inside_structures():
     nest = {"a": [regularizers.L1(0.5)], "b": (1, losses.Huber())}
-    again = deserialize_keras_object(serialize_keras_object(nest))
-    assert again["a"][0].l1 == 0.5
-    assert isinstance(again["b"][1], losses.Huber)
+    restored = deserialize_keras_object(serialize_keras_object(nest))
+    assert restored["a"][0].l1 == 0.5
+    assert isinstance(restored["b"][1], losses.Huber)
 
 
 def test_classes_round_trip():
@@ -188,8 +188,8 @@ def test_custom_objects_as_an_argument_and_a_scope():
     config = serialize_keras_object({"x": Shift(3.0), "f": [regularizers.L1()]})
     with pytest.raises(ArgumentError, match="'Shift'.*custom_objects"):
         deserialize_keras_object(config)
-    again = deserialize_keras_object(config, custom_objects={"Shift": Shift})
-    assert again["x"].factor == 3.0
+    restored = deserialize_keras_object(config, custom_objects={"Shift": Shift})
+    assert restored["x"].factor == 3.0
     with custom_object_scope({"Shift": Shift}):
         with custom_object_scope({"other": double}):
             assert deserialize_keras_object(config)["x"].factor == 3.0
@@ -223,8 +223,8 @@ def test_build_configs_are_used():
             self.shape = config["shape"]
 
     config = serialize_keras_object(Built())
-    again = deserialize_keras_object(config, custom_objects={"Built": Built})
-    assert again.shape == (2, 3)
+    restored = deserialize_keras_object(config, custom_objects={"Built": Built})
+    assert restored.shape == (2, 3)
 
 
 # --- forbidden configs ----------------------------------------------------------------
@@ -283,11 +283,11 @@ def test_names_of_nested_modules_are_refused():
         return 0
 
     objects = {"huber": losses.Huber, "greedy": greedy}
-    made = deserialize_keras_object("huber", module_objects=objects)
-    assert isinstance(made, losses.Huber) and made.delta == 1.0
+    loss = deserialize_keras_object("huber", module_objects=objects)
+    assert isinstance(loss, losses.Huber) and loss.delta == 1.0
     config = {"class_name": "huber", "config": {"delta": 2.0}}
-    made = deserialize_keras_object(config, module_objects=objects)
-    assert (type(made), made.delta) == (losses.Huber, 2.0)
+    loss = deserialize_keras_object(config, module_objects=objects)
+    assert (type(loss), loss.delta) == (losses.Huber, 2.0)
     assert deserialize_keras_object("greedy", module_objects=objects) is greedy
     assert deserialize_keras_object("other", module_objects=objects) == "other"
 
@@ -345,11 +345,11 @@ def test_shared_objects_are_created_once():
 
 
 def test_functions_in_the_format_of_keras():
-    for config, found in [
+    for config, function in [
         (config_of("function", "builtins", "relu", "function"), activations.relu),
         (config_of("function", "builtins", "huber", "function"), losses.huber),
     ]:
-        assert deserialize_keras_object(config) is found
+        assert deserialize_keras_object(config) is function
     assert serialize_keras_object(activations.relu) == {
         "module": "builtins",
         "class_name": "function",
@@ -456,10 +456,10 @@ def test_string_arguments_are_not_classes(cls, name):
     obj = cls(words=[name, "other"], options={"a": name, "b": [name]}, name="Tally")
     config = serialization.serialize_keras_object(obj)
     custom = {"Tally": Tally, "Dense": Tally, "mse": Tally, "Worded": Worded}
-    again = serialization.deserialize_keras_object(config, custom)
-    assert type(again) is cls
-    assert again.name == "Tally"
-    assert (list(again.words), dict(again.options)) == (
+    restored = serialization.deserialize_keras_object(config, custom)
+    assert type(restored) is cls
+    assert restored.name == "Tally"
+    assert (list(restored.words), dict(restored.options)) == (
         [name, "other"],
         {"a": name, "b": [name]},
     )
@@ -479,8 +479,8 @@ def test_metrics_and_losses_named_like_their_class(tmp_path, ending):
     model.compile(Steps(name="Steps"), MeanGap(name="MeanGap"), metrics=[Tally()])
     model.train_on_batch(np.ones((2, 3)), np.ones((2, 2)))
     model.save(tmp_path / f"m.{ending}")
-    again = toolkit.saving.load_model(tmp_path / f"m.{ending}", custom)
-    assert type(again.loss) is MeanGap
-    assert type(again.optimizer) is Steps
-    found = again.train_on_batch(np.ones((2, 3)), np.ones((2, 2)), return_dict=True)
-    assert found.keys() == {"loss", "Tally"}
+    restored = toolkit.saving.load_model(tmp_path / f"m.{ending}", custom)
+    assert type(restored.loss) is MeanGap
+    assert type(restored.optimizer) is Steps
+    logs = restored.train_on_batch(np.ones((2, 3)), np.ones((2, 2)), return_dict=True)
+    assert logs.keys() == {"loss", "Tally"}

@@ -17,9 +17,9 @@ def draw(images=None, boxes=BOXES, form="xyxy", **options):
 
 @pytest.mark.parametrize("thickness, count", [(1, 20), (2, 40), (3, 60), (-1, 36)])
 def test_thickness(thickness, count):
-    drawn = draw(line_thickness=thickness)
-    assert drawn.dtype == np.uint8
-    assert (drawn[..., 2] == 3).sum() == count
+    image = draw(line_thickness=thickness)
+    assert image.dtype == np.uint8
+    assert (image[..., 2] == 3).sum() == count
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_formats(form, box):
 
 def test_boxes_are_clipped_and_padding_is_omitted():
     boxes = {"boxes": [[[-4, -4, 50, 5], [2, 2, 4, 4]]], "labels": [[0, -1]]}
-    drawn = draw(boxes=boxes, line_thickness=1)[0, :, :, 0]
-    assert drawn.sum() == 10 and drawn[5].all()
+    image = draw(boxes=boxes, line_thickness=1)[0, :, :, 0]
+    assert image.sum() == 10 and image[5].all()
 
 
 def test_channels_first():
     images = np.zeros((1, 3, 12, 10))
-    drawn = draw(images, data_format="channels_first")
-    np.testing.assert_array_equal(drawn, np.moveaxis(draw(), -1, 1))
+    image = draw(images, data_format="channels_first")
+    np.testing.assert_array_equal(image, np.moveaxis(draw(), -1, 1))
 
 
 @pytest.mark.parametrize("image, expected", [(0.5, 127), (200.7, 200), (300, 255)])
@@ -117,26 +117,26 @@ def mask(images=IMAGES, masks=MASKS, **options):
 
 
 def test_masks_have_colours_of_a_palette():
-    drawn = mask(blend=False)
+    image = mask(blend=False)
     palette = np.array([2**25 - 1, 2**15 - 1, 2**21 - 1])
     expected = np.array([[100] * 3, *(i * palette % 255 for i in (1, 2, 3))])
-    np.testing.assert_array_equal(drawn.reshape(4, 3), expected)
-    few = mask(blend=False, num_classes=2)
-    assert few[0, 1, 1].tolist() == [100] * 3
+    np.testing.assert_array_equal(image.reshape(4, 3), expected)
+    image_of_two = mask(blend=False, num_classes=2)
+    assert image_of_two[0, 1, 1].tolist() == [100] * 3
 
 
 def test_masks_blend():
-    drawn = mask(color_mapping={1: (0, 0, 200), 2: (200, 0, 0)}, ignore_index=2)
-    assert drawn[0, 0, 1].tolist() == [20, 20, 180]
-    assert drawn[0, 1, 0].tolist() == [100] * 3
+    image = mask(color_mapping={1: (0, 0, 200), 2: (200, 0, 0)}, ignore_index=2)
+    assert image[0, 0, 1].tolist() == [20, 20, 180]
+    assert image[0, 1, 0].tolist() == [100] * 3
 
 
 def test_masks_in_other_layouts():
     first = np.moveaxis(IMAGES, -1, 1)
     expected = np.moveaxis(mask(), -1, 1)
     for masks in (MASKS, MASKS[:, None]):
-        drawn = mask(first, masks, data_format="channels_first")
-        np.testing.assert_array_equal(drawn, expected)
+        image = mask(first, masks, data_format="channels_first")
+        np.testing.assert_array_equal(image, expected)
     np.testing.assert_array_equal(mask(masks=MASKS[..., None]), mask())
 
 

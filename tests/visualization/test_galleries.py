@@ -26,30 +26,34 @@ def pyplot():
 
 
 @pytest.fixture
-def seen(pyplot, monkeypatch):
+def figures_shown(pyplot, monkeypatch):
     """Return the displayed figures: (images, titles)."""
-    found = []
+    figures = []
 
     def show():
         axes = pyplot.gcf().axes
         images = [axis.images[0].get_array() for axis in axes if axis.images]
-        found.append((images, [axis.get_title() for axis in axes], pyplot.gcf()))
+        figures.append((images, [axis.get_title() for axis in axes], pyplot.gcf()))
 
     monkeypatch.setattr(pyplot, "show", show)
-    return found
+    return figures
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_images(seen, tmp_path, pyplot):
+def test_images(figures_shown, tmp_path, pyplot):
     visualization.plot_image_gallery(IMAGES + 1, [1] * 5, [0] * 5, {1: "a"}, cols=2)
-    images, titles, _ = seen.pop()
+    images, titles, _ = figures_shown.pop()
     assert len(images) == 5 and len(titles) == 6
     assert titles[0] == "Label: a  Pred: Unknown"
     path = tmp_path / "g.png"
     visualization.plot_image_gallery(IMAGES, value_range=(-1, 1), path=path)
-    assert path.read_bytes()[1:4] == b"PNG" and not seen and not pyplot.get_fignums()
+    assert (
+        path.read_bytes()[1:4] == b"PNG"
+        and not figures_shown
+        and not pyplot.get_fignums()
+    )
     visualization.plot_image_gallery(IMAGES, value_range=(-1, 1))
-    assert seen.pop()[0][0].max() == 127
+    assert figures_shown.pop()[0][0].max() == 127
     with pytest.raises(ValueError, match="either `path`"):
         visualization.plot_image_gallery(IMAGES, path="a", show=True)
     with pytest.raises(ValueError, match="label_map"):
@@ -57,11 +61,11 @@ def test_images(seen, tmp_path, pyplot):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_boxes(seen):
+def test_boxes(figures_shown):
     visualization.plot_bounding_box_gallery(
         IMAGES, "xyxy", BOXES, BOXES, legend=True, class_mapping={0: "a"}
     )
-    images, _, figure = seen.pop()
+    images, _, figure = figures_shown.pop()
     assert images[0].max() == 255
     assert [t.get_text() for t in figure.legends[0].texts] == [
         "Ground Truth",
@@ -74,11 +78,11 @@ def test_boxes(seen):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_masks(seen):
+def test_masks(figures_shown):
     masks = np.ones((5, 1, 40, 40))
     visualization.plot_segmentation_mask_gallery(
         np.moveaxis(IMAGES, -1, 1), 1, y_true=masks, data_format="channels_first"
     )
-    images, titles, _ = seen.pop()
+    images, titles, _ = figures_shown.pop()
     assert len(titles) == 10
     assert images[0].max() == 0 and images[1].max() > 0
