@@ -218,12 +218,15 @@ class Rows(distillation.DistillationLoss):
         ("between 0.0 and 1.0", {"student_loss_weight": 2}),
         ("`student_loss_weight` to be", {"student_loss_weight": "x"}),
         ("as many", {"distillation_loss_weights": [1, 2]}),
-        ("In teacher model", {"given": distillation.FeatureDistillation("mse", "x")}),
+        (
+            "In teacher model",
+            {"distillers": distillation.FeatureDistillation("mse", "x")},
+        ),
         (
             "requires functional",
             {
                 "teacher": Subclass(),
-                "given": distillation.FeatureDistillation("mse", "x"),
+                "distillers": distillation.FeatureDistillation("mse", "x"),
             },
         ),
     ],
@@ -242,6 +245,6 @@ def test_refused_calls():
     with pytest.raises(ValueError, match="list or tuple"):
         distiller.compile(loss="mse", metrics="mse")
     with pytest.raises(ValueError, match="must return a scalar"):
-        compiled(given=Rows()).compute_loss(X, Y)
+        compiled(distillers=Rows()).compute_loss(X, Y)
     with pytest.raises(NotImplementedError, match="must implement compute_loss"):
         distillation.DistillationLoss().compute_loss(X, X)
