@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.functional.model import Functional
 from toolkit.models.functional.topology import get_source_inputs
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import ActivationLike, Shape
+from toolkit.type_aliases import ActivationLike, Shape, TensorLike
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications/"
 # The arguments of most constructors, in order; `name` has the default of the row.
@@ -53,7 +53,7 @@ class Application(Protocol):
 class Preprocessor(Protocol):
     """A family's `preprocess_input`."""
 
-    def __call__(self, x: Any, data_format: str | None = None) -> Any:
+    def __call__(self, x: TensorLike, data_format: str | None = None) -> Any:
         """Scale pixels of 0..255 to the range of the family."""
 
 
@@ -117,7 +117,9 @@ class Network:
         """Return the input tensor of the network."""
         return layers.Input(shape) if self.input_tensor is None else self.input_tensor
 
-    def pool(self, x: Any, average: Any = "avg_pool", largest: Any = "max_pool") -> Any:
+    def pool(
+        self, x: TensorLike, average: Any = "avg_pool", largest: Any = "max_pool"
+    ) -> Any:
         """Apply `pooling`, in layers with these names."""
         if self.pooling == "avg":
             return layers.GlobalAveragePooling2D(name=average)(x)
@@ -125,14 +127,16 @@ class Network:
             return layers.GlobalMaxPooling2D(name=largest)(x)
         return x
 
-    def classify(self, x: Any, name: str = "predictions", **options: Any) -> Any:
+    def classify(self, x: TensorLike, name: str = "predictions", **options: Any) -> Any:
         """Apply the last layer: a score for each class."""
         activation = self.classifier_activation
         return layers.Dense(self.classes, activation=activation, name=name, **options)(
             x
         )
 
-    def top(self, x: Any, average: Any = "avg_pool", pools: Any = (None, None)) -> Any:
+    def top(
+        self, x: TensorLike, average: Any = "avg_pool", pools: Any = (None, None)
+    ) -> Any:
         """Apply global average pooling and the classifier, or `pooling` alone."""
         if not self.include_top:
             return self.pool(x, *pools)
@@ -255,7 +259,7 @@ def preprocessor(mode: str | None, module: str) -> Preprocessor:
     """Create a module's `preprocess_input`; with None, the model itself takes
     0..255."""
 
-    def preprocess_input(x: Any, data_format: str | None = None) -> Any:
+    def preprocess_input(x: TensorLike, data_format: str | None = None) -> Any:
         if mode is None:
             return x
         return imagenet_utils.preprocess_input(x, data_format=data_format, mode=mode)

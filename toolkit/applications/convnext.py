@@ -18,6 +18,7 @@ from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.core.variable import Variable
 from toolkit.initializers import Constant
 from toolkit.models.sequential import Sequential
+from toolkit.type_aliases import Shape, TensorLike
 
 __all__ = [
     "ConvNeXtBase",
@@ -52,14 +53,14 @@ class LayerScale(layers.Layer):
         self.init_values = init_values
         self.projection_dim = projection_dim
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Create the weights."""
         initializer = Constant(self.init_values)
         self.gamma: Variable = self.add_weight(
             (self.projection_dim,), initializer, name="gamma"
         )
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: TensorLike) -> Any:
         """Return the weighted input."""
         return x * self.gamma
 
@@ -68,7 +69,7 @@ def _norm(name: str | None = None) -> Any:
     return layers.LayerNormalization(epsilon=_EPSILON, name=name)
 
 
-def _block(x: Any, width: int, name: str) -> Any:
+def _block(x: TensorLike, width: int, name: str) -> Any:
     """Apply a 7 x 7 convolution and two dense layers, the first four times as wide."""
     start = x
     x = layers.Conv2D(

@@ -16,6 +16,7 @@ from toolkit.applications.common import (
 )
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.applications.resnet import apply_batch_norm_relu
+from toolkit.type_aliases import TensorLike
 
 __all__ = [
     "DenseNet121",
@@ -29,7 +30,7 @@ _GROWTH = 32  # channels that each layer adds
 preprocess_input: Preprocessor = preprocessor("torch", __name__)
 
 
-def _layer(x: Any, name: str) -> Any:
+def _layer(x: TensorLike, name: str) -> Any:
     """Concatenate x and the output of two convolutions."""
     y = apply_batch_norm_relu(x, f"{name}_0")
     y = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(y)
@@ -47,7 +48,7 @@ def _transition(x: Any, name: str) -> Any:
     return layers.AveragePooling2D(2, strides=2, name=f"{name}_pool")(x)
 
 
-def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+def _body(net: Network, x: TensorLike, repeats: tuple[int, ...]) -> Any:
     channels_last_only("DenseNet")
     x = layers.ZeroPadding2D(3)(x)
     x = layers.Conv2D(64, 7, strides=2, use_bias=False, name="conv1_conv")(x)

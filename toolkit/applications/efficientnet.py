@@ -19,6 +19,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
+from toolkit.type_aliases import TensorLike
 
 __all__ = [
     "EfficientNetB0",
@@ -58,7 +59,7 @@ depthwise: partial[layers.DepthwiseConv2D] = partial(
 
 
 def convolve(
-    x: Any,
+    x: TensorLike,
     filters: int,
     size: int,
     name: str,
@@ -90,14 +91,14 @@ def gate(x: Any, squeezed: int, name: str) -> Any:
     return layers.Multiply(name=f"{name}se_excite")([x, y])
 
 
-def shortcut(x: Any, start: Any, rate: float, name: str) -> Any:
+def shortcut(x: TensorLike, start: TensorLike, rate: float, name: str) -> Any:
     """Add the block's input, and drop the branch for random samples."""
     if rate > 0:
         x = layers.Dropout(rate, noise_shape=(None, 1, 1, 1), name=f"{name}drop")(x)
     return layers.Add(name=f"{name}add")([x, start])
 
 
-def classifier(net: Network, x: Any, dropout_rate: float) -> Any:
+def classifier(net: Network, x: TensorLike, dropout_rate: float) -> Any:
     """Apply the classifier of the family."""
     if not net.include_top:
         return net.pool(x)
@@ -125,7 +126,9 @@ def _block(
     return x
 
 
-def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float) -> Any:
+def _body(
+    net: Network, x: TensorLike, width: float, depth: float, dropout_rate: float
+) -> Any:
     normalization = layers.Normalization(axis=channel_axis())
     # the statistics are part of the ImageNet weights
     normalization.may_be_unadapted = True

@@ -22,6 +22,7 @@ from toolkit.applications.inception_v3 import (
     join,
     stem,
 )
+from toolkit.type_aliases import TensorLike
 
 __all__ = ["InceptionResNetV2", "decode_predictions", "preprocess_input"]
 
@@ -66,7 +67,7 @@ def _block(x: Any, kind: str, i: int, scale: float, activate: bool = True) -> An
     return layers.Activation("relu", name=f"{name}_ac")(x) if activate else x
 
 
-def _body(net: Network, x: Any) -> Any:
+def _body(net: Network, x: TensorLike) -> Any:
     x = stem(x)
     branches = [
         chain(x, (96, 1)),

@@ -16,6 +16,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 __all__ = ["InceptionV3", "decode_predictions", "preprocess_input"]
 
@@ -23,9 +24,9 @@ preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
 def convolve(
-    x: Any,
+    x: TensorLike,
     filters: int,
-    size: Any,
+    size: IntOrInts,
     strides: int = 1,
     padding: str = "same",
     name: str | None = None,
@@ -38,14 +39,14 @@ def convolve(
     return apply_normalization(x, *names, scale=False)
 
 
-def chain(x: Any, *convolutions: tuple[int, Any]) -> Any:
+def chain(x: TensorLike, *convolutions: tuple[int, Any]) -> Any:
     """Apply a sequence of convolutions (filters, size)."""
     for filters, size in convolutions:
         x = convolve(x, filters, size)
     return x
 
 
-def halve(x: Any, filters: int) -> Any:
+def halve(x: TensorLike, filters: int) -> Any:
     """Apply a 3 x 3 convolution that halves height and width."""
     return convolve(x, filters, 3, strides=2, padding="valid")
 
@@ -55,13 +56,13 @@ def join(branches: list[Any], name: str | None = None) -> Any:
     return layers.Concatenate(axis=channel_axis(), name=name)(branches)
 
 
-def apply_pool_branch(x: Any, filters: int) -> Any:
+def apply_pool_branch(x: TensorLike, filters: int) -> Any:
     """Apply average pooling and a 1 x 1 convolution."""
     x = layers.AveragePooling2D(3, strides=1, padding="same")(x)
     return convolve(x, filters, 1)
 
 
-def stem(x: Any) -> Any:
+def stem(x: TensorLike) -> Any:
     """Map the image to 192 channels, at an eighth of its height and width."""
     x = halve(x, 32)
     x = convolve(x, 32, 3, padding="valid")
@@ -71,7 +72,7 @@ def stem(x: Any) -> Any:
     return layers.MaxPooling2D(3, strides=2)(x)
 
 
-def _small(x: Any, width: int, name: str) -> Any:
+def _small(x: TensorLike, width: int, name: str) -> Any:
     """Apply branches of 1 x 1, 5 x 5, two 3 x 3, and pooling."""
     branches = [
         chain(x, (64, 1)),
@@ -82,7 +83,7 @@ def _small(x: Any, width: int, name: str) -> Any:
     return join(branches, name)
 
 
-def _long(x: Any, width: int, name: str) -> Any:
+def _long(x: TensorLike, width: int, name: str) -> Any:
     """Apply branches of 1 x 1, one and two pairs of 1 x 7 and 7 x 1, and pooling."""
     row, column = (1, 7), (7, 1)
     branches = [
@@ -96,11 +97,11 @@ def _long(x: Any, width: int, name: str) -> Any:
     return join(branches, name)
 
 
-def _wide(x: Any, i: int) -> Any:
+def _wide(x: TensorLike, i: int) -> Any:
     """Apply branches of 1 x 1, 3 x 3 split into 1 x 3 and 3 x 1, the same after 3 x 3,
     and pooling."""
 
-    def split(x: Any, name: str | None = None) -> Any:
+    def split(x: TensorLike, name: str | None = None) -> Any:
         return join([chain(x, (384, (1, 3))), chain(x, (384, (3, 1)))], name)
 
     branches = [
@@ -112,7 +113,7 @@ def _wide(x: Any, i: int) -> Any:
     return join(branches, f"mixed{9 + i}")
 
 
-def _body(net: Network, x: Any) -> Any:
+def _body(net: Network, x: TensorLike) -> Any:
     x = stem(x)
     for i, width in enumerate((32, 64, 64)):
         x = _small(x, width, f"mixed{i}")

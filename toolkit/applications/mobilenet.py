@@ -18,7 +18,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.functional.model import Functional
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import ActivationLike, Shape
+from toolkit.type_aliases import ActivationLike, Shape, TensorLike
 
 __all__ = ["MobileNet", "decode_predictions", "preprocess_input"]
 
@@ -46,7 +46,7 @@ def default_size(shape: Any, sizes: tuple[int, ...]) -> int:
 
 
 def select_weights_height(
-    net: Network, shape: Any, sizes: tuple[int, ...], alpha: float, alphas: Any
+    net: Network, shape: Shape, sizes: tuple[int, ...], alpha: float, alphas: Any
 ) -> Any:
     """Return the image height, or with ImageNet weights the height of their
     training."""
@@ -67,7 +67,7 @@ def select_weights_height(
     return 224
 
 
-def _block(x: Any, filters: int, strides: int, multiplier: int, i: int) -> Any:
+def _block(x: TensorLike, filters: int, strides: int, multiplier: int, i: int) -> Any:
     """Apply a 3 x 3 depthwise convolution and a 1 x 1 convolution."""
     if strides > 1:
         x = layers.ZeroPadding2D(((0, 1), (0, 1)), name=f"conv_pad_{i}")(x)
@@ -147,7 +147,7 @@ def MobileNet(
     return net.model(start, x, file, no_top="_no_top", name=name)
 
 
-def _top(net: Network, x: Any, dropout: float) -> Any:
+def _top(net: Network, x: TensorLike, dropout: float) -> Any:
     """Apply the classifier, a 1 x 1 convolution."""
     x = layers.GlobalAveragePooling2D(keepdims=True)(x)
     x = layers.Dropout(dropout, name="dropout")(x)

@@ -28,6 +28,7 @@ from toolkit.applications.mobilenet_v2 import NORM, check_tensor
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.functional.model import Functional
+from toolkit.type_aliases import Shape, TensorLike
 
 __all__ = [
     "MobileNetV3Large",
@@ -73,7 +74,7 @@ preprocess_input: Preprocessor = preprocessor(None, __name__)
 _conv = partial(layers.Conv2D, kernel_size=1, padding="same")
 
 
-def _gate(x: Any, filters: int, name: str) -> Any:
+def _gate(x: TensorLike, filters: int, name: str) -> Any:
     """Scale each channel by a gate from the global channel means."""
     name += "squeeze_excite_"
     y = layers.GlobalAveragePooling2D(keepdims=True, name=f"{name}avg_pool")(x)
@@ -132,7 +133,7 @@ def _shape(net: Network) -> Any:
     return shape
 
 
-def _check_weights(shape: Any, alpha: float, minimalistic: bool) -> None:
+def _check_weights(shape: Shape, alpha: float, minimalistic: bool) -> None:
     """Raise for widths without ImageNet weights."""
     allowed = (1.0,) if minimalistic else (0.75, 1.0)
     if alpha not in allowed:
@@ -193,7 +194,7 @@ def _variant(title: str, blocks: Any, last: int) -> Application:
     )
 
 
-def _top(net: Network, x: Any, width: int, act: Any, dropout_rate: float) -> Any:
+def _top(net: Network, x: TensorLike, width: int, act: Any, dropout_rate: float) -> Any:
     """Apply the classifier, as convolutions over 1 x 1."""
     x = layers.GlobalAveragePooling2D(keepdims=True)(x)
     x = act()(_conv(width, name="conv_2")(x))

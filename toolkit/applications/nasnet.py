@@ -19,6 +19,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
+from toolkit.type_aliases import TensorLike
 
 __all__ = ["NASNetLarge", "NASNetMobile", "decode_predictions", "preprocess_input"]
 
@@ -43,12 +44,12 @@ class ParityPadding(layers.Layer):
         super().__init__(**kwargs)
         self.size = size
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: TensorLike) -> Any:
         """Return the padded images."""
         return ops.pad(x, ((0, 0), *correct_pad(x, self.size), (0, 0)))
 
 
-def _relu(x: Any, name: str | None = None) -> Any:
+def _relu(x: TensorLike, name: str | None = None) -> Any:
     return layers.Activation("relu", name=name)(x)
 
 
@@ -59,17 +60,19 @@ def _pad(x: Any, size: int, name: str) -> Any:
     return layers.ZeroPadding2D(correct_pad(x, size), name=name)(x)
 
 
-def _mean(x: Any, name: str, strides: int = 1) -> Any:
+def _mean(x: TensorLike, name: str, strides: int = 1) -> Any:
     """Apply 3 x 3 average pooling."""
     padding = "same" if strides == 1 else "valid"
     return layers.AveragePooling2D(3, strides=strides, padding=padding, name=name)(x)
 
 
-def _add(x: Any, y: Any, name: str | None = None) -> Any:
+def _add(x: TensorLike, y: TensorLike, name: str | None = None) -> Any:
     return layers.Add(name=name)([x, y])
 
 
-def _separable(x: Any, filters: int, size: int, name: str, strides: int = 1) -> Any:
+def _separable(
+    x: TensorLike, filters: int, size: int, name: str, strides: int = 1
+) -> Any:
     """Apply relu, a separable convolution and normalization, twice."""
     for i in (1, 2):
         prefix = f"separable_conv_{i}"
@@ -181,7 +184,7 @@ def _reduction(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
 
 
 def _body(
-    net: Network, x: Any, filters: int, repeats: int, stem: int, skip: bool
+    net: Network, x: TensorLike, filters: int, repeats: int, stem: int, skip: bool
 ) -> Any:
     """Apply all cells. `skip`: a cell after a reduction also receives the input before
     it."""

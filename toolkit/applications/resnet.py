@@ -14,6 +14,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.type_aliases import TensorLike
 
 __all__ = [
     "ResNet50",
@@ -27,14 +28,14 @@ _EPSILON = 1.001e-5
 preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
-def apply_batch_norm_relu(x: Any, name: str) -> Any:
+def apply_batch_norm_relu(x: TensorLike, name: str) -> Any:
     """Apply batch normalization and relu, with the names of ResNet and DenseNet."""
     return apply_normalization(
         x, f"{name}_bn", "relu", f"{name}_relu", epsilon=_EPSILON
     )
 
 
-def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
+def _block(x: TensorLike, filters: int, strides: int, project: bool, name: str) -> Any:
     """Apply convolutions of width 1, 3 and 1, add the shortcut, and apply relu."""
     shortcut = x
     if project:
@@ -50,19 +51,19 @@ def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
     return layers.Activation("relu", name=f"{name}_out")(x)
 
 
-def stem(x: Any) -> Any:
+def stem(x: TensorLike) -> Any:
     """Apply the 7 x 7 convolution, before any normalization."""
     x = layers.ZeroPadding2D(3, name="conv1_pad")(x)
     return layers.Conv2D(64, 7, strides=2, name="conv1_conv")(x)
 
 
-def stem_pool(x: Any) -> Any:
+def stem_pool(x: TensorLike) -> Any:
     """Apply the pooling before the first block."""
     x = layers.ZeroPadding2D(1, name="pool1_pad")(x)
     return layers.MaxPooling2D(3, strides=2, name="pool1_pool")(x)
 
 
-def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+def _body(net: Network, x: TensorLike, repeats: tuple[int, ...]) -> Any:
     x = stem_pool(apply_batch_norm_relu(stem(x), "conv1"))
     for stage, count in enumerate(repeats):
         for i in range(count):

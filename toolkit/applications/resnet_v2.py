@@ -8,6 +8,7 @@ from toolkit import layers
 from toolkit.applications.common import Application, Network, Preprocessor, preprocessor
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.applications.resnet import apply_batch_norm_relu, stem, stem_pool, variant
+from toolkit.type_aliases import TensorLike
 
 __all__ = [
     "ResNet50V2",
@@ -20,7 +21,7 @@ __all__ = [
 preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
-def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
+def _block(x: TensorLike, filters: int, strides: int, project: bool, name: str) -> Any:
     """Apply convolutions of width 1, 3 and 1, with the strides in the second."""
     before = apply_batch_norm_relu(x, f"{name}_preact")
     if project:
@@ -39,7 +40,7 @@ def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
     return layers.Add(name=f"{name}_out")([shortcut, x])
 
 
-def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+def _body(net: Network, x: TensorLike, repeats: tuple[int, ...]) -> Any:
     x = stem_pool(stem(x))
     for stage, count in enumerate(repeats):
         for i in range(count):

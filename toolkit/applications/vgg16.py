@@ -13,6 +13,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.type_aliases import TensorLike
 
 __all__ = ["VGG16", "decode_predictions", "preprocess_input"]
 
@@ -20,7 +21,7 @@ _WIDTHS = (64, 128, 256, 512, 512)
 preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
-def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
+def _body(net: Network, x: TensorLike, repeats: tuple[int, ...]) -> Any:
     for block, (width, count) in enumerate(zip(_WIDTHS, repeats, strict=True), 1):
         for i in range(1, count + 1):
             x = layers.Conv2D(

@@ -14,13 +14,14 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
+from toolkit.type_aliases import TensorLike
 
 __all__ = ["Xception", "decode_predictions", "preprocess_input"]
 
 preprocess_input: Preprocessor = preprocessor("tf", __name__)
 
 
-def _separable(x: Any, filters: int, name: str) -> Any:
+def _separable(x: TensorLike, filters: int, name: str) -> Any:
     """Apply a separable convolution and its normalization."""
     x = layers.SeparableConv2D(
         filters, 3, padding="same", use_bias=False, name=f"{name}"
@@ -28,7 +29,7 @@ def _separable(x: Any, filters: int, name: str) -> Any:
     return apply_normalization(x, f"{name}_bn")
 
 
-def _block(x: Any, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
+def _block(x: TensorLike, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
     """Apply separable convolutions with a shortcut; `shrink` halves height and
     width."""
     shortcut = x
@@ -47,7 +48,7 @@ def _block(x: Any, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
     return layers.Add()([x, shortcut])
 
 
-def _body(net: Network, x: Any) -> Any:
+def _body(net: Network, x: TensorLike) -> Any:
     for i, (filters, strides) in enumerate(((32, 2), (64, 1)), 1):
         name = f"block1_conv{i}"
         x = layers.Conv2D(filters, 3, strides=strides, use_bias=False, name=name)(x)

@@ -13,6 +13,7 @@ from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
+from toolkit.type_aliases import TensorLike
 
 _SCALARS = (bool, int, float, complex)
 _WEAK = frozenset(_SCALARS)
@@ -81,12 +82,12 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     return Tensor(_store_array(_check_array(np.array(x))))
 
 
-def _holds_tensor(x: Any) -> bool:
+def _holds_tensor(x: TensorLike) -> bool:
     """Return whether `x` is a tensor, or a Variable of any library over this one."""
     return isinstance(x, Tensor) or isinstance(getattr(x, "value", None), Tensor)
 
 
-def _python_type(x: Any) -> type:
+def _python_type(x: TensorLike) -> type:
     """Return bool, int, float or complex; np.float64 counts as float."""
     return next(kind for kind in _SCALARS if isinstance(x, kind))
 
@@ -117,14 +118,14 @@ def _round_large(x: float, dtype: str) -> float:
         return float(np.float64(x).astype(dtypes.numpy_dtype(dtype)))
 
 
-def _store_array(x: Any, dtype: str | None = None) -> Any:
+def _store_array(x: TensorLike, dtype: str | None = None) -> Any:
     """Return a tensor's array on the compute device; in a trace, in host memory."""
     if state.trace is None:
         return backend().asarray(x, dtype)
     return np.asarray(x, None if dtype is None else dtypes.numpy_dtype(dtype))
 
 
-def _misfit(x: Any, dtype: str) -> DTypeError:
+def _misfit(x: TensorLike, dtype: str) -> DTypeError:
     return DTypeError(f"convert_to_tensor: {x!r} does not fit the dtype {dtype}")
 
 
@@ -173,7 +174,7 @@ def _common_dtype(leaves: list[Any]) -> str:
     else:
         return common
 
-    def kind(x: Any) -> Any:
+    def kind(x: TensorLike) -> Any:
         fits = type(x) not in (int, float) or limit_values[0] <= x <= limit_values[1]
         return weak_type(x) if fits else convert(x).dtype
 
@@ -192,7 +193,7 @@ def _stack(tensors: list[Tensor]) -> Tensor:
     return bind(PRIMITIVES["concatenate"], *rows, axis=0)
 
 
-def is_strings(x: Any) -> bool:
+def is_strings(x: TensorLike) -> bool:
     """Return whether `x` is an array of str or bytes (not a numeric tensor)."""
     if isinstance(x, StringTensor):
         return True
@@ -201,7 +202,7 @@ def is_strings(x: Any) -> bool:
     return x.dtype.kind != "O" or not x.size or isinstance(x.flat[0], (str, bytes))
 
 
-def convert_input(x: Any, dtype: str) -> Any:
+def convert_input(x: TensorLike, dtype: str) -> Any:
     """Return `x` as a Tensor, or as an array of str if `dtype` is "string"."""
     if dtype != dtypes.STRING:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
@@ -231,7 +232,7 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
     return tuple([convert(x, dtype) for x in values]), dtype
 
 
-def weak_type(x: Any) -> Any:
+def weak_type(x: TensorLike) -> Any:
     """Return the type for promotion: a dtype name, or a weak Python type."""
     if isinstance(x, Tensor):
         return x._dtype
@@ -251,7 +252,7 @@ def tensors(*xs: Any) -> list[Tensor]:
     return [convert(x) for x in xs]
 
 
-def to_float(x: Any) -> Tensor:
+def to_float(x: TensorLike) -> Tensor:
     """Return `x` as a float or complex tensor; other dtypes become floatx."""
     x = convert(x)
     return x if x._dtype in dtypes.INEXACT else convert(x, settings.floatx())

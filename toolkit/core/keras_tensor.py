@@ -9,6 +9,7 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.core.naming import auto_name
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import TensorLike
 
 
 class KerasHistory(NamedTuple):
@@ -127,7 +128,7 @@ def standardize_shape(shape: Any) -> tuple[int | None, ...]:
     return extents
 
 
-def is_symbolic(x: Any) -> bool:
+def is_symbolic(x: TensorLike) -> bool:
     """Return whether x is a KerasTensor."""
     return isinstance(x, KerasTensor)
 

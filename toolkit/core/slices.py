@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from toolkit.core.tensor import Tensor, state
 from toolkit.ir import Spec
+from toolkit.type_aliases import TensorLike
 
 
 class IndexedSlices(NamedTuple):
@@ -79,7 +80,7 @@ def sum_of_slices(
     return tensor
 
 
-def slices_of(tensor: Any) -> tuple[IndexedSlices, ...]:
+def slices_of(tensor: TensorLike) -> tuple[IndexedSlices, ...]:
     """Return the slices whose sum a tensor is, or none if it stores none."""
     slices: tuple[IndexedSlices, ...] = getattr(tensor, "_slices", ())
     return slices

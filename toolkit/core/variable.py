@@ -26,6 +26,7 @@ from toolkit.errors import (
 )
 from toolkit.ir import Spec
 from toolkit.reading.budget import spend_variable
+from toolkit.type_aliases import TensorLike
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # On an accelerator, reads of values up to this size in bytes return a copy.
@@ -135,11 +136,11 @@ class Variable(Operators):
         if Variable._placement_of is not None:
             self.set_placement(Variable._placement_of(self, other))
 
-    def _local_part(self, array: Any) -> Any:
+    def _local_part(self, array: TensorLike) -> Any:
         """Return the local part of a whole value."""
         return array if self._placement is None else self._placement.take_local(array)
 
-    def _wrap_value(self, array: Any) -> Tensor:
+    def _wrap_value(self, array: TensorLike) -> Tensor:
         """Return a tensor on a new array that becomes the value."""
         changes.note()
         kind = Tensor if self.dialect is None else self.dialect.tensor
@@ -263,7 +264,7 @@ class Variable(Operators):
             )
         return tensor
 
-    def assign(self, value: Any) -> Tensor:
+    def assign(self, value: TensorLike) -> Tensor:
         """Replace the value; return the new one."""
         tensor = self.convert(value)
         if state.overlay is not None:
@@ -282,11 +283,11 @@ class Variable(Operators):
                     )
         return tensor
 
-    def assign_add(self, value: Any) -> Tensor:
+    def assign_add(self, value: TensorLike) -> Tensor:
         """Add to the value; return the new one."""
         return self.assign(self.read() + convert(value, self._tensor.dtype))
 
-    def assign_sub(self, value: Any) -> Tensor:
+    def assign_sub(self, value: TensorLike) -> Tensor:
         """Subtract from the value; return the new one."""
         return self.assign(self.read() - convert(value, self._tensor.dtype))
 
@@ -312,7 +313,7 @@ class Variable(Operators):
             self._spare = backend().allocate_aligned(shape, self._tensor.dtype)
         return self._spare
 
-    def commit(self, array: Any) -> None:
+    def commit(self, array: TensorLike) -> None:
         """Make a buffer that a program has written the value.
 
         The old buffer becomes the spare one, unless it may have other references.
@@ -393,7 +394,7 @@ def _to_contiguous(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def unwrap_variable(x: Any) -> Any:
+def unwrap_variable(x: TensorLike) -> Any:
     """Return the Variable that `x` wraps by `__toolkit_variable__`, or `x` itself."""
     unwrap = getattr(x, "__toolkit_variable__", None)
     return x if unwrap is None else unwrap()
@@ -406,7 +407,7 @@ def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
         variable.assign(value)
 
 
-def current_value(x: Any) -> Any:
+def current_value(x: TensorLike) -> Any:
     """Return the current tensor of a Variable; any other object unchanged."""
     return x.value if isinstance(x, Variable) else x
 

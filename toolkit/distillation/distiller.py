@@ -11,6 +11,7 @@ from toolkit.layers.tracking import no_tracking
 from toolkit.metrics import Mean
 from toolkit.models import Model
 from toolkit.models.training.steps import samples
+from toolkit.type_aliases import TensorLike
 
 _FINAL = "final_output"
 
@@ -89,7 +90,7 @@ class Distiller(Model):
         self.distillation_loss_tracker: Mean = Mean(name="distillation_loss")
         self.total_loss_tracker: Mean = Mean(name="total_loss")
 
-    def _extractor(self, model: Any, role: str) -> Any:
+    def _extractor(self, model: Model, role: str) -> Any:
         """Return a model of the layer outputs that the losses compare, or None."""
         names = [
             getattr(loss, f"{role}_layer_name", None)
@@ -124,7 +125,9 @@ class Distiller(Model):
             )
         super().compile(optimizer, loss, metrics=metrics, **kwargs)
 
-    def call(self, inputs: Any, training: bool | None = None, **kwargs: Any) -> Any:
+    def call(
+        self, inputs: TensorLike, training: bool | None = None, **kwargs: Any
+    ) -> Any:
         """Return the student's outputs."""
         return self.student(inputs, training=training, **kwargs)
 
@@ -182,7 +185,7 @@ class Distiller(Model):
         return total
 
 
-def _checked_share(value: Any) -> float:
+def _checked_share(value: TensorLike) -> float:
     if not is_real(value) or not 0 <= value <= 1:
         raise ArgumentError(
             "Distiller: student_loss_weight must be a number and between 0.0 and 1.0; "

@@ -45,6 +45,7 @@ from toolkit.serialization import (
     get_registered_object,
     serialize_keras_object,
 )
+from toolkit.type_aliases import DTypeLike, InitializerLike, Shape, TensorLike
 
 _CLASSES = (
     *(Constant, Identity, Ones, Zeros, Orthogonal, STFT),
@@ -75,7 +76,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_BY_NAME})
 
 
-def serialize(initializer: Any) -> Any:
+def serialize(initializer: InitializerLike) -> Any:
     """Return the config of an initializer."""
     return serialize_keras_object(initializer)
 
@@ -119,11 +120,11 @@ def get(identifier: Any) -> Any:
     return initializer() if inspect.isclass(initializer) else initializer
 
 
-def _constant_of(value: Any) -> Any:
+def _constant_of(value: TensorLike) -> Any:
     """Return an initializer that always returns this value."""
     value = convert(value)
 
-    def initialize(shape: Any, dtype: Any = None) -> Tensor:
+    def initialize(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         if tuple(shape) != value.shape:
             raise ShapeError(
                 f"initializer: the tensor given has shape {value.shape}, the weight "

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit.arguments import Checked
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class Initializer(Checked):
@@ -23,7 +24,7 @@ class Initializer(Checked):
         [0.5, 0.5]
     """
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         """Return a tensor of `shape` and `dtype` (floatx if None)."""
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 

@@ -10,7 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
 class Constant(Initializer):
@@ -23,7 +23,7 @@ class Constant(Initializer):
     def __init__(self, value: TensorLike = 0.0) -> None:
         self.value = value
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         value = convert(self.value, dtypes.standardize(dtype))
         return ops.broadcast_to(value, checked_shape(shape))
 
@@ -38,14 +38,14 @@ class Constant(Initializer):
 class Zeros(Initializer):
     """Initializer that returns zeros."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(checked_shape(shape), dtype)
 
 
 class Ones(Initializer):
     """Initializer that returns ones."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return ops.ones(checked_shape(shape), dtype)
 
 
@@ -59,7 +59,7 @@ class Identity(Initializer):
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         if len(shape) != 2:
             raise ShapeError(f"Identity: expected a shape of 2 axes; received {shape}")

@@ -13,6 +13,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer, checked_shape
 from toolkit.reading.budget import check_temporary
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 Array = np.ndarray
 
@@ -119,7 +120,7 @@ class STFT(Initializer):
     def __init__(
         self,
         side: str = "real",
-        window: Any = "hann",
+        window: TensorLike = "hann",
         scaling: str | None = "density",
         periodic: bool = False,
     ) -> None:
@@ -133,7 +134,7 @@ class STFT(Initializer):
         self.scaling: str | None = scaling
         self.periodic: bool = periodic
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         if len(shape) != 3 or shape[1] != 1:
             raise ShapeError(

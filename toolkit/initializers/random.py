@@ -30,7 +30,7 @@ from toolkit.random import (
 from toolkit.random.seeds import draw_seed
 from toolkit.reading.budget import check_temporary, spend_time
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.type_aliases import SeedLike
+from toolkit.type_aliases import DTypeLike, SeedLike, Shape
 
 _MODES = ("fan_in", "fan_out", "fan_avg")
 _DISTRIBUTIONS = ("uniform", "truncated_normal", "untruncated_normal")
@@ -87,7 +87,7 @@ class RandomNormal(RandomInitializer):
         self.stddev = stddev
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return normal(checked_shape(shape), self.mean, self.stddev, dtype, self.seed)
 
 
@@ -99,7 +99,7 @@ class TruncatedNormal(RandomNormal):
         seed: an integer, a SeedGenerator, or None.
     """
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         return truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
@@ -121,7 +121,7 @@ class RandomUniform(RandomInitializer):
         self.maxval = maxval
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return uniform(checked_shape(shape), self.minval, self.maxval, dtype, self.seed)
 
 
@@ -184,7 +184,7 @@ class VarianceScaling(RandomInitializer):
         copied.input_axes, copied.output_axes = list(inputs), list(outputs)
         return copied
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
         fans = {
@@ -332,7 +332,7 @@ class Orthogonal(RandomInitializer):
         self.gain = gain
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         if len(shape) < 2:
             raise ShapeError(f"Orthogonal: expected 2 axes or more; received {shape}")

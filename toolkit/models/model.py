@@ -16,6 +16,7 @@ from toolkit.models.saving.json_config import config_text
 from toolkit.models.saving.state_tree import assign_state_tree, state_tree
 from toolkit.models.summary import print_summary, summary_html
 from toolkit.models.training.trainer import Trainer
+from toolkit.type_aliases import TensorLike
 
 RESERVED = (
     "`Model.layers` attribute is reserved and cannot be set; keep layers in an "
@@ -81,7 +82,7 @@ class Model(QuantizableModel, Trainer, Layer):
         return self._flatten_layers(include_self=False, recursive=False)
 
     @layers.setter
-    def layers(self, value: Any) -> None:
+    def layers(self, value: TensorLike) -> None:
         raise AttributeError(RESERVED)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:

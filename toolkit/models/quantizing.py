@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -19,6 +19,9 @@ from toolkit.models.calibrating import (
 )
 from toolkit.quantizers.configs import Int8QuantizationConfig, resolve
 from toolkit.quantizers.quantizer import StaticQuantizer
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 
 class QuantizableModel:
@@ -166,7 +169,7 @@ def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:
     return True
 
 
-def _quantize(layer: Any, config: Any, type_check: bool) -> bool:
+def _quantize(layer: Layer, config: Any, type_check: bool) -> bool:
     """Try to quantize the layer; warn about weights that stay floating."""
     try:
         layer.quantize(config.mode, type_check=type_check, config=config)
@@ -177,7 +180,7 @@ def _quantize(layer: Any, config: Any, type_check: bool) -> bool:
     return True
 
 
-def _is_chosen(layer: Any, filters: Any) -> bool:
+def _is_chosen(layer: Layer, filters: Any) -> bool:
     if filters is None:
         return True
     if callable(filters):

@@ -24,6 +24,7 @@ from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.type_aliases import Shape, TensorLike
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -85,7 +86,7 @@ class Sequential(Model):
         with rollback_on_error([self]):
             self._add(layer, rebuild)
 
-    def _add(self, layer: Any, rebuild: bool) -> None:
+    def _add(self, layer: Layer, rebuild: bool) -> None:
         if not self._layers and getattr(layer, "_input_shape_arg", None) is not None:
             self._add(InputLayer(shape=layer._input_shape_arg), rebuild=False)
         if isinstance(layer, KerasTensor) and layer._keras_history is not None:
@@ -148,14 +149,14 @@ class Sequential(Model):
         with rollback_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
 
-    def _build_for_batches(self, x: Any) -> None:
+    def _build_for_batches(self, x: TensorLike) -> None:
         shape = getattr(x, "shape", None)
         if not self.built and shape is not None and self.layers:
             # layers can need the batch size, or raise with a reason
             with suppress(Exception):
                 self.build((None, *shape[1:]))
 
-    def _chain_layers(self, shape: Any) -> None:
+    def _chain_layers(self, shape: Shape) -> None:
         """Call the layers in order, from an Input on."""
         if not isinstance(self._layers[0], InputLayer):
             dtype = _dtype_in_front_of(self._layers[0])
@@ -198,7 +199,12 @@ class Sequential(Model):
                 f"{type(layer).__name__} has {description}"
             )
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    def call(
+        self,
+        inputs: TensorLike,
+        training: bool | None = None,
+        mask: TensorLike | None = None,
+    ) -> Any:
         """Apply the layers in order."""
         functional = self._functional
         if functional is not None:
@@ -218,12 +224,15 @@ class Sequential(Model):
             mask = None  # the tensors have their masks from now on
         return outputs
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: TensorLike, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
-        self, inputs: Any, training: bool | None = None, mask: Any = None
+        self,
+        inputs: TensorLike,
+        training: bool | None = None,
+        mask: TensorLike | None = None,
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         if self._functional is not None:
@@ -231,7 +240,7 @@ class Sequential(Model):
         arguments = {"training": training, "mask": mask}
         return without_masks(super().compute_output_spec(inputs, **arguments))
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Return the shape of the output for inputs of this shape."""
         if self._functional is not None:
             return self._functional.compute_output_shape(input_shape)
@@ -249,7 +258,7 @@ class Sequential(Model):
         return self._layers[int(skip) :]
 
     @layers.setter
-    def layers(self, value: Any) -> None:
+    def layers(self, value: TensorLike) -> None:
         raise AttributeError(
             "`Sequential.layers` attribute is reserved and cannot be set; use `add` "
             "and `pop`"

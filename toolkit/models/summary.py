@@ -7,13 +7,17 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit import dtypes, pictures, tree
 from toolkit.console.messages import format_size, print_message
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
 from toolkit.ops.symbolic import FunctionOperation, is_symbolic
+from toolkit.type_aliases import TensorLike
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 _FOLDED = 40  # number of layers above which a notebook collapses the table
 
@@ -150,7 +154,7 @@ def in_range(caller: str, layers: list[Any], layer_range: Any) -> list[Any]:
 
 
 def _rows(
-    layer: Any, topology: Any, expand: bool, show_trainable: bool, level: int
+    layer: Layer, topology: Any, expand: bool, show_trainable: bool, level: int
 ) -> Iterator[list[str]]:
     indent = "   " * level + "└ " if level else ""
     row = [
@@ -176,7 +180,7 @@ def class_name(operation: Any) -> str:
     return type(operation).__name__
 
 
-def _shape(layer: Any) -> str:
+def _shape(layer: Layer) -> str:
     if not layer._inbound_nodes:
         return _shape_without_calls(layer)
     outputs = layer._inbound_nodes[-1].attrs["outputs"]
@@ -209,20 +213,20 @@ def _shape_text(shapes: Any) -> str:
 class _Text:
     """Shape that prints without quotes in a nest."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: TensorLike) -> None:
         self.value = value
 
     def __repr__(self) -> str:
         return str(self.value)
 
 
-def _params(layer: Any) -> str:
+def _params(layer: Layer) -> str:
     if not hasattr(layer, "built"):
         return "0"
     return f"{layer.count_params():,}" if layer.built else "0 (unbuilt)"
 
 
-def _connections(layer: Any, members: Any) -> str:
+def _connections(layer: Layer, members: Any) -> str:
     sources = [
         f"{history.operation.name}[{history.node_index}][{history.tensor_index}]"
         for node in layer._inbound_nodes

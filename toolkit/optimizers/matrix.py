@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, Positive
@@ -13,6 +13,9 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.adam import adam_update
 from toolkit.optimizers.optimizer import Optimizer, Slots
+
+if TYPE_CHECKING:
+    from toolkit.core.variable import Variable
 
 
 class Adafactor(Optimizer):
@@ -170,7 +173,7 @@ class Muon(Optimizer):
             return True
         return any(re.search(pattern, p.path) for pattern in self.exclude_layers)
 
-    def _weight_decay_of(self, variable: Any) -> float | None:
+    def _weight_decay_of(self, variable: Variable) -> float | None:
         return (
             self.adam_weight_decay if self._takes_adam(variable) else self.weight_decay
         )

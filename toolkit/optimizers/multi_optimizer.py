@@ -11,6 +11,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from toolkit.optimizers.optimizer import Optimizer
+from toolkit.type_aliases import TensorLike
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):
@@ -107,7 +108,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
         )
 
 
-def _plain(optimizer: Any, owner: str) -> Optimizer:
+def _plain(optimizer: Optimizer, owner: str) -> Optimizer:
     """Return an optimizer that can be part of a MultiOptimizer."""
     if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
         kind = type(optimizer).__name__
@@ -160,7 +161,7 @@ class MultiOptimizer(Optimizer):
                 self._number(optimizer)
             self._number(optimizer_map.default_optimizer)
 
-    def _number(self, optimizer: Any) -> int:
+    def _number(self, optimizer: Optimizer) -> int:
         """Return the index of an optimizer in the list; append it if it is new."""
         for i, existing in enumerate(self.optimizers):
             if existing is optimizer:
@@ -180,7 +181,7 @@ class MultiOptimizer(Optimizer):
         raise AttributeError(_NO_RATE.format(self.name))
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
+    def learning_rate(self, value: TensorLike) -> None:
         raise AttributeError(_NO_RATE.format(self.name))
 
     @property

@@ -24,6 +24,7 @@ from toolkit.errors import (
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.serialization.recording import constructor_signature
 from toolkit.thread_state import restore_on_error
+from toolkit.type_aliases import DTypeLike, InitializerLike, Shape, TensorLike
 
 
 def _all_or_nothing(build: Any) -> Any:
@@ -133,9 +134,9 @@ class OptimizerState(Checked):
 
     def add_variable(
         self,
-        shape: Any,
-        initializer: Any = "zeros",
-        dtype: Any = None,
+        shape: Shape,
+        initializer: InitializerLike = "zeros",
+        dtype: DTypeLike | None = None,
         aggregation: str = "none",
         layout: Any = None,
         name: str | None = None,
@@ -162,7 +163,7 @@ class OptimizerState(Checked):
         self,
         reference_variable: Any,
         name: str | None = None,
-        initializer: Any = "zeros",
+        initializer: InitializerLike = "zeros",
     ) -> Variable:
         """Create a variable like another one, or like a value."""
         path = reference_variable.path.replace("/", "_")
@@ -232,7 +233,7 @@ class OptimizerState(Checked):
                 name="learning_rate",
             )
 
-    def _check_rate(self, value: Any) -> None:
+    def _check_rate(self, value: TensorLike) -> None:
         """Raise for a rate that is not a finite number; tensors are not checked."""
         if not is_real(value) and not isinstance(value, np.ndarray):
             return
@@ -257,7 +258,7 @@ class OptimizerState(Checked):
         return self._learning_rate()
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
+    def learning_rate(self, value: TensorLike) -> None:
         if isinstance(self._learning_rate, Variable) and not callable(value):
             self._check_rate(value)
             self._learning_rate.assign(value)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.records import write_record
+from toolkit.type_aliases import TensorLike
 
 _BINS = 30
 _STRING = 7  # the enum value of the string type
@@ -39,7 +40,7 @@ class EventWriter:
         """Add a number."""
         self._value(tag, _packed(2, "<f", float(value)), step)
 
-    def histogram(self, tag: str, values: Any, step: int) -> None:
+    def histogram(self, tag: str, values: TensorLike, step: int) -> None:
         """Add a histogram of the finite numbers in an array."""
         flat = np.asarray(values, "float64").ravel()
         flat = flat[np.isfinite(flat)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -220,7 +221,7 @@ def _find(layers_by_name: dict[str, Any], reference: Any) -> KerasTensor:
     return symbol
 
 
-def _map_places(function: Any, structure: Any) -> Any:
+def _map_places(function: Callable[..., Any], structure: Any) -> Any:
     """Apply `function` to every [name, node, tensor] in a structure of them."""
     if isinstance(structure, dict):
         return {key: _map_places(function, value) for key, value in structure.items()}

@@ -10,6 +10,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.models.functional.node_views import NodeView, nodes_by_depth
 from toolkit.models.functional.topology import Topology
 from toolkit.ops.symbolic import KerasTensor, Operation, infer, is_symbolic
+from toolkit.type_aliases import Shape, TensorLike
 
 
 class Function(Operation):
@@ -31,7 +32,9 @@ class Function(Operation):
         [2.0, 6.0]
     """
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
+    def __init__(
+        self, inputs: TensorLike, outputs: Any, name: str | None = None
+    ) -> None:
         super().__init__(name)
         for argument, structure in (("inputs", inputs), ("outputs", outputs)):
             leaves = tree.flatten(structure)
@@ -57,7 +60,7 @@ class Function(Operation):
         """Return depth -> nodes, which libraries for Keras read."""
         return nodes_by_depth(self._topology.depths)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Replay the recorded calls on `inputs`."""
         values = dict(zip(map(id, self.inputs), self._checked(inputs), strict=True))
 
@@ -71,7 +74,7 @@ class Function(Operation):
             values.update(zip(map(id, symbols), results, strict=True))
         return tree.map_structure(stand_in, self._outputs_struct)
 
-    def _checked(self, inputs: Any) -> list[Any]:
+    def _checked(self, inputs: TensorLike) -> list[Any]:
         """Return the inputs as tensors in one list."""
         nested = tree.is_nested(self._inputs_struct)
         same = not nested or isinstance(inputs, type(self._inputs_struct))
@@ -92,11 +95,11 @@ class Function(Operation):
                 )
         return tensors
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: TensorLike) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         return infer(self.call, (inputs,), {})
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Return the shapes of the outputs for inputs of these shapes."""
         shapes = tree.flatten_up_to(self._inputs_struct, input_shape)
         symbols = [

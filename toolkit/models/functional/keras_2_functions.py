@@ -5,11 +5,15 @@ Keras 2 records a call of `tf.math.add(x, y)` as a layer `TFOpLambda`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import ops
 from toolkit.errors import UnsupportedError
 from toolkit.ops.symbolic import FunctionOperation
+from toolkit.type_aliases import TensorLike
+
+if TYPE_CHECKING:
+    from toolkit.ir import Spec
 
 CLASSES = ("TFOpLambda", "SlicingOpLambda")
 
@@ -216,14 +220,14 @@ def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {"args": [first, kwargs["b"]], "kwargs": subscripts}
 
 
-def _sections(value: Any) -> Any:
+def _sections(value: TensorLike) -> Any:
     """Return the split indices, for a number of parts or for their sizes."""
     if not isinstance(value, list):
         return value
     return [sum(value[: i + 1]) for i in range(len(value) - 1)]
 
 
-def _index(spec: Any) -> Any:
+def _index(spec: Spec) -> Any:
     """Convert an index from the form of Keras 2: slices are dicts with their ends."""
     if isinstance(spec, list):
         return tuple(_index(item) for item in spec)

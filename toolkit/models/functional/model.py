@@ -28,6 +28,7 @@ from toolkit.ops.symbolic import (
     is_symbolic,
     without_masks,
 )
+from toolkit.type_aliases import Shape, TensorLike
 
 Values = list[Any]
 
@@ -58,7 +59,7 @@ class Functional(FunctionalInputs, Model):
     _convert_input_args = _casts_inputs = False
 
     def __init__(
-        self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
+        self, inputs: TensorLike, outputs: Any, name: str | None = None, **kwargs: Any
     ) -> None:
         _check_symbols("inputs", inputs)
         _check_symbols("outputs", outputs)
@@ -97,7 +98,7 @@ class Functional(FunctionalInputs, Model):
         return [op for op in self._operations if isinstance(op, Layer)]
 
     @layers.setter
-    def layers(self, value: Any) -> None:
+    def layers(self, value: TensorLike) -> None:
         raise AttributeError(RESERVED)
 
     @property
@@ -130,7 +131,12 @@ class Functional(FunctionalInputs, Model):
 
     # --- calls ------------------------------------------------------------------------
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    def call(
+        self,
+        inputs: TensorLike,
+        training: bool | None = None,
+        mask: TensorLike | None = None,
+    ) -> Any:
         """Replay the recorded calls on `inputs`."""
         flat = self._standardize(inputs)
         masks = () if mask is None else tree.flatten(mask)
@@ -155,12 +161,15 @@ class Functional(FunctionalInputs, Model):
             return results[0]
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: TensorLike, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
-        self, inputs: Any, training: bool | None = None, mask: Any = None
+        self,
+        inputs: TensorLike,
+        training: bool | None = None,
+        mask: TensorLike | None = None,
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         symbols = self._ordered(inputs)
@@ -177,7 +186,7 @@ class Functional(FunctionalInputs, Model):
         arguments = {"training": training, "mask": mask}
         return without_masks(infer(self.call, (inputs,), arguments))
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Return the shape(s) of the output(s) for inputs of these shapes."""
         shapes = [input_shape]
         if len(self._inputs) > 1 or not _is_shape(input_shape):
@@ -239,7 +248,7 @@ def _narrowed(x: Any, symbol: KerasTensor) -> Any:
     return narrowed
 
 
-def _warn_of_names(inputs: Any) -> None:
+def _warn_of_names(inputs: TensorLike) -> None:
     for key, symbol in inputs.items() if isinstance(inputs, dict) else ():
         if is_symbolic(symbol) and symbol.name != key:
             warn(
@@ -306,7 +315,7 @@ def _is_shape(value: Any) -> bool:
     return all(n is None or isinstance(n, int) for n in value)
 
 
-def _shapes_of(shapes: Any, inputs: Any) -> list[Any]:
+def _shapes_of(shapes: Any, inputs: TensorLike) -> list[Any]:
     """Return the shapes in a list, tuple or dict, in the order of the inputs."""
     if isinstance(shapes, dict):
         keys = tree.keys_of(inputs if isinstance(inputs, dict) else shapes)

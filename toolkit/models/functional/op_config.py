@@ -6,6 +6,7 @@ Its constructor receives the static arguments, its call the tensors.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -41,7 +42,7 @@ _CALLED = {
 
 
 @cache
-def _parameters(function: Any) -> tuple[tuple[str, bool, bool], ...]:
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, bool, bool], ...]:
     """Return per parameter: name, whether a call receives it, if it is variadic."""
     called = _CALLED.get(function.__name__, ())
     rows = []

@@ -78,7 +78,9 @@ def _warn(operation: Any, reason: str) -> None:
         )
 
 
-def _mask(function: Any, args: Any, kwargs: Any, leaves: Any, result: Tensor) -> Any:
+def _mask(
+    function: Callable[..., Any], args: Any, kwargs: Any, leaves: Any, result: Tensor
+) -> Any:
     name = function.__name__
     is_known = getattr(ops, name, None) is function
     if is_known and name in _ELEMENTWISE:
@@ -92,7 +94,7 @@ def _mask(function: Any, args: Any, kwargs: Any, leaves: Any, result: Tensor) ->
 
 
 @cache
-def _signature(function: Any) -> inspect.Signature:
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 

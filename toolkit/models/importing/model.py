@@ -31,6 +31,7 @@ from toolkit.reading.onnx.graph import (
     graph_config,
     graph_from_config,
 )
+from toolkit.type_aliases import TensorLike
 
 _UNROLLED = 5_000  # nodes that unrolled loops can add
 _MORE = 64  # multiple of the load budget: shape inference also runs larger extents
@@ -48,7 +49,7 @@ class OnnxLayer(Layer):
         self.output_shape: Any = None
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         raise ModelFileError(
             f"{self.name}: its weights are used by the model's graph; call the model"
         )
@@ -135,7 +136,7 @@ class OnnxModel(FunctionalInputs, Model):
 
     # --- calls ------------------------------------------------------------------------
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: TensorLike, training: bool | None = None) -> Any:
         """Run the graph; `training` is ignored, since the file is for inference."""
         if self._reason and state.trace is None:
             warn(
@@ -191,7 +192,9 @@ class OnnxModel(FunctionalInputs, Model):
             for results, info in zip(outputs, self._graph.outputs, strict=True)
         ]
 
-    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
+    def compute_output_spec(
+        self, inputs: TensorLike, training: bool | None = None
+    ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         values = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
         shapes = [(tuple(x.shape), x.dtype) for x in values]
@@ -273,7 +276,7 @@ def _weight_of(row: Any) -> Weight:
     return Weight(source, layer, name, tuple(shape), dtype, tuple(order), trainable)
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: TensorLike) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise ModelFileError(f"expected a list of integers; found {value!r:.99}")
     return list(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from toolkit.errors import ArgumentError
@@ -125,19 +125,19 @@ class _Reader:
         return Box(name, class_name(layer), _role(layer), rows)
 
 
-def _role(layer: Any) -> str:
+def _role(layer: Layer) -> str:
     if isinstance(layer, (InputLayer, Model)):
         return "input" if isinstance(layer, InputLayer) else "model"
     return "weights" if getattr(layer, "weights", ()) else "plain"
 
 
-def _name(function: Any) -> str:
+def _name(function: Callable[..., Any]) -> str:
     """Return the name of an activation: a function, a layer, or any callable."""
     name = getattr(function, "name", None) or getattr(function, "__name__", None)
     return str(name or type(function).__name__)
 
 
-def _cells(layer: Any, members: Any, show: Show) -> Any:
+def _cells(layer: Layer, members: Any, show: Show) -> Any:
     inputs, outputs = _symbols(layer, members)
     if show.shapes:
         if show.inputs and not isinstance(layer, InputLayer):
@@ -150,7 +150,7 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
         yield Cell("", "Trainable" if layer.trainable else "Non-trainable", style)
 
 
-def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
+def _symbols(layer: Layer, members: Any) -> tuple[Any, Any]:
     """Return inputs and outputs of the first call that belongs to the model."""
     nodes = layer._inbound_nodes
     model_nodes = [node for node in nodes if members is None or node in members]

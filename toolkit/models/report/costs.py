@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes, tree
 from toolkit.core.tensor import Tensor
@@ -18,6 +18,10 @@ from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.boxes import truncate
 from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
+from toolkit.type_aliases import TensorLike
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 _REPEATS = 15  # of a measurement
 _KERNELS = 12  # the number of slowest kernels, and of layers, in the lists
@@ -57,7 +61,7 @@ def weight_bytes(variables: Any) -> int:
     return sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
 
 
-def layer_costs(model: Any, x: Any) -> list[LayerCost]:
+def layer_costs(model: Any, x: TensorLike) -> list[LayerCost]:
     """Return the costs of the called layers of a forward pass, in order."""
     calls: dict[int, list[Any]] = {}
     operations = getattr(model, "operations", model.layers)
@@ -89,7 +93,7 @@ def _recorded(layers: list[Any], calls: dict[int, list[Any]]) -> Iterator[None]:
             del layer.__dict__["call"]
 
 
-def _cost(layer: Any, calls: list[Any]) -> LayerCost:
+def _cost(layer: Layer, calls: list[Any]) -> LayerCost:
     args, kwargs, outputs = calls[0]
     tensors = [x for x in tree.flatten(outputs) if isinstance(x, Tensor)]
     cost = LayerCost(
@@ -110,7 +114,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
     return cost
 
 
-def _compile_alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
+def _compile_alone(layer: Layer, args: Any, kwargs: Any) -> Inspection:
     """Return one call of a layer as a separate program."""
     leaves = tree.flatten((args, kwargs))
     indices = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]

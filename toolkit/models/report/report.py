@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from toolkit.models.training.evaluation import make_batch
 from toolkit.pictures.axes import bytes_text, count_text, number_text, seconds_text
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 _MANY = 40  # number of layers above which the diagram is collapsed
 _LARGE = 10_000_000  # larger numbers are rounded
@@ -197,7 +200,7 @@ def _architecture(model: Any) -> Markup:
     return tag("section", tag("h2", "Architecture"), figures, id="architecture")
 
 
-def _params(layer: Any) -> int:
+def _params(layer: Layer) -> int:
     return layer.count_params() if getattr(layer, "built", False) else 0
 
 

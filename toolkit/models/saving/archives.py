@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.files.sets import list_files
@@ -41,6 +41,9 @@ from toolkit.reading.hdf5 import (
 )
 from toolkit.reading.zips import Members, open_members
 
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
+
 WEIGHTS, CONFIG, METADATA, ASSETS = (
     *("model.weights.h5", "config.json", "metadata.json"),
     "assets",
@@ -58,7 +61,7 @@ def save_archive(model: Any, path: Path) -> None:
     replace_file(path, lambda temporary: _write_archive(model, temporary))
 
 
-def _write_archive(model: Any, path: Path) -> None:
+def _write_archive(model: Model, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".keras-") as folder:
         write_members(model, Path(folder))
         with zipfile.ZipFile(path, "x") as archive:

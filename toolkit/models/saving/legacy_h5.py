@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.hdf5 import Dataset, check_datasets, convert_h5py_errors, open_file
 from toolkit.reading.text import parse_json
 from toolkit.serialization import ObjectSharingScope
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
+    from toolkit.models.model import Model
 
 # bytes of an attribute; longer values are split into name0, name1, ...
 _HEADER_LIMIT = 64_512
@@ -74,7 +78,7 @@ def _json(members: Any) -> bytes:
     return json.dumps(members).encode()
 
 
-def _write_layers(group: Any, model: Any) -> None:
+def _write_layers(group: Any, model: Model) -> None:
     layers = unique(model.layers)
     _set_names(group, "layer_names", [layer.name for layer in layers])
     group.attrs["backend"] = settings.backend().encode()
@@ -105,11 +109,11 @@ def _set_names(group: Any, key: str, names: list[str]) -> None:
         group.attrs[f"{key}{i}"] = chunk
 
 
-def _ordered(layer: Any) -> list[Any]:
+def _ordered(layer: Layer) -> list[Any]:
     return [*layer.trainable_weights, *layer.non_trainable_weights]
 
 
-def _top_level(model: Any) -> list[Any]:
+def _top_level(model: Model) -> list[Any]:
     """Return the weights of the model itself, not of its layers."""
     variables = model._own_variables()
     return sorted(variables, key=lambda variable: not variable.trainable)
@@ -220,7 +224,7 @@ class _Group:
 Pairs = list[tuple[Any, Dataset]]
 
 
-def _load_in_order(model: Any, group: _Group, skip_mismatch: bool) -> None:
+def _load_in_order(model: Model, group: _Group, skip_mismatch: bool) -> None:
     layers = [layer for layer in unique(model.layers) if _ordered(layer)]
     stored = [
         (name, group.inner(name).weights()) for name in group.names("layer_names")
@@ -241,7 +245,7 @@ def _load_in_order(model: Any, group: _Group, skip_mismatch: bool) -> None:
     _assign(pairs, skip_mismatch)
 
 
-def _load_by_name(model: Any, group: _Group, skip_mismatch: bool) -> None:
+def _load_by_name(model: Model, group: _Group, skip_mismatch: bool) -> None:
     pairs: Pairs = []
     for name in group.names("layer_names"):
         weights = group.inner(name).weights()
@@ -280,7 +284,7 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
     assign_all((v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape)
 
 
-def _load_optimizer(model: Any, group: _Group, is_old: bool) -> None:
+def _load_optimizer(model: Model, group: _Group, is_old: bool) -> None:
     if is_old:
         is_by_slot = group.names("weight_names")[:1] != ["iteration:0"]
         load_optimizer_state(model, group.weights(), is_by_slot)

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.file_errors import check_present
 from toolkit.reading.safetensors import open_safetensors, prepare_file, write_prepared
 from toolkit.reading.text import parse_json
+from toolkit.type_aliases import TensorLike
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX = "base_model.model."
@@ -124,7 +128,7 @@ def load_adapters(model: Any, path: Path, mapping: Any) -> None:
     assign_all(pairs)
 
 
-def _adaptations(model: Any, mapping: Any, method: str) -> list[_Adaptation]:
+def _adaptations(model: Model, mapping: Any, method: str) -> list[_Adaptation]:
     names = {weight: name for name, weight in named_weights(model, method).items()}
     adaptations = []
     for layer, factors in adapted_layers(model):
@@ -240,5 +244,5 @@ def _setting(config: Mapping[str, Any], pattern: str, name: str, module: str) ->
     return config.get(name)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: TensorLike) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from toolkit.models.saving.name_maps import Source, source_of
 from toolkit.models.saving.safetensors_lists import LIST, index_at, open_index
 from toolkit.models.saving.weight_names import named_weights, renumbered
 from toolkit.reading.safetensors import StoredArray, open_safetensors
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 Array = np.ndarray[Any, Any]
 
@@ -114,7 +117,7 @@ def _patterns(ignore: Iterable[str]) -> list[str]:
 
 
 def _matched(
-    model: Any, stored: Mapping[str, StoredArray], mapping: Any, skip: Iterable[Any]
+    model: Model, stored: Mapping[str, StoredArray], mapping: Any, skip: Iterable[Any]
 ) -> tuple[list[Load], list[Mismatch]]:
     """Return the loads and the mismatches, without reading values."""
     skipped = {weight for layer in skip for weight in layer.weights}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.compiler import distribution_context
 from toolkit.errors import ArgumentError, NotBuiltError
@@ -27,6 +27,9 @@ from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import load_shards, save_shards
 from toolkit.models.saving.state import all_variables, groups_of, load_state
 from toolkit.reading.hdf5 import open_datasets
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 H5 = (".h5", ".hdf5")
 SAFETENSORS = (".safetensors", LIST)
@@ -113,7 +116,7 @@ def _refuse_with_adapters(method: str, **options: Any) -> None:
 
 
 def _save(
-    model: Any,
+    model: Model,
     path: Path,
     overwrite: bool,
     max_shard_size: float | None,

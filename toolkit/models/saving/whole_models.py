@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
@@ -18,6 +18,9 @@ from toolkit.models.saving.other_formats import refuse_other_formats
 from toolkit.models.saving.state import all_variables
 from toolkit.models.saving.streams import file_for_stream, file_of_stream, is_stream
 from toolkit.models.saving.weights import H5, check_free
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 
 def save_model(
@@ -84,7 +87,7 @@ def save_model(
 
 
 def _save_to_stream(
-    model: Any, stream: Any, is_legacy: bool, include_optimizer: bool
+    model: Model, stream: Any, is_legacy: bool, include_optimizer: bool
 ) -> None:
     """Write a model to a file object."""
     with file_for_stream(stream, "model") as path:
@@ -118,7 +121,7 @@ def _checked_path(filepath: Any, zipped: bool | None) -> Path:
     return path
 
 
-def _warn_unbuilt(model: Any) -> None:
+def _warn_unbuilt(model: Model) -> None:
     if not model.built:
         warn(
             f"save_model: the model {model.name!r} has no weights yet; build it or "

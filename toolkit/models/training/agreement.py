@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -23,6 +23,9 @@ from toolkit.models.training.local_rows import (
     group_by_rank,
 )
 from toolkit.random.seeds import global_seed_generator, global_state
+
+if TYPE_CHECKING:
+    from toolkit.core.variable import Variable
 
 # Seconds between two agreements if no callback can stop after any step.
 _PACE = 0.05
@@ -138,7 +141,7 @@ def _check_same(
     )
 
 
-def _checksum(variable: Any) -> int:
+def _checksum(variable: Variable) -> int:
     """Return a checksum of a variable, without donating its buffer."""
     with variable.lock:
         array = np.ascontiguousarray(variable._tensor._array)

@@ -15,6 +15,7 @@ from toolkit.models.training.compile_utils import (
     get_metric,
     is_flat,
 )
+from toolkit.type_aliases import TensorLike
 
 
 class OutputMetrics:
@@ -72,7 +73,7 @@ class CompileMetrics:
     def variables(self) -> list[Any]:
         return [v for metric in self.metrics for v in metric.variables]
 
-    def build(self, y_true: Any, y_pred: Any) -> None:
+    def build(self, y_true: TensorLike, y_pred: TensorLike) -> None:
         """Match metrics and outputs, with example tensors or symbols of both."""
         names = self._resolve_names(y_pred)
         is_nested = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
@@ -84,7 +85,7 @@ class CompileMetrics:
         self._plain, self._weighted = groups
         self.built = True
 
-    def _resolve_names(self, y_pred: Any) -> list[Any]:
+    def _resolve_names(self, y_pred: TensorLike) -> list[Any]:
         """Return the names of the outputs in flattening order."""
         count = len(tree.flatten(y_pred))
         if is_flat(y_pred) and isinstance(y_pred, dict):
@@ -96,7 +97,12 @@ class CompileMetrics:
         return [None] * count
 
     def _match(
-        self, argument: str, metrics: Any, y_true: Any, y_pred: Any, names: list[Any]
+        self,
+        argument: str,
+        metrics: Any,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        names: list[Any],
     ) -> list[OutputMetrics | None]:
         """Return the metrics of each output."""
         if not metrics:
@@ -124,7 +130,7 @@ class CompileMetrics:
         return [_group(m, t, p, name) for m, t, p, name in rows]
 
     def _per_output(
-        self, argument: str, metrics: Any, y_pred: Any, names: list[Any]
+        self, argument: str, metrics: Any, y_pred: TensorLike, names: list[Any]
     ) -> list[Any]:
         if is_flat(y_pred):
             if isinstance(metrics, (list, tuple)) and len(metrics) == len(names):
@@ -147,7 +153,12 @@ class CompileMetrics:
             return [structure.get(name) for name in self._order]
         return tree.flatten(structure)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
+    ) -> None:
         """Update each metric with the targets, outputs and weights of its output."""
         if not self.built:
             self.build(y_true, y_pred)
@@ -187,7 +198,7 @@ class CompileMetrics:
 
 
 def _group(
-    metrics: Any, y_true: Any, y_pred: Any, output_name: str | None
+    metrics: Any, y_true: TensorLike, y_pred: TensorLike, output_name: str | None
 ) -> OutputMetrics | None:
     if metrics is None:
         return None

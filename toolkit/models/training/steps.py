@@ -24,6 +24,10 @@ from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
+from toolkit.type_aliases import TensorLike
+
+if TYPE_CHECKING:
+    from toolkit.ir import Spec
 
 Step = Callable[[Any], Any]
 _TENSOR = {Tensor}
@@ -149,7 +153,7 @@ def _spec_of(leaf: Any) -> Any:
     return None if leaf is None else leaf.spec
 
 
-def _zeros_like(spec: Any) -> Any:
+def _zeros_like(spec: Spec) -> Any:
     return None if spec is None else ops.zeros(spec.shape, spec.dtype)
 
 
@@ -200,12 +204,12 @@ class Steps:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def _forward(self, x: Any, training: bool) -> Any:
+    def _forward(self, x: TensorLike, training: bool) -> Any:
         if self._info.takes_training:
             return self(x, training=training)
         return self(x)
 
-    def train_step(self, data: Any) -> dict[str, Any]:
+    def train_step(self, data: TensorLike) -> dict[str, Any]:
         """Run one step of training on a batch; override it for custom training.
 
         Args:
@@ -230,7 +234,7 @@ class Steps:
             warn(f"{self.name}: the model has no trainable weights")
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
-    def test_step(self, data: Any) -> dict[str, Any]:
+    def test_step(self, data: TensorLike) -> dict[str, Any]:
         """Run one step of evaluation on a batch and return the logs."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self._forward(x, training=False)
@@ -238,7 +242,7 @@ class Steps:
         self._loss_tracker.update_state(loss, sample_weight=samples(x))
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
-    def predict_step(self, data: Any) -> Any:
+    def predict_step(self, data: TensorLike) -> Any:
         """Return the outputs for a batch."""
         x, _, _ = unpack_x_y_sample_weight(data)
         return self._forward(x, training=False)
@@ -336,7 +340,11 @@ class Steps:
         return loss, (trainable_variables, *metric_values)
 
     def compute_metrics(
-        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+        self,
+        x: TensorLike,
+        y: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
     ) -> dict[str, Any]:
         """Update the compiled metrics with a batch and return all results."""
         if self._compile_metrics is not None:
@@ -391,7 +399,7 @@ class Steps:
             return EagerStep(step)
         return CompiledStep(step, self.jit_compile, self)
 
-    def _is_fresh(self, function: Any) -> bool:
+    def _is_fresh(self, function: Callable[..., Any]) -> bool:
         """Return whether the function matches `run_eagerly`, or is user-defined."""
         if type(function) is CompiledStep:
             return not self.run_eagerly
@@ -428,7 +436,9 @@ def _warn_of_old_name(name: str, new_name: str) -> None:
 class _EmptyMetrics:
     """Placeholder for the metrics of a model that was compiled without any."""
 
-    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Do nothing."""
 
 
@@ -442,7 +452,7 @@ def samples(x: Any) -> Any:
     return extent(batch_size(x), "float32")
 
 
-def batch_size(x: Any) -> int:
+def batch_size(x: TensorLike) -> int:
     """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
     leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)

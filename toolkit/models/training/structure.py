@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit.layers.tracking import Walk
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 _SIMPLE = (bool, int, float, complex, str, bytes, np.generic)
 
@@ -55,7 +58,7 @@ class Structure:
         return {**self.__dict__, "_recorded": None}
 
 
-def _constructor_arguments(layer: Any) -> Iterator[Any]:
+def _constructor_arguments(layer: Layer) -> Iterator[Any]:
     """Return constructor arguments in attributes, without those that `call` sets."""
     for name in layer._arguments or ():
         if name not in layer._stored_by_calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
 from toolkit.ops.index import flat_indices
+from toolkit.type_aliases import TensorLike
 
 
 def _indices(indices: Value, extent: int) -> Any:
@@ -141,7 +143,7 @@ def _scatter_steps(
     return _scatter(x, indices, updates.tensor, "none")
 
 
-def _scatter(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
+def _scatter(x: Value, positions: list[Any], updates: TensorLike, mode: str) -> Value:
     if mode not in _MODES:
         raise ModelFileError(f"reduction={mode!r}")
     indices = ops.stack([ops.reshape(p, (-1,)) for p in positions], axis=-1)
@@ -185,7 +187,7 @@ def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
     return tuple(Value(ops.moveaxis(t, -1, axis)) for t in (values, positions))  # type: ignore[return-value]
 
 
-def _cumulative(name: str, function: Any, empty: Any) -> Operator:
+def _cumulative(name: str, function: Callable[..., Any], empty: Any) -> Operator:
     """Return a running total along an axis; `empty` is the first value if exclusive."""
 
     def run(call: Call, x: Value, axis: Value) -> Value:
