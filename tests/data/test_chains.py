@@ -413,7 +413,7 @@ def test_processes_keep_order_and_position_in_many_chains(names, count, position
 
 @pytest.mark.parametrize("slow", [0, 1, 4])
 @pytest.mark.parametrize("kind", ["map", "batch", "interleave"])
-def test_free_order_does_not_wait_for_slow_elements(kind, slow):
+def test_unordered_calls_do_not_wait_for_slow_elements(kind, slow):
     fast_elements_arrived = threading.Event()
 
     def wait(x):
@@ -440,7 +440,7 @@ def test_free_order_does_not_wait_for_slow_elements(kind, slow):
 
 @settings(max_examples=40, deadline=None)
 @given(chains, st.integers(0, 30), st.sampled_from(["map", "interleave", "both"]))
-def test_free_order_loses_nothing(names, count, kind):
+def test_unordered_calls_lose_no_element(names, count, kind):
     dataset, model = build(names, count)
     if kind != "interleave":
         dataset = dataset.map(plus, num_parallel_calls=3, deterministic=False)

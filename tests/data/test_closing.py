@@ -160,7 +160,7 @@ def test_position_after_closing_is_unchanged(name):
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_closed_streams_do_not_look_exhausted(name):
+def test_closed_streams_are_not_exhausted(name):
     dataset = PARALLEL[name]().prefetch(2)
     run = Run(PassProfile(), dataset.options())
     elements = iter(PassContext(run, (0,)).open(dataset))

@@ -117,7 +117,7 @@ def kill_at_random(num_kills, seed):
     return killed
 
 
-def test_order_stays_when_workers_are_killed():
+def test_killed_workers_do_not_change_the_order():
     before = resources_at_rest()[2]
     assert kill_at_random(3, seed=0) >= 1
     assert children() == before
@@ -125,13 +125,13 @@ def test_order_stays_when_workers_are_killed():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_order_stays_when_many_workers_are_killed(seed):
+def test_many_killed_workers_do_not_change_the_order(seed):
     before = resources_at_rest()[2]
     assert kill_at_random(20, seed) == 20
     assert children() == before
 
 
-def test_element_that_always_kills_is_named_soon(tmp_path):
+def test_element_that_always_kills_workers_is_named(tmp_path):
     path = tmp_path / "codes.txt"
     path.write_text("7\n")
     codes = TextLineDataset(path).map(int).map(os._exit, workers="process")

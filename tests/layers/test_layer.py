@@ -566,7 +566,7 @@ def test_losses_of_symbolic_calls_are_dropped():
     assert layer.losses == []
 
 
-def test_losses_of_a_trace_stay_inside():
+def test_losses_of_a_trace_are_not_visible_outside():
     layer = Adds()
 
     @toolkit.function

@@ -85,7 +85,7 @@ def test_any_cell_is_iterated(mask, backwards, unroll, zero):
 
 
 @pytest.mark.parametrize("training", [None, False, True])
-def test_cell_receives_training_if_it_takes_it(training):
+def test_cell_receives_training_if_supported(training):
     cell = RecordingCell()
     layer = layers.RNN(cell, return_state=True)
     output, *states = layer(X, training=training)

@@ -90,7 +90,7 @@ def test_integers_are_refused():
         layers.STFTSpectrogram()(np.ones((1, 300, 1), "int32"))
 
 
-def test_slow_lengths_are_warned_of():
+def test_slow_lengths_warn():
     with pytest.warns(UserWarning, match="power of two"):
         layers.STFTSpectrogram(frame_length=8, fft_length=12)
 

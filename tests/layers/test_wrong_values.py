@@ -137,7 +137,7 @@ def test_unadapted_normalization_in_a_model():
         model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
 
 
-def test_gradients_of_integers_are_warned_of():
+def test_gradients_of_integers_warn():
     number, rate = Variable([1, 2]), Variable([1.0, 2.0])
     with GradientTape() as tape:
         y = ops.sum(ops.square(number))

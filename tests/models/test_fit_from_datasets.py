@@ -34,7 +34,7 @@ def test_each_epoch_has_a_different_order(model):
     assert all(sorted(order) == sorted(orders[0]) for order in orders)
 
 
-def test_same_seeds_same_bits_with_any_parallelism():
+def test_equal_seeds_have_equal_bits_with_any_parallelism():
     weights = []
     for arguments in ({}, {"num_parallel_calls": 3}):
         tk.utils.set_random_seed(1)

@@ -99,8 +99,8 @@ def _find_difference(case, folder):
     loaded = tk.saving.load_onnx(path)
     arrays = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in arrays]
-    for given, expected in case.data_sets:
-        values = [_value(x, info) for x, info in zip(given, inputs, strict=False)]
+    for case_inputs, expected in case.data_sets:
+        values = [_value(x, info) for x, info in zip(case_inputs, inputs, strict=False)]
         outputs = loaded(values if len(values) != 1 else values[0])
         outputs = outputs if len(graph.output) > 1 else [outputs]
         expected_values = [

@@ -168,22 +168,22 @@ def test_if_depends_on_data(tmp_path):
 
 
 def body(*nodes, carried=(), stacked=()):
-    given = [
+    inputs = [
         info("i", [], INT),
         info("go", [], BOOL),
         *(info(f"{v}_in") for v in carried),
     ]
     results = [info("on", [], BOOL), *(info(f"{v}_out") for v in (*carried, *stacked))]
-    return helper.make_graph(nodes, "body", given, results)
+    return helper.make_graph(nodes, "body", inputs, results)
 
 
-def grow(*more):
+def grow(*nodes):
     steps = [
         node("Identity", ["go"], ["on"]),
         node("Mul", ["v_in", "factor"], ["v_out"]),
         node("Add", ["v_out", "v_in"], ["s_out"]),
     ]
-    return body(*steps, *more, carried="v", stacked="s")
+    return body(*steps, *nodes, carried="v", stacked="s")
 
 
 @pytest.mark.parametrize("steps", [3, 40])
