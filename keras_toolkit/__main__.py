@@ -39,9 +39,9 @@ def install(path: Path) -> str:
 def uninstall(path: Path) -> str:
     """Undo `install`; return a message."""
     if not path.exists():
-        return f"there is no {path}"
+        return f"{path} does not exist"
     if path.read_text(encoding="utf-8") != _START_LINE:
-        raise SystemExit(f"keras_toolkit: {path} was changed; delete it by hand")
+        raise SystemExit(f"keras_toolkit: {path} was changed; delete it manually")
     path.unlink()
     return f"removed {path}"
 

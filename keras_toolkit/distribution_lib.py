@@ -36,6 +36,6 @@ def _to_backend_layout(tensor_layout: Any) -> Any:
 
 def _refusal() -> NotImplementedError:
     return NotImplementedError(
-        "keras.distribution: the toolkit backend does not train models of Keras on "
-        "several devices; `toolkit.distribution` trains models of toolkit"
+        "keras.distribution: the toolkit backend does not train Keras models on "
+        "several devices; for models of toolkit, use `toolkit.distribution`"
     )

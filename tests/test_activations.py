@@ -101,5 +101,5 @@ def test_bad_input():
         activations.get("rel")
     with pytest.raises(errors.ArgumentError, match="received 3"):
         activations.get(3)
-    with pytest.warns(UserWarning, match="hold no code"):
+    with pytest.warns(UserWarning, match="contain no code"):
         activations.serialize(lambda x: x)

@@ -108,7 +108,7 @@ def test_limits_of_epochs_and_steps(limits):
     assert limits.max_epochs() is None and limits.max_steps_per_epoch() is None
     limits.set_max_epochs(2)
     limits.set_max_steps_per_epoch(3)
-    with pytest.warns(UserWarning, match="limiting epochs to 2"):
+    with pytest.warns(UserWarning, match="limits epochs to 2"):
         history = model.fit(x, y, batch_size=2, epochs=5, verbose=0)
     assert history.epoch == [0, 1] and int(model.optimizer.iterations) == 6
     assert history.params["steps"] == 3

@@ -129,7 +129,7 @@ def test_duplicate_or_wrong_declarations_are_refused(outside_module):
         outside_module.elementwise("squash", lambda s, x: x)
     with pytest.raises(ValueError, match="'two_to' is declared twice"):
         outside_module.scalar("two_to")
-    with pytest.raises(AttributeError, match="vocabulary has no 'cosinus'"):
+    with pytest.raises(AttributeError, match="unknown scalar function 'cosinus'"):
         outside_module.elementwise("wrong", lambda s, x: s.cosinus(x))
     assert "wrong" not in PRIMITIVES
 

@@ -272,7 +272,7 @@ def test_get_accepts_names_classes_and_configs():
     for value in (np.arange(3), Variable([0.0, 1, 2]), toolkit.ops.arange(3)):
         x = initializers.get(value)((3,), "float32")
         assert (x.dtype, x.numpy().tolist()) == ("float32", [0, 1, 2])
-    with pytest.raises(errors.ShapeError, match=r"shape \(3,\), the weight \(2,\)"):
+    with pytest.raises(errors.ShapeError, match=r"shape \(2,\); received shape \(3,\)"):
         initializers.get(np.arange(3))((2,))
 
 

@@ -84,7 +84,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         _numpy_dtypes[name] = np.dtype(getattr(ml_dtypes, name))
         NAMES[_numpy_dtypes[name]] = name
     if name == STRING:
-        raise DTypeError("expected a dtype of numbers; received 'string'")
+        raise DTypeError("expected a numeric dtype; received 'string'")
     return _numpy_dtypes[name]
 
 
@@ -194,8 +194,8 @@ def _promotion(types: tuple[Any, ...], floatx: str) -> str:
     names = [_PYTHON_SCALARS.get(t) or standardize_weak(t) for t in types]
     if not _FLOAT8.isdisjoint(names):
         raise DTypeError(
-            "There is no implicit conversions from float8 dtypes to others: cast "
-            f"them; received {', '.join(names)}"
+            "There is no implicit conversions from float8 dtypes to other dtypes; "
+            f"cast them first; received {', '.join(names)}"
         )
     supertypes = set.intersection(*map(_supertypes, names))
     common_type = next(name for name in supertypes if supertypes <= _supertypes(name))

@@ -284,7 +284,7 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
     if check_types is not None:
         warn(
             "assert_same_structure: check_types has no effect; use assert_same_paths "
-            "where types do not matter",
+            "if types do not matter",
             DeprecationWarning,
         )
     _check_container(a, b)

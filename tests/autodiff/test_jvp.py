@@ -38,5 +38,5 @@ def test_jvp_of_symbols_and_constants():
 
 
 def test_one_tangent_for_each_primal():
-    with pytest.raises(errors.ArgumentError, match="as many tangents"):
+    with pytest.raises(errors.ArgumentError, match="equal numbers of tangents"):
         ops.jvp(ops.add, (X, X), (V,))

@@ -262,7 +262,7 @@ def test_persistent_tape_is_used_repeatedly():
 
 def test_a_tape_cannot_be_entered_twice_at_once():
     with GradientTape() as tape:
-        with pytest.raises(GradientError, match="recording already"):
+        with pytest.raises(GradientError, match="already records"):
             tape.__enter__()
 
 
@@ -407,7 +407,7 @@ def test_jacobian():
     "target", [Variable([1.0, 2.0]), [tensor([1.0])], 1.0, tensor(np.zeros((0, 2)))]
 )
 def test_jacobian_needs_one_nonempty_tensor(target):
-    with pytest.raises(GradientError, match="jacobian: expected a tensor that is not"):
+    with pytest.raises(GradientError, match="jacobian: expected a nonempty tensor"):
         GradientTape().jacobian(target, Variable(1.0))
 
 

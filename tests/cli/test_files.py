@@ -130,7 +130,7 @@ def test_inspect_shows_arrays_of_an_unloadable_model(folder, capsys):
     toolkit.Sequential([toolkit.Input((2,)), Own(3)]).save("own.keras")
     code, printed, _ = call(capsys, "inspect", "own.keras")
     assert code == 0
-    assert "No summary, for the model cannot be made here: " in printed
+    assert "No summary, because the model cannot be created: " in printed
     assert "could not locate class 'Own'" in printed and "(2, 3)" in printed
 
 
@@ -211,10 +211,13 @@ def corrupt_zip():
 @pytest.mark.parametrize(
     "data, words",
     [
-        (pickle.dumps(Trap()), "a pickle can run code when it is read"),
-        (objects(), "only pickle could read and which could run code: refused"),
-        (zipped(x=objects()), "which could run code: refused"),
-        (oversized((10**9,)), "declares 8000000000 bytes, of which the file holds 8"),
+        (pickle.dumps(Trap()), "a pickle can run code, so it is never read"),
+        (
+            objects(),
+            "needs pickle. A pickle can run code, so it is never read: refused",
+        ),
+        (zipped(x=objects()), "A pickle can run code, so it is never read: refused"),
+        (oversized((10**9,)), "declares 8000000000 bytes, but the file contains 8"),
         (zipped(x=oversized((10**9,))), "x declares 8000000000 bytes"),
         (zipped(x=b"no array"), "x: expected an array as NumPy saves them"),
         (corrupt_zip(), "damaged"),
@@ -222,8 +225,8 @@ def corrupt_zip():
             zipped(x=b"").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff"),
             "25.5",
         ),
-        (record_of(2**62), "record 0 is damaged or cut off"),
-        (record_of(4), "record 0 is damaged or cut off"),
+        (record_of(2**62), "record 0 is corrupt or truncated"),
+        (record_of(4), "record 0 is corrupt or truncated"),
         (b"\x1f\x8b\x08 no gzip", "expected TFRecord"),
         (b"\x89HDF\r\n\x1a\n no HDF5", "expected an HDF5 file"),
         (b"toolkit elements 1\n\xff", "cut off"),
@@ -325,11 +328,14 @@ def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
     "arguments, words",
     [
         (["m.weights.h5", "x.keras"], "holds weights; pass --model FILE"),
-        (["a.npz", "x.weights.h5"], "such as 'layers/dense/vars/0'; found"),
-        (["a.npz", "m.keras"], "'m.keras' exists already; --force replaces it"),
-        (["r.tfrecord", "x.npz"], "holds TFRecord, and no weights"),
+        (["a.npz", "x.weights.h5"], "such as 'layers/dense/vars/0'; received"),
+        (["a.npz", "m.keras"], "'m.keras' exists already; use --force to replace it"),
+        (["r.tfrecord", "x.npz"], "holds TFRecord, without weights"),
         (["b.npy", "x.keras", "--model", "m.keras"], "does not fit the model"),
-        (["m.h5", "x.keras", "--model", "b.npy"], "expected the file of a whole model"),
+        (
+            ["m.h5", "x.keras", "--model", "b.npy"],
+            "expected the file of a complete model",
+        ),
         (["m.safetensors", "x.npz"], "holds safetensors; pass --model FILE"),
         (["m.weights.h5", "x.safetensors"], "holds weights; pass --model FILE"),
         (["a.safetensors", "x.keras", "--model", "m.keras"], "other: unexpected"),
@@ -367,7 +373,7 @@ def test_plot_accepts_a_path_and_a_direction(folder, capsys):
 
 def test_plot_needs_a_model(folder, capsys):
     code, _, message = call(capsys, "plot", "m.weights.h5")
-    assert code == cli.FAILED and "expected the file of a whole model" in message
+    assert code == cli.FAILED and "expected the file of a complete model" in message
 
 
 # --- export ---------------------------------------------------------------------------
@@ -401,17 +407,17 @@ def test_export_is_checked(folder, capsys):
     assert code == 0
     assert "compared with the model for 1, 4, 2, 13 rows: error at most " in printed
     code, _, message = call(capsys, "export", "m.keras", "--check")
-    assert (code, "--force replaces it" in message) == (1, True)
+    assert (code, "use --force to replace it" in message) == (1, True)
     assert call(capsys, "export", "m.keras", "--check", "--force")[0] == 0
 
 
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["m.weights.h5"], "expected the file of a whole model"),
+        (["m.weights.h5"], "expected the file of a complete model"),
         (["m.keras", "-o", "m.txt"], "ends in one of"),
         (["m.keras", "-o", "m.o", "--format", "static"], "ends in .a; received 'm.o'"),
-        (["m.keras", "-o", "m.o", "--check"], "--check runs shared libraries"),
+        (["m.keras", "-o", "m.o", "--check"], "--check supports only shared libraries"),
         (["m.keras", "-o", "m.o", "--size", "dim_0_1=3"], "received 'dim_0_1'"),
         (["m.keras", "-o", "m.o", "--target", "z80"], "z80"),
     ],

@@ -69,7 +69,7 @@ def test_requested_library_is_used(install_launchers):
         ((), {}, r"--processes needs MPI, and there is no mpirun.*toolkit\[mpi\]"),
         ((OPEN_MPI,), {"library": "mpich"}, r"only /env/mpirun \(openmpi 5\)"),
         ((DEBIAN,), {"elastic": True}, "--elastic needs Open MPI 5.*openmpi 4"),
-        ((MPICH,), {"elastic": True, "library": "mpich"}, "under MPICH a job ends"),
+        ((MPICH,), {"elastic": True, "library": "mpich"}, "with MPICH a job ends"),
     ],
 )
 def test_missing_launcher_is_named(install_launchers, launchers, requested, words):
@@ -144,7 +144,7 @@ def test_elastic_job_continues_without_a_rank(tmp_path, how, victim):
     assert sorted(rank for rank, _ in lines) == survivors
     assert all(f" 2 {survivors} 2.0 " in line for _, line in lines)
     if how == "SIGSTOP":
-        assert f"rank {victim} does not answer" in process.errors
+        assert f"rank {victim} does not respond" in process.errors
 
 
 WAITING = """

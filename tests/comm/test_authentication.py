@@ -67,7 +67,7 @@ def test_process_with_the_secret_is_accepted(echo):
 
 @pytest.mark.parametrize("secret", [b"", b"t" * 32, SECRET + b"s"])
 def test_other_secret_is_refused_on_both_sides(echo, secret):
-    with pytest.raises(CommunicationError, match="do not know the same secret"):
+    with pytest.raises(CommunicationError, match="have different secrets"):
         echo.send_request(secret)
     assert echo.passed == 0 and echo.send_request() == b"hello"
 
@@ -85,7 +85,7 @@ def test_listener_without_the_secret_receives_nothing():
         thread = threading.Thread(target=pretend)
         thread.start()
         with socket.create_connection(listener.getsockname(), 5.0) as connection:
-            with pytest.raises(CommunicationError, match="same secret"):
+            with pytest.raises(CommunicationError, match="different secrets"):
                 authenticate(connection, SECRET, 5.0)
         thread.join()
 

@@ -163,7 +163,7 @@ def test_a_stopped_process_is_named(job):
     """
     process = job(2, text)
     assert process.returncode == 124
-    assert "rank 1 does not answer" in process.stderr and "the loss" in process.stderr
+    assert "rank 1 does not respond" in process.stderr and "the loss" in process.stderr
 
 
 def test_mesh_larger_than_the_job_is_refused(job):

@@ -103,10 +103,10 @@ def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
 @pytest.mark.parametrize(
     "how, words",
     [
-        ("SIGSTOP", "rank 2 does not answer: it is stopped"),
+        ("SIGSTOP", "rank 2 does not respond: it is stopped"),
         ("sleep", "rank 2 is missing: it left collective 2"),
         ("exit 0", "rank 2 is missing: its script has ended"),
-        ("other", "is in another one instead"),
+        ("other", "is in another operation"),
     ],
 )
 @pytest.mark.one_in(2)

@@ -131,7 +131,7 @@ def test_a_world_of_another_size_is_refused(tmp_path):
     process = ranks.run_ranks(tmp_path, 2, "", TOOLKIT_PROCESSES="3")
     assert process.code != 0
     assert "TOOLKIT_PROCESSES says that 3 processes were started" in process.errors
-    assert process.errors.count("each is on its own") == 1
+    assert process.errors.count("each process is separate") == 1
 
 
 def test_two_libraries_are_refused(monkeypatch):

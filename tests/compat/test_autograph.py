@@ -569,7 +569,11 @@ def list_in_loop(x):
         (other_shape, ShapeError, r"if: 'y' must have one shape"),
         (other_dtype, DTypeError, r"if: 'y' must have one dtype"),
         (one_branch, UnboundLocalError, r"'y' has no value here: only one branch"),
-        (item_of_one_branch, UnboundLocalError, r"found\['a'\].* has no value, as"),
+        (
+            item_of_one_branch,
+            UnboundLocalError,
+            r"found\['a'\].* has no value, because",
+        ),
         (none_or_tensor, TraceError, r"if: .* a Tensor in one branch and None"),
         (growing, ShapeError, r"while: 'y' must have one shape"),
         (list_in_loop, TraceError, r"while: 'parts' is a list before the loop"),

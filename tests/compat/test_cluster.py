@@ -93,7 +93,7 @@ def test_cluster_specs():
         (["a:1"], "expected a dict"),
         ({"ps": "a:1"}, "expected a list of addresses"),
         ({"ps": []}, "has no tasks"),
-        ({"p s": ["a:1"]}, "no name of a job"),
+        ({"p s": ["a:1"]}, "not a valid name of a job"),
         ({"ps": ["a"]}, "expected an address, host:port"),
         ({"ps": ["a:99999"]}, "port below"),
         ({"ps": {-1: "a:1"}}, "number >= 0"),
@@ -665,7 +665,7 @@ def test_unsendable_operations_are_named(start):
             (called, r"'called' \(PyFunc\) cannot run on a task: it is Python code"),
             (checked, r"'sure' \(Assert\) cannot run on a task"),
             (masked, r"'masked' .*the shape of its result depends on values"),
-            (layer, "variable .*kernel cannot be on a task: it is that of a layer"),
+            (layer, "variable .*kernel cannot be on a task: it belongs to a layer"),
         ]:
             with pytest.raises(UnsupportedError, match=message):
                 session.run(fetch, {x: [1, 2, 3]})

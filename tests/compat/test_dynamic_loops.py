@@ -32,10 +32,10 @@ def test_loops_of_known_length_are_unrolled_in_a_trace():
 
 def test_loops_of_unknown_length_run_eagerly():
     traced = tf.function(double)
-    with pytest.warns(UserWarning, match="tf.while_loop with shapes that change"):
+    with pytest.warns(UserWarning, match="tf.while_loop with changing shapes"):
         assert traced(tf.constant(3)).shape == (8, 2)
     assert traced(tf.constant(4)).shape == (16, 2)
-    with pytest.raises(TraceError, match="tf.while_loop with shapes that change"):
+    with pytest.raises(TraceError, match="tf.while_loop with changing shapes"):
         toolkit.function(double)(tf.constant(3))
 
 

@@ -548,7 +548,7 @@ def test_tables_are_checked(options, error, text, folder):
             lambda: Generator().flow_from_dataframe(
                 {"filename": [], "class": []}, class_mode=None, classes=["a"]
             ),
-            "no use of `classes`",
+            "does not use `classes`",
         ),
         (
             lambda: Generator().flow_from_dataframe(

@@ -76,7 +76,7 @@ def test_options_are_set_by_attribute():
     assert (copied.deterministic, copied.threads) == (False, 3)
     with pytest.raises(UnsupportedError, match="experimental_slack"):
         options.experimental_slack = True
-    with pytest.raises(UnsupportedError, match="what can be fused always is"):
+    with pytest.raises(UnsupportedError, match="stages are always fused"):
         options.experimental_optimization.map_parallelization = True
 
 

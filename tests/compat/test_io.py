@@ -56,13 +56,13 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ArgumentError, match="decode_csv: expected 1 fields"):
         tf.io.decode_csv(["1,2"], [[0]])
     for row in ('a"b,1', '"a"b,1', '"a,1'):
-        with pytest.raises(ArgumentError, match="quotes around a whole field"):
+        with pytest.raises(ArgumentError, match="quotes around a full field"):
             tf.io.decode_csv(row, [[""], [0]])
     with pytest.raises(ArgumentError, match="select_cols: expected 2 rising"):
         tf.io.decode_csv("1,2,3", [[0], [0]], select_cols=[0])
     with pytest.raises(ArgumentError, match="field_delim: expected one character"):
         tf.io.decode_csv("1", [[0]], field_delim=",,")
-    with pytest.raises(DTypeError, match="dtype of numbers"):
+    with pytest.raises(DTypeError, match="numeric dtype"):
         tf.io.decode_raw("abc", tf.string)
     with pytest.raises(ArgumentTypeError, match=r"Int64List: expected integers.*1\.5"):
         tf.train.Int64List(value=[1.5])

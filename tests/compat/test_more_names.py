@@ -185,5 +185,5 @@ def test_csv_files_with_names(tmp_path):
     assert list(next(iter(dataset))) == ["age", "weight"]
     with pytest.raises(ArgumentError, match="'sik'"):
         make(str(path), 2, label_name="sik")
-    with pytest.raises(MissingFileError, match="no file fits"):
+    with pytest.raises(MissingFileError, match="no file matches"):
         make(str(tmp_path / "no.csv"), 2)

@@ -89,7 +89,7 @@ def test_mismatched_csv_rows_are_refused(tmp_path):
     path = str(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("a,b,c\n1,2.5,x\n3,bad,y\n5,6.5,z\n")
     options = {"batch_size": 2, "num_epochs": 1, "shuffle": False}
-    with pytest.warns(UserWarning, match="1 rows that do not fit"):
+    with pytest.warns(UserWarning, match="1 invalid rows are skipped"):
         rows = list(
             tf.data.experimental.make_csv_dataset(
                 path,

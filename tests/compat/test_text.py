@@ -33,7 +33,7 @@ def test_results_match_tensorflow(group):
     [
         (r"\p{Greek}", "", r"\\p\{Greek\} is not supported"),
         (r"\C", "", "a byte, is not supported"),
-        ("(?=a)", "", r"'\(\?=a\)': a group that RE2 does not know at 2"),
+        ("(?=a)", "", r"'\(\?=a\)': a group type that RE2 does not support at 2"),
         ("(a)", r"\2", r"rewrite: expected .* one of 1 groups; received '\\\\2'"),
         ("(a)", r"\x", r"received '\\\\x'"),
         ("a**", "", "a repetition of a repetition"),
@@ -48,5 +48,7 @@ def test_expressions_outside_re2_are_refused(pattern, rewrite, message):
 def test_substrings_of_string_matrices_are_refused():
     with pytest.raises(UnsupportedError, match="split: expected a string or a vector"):
         tf.strings.split([["a b"], ["c"]])
-    with pytest.raises(UnsupportedError, match="reduce_join: of ragged rows only"):
+    with pytest.raises(
+        UnsupportedError, match="reduce_join: only axis=-1 is supported for ragged rows"
+    ):
         tf.strings.reduce_join(tf.ragged.constant([["a"], ["b", "c"]]), 0)

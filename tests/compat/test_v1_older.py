@@ -150,7 +150,7 @@ def test_nearest_pixels_keep_their_dtype():
 def test_vector_predicate_selects_rows():
     selected = run_graph(tf1.where(tf1.constant([True, False, True]), ROWS, -ROWS))
     assert selected.tolist() == (ROWS * [[1], [-1], [1]]).tolist()
-    with pytest.raises(ShapeError, match="as many rows"):
+    with pytest.raises(ShapeError, match="one element for each row"):
         tf1.where(tf1.constant([True, False, True, True]), ROWS, -ROWS)
     assert run_graph(tf1.where_v2(tf1.constant(ROWS) > 3, 1.0, 0.0)).sum() == 8
     assert run_graph(tf1.where(tf1.constant([False, True]))).tolist() == [[1]]

@@ -470,7 +470,7 @@ def test_checkpoints_are_checked(tmp_path):
         tf.train.Saver([v]).save(session, tmp_path / "no" / "model")
     assert tf.train.latest_checkpoint(tmp_path / "no") is None
     (tmp_path / "checkpoint").write_text("[]")
-    with pytest.raises(ModelFileError, match="note of checkpoints"):
+    with pytest.raises(ModelFileError, match="list of checkpoints"):
         tf.train.latest_checkpoint(tmp_path)
 
 
@@ -479,7 +479,7 @@ def test_foreign_file_named_like_the_state_file_stays(tmp_path):
     session = initialized()
     for text in ('model_checkpoint_path: "model-7"', "{}"):
         (tmp_path / "checkpoint").write_text(text)
-        with pytest.raises(ModelFileError, match="note of checkpoints"):
+        with pytest.raises(ModelFileError, match="list of checkpoints"):
             tf.train.Saver([v]).save(session, tmp_path / "model")
         assert os.listdir(tmp_path) == ["checkpoint"]
         assert (tmp_path / "checkpoint").read_text() == text

@@ -293,5 +293,5 @@ def test_shapes_merge_and_indices_unravel():
 
 def test_numbers_where_a_message_has_bytes_are_refused():
     message = bytes([8, 7, 64, 0x80, 0x80, 0x80, 0x80, 4])  # field 8 as a number
-    with pytest.raises(ToolkitError, match="a field of bytes holds a number"):
+    with pytest.raises(ToolkitError, match="a field of bytes contains a number"):
         tf.io.parse_tensor(message, tf.string)

@@ -409,6 +409,6 @@ def test_inspect_lists_cached_values():
     assert preparations
     total = sum(x.nbytes for x in preparations)
     assert (
-        f"kept until a weight changes: {total:,} bytes that {len(preparations)} "
+        f"cached until a weight changes: {total:,} bytes for {len(preparations)} "
         in text
     )

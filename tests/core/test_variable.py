@@ -267,7 +267,7 @@ def test_initial_value_must_exist_outside_a_trace():
     def f(x):
         created.append(Variable(x * 2.0))
 
-    with pytest.raises(TraceError, match="must exist outside the traced function"):
+    with pytest.raises(TraceError, match="must not depend on the traced function"):
         f(ops.ones((2,)))
 
 

@@ -148,7 +148,9 @@ def test_cache_file_serves_later_programs(tmp_path):
     assert later_program.cardinality() == 5
     assert len(produced) == 5
     assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(DatasetError, match="expected elements of.*delete it to begin"):
+    with pytest.raises(
+        DatasetError, match="expected elements of.*To create the file again, delete"
+    ):
         ints(Dataset.range(5).filter(lambda x: x > 2).cache(path))
 
 
@@ -360,7 +362,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_unsupported_save_options_are_refused(tmp_path, case):
     stage = case.split(",")[0]
-    with pytest.raises(UnsupportedError, match=f"{stage}: .*is not supported: elem"):
+    with pytest.raises(
+        UnsupportedError, match=f"{stage}: .*is not supported: all elem"
+    ):
         REFUSED[case](Dataset.range(3), tmp_path)
 
 

@@ -227,7 +227,7 @@ def test_counter_and_its_position():
 
 def test_single_element():
     assert Dataset.range(1).get_single_element() == 0
-    for count, words in ((0, "none"), (2, "more")):
+    for count, words in ((0, "no elements"), (2, "more")):
         with pytest.raises(RuntimeError, match=f"one element.*{words}"):
             Dataset.range(count).get_single_element()
 
@@ -310,14 +310,14 @@ def test_padded_batches_of_scalars_and_nests():
 )
 def test_padding_must_have_the_structure_of_elements(arguments):
     rows = Dataset.range(1, 4).map(lambda n: (np.full(n, n), {"label": n}))
-    with pytest.raises(ArgumentError, match="padded_batch: padd.* as elements have"):
+    with pytest.raises(ArgumentError, match="padded_batch: padd.* like the elements"):
         list(rows.padded_batch(2, **arguments))
 
 
 @pytest.mark.parametrize("value", [1.5, "x", [1, 2], -1])
 def test_invalid_padding_is_refused(value):
     rows = Dataset.range(1, 4).map(lambda n: np.full(n, n, "uint8"))
-    with pytest.raises(ArgumentError, match="padding_values of dtype uint8"):
+    with pytest.raises(ArgumentError, match="padding_values with the dtype uint8"):
         list(rows.padded_batch(2, padding_values=value))
 
 
@@ -379,7 +379,7 @@ def test_counted_elements():
     counted = Dataset.from_generator(lambda: range(5))
     assert [int(x) for x in counted.assert_cardinality(5)] == [0, 1, 2, 3, 4]
     assert len(counted.assert_cardinality(5).batch(2)) == 3
-    for count, words in ((4, "expected 4; there are more"), (6, "there are 5")):
+    for count, words in ((4, "expected 4; received more"), (6, "received 5")):
         with pytest.raises(RuntimeError, match=words):
             list(counted.assert_cardinality(count))
 

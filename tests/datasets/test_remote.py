@@ -94,7 +94,7 @@ def test_fashion_mnist(publish, monkeypatch, cache):
 )
 def test_corrupt_idx_file_is_refused(tmp_path, content):
     (tmp_path / "x.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(DatasetError, match="not a whole idx file"):
+    with pytest.raises(DatasetError, match="not a complete idx file"):
         fashion_mnist.read_idx(str(tmp_path / "x.gz"))
 
 
@@ -219,7 +219,7 @@ def test_corrupt_batch_file_is_refused(tmp_path, content):
 
 
 def test_missing_batch_file_is_refused(tmp_path):
-    with pytest.raises(DatasetError, match="holds no file"):
+    with pytest.raises(DatasetError, match="does not contain the file"):
         cifar.load_batch(str(tmp_path / "batch"))
 
 

@@ -213,8 +213,12 @@ def _refused(definition):
         ({"value": "int"}, {"value": field(default=0, init=False)}, "init=False"),
         ({"value": "InitVar[int]"}, {}, "InitVar"),
         ({"a": "int", "b": "int"}, {"a": 1}, "b: a field without a default"),
-        ({"_record_set": "int"}, {}, "begin with"),
-        ({"a": "int"}, {"__setattr__": lambda self, name, value: None}, "assigns"),
+        ({"_record_set": "int"}, {}, "start with"),
+        (
+            {"a": "int"},
+            {"__setattr__": lambda self, name, value: None},
+            "cannot be assigned",
+        ),
     ],
 )
 def test_invalid_records_are_refused(annotations, defaults, message):

@@ -103,12 +103,12 @@ def damage(folder):
 def test_corrupt_checkpoint_is_skipped(tmp_path):
     expected = bits(train(CheckpointManager(tmp_path)))
     damage(tmp_path / "checkpoint-000004")
-    with pytest.warns(UserWarning, match="left out: .*checkpoint-000004.*damaged"):
+    with pytest.warns(UserWarning, match="skipped: .*checkpoint-000004.*corrupt"):
         assert bits(train(CheckpointManager(tmp_path))) == expected
     for name in names(tmp_path):
         damage(tmp_path / name)
-    with pytest.warns(UserWarning, match="left out"):
-        with pytest.raises(ModelFileError, match="damaged"):
+    with pytest.warns(UserWarning, match="skipped"):
+        with pytest.raises(ModelFileError, match="corrupt"):
             train(CheckpointManager(tmp_path))
 
 
@@ -133,7 +133,7 @@ def test_foreign_files_are_kept(tmp_path):
 def test_folder_without_a_run_is_refused(tmp_path):
     model = make()
     Checkpoint(model).save(tmp_path / "checkpoint-000001", position=3)
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         with pytest.raises(ModelFileError, match="variable|position of a run"):
             train(CheckpointManager(tmp_path))
 

@@ -152,7 +152,7 @@ def test_error_of_one_rank_fails_in_all(tmp_path, monkeypatch):
 
 def test_older_checkpoint_is_kept_after_a_failure(tmp_path):
     save(make(1), tmp_path / "x")
-    with pytest.raises(UnwritableFileError, match="there already"):
+    with pytest.raises(UnwritableFileError, match="exists already"):
         save(make(2), tmp_path / "x", wait=False)
     model = make(3)
     Checkpoint(model, local.single()).restore(tmp_path / "x")
@@ -164,7 +164,7 @@ def test_changed_manifest_is_refused(tmp_path):
     save(model, path, position={"step": 1000})
     text = (path / "state.json").read_text()
     (path / "state.json").write_text(text.replace("1000", "1001"))
-    with pytest.raises(ModelFileError, match=r"state\.json is damaged"):
+    with pytest.raises(ModelFileError, match=r"state\.json is corrupt"):
         Checkpoint(model, local.single()).restore(path)
 
 
@@ -249,7 +249,7 @@ def test_another_model_in_one_rank_is_refused(tmp_path):
     models = [make(1), tk.Sequential([tk.Input((4,)), tk.layers.Dense(2)])]
 
     def of(group):
-        with pytest.raises(ArgumentError, match="has other variables"):
+        with pytest.raises(ArgumentError, match="has different variables"):
             Checkpoint(models[group.rank], group).save(tmp_path / "x")
 
     local.run(2, of)
@@ -297,7 +297,7 @@ def test_background_failure_is_raised_by_a_later_save(tmp_path):
         checkpoint = Checkpoint(models[group.rank], group)
         checkpoint.save(tmp_path / "0", wait=False)
         checkpoint.save(tmp_path / "1", wait=False)
-        with pytest.raises(UnwritableFileError, match="there already"):
+        with pytest.raises(UnwritableFileError, match="exists already"):
             checkpoint.save(tmp_path / "2", wait=False)
         checkpoint.save(tmp_path / "3", wait=False)
         checkpoint.wait()

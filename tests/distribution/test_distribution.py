@@ -122,7 +122,7 @@ def test_data_parallel():
     assert DataParallel().device_mesh.devices.tolist() == ["cpu:0"]
     with pytest.warns(UserWarning, match="one axis"):
         DataParallel(MESH)
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="received both"):
         DataParallel(MESH, NAMES)
     with pytest.raises(ValueError, match="instance of `DeviceMesh`"):
         DataParallel("mesh")

@@ -116,10 +116,12 @@ ARGUMENTS = {
     "model.evaluate(x, y, 8, callbacks=[Saves()] if rank else [])": "save: Saves on",
     "set(steps_per_execution=1 + rank); model.predict(x)": "_execution=2, .*rank 1",
     "set(optimizer=tk.optimizers.SGD(0.1 + rank)); model.fit(x, y)": (
-        r"/learning_rate that begins with \[0.1.*rank 0; .*\[1.1.* on rank 1"
+        r"/learning_rate with the first values \[0.1.*rank 0; .*\[1.1.* on rank 1"
     ),
     "tk.utils.set_random_seed(rank); model.fit(x, y)": "fit: expected .*rank 0; .*rank",
-    "tk.utils.set_random_seed(rank); built().fit(x, y)": "dense.*/kernel that begins",
+    "tk.utils.set_random_seed(rank); built().fit(x, y)": (
+        "dense.*/kernel with the first values"
+    ),
 }
 
 

@@ -135,7 +135,9 @@ def one_trace(model):
 ])  # fmt: skip
 def test_normalization_inside_a_branch_is_refused(make):
     with PipelineParallel(["first", "last"]).scope():
-        with pytest.raises(UnsupportedError, match=r"reads what stages \[0, 1\] hold"):
+        with pytest.raises(
+            UnsupportedError, match=r"reads values of the stages \[0, 1\]"
+        ):
             trained(network(), make())
 
 
@@ -169,7 +171,7 @@ def test_stages():
     assert parallel.stage_of("block_1") == 0
     assert parallel.stage_of("block_2/kernel") == parallel.stage_of("a/head/bias") == 1
     assert parallel.stage_of("block_10/kernel") is None
-    with pytest.raises(ArgumentError, match="fits .*'.*k': 0, 'block': 1"):
+    with pytest.raises(ArgumentError, match="matches .*'.*k': 0, 'block': 1"):
         PipelineParallel([".*k", "block"]).stage_of("block")
 
 
@@ -202,7 +204,9 @@ def test_batch_normalization_is_named():
         with pytest.raises(ArgumentError, match="weights"):
             trained(network(layers.BatchNormalization(name="norm")))
     with PipelineParallel(["first|norm", "last"]).scope():
-        with pytest.raises(UnsupportedError, match="layer .*norm' needs something of"):
+        with pytest.raises(
+            UnsupportedError, match="layer .*norm' needs a value of the full batch"
+        ):
             trained(network(layers.BatchNormalization(name="norm")))
 
 

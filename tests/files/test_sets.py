@@ -64,7 +64,7 @@ def test_path_that_is_no_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(UnwritableFileError, match="no regular file"):
+        with pytest.raises(UnwritableFileError, match="not a regular file"):
             write(tmp_path / name)
     assert (tmp_path / "pipe").is_fifo()
 
@@ -195,7 +195,7 @@ def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
     assert (tmp_path / "e").exists() and (root / "e").exists()
     files = interrupted(root, monkeypatch, 0)
     (ready / "files" / "e").write_text("hostile")
-    with pytest.raises(UnwritableFileError, match="no file of this save"):
+    with pytest.raises(UnwritableFileError, match="not a file of this save"):
         files.complete_interrupted_save()
     assert (root / "e").read_text() == "foreign"
 
@@ -205,7 +205,7 @@ def test_linked_folder_is_not_followed(tmp_path):
     external.mkdir()
     (external / "d").write_text("foreign")
     (tmp_path / "c").symlink_to(external)
-    with pytest.raises(UnwritableFileError, match="leads elsewhere"):
+    with pytest.raises(UnwritableFileError, match="is a link"):
         save(pair(tmp_path), a="1", c_d="2")
     assert text_of(external) == {"d": "foreign"} and not (tmp_path / "a").exists()
 
@@ -213,7 +213,7 @@ def test_linked_folder_is_not_followed(tmp_path):
 def test_foreign_folder_at_the_path_is_kept(tmp_path):
     (tmp_path / ".pair.ready" / "files").mkdir(parents=True)
     (tmp_path / ".pair.ready" / "files" / "a").write_text("foreign")
-    with pytest.raises(UnwritableFileError, match="in the way"):
+    with pytest.raises(UnwritableFileError, match="blocks this path"):
         save(pair(tmp_path), a="1")
     assert pair(tmp_path).folder() == tmp_path
     assert (tmp_path / ".pair.ready" / "files" / "a").exists()
@@ -260,7 +260,7 @@ def test_junction_is_not_followed(tmp_path, monkeypatch):
     save(pair(tmp_path), a="1", c_d="1")
     take_for_junction(monkeypatch, tmp_path / "c")
     assert staging.is_link(tmp_path / "c") and not staging.is_link(tmp_path / "a")
-    with pytest.raises(UnwritableFileError, match="leads elsewhere"):
+    with pytest.raises(UnwritableFileError, match="is a link"):
         save(pair(tmp_path), a="2", c_d="2")
     assert text_of(tmp_path) == {"a": "1"} and text_of(tmp_path / "c") == {"d": "1"}
 

@@ -25,7 +25,7 @@ def test_call_takes_the_shapes_and_types_of_the_trace():
     call = traced(lambda x, scale: x * scale * v, X, 3.0)
     assert_close(call(X, 3.0), X * 6)
     assert_close(call(ops.convert_to_tensor(X), "left aside"), X * 6)
-    with pytest.raises(ShapeError, match=r"takes .*float32\[3\].*received .*\[2\]"):
+    with pytest.raises(ShapeError, match=r"expects .*float32\[3\].*received .*\[2\]"):
         call(X[:2], 3.0)
     with pytest.raises(ShapeError, match="received"):
         call(X.astype("float64"), 3.0)

@@ -96,7 +96,7 @@ def test_branches_are_kernels_of_one_step(tmp_path):
     square = ops.ones((64, 64))
     plan = toolkit.function(heads).inspect(*[square] * 6)
     assert plan.side_by_side == {0: [0, 1, 2, 3, 4]}
-    assert "side by side in moment 0: kernels 0, 1, 2, 3, 4" in str(plan)
+    assert "parallel in moment 0: kernels 0, 1, 2, 3, 4" in str(plan)
     assert all(kernel.seconds > 0 for kernel in plan.measure())
     plan.trace(tmp_path / "trace.json")
     rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -68,7 +68,9 @@ def test_noise_shape_is_broadcast(name, shape):
 
 
 def test_noise_shape_has_the_rank_of_the_inputs():
-    with pytest.raises(ArgumentError, match=r"\(1, 5\) must have as many axes"):
+    with pytest.raises(
+        ArgumentError, match=r"\(1, 5\) must have the same number of axes"
+    ):
         layers.Dropout(0.5, noise_shape=(1, 5))(X, training=True)
 
 

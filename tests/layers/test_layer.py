@@ -207,7 +207,7 @@ def test_save_own_variables_keeps_the_order():
 def test_state_cannot_be_added_to_a_built_layer():
     layer = Scale(name="scale")
     layer(ones(2, 3))
-    with pytest.raises(ArgumentError, match="'scale'.*built already"):
+    with pytest.raises(ArgumentError, match="'scale'.*already built"):
         layer.other = layers.Dense(2)
     with pytest.raises(ArgumentError, match="built already"):
         layer.add_weight(shape=(1,))
@@ -307,7 +307,7 @@ def test_sublayers_are_built_although_the_output_shape_is_known():
         f"{layer.name}/{layer.inner.name}/{name}" for name in ("kernel", "bias")
     ]
     counting = LayerWithShape(needs_values=True)
-    with pytest.warns(UserWarning, match="layers inside have no weights yet"):
+    with pytest.warns(UserWarning, match="the sublayers have no weights yet"):
         assert counting(x).shape == (None, 2)
     assert not counting.weights
 

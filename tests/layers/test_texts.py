@@ -141,7 +141,7 @@ def test_bins_of_booleans(arguments, bins):
 
 def test_masks_of_another_dtype():
     for mask, values in (("a", [True]), ("a", [1]), (1, ["a"])):
-        with pytest.raises(TypeError, match="'h': expected inputs of the kind of"):
+        with pytest.raises(TypeError, match="'h': expected inputs with the type of"):
             layers.Hashing(7, mask_value=mask, name="h")(values)
 
 

@@ -53,12 +53,12 @@ def test_before_compile(method):
         ({"validation_freq": "2"}, ArgumentError, "validation_freq"),
         ({"validation_freq": 0}, ArgumentError, ">= 1 or a list of epochs; received 0"),
         ({"shuffle": "all"}, ArgumentError, "shuffle: expected one of .*'all'"),
-        ({"validation_data": (X, Y, Y, Y)}, ArgumentError, "4 parts"),
+        ({"validation_data": (X, Y, Y, Y)}, ArgumentError, "4 components"),
         ({"validation_data": (X, Y[:3])}, ShapeError, "x: 8; y: 3"),
         (
             {"sample_weight": np.ones(8), "class_weight": {0: 1.0}},
             ArgumentError,
-            "exclude each other",
+            "or sample_weight; received both",
         ),
         ({"y": None}, ArgumentError, "expected targets `y`; received None"),
         ({"y": None, "class_weight": {0: 1.0}}, ArgumentError, "class_weight.*None"),
@@ -72,10 +72,10 @@ def test_arguments_of_fit(arguments, error, message):
 @pytest.mark.parametrize(
     "data, arguments, message",
     [
-        (iter([(X, Y)]), {"y": Y}, "`y` to be part of the batches"),
-        (iter([(X, Y)]), {"validation_split": 0.5}, "can split arrays only"),
+        (iter([(X, Y)]), {"y": Y}, "`y` in the batches"),
+        (iter([(X, Y)]), {"validation_split": 0.5}, "supports only arrays"),
         (iter([]), {}, "at least one batch"),
-        (iter([(X, Y, Y, Y)]), {}, "4 parts"),
+        (iter([(X, Y, Y, Y)]), {}, "4 components"),
     ],
 )
 def test_arguments_of_fit_with_a_generator(data, arguments, message):
@@ -126,7 +126,7 @@ def test_labels_out_of_range_change_nothing(jit_compile, invalid):
     before = model.get_weights()
     labels = np.array([0, 1, 0, 1, 0, 1, 0, invalid])
     low, high = labels.min(), labels.max()
-    message = f"train_step: .* a label.* y goes from {low} to {high}"
+    message = f"train_step: .* a label.* y has values from {low} to {high}"
     with pytest.raises(IndexError, match=message):
         model.fit(X, labels, verbose=0)
     for a, b in zip(before, model.get_weights(), strict=True):

@@ -272,7 +272,7 @@ def test_model_checkpoint(tmp_path, capsys):
 def test_name_with_unknown_direction(make):
     """Test that the run does not train until the last epoch first."""
     callback = make("val_acc")
-    with pytest.raises(ArgumentError, match="which way 'val_acc' is better"):
+    with pytest.raises(ArgumentError, match="direction of 'val_acc' is unknown"):
         make_model().fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
 
 

@@ -90,7 +90,7 @@ def test_flipped_bit_of_a_weight_is_detected(kind, mask, tmp_path):
     data = bytearray(file_with_value.read_bytes())
     data[data.index(value) + 5] ^= mask
     file_with_value.write_bytes(data)
-    with pytest.raises(ModelFileError, match="not those that were saved|damaged"):
+    with pytest.raises(ModelFileError, match="not those that were saved|corrupt"):
         load(kind, path)
 
 
@@ -174,7 +174,7 @@ def test_missing_listed_file_is_detected(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    with pytest.raises(ModelFileError, match="no member 'assets/"):
+    with pytest.raises(ModelFileError, match="member 'assets/"):
         saving.load_model(path)
 
 
@@ -190,7 +190,7 @@ def test_files_of_two_models_in_a_folder_are_refused(tmp_path, name):
     (other / name).rename(target)
     if name == "config.json":
         target.write_bytes(target.read_bytes().replace(b"true", b"false", 1))
-    with pytest.raises(ModelFileError, match="not the file that was saved with"):
+    with pytest.raises(ModelFileError, match="differs from the file that was saved"):
         saving.load_model(path)
 
 
@@ -215,7 +215,9 @@ def test_folder_of_foreign_files_is_unchanged(tmp_path, names):
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("years of work")
-    with pytest.raises(UnwritableFileError, match="holds other files"):
+    with pytest.raises(
+        UnwritableFileError, match="files that do not belong to a saved model"
+    ):
         save(make_model(), "folder", tmp_path)
     paths = [p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file()]
     assert paths == names
@@ -227,7 +229,9 @@ def test_foreign_files_next_to_a_model_are_kept(tmp_path, name):
     path = save(make_model(), "folder", tmp_path)
     (path / name).parent.mkdir(parents=True, exist_ok=True)
     (path / name).write_text("years of work")
-    with pytest.raises(UnwritableFileError, match="holds other files"):
+    with pytest.raises(
+        UnwritableFileError, match="files that do not belong to a saved model"
+    ):
         save(make_model(3), "folder", tmp_path)
     assert (path / name).read_text() == "years of work"
     np.testing.assert_array_equal(load("folder", path).predict(X), make_model()(X))

@@ -161,7 +161,11 @@ def test_weights_of_several_losses_of_one_output():
     [
         ("mse", [1.0, 2.0, 3.0], r"match the number of losses, 2; received 3"),
         ("mse", {"z": 2.0}, r"match the number of losses, 2; received 1"),
-        (["mse", "mae"], [1.0], r"as many loss_weights as losses, 2; received 1"),
+        (
+            ["mse", "mae"],
+            [1.0],
+            r"expected 2 loss_weights, one for each loss; received 1",
+        ),
         ({"z": "mse", "a": "mae"}, {"b": 1.0}, r"keys \['b'\]; the losses have"),
         ("mse", object(), "loss_weights to be a number"),
         ("mse", {"z": "mae"}, "loss_weights to be a number"),
@@ -485,7 +489,10 @@ def test_metrics_that_do_not_match(arguments, y_true, y_pred, names, message):
 def test_metrics_with_an_unknown_output_name_warn(names, warned):
     arguments = {"metrics": {"what": ["mse"]}}
     if warned:
-        with pytest.warns(UserWarning, match=r"metrics are for \['what'\]; the only"):
+        with pytest.warns(
+            UserWarning,
+            match=r"metrics are for \['what'\], but they are applied to the only",
+        ):
             results = results_of(A, C, names=names, **arguments)
     else:
         results = results_of(A, C, names=names, **arguments)

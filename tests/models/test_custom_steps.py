@@ -98,7 +98,7 @@ def test_evaluate_and_predict_receive_the_same_data(name):
 def test_unknown_batch_parts_need_a_custom_step():
     model = tk.Sequential([layers.Dense(1)])
     model.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="received 5 parts"):
+    with pytest.raises(ValueError, match="received 5 components"):
         model.fit(Dataset.from_tensor_slices((X,) * 5).batch(4), verbose=0)
 
 
@@ -134,9 +134,9 @@ def test_batch_sizes_of_batches_are_not_used():
     model = tk.Sequential([layers.Dense(1)])
     model.compile("sgd", "mse")
     for data in (Dataset.from_tensor_slices((X, Y)).batch(4), Batches()):
-        with pytest.warns(UserWarning, match="batch_size=64 is not used"):
+        with pytest.warns(UserWarning, match="batch_size=64 is ignored"):
             model.fit(data, batch_size=64, verbose=0)
-    with pytest.warns(UserWarning, match="batch_size=2 is not used"):
+    with pytest.warns(UserWarning, match="batch_size=2 is ignored"):
         model.evaluate(Batches(), batch_size=2, verbose=0)
 
 

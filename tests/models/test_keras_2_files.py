@@ -235,7 +235,10 @@ def test_functions_of_lambda_layers_are_passed_by_the_reader():
 REFUSED = [
     (layer("LSTM", name="l", units=2, time_major=True), "LSTM 'l': .*time_major=True"),
     (layer("DepthwiseConv2D", name="d", kernel_size=2, groups=2), "groups=2"),
-    (layer("RandomHeight", name="h", factor=0.2), "RandomHeight 'h': Keras 3 has no"),
+    (
+        layer("RandomHeight", name="h", factor=0.2),
+        "RandomHeight 'h': Keras 3 does not have",
+    ),
     (layer("Merge", name="m", mode="sum"), "Merge 'm': .*Concatenate"),
 ]
 
@@ -249,7 +252,7 @@ def test_refused_files_have_a_reason(first, message):
 def test_keras_1_is_named():
     old = layer("Dense", output_dim=3, init="uniform", W_regularizer=None)
     with pytest.raises(
-        ModelFileError, match="Keras 1.2.0 wrote this model; .* Keras 2"
+        ModelFileError, match="Keras 1.2.0 wrote this model, .* Keras 2"
     ):
         models.model_from_json(architecture(old, keras_version="1.2.0"))
     text = json.dumps({"class_name": "Sequential", "config": [old]})
@@ -262,5 +265,8 @@ def test_unknown_functions_are_named():
     for data in config["config"]["layers"]:
         if data["config"].get("function") == "math.abs":
             data["config"]["function"] = "linalg.lu"
-    with pytest.raises(UnsupportedError, match=r"calls tf\.linalg\.lu, which is none"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"calls tf\.linalg\.lu, which is not a supported TensorFlow function",
+    ):
         models.model_from_json(json.dumps(config))

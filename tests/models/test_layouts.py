@@ -60,26 +60,26 @@ def test_layout_round_trip(text, index, shape, expected):
 
 
 BAD = [
-    ("i o", None, "axes in the file -> axes here"),
-    ("i -> o -> i", None, "axes in the file -> axes here"),
+    ("i o", None, "axes in the file -> axes of the weight"),
+    ("i -> o -> i", None, "axes in the file -> axes of the weight"),
     ("i o -> i", None, "each axis once"),
     ("i -> i o", None, "each axis once"),
     ("i i -> i i", None, "each axis once"),
-    ("i -> i 2", None, "no number but 1 on the right"),
+    ("i -> i 2", None, "only the number 1 on the right"),
     ("2 3 i -> i", 0, "at most one number"),
-    ("3 i -> i", None, "a part from 0 to 2"),
-    ("3 i -> i", 3, "a part from 0 to 2"),
-    ("3 i -> i", -1, "a part from 0 to 2"),
-    ("3 i -> i", True, "a part from 0 to 2"),
-    ("0 i -> i", 0, "a part from"),
+    ("3 i -> i", None, "a part in the range 0 to 2"),
+    ("3 i -> i", 3, "a part in the range 0 to 2"),
+    ("3 i -> i", -1, "a part in the range 0 to 2"),
+    ("3 i -> i", True, "a part in the range 0 to 2"),
+    ("0 i -> i", 0, "a part in the range"),
     ("i -> i", 0, "expected no part"),
     ("1 i -> i", 0, "expected no part"),
-    ("(i -> i", None, "brackets that are closed"),
-    ("i) -> i", None, "brackets that are closed"),
-    ("((i)) -> i", None, "brackets that are closed"),
+    ("(i -> i", None, "closed brackets"),
+    ("i) -> i", None, "closed brackets"),
+    ("((i)) -> i", None, "closed brackets"),
     ("i + o -> i o", None, "names, numbers and brackets"),
     ("i ... -> ... i", None, "names, numbers and brackets"),
-    ("h=2 h -> h=3 h", None, "one length of 'h'"),
+    ("h=2 h -> h=3 h", None, "a single length of 'h'"),
 ]
 
 

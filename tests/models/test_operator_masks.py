@@ -102,14 +102,14 @@ def test_operations_on_the_steps_are_applied_to_the_mask(operation):
 
 @pytest.mark.parametrize("operation", ENDING)
 def test_other_operations_warn_that_the_mask_ends(operation):
-    with pytest.warns(UserWarning, match="will not see the mask"):
+    with pytest.warns(UserWarning, match="do not receive the mask"):
         assert mask_after(ENDING[operation]) == [None]
 
 
 def test_warning_is_shown_once():
     inputs = Input((3, 4))
     model = Model(inputs, ops.sum(layers.Masking()(inputs), axis=1))
-    with pytest.warns(UserWarning, match="sum.*will not see"):
+    with pytest.warns(UserWarning, match="sum.*do not receive"):
         model(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -105,7 +105,7 @@ def test_invalid_adapters_are_refused(tmp_path):
     )
     with pytest.raises(ArgumentError, match="adapter_model.safetensors"):
         model.save_weights(tmp_path / "a.safetensors", adapters=True)
-    with pytest.raises(ArgumentError, match="`enable_lora` of layers first"):
+    with pytest.raises(ArgumentError, match="`enable_lora` of a layer first"):
         other_model.save_weights(tmp_path / NAME, adapters=True)
     with pytest.raises(ArgumentError, match="max_shard_size"):
         model.save_weights(tmp_path / NAME, max_shard_size=1, adapters=True)

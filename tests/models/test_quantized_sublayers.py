@@ -176,7 +176,7 @@ def test_built_layer_ignores_a_second_build():
     kernel = layer.kernel
     layer.build((32, 4))
     assert layer.kernel is kernel
-    with pytest.raises(ArgumentError, match="it is built already"):
+    with pytest.raises(ArgumentError, match="the layer is already built"):
         layer.build((None, 5))
 
 

@@ -217,7 +217,7 @@ def test_data_set_is_read_once(tmp_path):
     assert produced == [0, 30, 60] and "of 90 samples" in text
     pairs = Dataset.from_tensor_slices((X, Y)).batch(16)
     assert "of 90 samples" in report(classifier(), tmp_path, pairs, measure=False)
-    with pytest.raises(ArgumentError, match="expected data that ends"):
+    with pytest.raises(ArgumentError, match="expected finite data"):
         report(classifier(), tmp_path, pairs.repeat())
 
 
@@ -259,7 +259,7 @@ def test_model_that_runs_eagerly(tmp_path):
     "arguments, message",
     [
         ({"filepath": "report.pdf"}, "a path ending in .html"),
-        ({"class_names": ["a", "b"], "data": (X, Y)}, "to be 3 names"),
+        ({"class_names": ["a", "b"], "data": (X, Y)}, "expected 3 class_names"),
         ({"class_names": NAMES}, "class_names needs data"),
     ],
 )

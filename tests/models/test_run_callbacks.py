@@ -125,7 +125,7 @@ def test_corruption_without_another_backup_is_an_error(tmp_path):
     fit(make_compiled_model(), callback, epochs=1)
     metadata = tmp_path / "training_metadata.json"
     metadata.write_bytes(metadata.read_bytes()[:-1])
-    with pytest.raises(ModelFileError, match="is damaged"):
+    with pytest.raises(ModelFileError, match="is corrupt"):
         fit(make_model(), callback)
 
 
@@ -157,7 +157,7 @@ def test_mixed_files_are_refused(tmp_path):
     callback = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     fit(make_compiled_model(), callback, epochs=1)
     make_model().save_weights(tmp_path / "latest.weights.h5")
-    with pytest.raises(ModelFileError, match="is not the file"):
+    with pytest.raises(ModelFileError, match="differs from the listed file"):
         fit(make_model(), callback)
 
 

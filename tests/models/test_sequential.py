@@ -135,7 +135,7 @@ def test_errors():
         model.add(3)
     with pytest.raises(ArgumentError, match="another layer named 'twin'"):
         model.add(layers.Dense(2, name="twin"))
-    with pytest.raises(ArgumentError, match="must come first"):
+    with pytest.raises(ArgumentError, match="must be the first layer"):
         model.add(Input((4,)))
     with pytest.raises(ShapeError, match=r"\(None, 4\).*received \(None, 5\)"):
         model.build((None, 5))

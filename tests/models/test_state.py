@@ -153,7 +153,9 @@ def test_mismatch_may_be_skipped(case):
     change, message = WRONG[case]
     model = make()
     before = values(model)
-    with pytest.warns(UserWarning, match=f"left as it was:\n.*{message}") as caught:
+    with pytest.warns(
+        UserWarning, match=f"these weights are unchanged:\n.*{message}"
+    ) as caught:
         load_state(model, change(stored(filled(make()))), "file", skip_mismatch=True)
     assert str(caught[0].message).count("\n") == 1  # reported once
     is_unchanged = {
@@ -268,7 +270,7 @@ def test_state_of_another_optimizer_is_refused():
     model = trained("sgd")
     before = [v.numpy().tolist() for v in model.optimizer.variables]
     other = trained("adam")
-    with pytest.warns(UserWarning, match="'sgd.* keeps its state"):
+    with pytest.warns(UserWarning, match="'sgd.* keeps its current state"):
         load_state(model, stored(other), "file")
     assert [v.numpy().tolist() for v in model.optimizer.variables] == before
     assert values(model)[:3] == values(other)[:3]

@@ -397,13 +397,19 @@ def test_step_has_the_name_of_its_function():
 @pytest.mark.parametrize(
     "batch, words",
     [
-        ((np.array([0, 9]), np.array([0.5])), "in this batch x goes from 0 to 9"),
-        ((np.array([0.5]), np.array([3.0, -2.0])), "in this batch y goes from -2 to 3"),
-        (np.array([1, 7]), "in this batch x goes from 1 to 7"),
-        (([np.array([1]), np.array([2])],), "x goes from 1 to 1, x goes from 2 to 2"),
-        ((np.array([0.5]), np.zeros(0)), "no array holds whole numbers"),
-        ((np.array(["a"]), np.array([True])), "no array holds whole numbers"),
-        ((np.array([1.5]), np.array([2.5]), np.array([1])), "no array holds whole"),
+        ((np.array([0, 9]), np.array([0.5])), "in this batch x has values from 0 to 9"),
+        (
+            (np.array([0.5]), np.array([3.0, -2.0])),
+            "in this batch y has values from -2 to 3",
+        ),
+        (np.array([1, 7]), "in this batch x has values from 1 to 7"),
+        (
+            ([np.array([1]), np.array([2])],),
+            "x has values from 1 to 1, x has values from 2 to 2",
+        ),
+        ((np.array([0.5]), np.zeros(0)), "no array contains integers"),
+        ((np.array(["a"]), np.array([True])), "no array contains integers"),
+        ((np.array([1.5]), np.array([2.5]), np.array([1])), "no array contains int"),
     ],
 )
 def test_possible_indices_are_reported(batch, words):

@@ -58,7 +58,12 @@ def test_invalid_targets_are_refused(case):
 
 # Targets -> the loss, the units of the output, the warning.
 WARNED_OF = {
-    "one target for three outputs": (Y, "mse", 3, r"\(8, 1\) and the outputs.*repeat"),
+    "one target for three outputs": (
+        Y,
+        "mse",
+        3,
+        r"\(8, 1\) and the outputs.*broadcast",
+    ),
     "three targets for one output": (np.zeros((8, 3)), "mae", 1, "outputs of shape"),
     "signs for a probability": (
         *(np.sign(Y - 0.5), "binary_crossentropy", 1),
@@ -159,17 +164,17 @@ def test_weights_of_unknown_classes(weights, message):
 
 
 def test_weights_of_classes_without_samples():
-    with pytest.warns(UserWarning, match=r"no sample is of the classes \[5\]"):
+    with pytest.warns(UserWarning, match=r"classes \[5\], but no sample has"):
         model_of(3, sparse()).fit(X, LABELS, class_weight={0: 2.0, 5: 1.0}, verbose=0)
 
 
 def test_initial_epoch_beyond_the_last():
-    with pytest.warns(UserWarning, match="initial_epoch, 5, is beyond epochs, 2"):
+    with pytest.warns(UserWarning, match="initial_epoch=5 is larger than epochs=2"):
         history = model_of(1).fit(X, Y, initial_epoch=5, epochs=2, verbose=0)
     assert history.history == {}
     model_of(1).fit(X, Y, initial_epoch=2, epochs=2, verbose=0)  # no epoch remains
 
 
 def test_callback_must_be_an_object():
-    with pytest.raises(ArgumentError, match="objects of Callback"):
+    with pytest.raises(ArgumentError, match="instances of Callback"):
         Sequential([layers.Dense(1)]).predict(X, callbacks=[callbacks.EarlyStopping])

@@ -97,7 +97,7 @@ def test_config_error_is_not_reported_as_corruption(saved, tmp_path, case):
             new.writestr(name, data)
     with pytest.raises(ToolkitError, match=message) as caught:
         models.load_model(path)
-    assert "damaged" not in str(caught.value)
+    assert "corrupt" not in str(caught.value)
     assert "model.weights.h5" not in str(caught.value)
 
 
@@ -123,4 +123,4 @@ def test_error_of_a_custom_class_is_not_reported_as_corruption(tmp_path):
     model.save(tmp_path / "model.keras")
     with pytest.raises(ModelFileError, match="ZeroDivisionError") as caught:
         models.load_model(tmp_path / "model.keras")
-    assert "damaged" not in str(caught.value)
+    assert "corrupt" not in str(caught.value)

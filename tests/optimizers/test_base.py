@@ -203,7 +203,7 @@ def test_weights_decay_unless_they_are_excluded(excluded, decayed):
     names = {name for name, v in variables.items() if v.numpy()[0] == 3.0}
     assert names == set(decayed.split())
     assert all(v.numpy()[0] in (3.0, 4.0) for v in variables.values())
-    with pytest.raises(ArgumentError, match="must come before"):
+    with pytest.raises(ArgumentError, match="before the optimizer is built"):
         optimizer.exclude_from_weight_decay()
 
 
@@ -239,7 +239,7 @@ def test_subclass_receives_rate_and_step():
 
 def test_stateless_step_returns_all_values_and_changes_none():
     optimizer, v = SGD(0.5, momentum=0.5), Variable([4.0])
-    with pytest.raises(ArgumentError, match="call `build` before"):
+    with pytest.raises(ArgumentError, match="call `build` first"):
         optimizer.stateless_apply([], [], [])
     optimizer.build([v])
     state = [x.value for x in optimizer.variables]

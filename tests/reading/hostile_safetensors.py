@@ -28,13 +28,13 @@ def two(first, second, size=16):
 HOSTILE = {
     "empty": (b"", "does not fit"),
     "cut off in its length": (bytes(7), "does not fit"),
-    "no header": (bytes(8), "begins with"),
+    "no header": (bytes(8), "starts with"),
     "a header longer than the file": (packed({}, b"", 1000), "does not fit"),
     "a header of all bytes there are": (packed({}, b"", 2**64 - 1), "does not fit"),
     "a header of a terabyte": (packed({}, b"", 2**40), "does not fit"),
     "a header longer than any": (
         (9 << 20).to_bytes(8, "little") + b"{" + bytes(9 << 20),
-        "at most",
+        "exceeds the limit",
     ),
     "a header of lists": (packed('{"x":[' + "[]," * 2_000_000 + "[]]}"), "lists"),
     "a header of numbers": (
@@ -42,9 +42,9 @@ HOSTILE = {
         "expected an object",
     ),
     "a pickle": (b"\x80\x04cos\nsystem\n(S'touch ran'\ntR.".ljust(64), "does not fit"),
-    "a list": (packed([PAIR]), "begins with"),
-    "text": (packed('"x"'), "begins with"),
-    "spaces first": (packed(" " + json.dumps({"x": PAIR})), "begins with"),
+    "a list": (packed([PAIR]), "starts with"),
+    "text": (packed('"x"'), "starts with"),
+    "spaces first": (packed(" " + json.dumps({"x": PAIR})), "starts with"),
     "no JSON": (packed("{'x': 1}"), "expected JSON"),
     "JSON and more": (packed("{}{}", b""), "expected JSON"),
     "no end": (packed('{"x": {"dtype": "F32", ', b""), "expected JSON"),
@@ -128,6 +128,6 @@ HOSTILE = {
     "a truth value that is none": (
         packed({"x": {"dtype": "BOOL", "shape": [8], "data_offsets": [0, 8]}},
                bytes(7) + b"\2"),
-        "truth values",
+        "booleans",
     ),
 }  # fmt: skip

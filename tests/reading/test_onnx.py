@@ -87,7 +87,7 @@ def test_arrays_in_another_file(tmp_path):
         for name, array in arrays.items():
             assert np.array_equal(file.graph.initializers[name], array)
     (tmp_path / "m.onnx.data").unlink()
-    with pytest.raises(MissingFileError, match=r"'m\.onnx\.data': not there"):
+    with pytest.raises(MissingFileError, match=r"data file 'm\.onnx\.data' is missing"):
         with open_onnx(tmp_path / "m.onnx"):
             pass
 

@@ -89,7 +89,7 @@ def test_readers_refuse_special_files(kind, name, tmp_path, monkeypatch):
 def test_folders_of_classes_must_be_folders(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     for name in ("file", "nothing"):
-        with pytest.raises(DatasetError, match="expected a folder; there is none at"):
+        with pytest.raises(DatasetError, match="expected a folder, but"):
             tk.utils.image_dataset_from_directory(tmp_path / name, verbose=False)
 
 
@@ -109,11 +109,11 @@ def test_readers_detect_a_pointer_of_git_lfs(name, tmp_path):
 @pytest.mark.parametrize(
     "path, advice",
     [
-        ("m.onnx", "`toolkit.saving.load_onnx` reads it"),
+        ("m.onnx", "load it by `toolkit.saving.load_onnx`"),
         ("https://example.com/m.keras", r"get_file\(origin=...\)` returns its path"),
         ("hf://someone/m", "expected a path; received .* Download it first"),
-        ("saved", "is a SavedModel of TensorFlow"),
-        ("m.ckpt", "is a checkpoint of TensorFlow"),
+        ("saved", "is a TensorFlow SavedModel"),
+        ("m.ckpt", "is a TensorFlow checkpoint"),
         ("m.tflite", "TensorFlow Lite"),
         ("m.pt", "looks like a pickle"),
     ],
@@ -129,9 +129,13 @@ def test_other_formats_get_advice(path, advice, read, tmp_path, monkeypatch):
 
 
 def test_files_without_a_model_get_advice():
-    with pytest.raises(ArgumentError, match="make the model, then call `load_weights`"):
+    with pytest.raises(
+        ArgumentError, match="create the model, then call `load_weights`"
+    ):
         tk.saving.load_model("m.weights.h5")
-    with pytest.raises(ArgumentError, match="model_from_json` reads its text"):
+    with pytest.raises(
+        ArgumentError, match="pass its text to `toolkit.models.model_from_json"
+    ):
         tk.saving.load_model("m.json")
 
 

@@ -151,7 +151,7 @@ def test_path_of_no_regular_file_is_refused(tmp_path):
     for target in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero"):
         with pytest.raises(ModelFileError, match="regular file|cannot be read"):
             read_safetensors(target)
-    with pytest.raises(MissingFileError, match=r"none.*no such file"):
+    with pytest.raises(MissingFileError, match=r"none.*the file does not exist"):
         read_safetensors(tmp_path / "none")
     with pytest.raises(ModelFileError, match="null"):
         read_safetensors("a\0b")
@@ -161,7 +161,7 @@ def test_truncation_after_the_check_is_an_error(path):
     write_safetensors(path, {"x": np.arange(1000)})
     with open_safetensors(path) as content:
         os.truncate(path, 4000)
-        with pytest.raises(ModelFileError, match="became shorter"):
+        with pytest.raises(ModelFileError, match="was truncated"):
             content.arrays["x"].read()
 
 

@@ -318,7 +318,7 @@ def test_classes_of_imported_keras_libraries_are_found(monkeypatch):
 
 
 def test_lambda_code_is_neither_stored_nor_run():
-    with pytest.warns(UserWarning, match="hold no code"):
+    with pytest.warns(UserWarning, match="contain no code"):
         config = serialize_keras_object({"f": lambda x: x})
     assert config["f"]["config"] == {"value": None}
     for safe_mode in (True, False):

@@ -458,7 +458,7 @@ def test_native_library(tmp_path):
 def test_stateful_library_is_refused(tmp_path):
     tmp_path.chmod(0o700)
     library = toolkit.load_native(stub.shared(tmp_path / "digits.so", states=1))
-    with pytest.raises(UnsupportedError, match="keeps states"):
+    with pytest.raises(UnsupportedError, match="has states"):
         NativeServable(library)
 
 
@@ -532,7 +532,7 @@ def without_rows():
     "make, error, words",
     [
         (lambda: toolkit.Sequential([layers.Dense(2)]), ArgumentError, "its inputs"),
-        (stateful, UnsupportedError, "changes .* when it predicts"),
+        (stateful, UnsupportedError, "changes .* in its prediction"),
         (without_rows, ArgumentError, "one row for each"),
     ],
 )

@@ -91,8 +91,13 @@ def test_texts(server, instances):
 @pytest.mark.parametrize(
     "path, body, status, words",
     [
-        (PREDICT, {}, 400, "expected 'instances' or 'inputs'"),
-        (PREDICT, {"instances": [], "inputs": []}, 400, "and not both"),
+        (PREDICT, {}, 400, "expected either 'instances' or 'inputs'"),
+        (
+            PREDICT,
+            {"instances": [], "inputs": []},
+            400,
+            "expected either 'instances' or 'inputs'",
+        ),
         (PREDICT, {"instances": []}, 400, "expected a list of rows"),
         (PREDICT, {"instances": 3}, 400, "expected a list of rows"),
         (PREDICT, {"instances": [[1, 2]]}, 400, "expected shape [-1, 5]"),
@@ -108,7 +113,7 @@ def test_texts(server, instances):
             PAIR,
             {"inputs": {"a": [[0, 0]], "b": [[0, 0, 0]] * 2}},
             400,
-            "one extent of the first axes; received [1, 2]",
+            "equal extents of the first axes; received [1, 2]",
         ),
         (
             PAIR,

@@ -213,15 +213,15 @@ BAD = {
             "inputs": [X],
             "outputs": [{"name": "y", "parameters": {"classification": 2}}],
         },
-        "no classes are told",
+        "class labels are unsupported",
     ),
     "a sequence": (
         {"inputs": [X], "parameters": {"sequence_id": 3}},
-        "models keep no sequences",
+        "models do not support sequences",
     ),
     "shared memory": (
         changed(parameters={"shared_memory_region": "/etc/passwd"}),
-        "no memory is shared",
+        "shared memory is unsupported",
     ),
     "parameters of another type": (changed(parameters=3), "expected an object"),
     "a timeout of text": (
@@ -454,7 +454,7 @@ def test_response_size_is_limited_before_the_computation():
             assert client.read().status == 200
             client.send(binary_request(rows(5, 1), model="m"))
             answer = client.read()
-        assert answer.status == 413 and "an answer of <=" in answer.json["error"]
+        assert answer.status == 413 and "a response of <=" in answer.json["error"]
         body = {"inputs": [tensor("x", rows(1, 1))]}  # which is longer in JSON
         assert ask(server, "POST", "/v2/models/m/infer", body).status == 413
     assert servable.calls == 4

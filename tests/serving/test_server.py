@@ -503,7 +503,9 @@ def test_new_version_responds_and_a_broken_one_does_not(tmp_path, caplog):
         assert answer_of(server, x)[0] == "2"
         metrics = ask(server, "GET", "/metrics").body.decode()
         assert 'toolkit_reloads_total{model="mlp",result="failure"} 1' in metrics
-    assert "kept, for its new file cannot be used" in caplog.text
+    assert (
+        "the old version stays active, because the new file is invalid" in caplog.text
+    )
 
 
 def test_changed_file_is_reloaded(tmp_path):

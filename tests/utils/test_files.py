@@ -301,7 +301,7 @@ def test_names_that_are_one_file_are_refused(
     url = server.url("/archive")
     get_file("here", url, extract=True)  # where they are two
     as_where_names_are_alike(monkeypatch)
-    with pytest.raises(DatasetError, match="have the same name here"):
+    with pytest.raises(DatasetError, match="have the same name on this file system"):
         get_file("there", url, extract=True)
     assert "there" not in visible(cache)
 
@@ -352,7 +352,7 @@ def test_folder_with_foreign_files_is_never_changed(server, cache, change, optio
     elif change == "link":
         (things / "link").symlink_to(cache)
     before, requests = contents(cache), server.requests
-    with pytest.raises(DatasetError, match="move it away"):
+    with pytest.raises(DatasetError, match="Move the folder away"):
         get_file("things", server.url("/archive"), extract=True, **options)
     assert contents(cache) == before and server.requests == requests
 
@@ -364,7 +364,7 @@ def test_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
     (external / "thesis.tex").write_text("years of work")
     cache.mkdir(parents=True)
     (cache / "things").symlink_to(external)
-    with pytest.raises(DatasetError, match="no folder"):
+    with pytest.raises(DatasetError, match="not a folder"):
         get_file("things", server.url("/archive"), extract=True, force_download=True)
     assert visible(external) == ["thesis.tex"]
 
@@ -412,7 +412,7 @@ ESCAPES = {
 @pytest.mark.parametrize("name", ESCAPES)
 def test_archive_with_outside_paths_is_refused_completely(server, cache, name):
     server.pages["/archive"] = ESCAPES[name]
-    with pytest.raises(DatasetError, match="nothing of .* was unpacked: its member"):
+    with pytest.raises(DatasetError, match="was not unpacked: its member"):
         get_file("things", server.url("/archive"), extract=True)
     assert visible(cache) == ["things_archive"]
     assert not list(cache.parent.rglob("*evil*"))

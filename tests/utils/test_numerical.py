@@ -30,7 +30,7 @@ def test_to_categorical(labels, num_classes, expected):
 def test_to_categorical_of_empty_arrays():
     empty = np.zeros((0,), np.int32)
     assert to_categorical(empty, 3).shape == (0, 3)
-    with pytest.raises(ArgumentError, match="num_classes is needed"):
+    with pytest.raises(ArgumentError, match="num_classes is required"):
         to_categorical(empty)
 
 
@@ -72,7 +72,7 @@ def test_tensors_and_symbols_keep_their_type():
         [1, 0, 0],
         [0, 0, 1],
     ]
-    with pytest.raises(ArgumentError, match="num_classes is needed"):
+    with pytest.raises(ArgumentError, match="num_classes is required"):
         to_categorical(labels)
     x = toolkit.ops.convert_to_tensor([[3.0, 4.0], [0.0, 0.0]])
     for order, first in ((1, 3 / 7), (2, 0.6)):

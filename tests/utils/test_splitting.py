@@ -75,7 +75,7 @@ def test_sizes_out_of_range(sizes):
 
 
 def test_inconsistent_sizes():
-    with pytest.raises(ArgumentError, match="greater than all"):
+    with pytest.raises(ArgumentError, match="must not exceed the total"):
         split_dataset(Y, left_size=0.6, right_size=0.6)
     with pytest.raises(TypeError, match="left_size"):
         split_dataset(Y, left_size="3")

@@ -167,26 +167,27 @@ class Network:
         return model
 
 
-_DOCUMENTATION = """{title}, a network for the classes of images. {reference}
+_DOCUMENTATION = """Create {title}, a network for image classification. {reference}
 
 Args:
-    include_top: whether the classifier is part of it.
-    weights: None for new weights, "imagenet" for those trained on ImageNet, which are
-        downloaded once and checked, or the path of a weights file.
-    input_tensor: a Keras tensor to begin with, in place of a new input.
-    input_shape: of one image; {size} x {size} x 3 if not given, and of unknown height
-        and width without the classifier. No smaller than {minimum} x {minimum}.
-    pooling: without the classifier: "avg" or "max" over the image, or None.
-    classes: how many classes the classifier tells apart.
-    classifier_activation: of the last layer; None returns the logits.
-    name: of the model.{more}
+    include_top: whether the model includes the classifier.
+    weights: None for random weights, "imagenet" for weights that are trained on
+        ImageNet, or the path of a weights file. ImageNet weights are downloaded once
+        and verified.
+    input_tensor: a Keras tensor to use as the input instead of a new input.
+    input_shape: the shape of one image, at least {minimum} x {minimum}. Default:
+        {size} x {size} x 3; without the classifier, an unknown height and width.
+    pooling: without the classifier, the pooling over the image: "avg", "max" or None.
+    classes: the number of classes.
+    classifier_activation: the activation of the last layer; None returns the logits.
+    name: the name of the model.{more}
 
 Returns:
     A Model: (batch, height, width, channels) to (batch, classes).
 
 Raises:
-    ArgumentError: arguments that do not go together.
-    DatasetError: the ImageNet weights cannot be fetched.
+    ArgumentError: the arguments contradict each other.
+    DatasetError: the ImageNet weights cannot be downloaded.
 """
 
 
@@ -265,10 +266,10 @@ def preprocessor(mode: str | None, module: str) -> Preprocessor:
         return imagenet_utils.preprocess_input(x, data_format=data_format, mode=mode)
 
     preprocess_input.__doc__ = (
-        "Return pixels of 0..255 as they are: scaling is part of the model."
+        "Return the pixels of 0..255 unchanged; the model scales them."
         if mode is None
-        else "Bring pixels of 0..255 to the range of this model.\n\n"
-        f'As `imagenet_utils.preprocess_input` in mode "{mode}".'
+        else "Scale pixels of 0..255 to the range of this model.\n\nAs "
+        f'`imagenet_utils.preprocess_input` in mode "{mode}".'
     )
     preprocess_input.__module__ = module
     return preprocess_input
@@ -278,8 +279,8 @@ def channels_last_only(family: str) -> None:
     """Raise for "channels_first", which the family does not support."""
     if settings.image_data_format() == "channels_first":
         raise ArgumentError(
-            f"{family} does not support the channels_first image data format; "
-            'toolkit.config.set_image_data_format("channels_last") changes it'
+            f"{family} does not support the channels_first image data format; call "
+            'toolkit.config.set_image_data_format("channels_last")'
         )
 
 

@@ -34,7 +34,7 @@ _EPSILON = 1e-6
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _PARAMETERS = {"include_top": True, "include_preprocessing": True, **STANDARD}
 _MORE = """
-    include_preprocessing: whether pixels of 0..255 are normalized inside."""
+    include_preprocessing: whether the model normalizes pixels of 0..255."""
 preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 

@@ -61,7 +61,7 @@ _DROP_RATE = 0.2  # of the last block's branch; lower in previous blocks
 _NORM: dict[str, Any] = {"momentum": 0.9}
 _PARAMETERS = {**STANDARD, "include_preprocessing": True}
 _MORE = """
-    include_preprocessing: whether pixels of 0..255 are scaled inside."""
+    include_preprocessing: whether the model scales pixels of 0..255."""
 preprocess_input: Preprocessor = preprocessor(None, __name__)
 
 

@@ -65,10 +65,10 @@ _PARAMETERS = {
     "include_preprocessing": True,
 }
 _MORE = """
-    alpha: multiplies the filters of every layer.
-    minimalistic: without gates, hard swish and windows of 5 x 5.
-    dropout_rate: before the classifier.
-    include_preprocessing: whether pixels of 0..255 are scaled to -1..1 inside."""
+    alpha: the factor of the filters of every layer.
+    minimalistic: whether to omit gates, hard swish and windows of 5 x 5.
+    dropout_rate: the rate of the dropout before the classifier.
+    include_preprocessing: whether the model scales pixels of 0..255 to -1..1."""
 _relu = partial(layers.ReLU)
 preprocess_input: Preprocessor = preprocessor(None, __name__)
 _conv = partial(layers.Conv2D, kernel_size=1, padding="same")

@@ -40,8 +40,8 @@ def jvp(
     leaves, directions = tree.flatten(list(primals)), tree.flatten(list(tangents))
     if len(leaves) != len(directions):
         raise ArgumentError(
-            f"jvp: expected as many tangents as primals; received {len(directions)} "
-            f"and {len(leaves)}"
+            "jvp: expected equal numbers of tangents and primals; received "
+            f"{len(directions)} and {len(leaves)}"
         )
     # New tensors, so that a tensor that is passed twice counts as two.
     inputs = [ops.reshape(convert(x), convert(x).shape) for x in leaves]

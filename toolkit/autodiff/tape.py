@@ -57,7 +57,7 @@ class GradientTape:
 
     def __enter__(self) -> GradientTape:
         if self in state.tapes:
-            raise GradientError("GradientTape: the tape is recording already")
+            raise GradientError("GradientTape: the tape already records")
         state.tapes = (*state.tapes, self)
         return self
 
@@ -164,8 +164,8 @@ class GradientTape:
             )
         if self._used and not self.persistent:
             raise GradientError(
-                "GradientTape.gradient: a tape that is not persistent can be used "
-                "once; create it with persistent=True"
+                "GradientTape.gradient: a tape without persistent=True can be used "
+                "only once; create it with persistent=True"
             )
         self._used = True
         if not self.persistent:
@@ -282,10 +282,10 @@ class GradientTape:
             A structure like `sources` of tensors of shape target.shape + source.shape.
         """
         if self._used and not self.persistent:
-            raise GradientError("GradientTape.jacobian: the tape has been used already")
+            raise GradientError("GradientTape.jacobian: the tape was already used")
         if not isinstance(target, Tensor) or not target.size:
             raise GradientError(
-                "GradientTape.jacobian: expected a tensor that is not empty as target; "
+                "GradientTape.jacobian: expected a nonempty tensor as target; "
                 f"received {target!r}"
             )
         if not self.persistent:

@@ -236,7 +236,7 @@ class Backend:
         Raises:
             UnsupportedError: the backend generates no machine code, or none for that.
         """
-        raise UnsupportedError(f"backend {self.name} makes no native libraries")
+        raise UnsupportedError(f"backend {self.name} does not support native libraries")
 
     def build_library(self, source: LibrarySource) -> Library:
         """Build one object file that needs neither Python nor this package.
@@ -248,7 +248,7 @@ class Backend:
             UnsupportedError: the backend has no machine code, or the source is too
                 large.
         """
-        raise UnsupportedError(f"backend {self.name} makes no native libraries")
+        raise UnsupportedError(f"backend {self.name} does not support native libraries")
 
     def lower_branch(
         self,
@@ -263,7 +263,7 @@ class Backend:
             inputs: the bool, and the inputs of both programs.
             outputs: the outputs of both programs.
         """
-        raise NotImplementedError(f"backend {self.name} generates no jumps")
+        raise NotImplementedError(f"backend {self.name} does not generate jumps")
 
     def lower_while(
         self,
@@ -285,7 +285,7 @@ class Backend:
             initial_outputs: outputs that start as the inputs of these numbers, and
                 are updated in place.
         """
-        raise NotImplementedError(f"backend {self.name} generates no jumps")
+        raise NotImplementedError(f"backend {self.name} does not generate jumps")
 
     @property
     def anchors(self) -> Collection[str]:

@@ -34,7 +34,7 @@ class ArrayScalars:
 
     def __getattr__(self, name: str) -> Callable[..., Array]:
         if name not in SCALARS:
-            raise AttributeError(f"the scalar vocabulary has no {name!r}")
+            raise AttributeError(f"unknown scalar function {name!r}")
         array = SCALARS[name].array
         if callable(array):
             return partial(array, self.xp)

@@ -22,24 +22,24 @@ from toolkit.errors import ToolkitError, suggest_choice
 
 # Name -> (module, summary).
 COMMANDS = {
-    "info": ("toolkit.cli.info", "what is installed, what is missing, what is cached"),
-    "examples": ("toolkit.cli.examples", "list the trainers that come with it"),
-    "run": ("toolkit.cli.run", "run one of them"),
-    "inspect": ("toolkit.cli.inspect", "show what a model or weights file holds"),
+    "info": ("toolkit.cli.info", "show installed, missing and cached components"),
+    "examples": ("toolkit.cli.examples", "list the included example trainers"),
+    "run": ("toolkit.cli.run", "run a script or an example"),
+    "inspect": ("toolkit.cli.inspect", "show the content of a model or weights file"),
     "convert": (
         "toolkit.cli.convert",
         "write a model or its weights in another format",
     ),
     "export": (
         "toolkit.cli.export",
-        "write what a model computes, for programs without Python",
+        "export a model for programs without Python",
     ),
     "plot": ("toolkit.cli.plot", "draw the model of a file"),
     "simulate": (
         "toolkit.cli.simulate",
-        "predict the training step of a file's model on many ranks",
+        "predict the time of a training step on many ranks",
     ),
-    "serve": ("toolkit.cli.serve", "let models answer over HTTP"),
+    "serve": ("toolkit.cli.serve", "serve models over HTTP"),
     "bench": ("toolkit.bench.command", "time training, prediction, start and memory"),
 }
 
@@ -141,7 +141,7 @@ def choice_type(*choices: str) -> Callable[[str], str]:
 
 def _create_parser() -> Parser:
     rows = [f"  {name:10}{summary}" for name, (_, summary) in COMMANDS.items()]
-    hint = f"{program_name()} COMMAND --help tells more of each."
+    hint = f"{program_name()} COMMAND --help describes each command."
     parser = Parser(program_name(), "", "\n".join(["commands:", *rows, "", hint]))
     parser.add_argument(
         "--version", action="version", version=f"toolkit {toolkit.__version__}"
@@ -152,7 +152,7 @@ def _create_parser() -> Parser:
         nargs="?",
         type=choice_type(*COMMANDS),
         metavar="COMMAND",
-        help="one of those below",
+        help="one of the following commands",
     )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="of the command"
@@ -162,7 +162,7 @@ def _create_parser() -> Parser:
 
 def _add_debug_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--debug", action="store_true", help="show the whole traceback of an error"
+        "--debug", action="store_true", help="show the full traceback of an error"
     )
 
 

@@ -111,7 +111,7 @@ def _select_reader(path: Path) -> Reader:
         if is_model_folder(path):
             return _open_folder
         raise ModelFileError(
-            f"{str(path)!r} is a folder without {CONFIG}, so not that of a saved model"
+            f"{str(path)!r} is a folder without {CONFIG}, so it is not a saved model"
         )
     check_regular_file(path)
     with open(path, "rb") as file:
@@ -129,7 +129,7 @@ def _select_reader(path: Path) -> Reader:
         return _open_safetensors
     description = "is empty" if not head else f"begins with {head[:8]!r}"
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth"):
-        description += "; a pickle can run code when it is read, and never is here"
+        description += "; a pickle can run code, so it is never read"
     raise ModelFileError(
         f"{str(path)!r}: expected one of {KINDS}; the file {description}"
     )
@@ -252,7 +252,7 @@ def _open_elements(path: Path) -> Iterator[Content]:
             facts["the first"] = _describe_element(rows[0])
     except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
         raise ModelFileError(
-            f"{str(path)!r}: the elements are damaged or cut off ({error})"
+            f"{str(path)!r}: the elements are corrupt or truncated ({error})"
         ) from error
     yield Content("elements of a data set", facts=facts)
 
@@ -313,7 +313,7 @@ def _measure_records(file: IO[bytes]) -> tuple[int, int, int]:
     while head := file.read(12):
         (length,) = struct.unpack_from("<Q", head.ljust(8))
         if not (_is_tfrecord(head) and _skip_record(file, length)):
-            raise RecordError(f"record {len(sizes):,} is damaged or cut off")
+            raise RecordError(f"record {len(sizes):,} is corrupt or truncated")
         sizes.append(length)
     return len(sizes), sum(sizes), sizes[0] if sizes else 0
 
@@ -358,7 +358,7 @@ def load_whole_model(path: Path, compile: bool = True) -> Any:
     with open_content(path) as content:
         if content.load is None:
             raise ModelFileError(
-                "expected the file of a whole model, .keras or .h5; "
+                "expected the file of a complete model, .keras or .h5; "
                 f"{str(path)!r} holds {content.kind}"
             )
         return load_model_with_hint(content.load, compile)

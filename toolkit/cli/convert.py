@@ -64,7 +64,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "target", type=_parse_target, metavar="TO", help="the file to write"
     )
     parser.add_argument(
-        "--model", type=Path, metavar="FILE", help="of the model that weights are for"
+        "--model",
+        type=Path,
+        metavar="FILE",
+        help="the file of the model that the weights belong to",
     )
     parser.add_argument(
         "--shard-size",
@@ -74,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="5, or so many",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace TO if it is there already"
+        "--force", action="store_true", help="replace TO if it exists already"
     )
     add_import_option(parser)
 
@@ -101,7 +104,9 @@ def run(options: argparse.Namespace) -> int:
     """Convert the file and print the new path and size; return 1 on failure."""
     source, target = options.source, options.target
     if target.exists() and not options.force:
-        raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
+        raise ArgumentError(
+            f"{str(target)!r} exists already; use --force to replace it"
+        )
     is_weights = target.name.endswith(WEIGHT_ENDINGS)
     with custom_objects_scope(options), open_content(source) as content:
         kind = content.kind
@@ -113,12 +118,13 @@ def run(options: argparse.Namespace) -> int:
             result = _load_model(content, options)
     if result is None:
         raise ArgumentError(
-            f"{str(source)!r} holds {kind}; pass --model FILE, the model that they are "
-            "for"
+            f"{str(source)!r} holds {kind}; pass --model FILE with the model of "
+            "these weights"
         )
     if not result:
         raise ArgumentError(
-            f"expected a model or weights; {str(source)!r} holds {kind}, and no weights"
+            f"expected a model or weights; {str(source)!r} holds {kind}, without "
+            "weights"
         )
     if is_weights:
         _write_weights(target, result, options.shard_size)
@@ -164,7 +170,7 @@ def _group_arrays(arrays: Mapping[str, StoredArray]) -> Groups:
         match = _VARIABLE_PATH.fullmatch(path)
         if match is None:
             raise ModelFileError(
-                "expected names of weights, such as 'layers/dense/vars/0'; found "
+                "expected names of weights, such as 'layers/dense/vars/0'; received "
                 f"{path!r}"
             )
         group, _, key = path.rpartition("/")

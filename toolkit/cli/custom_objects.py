@@ -27,8 +27,8 @@ def add_import_option(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODULE",
-        help="a module, or a file.py, with layers of your own that the model names; it "
-        "is run; several times for several",
+        help="a module or a file.py with custom layers of the model; it runs, and the "
+        "option can occur several times",
     )
 
 

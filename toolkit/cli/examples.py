@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=choice_type(*list_examples()),
         metavar="NAME",
-        help="print the source of this one instead, to begin one's own with",
+        help="print the source of this example, as a start for a new script",
     )
 
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     width = max(map(len, names))
     for name in names:
         print(f"{name:{width}}  {read_summary(name)}")
-    print(f"\n{program_name()} run NAME --help tells the arguments of one.")
+    print(f"\n{program_name()} run NAME --help lists the arguments of an example.")
     return 0
 
 
@@ -68,5 +68,6 @@ def examples_folder() -> Path:
         if candidate.is_dir():
             return candidate
     raise MissingFileError(
-        f"the examples are neither in {package} nor beside it; install the package anew"
+        f"the examples are missing in {package} and in its parent folder; install "
+        "the package again"
     )

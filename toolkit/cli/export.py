@@ -52,7 +52,7 @@ _EXPORTER_OPTIONS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the two files, and the options of the formats."""
-    parser.add_argument("source", type=Path, metavar="FROM", help="a file of a model")
+    parser.add_argument("source", type=Path, metavar="FROM", help="the file of a model")
     parser.add_argument(
         "-o", dest="output", type=Path, metavar="TO", help="the file to write"
     )
@@ -60,46 +60,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--format",
         type=choice_type(*FORMATS),
         metavar="FORMAT",
-        help=f"{', '.join(FORMATS)}; that of TO's ending, or shared",
+        help=f"{', '.join(FORMATS)}; default: the format of TO's ending, or shared",
     )
     parser.add_argument(
         "--triton",
         type=Path,
         metavar="FOLDER",
-        help="write the next version of the model, as ONNX, into this repository of "
-        "Triton or OpenVINO Model Server; --batch is the most rows of a batch",
+        help="write the next version of the model as ONNX to this repository of "
+        "Triton or OpenVINO Model Server; --batch is the maximum batch size",
     )
-    parser.add_argument("--target", metavar="NAME", help="the processor it is for")
-    parser.add_argument(
-        "--batch",
-        type=_parse_numbers,
-        metavar="N,...",
-        help="numbers of rows that are computed at once; 1,4,16,64,256",
-    )
-    parser.add_argument(
-        "--size",
-        dest="sizes",
-        type=_parse_size,
-        action="append",
-        metavar="NAME=N",
-        help="of another extent that the model leaves free, such as dim_0_1=64; "
-        "several times for several",
-    )
-    parser.add_argument(
-        "--weights",
-        type=choice_type("embed", "file"),
-        metavar="WHERE",
-        help="embed: in the library; file: beside it; embed up to 64 MB",
-    )
-    parser.add_argument(
-        "--no-threads",
-        dest="threads",
-        action="store_const",
-        const=False,
-        help="a library that starts no threads",
-    )
-    parser.add_argument("--linker", metavar="COMMAND", help="such as 'clang'")
-    parser.add_argument("--prefix", metavar="NAME", help="of the functions in C")
+    _add_library_options(parser)
     _add_onnx_options(parser)
     parser.add_argument(
         "--check",
@@ -107,9 +77,48 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="run the library on random inputs and compare it with the model",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace TO if it is there already"
+        "--force", action="store_true", help="replace TO if it exists already"
     )
     add_import_option(parser)
+
+
+def _add_library_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", metavar="NAME", help="the target processor")
+    parser.add_argument(
+        "--batch",
+        type=_parse_numbers,
+        metavar="N,...",
+        help="batch sizes of the library; 1,4,16,64,256",
+    )
+    parser.add_argument(
+        "--size",
+        dest="sizes",
+        type=_parse_size,
+        action="append",
+        metavar="NAME=N",
+        help="the value of another dynamic extent, such as dim_0_1=64; can occur "
+        "several times",
+    )
+    parser.add_argument(
+        "--weights",
+        type=choice_type("embed", "file"),
+        metavar="WHERE",
+        help="embed: in the library; file: in a separate file; default: embed up to "
+        "64 MB",
+    )
+    parser.add_argument(
+        "--no-threads",
+        dest="threads",
+        action="store_const",
+        const=False,
+        help="create a library without threads",
+    )
+    parser.add_argument(
+        "--linker", metavar="COMMAND", help="the linker command, such as 'clang'"
+    )
+    parser.add_argument(
+        "--prefix", metavar="NAME", help="the prefix of the C functions"
+    )
 
 
 def _add_onnx_options(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +127,7 @@ def _add_onnx_options(parser: argparse.ArgumentParser) -> None:
         dest="opset_version",
         type=int,
         metavar="N",
-        help="the version of ONNX's operators, 17 to 24; 20",
+        help="the ONNX opset version, 17 to 24; 20",
     )
     parser.add_argument(
         "--external-data",
@@ -156,10 +165,11 @@ def run(options: argparse.Namespace) -> int:
     path = _output_path(options)
     if options.check and KINDS.get(path.suffix) != SHARED:
         raise ArgumentError(
-            f"--check runs shared libraries, .so or .dylib; received {str(path)!r}"
+            "--check supports only shared libraries, .so or .dylib; received "
+            f"{str(path)!r}"
         )
     if path.exists() and not options.force:
-        raise ArgumentError(f"{str(path)!r} exists already; --force replaces it")
+        raise ArgumentError(f"{str(path)!r} exists already; use --force to replace it")
     arguments = {name: getattr(options, name) for name in _EXPORTER_OPTIONS}
     if arguments["sizes"] is not None:
         arguments["sizes"] = dict(arguments["sizes"])
@@ -188,8 +198,8 @@ def _export_to_repository(options: argparse.Namespace) -> int:
     )
     if has_unsupported or options.check or options.force:
         raise ArgumentError(
-            "--triton takes no other option than --batch, --opset, --external-data and "
-            "--import"
+            "--triton supports only the options --batch, --opset, --external-data "
+            "and --import"
         )
     arguments: dict[str, Any] = {"name": options.source.name.partition(".")[0]}
     if options.batch is not None:
@@ -200,7 +210,7 @@ def _export_to_repository(options: argparse.Namespace) -> int:
     with custom_objects_scope(options):
         model = load_whole_model(options.source)
         export_model(model, options.triton, "triton", verbose=False, **arguments)
-    print(f"{options.triton / arguments['name']}: the next version is there")
+    print(f"{options.triton / arguments['name']}: the next version exists already")
     return 0
 
 

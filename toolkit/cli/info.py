@@ -25,16 +25,16 @@ from toolkit.processes import clean_environment, find_program
 
 # Extra -> (its module, its purpose).
 EXTRAS = {
-    "cuda12": ("cupy", "computing on NVIDIA GPUs with CUDA 12"),
-    "cuda13": ("cupy", "computing on NVIDIA GPUs with CUDA 13"),
-    "mkl": ("mkl", "faster matrix products on Intel's processors"),
-    "images": ("PIL", "reading and writing image files"),
-    "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs nothing"),
-    "workers": ("cloudpickle", "worker processes that run any function"),
-    "mpi": ("mpi4py", "jobs of several processes: toolkit run --processes"),
-    "serve": ("uvicorn", "toolkit.serving.App behind an ASGI server"),
-    "aot": ("ziglang", "linking native libraries for other processors"),
-    "sklearn": ("sklearn", "toolkit.wrappers, the estimators of scikit-learn"),
+    "cuda12": ("cupy", "NVIDIA GPUs with CUDA 12"),
+    "cuda13": ("cupy", "NVIDIA GPUs with CUDA 13"),
+    "mkl": ("mkl", "faster matrix products on Intel processors"),
+    "images": ("PIL", "image files"),
+    "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs no package"),
+    "workers": ("cloudpickle", "worker processes for all functions"),
+    "mpi": ("mpi4py", "distributed jobs: toolkit run --processes"),
+    "serve": ("uvicorn", "toolkit.serving.App in an ASGI server"),
+    "aot": ("ziglang", "native libraries for other processors"),
+    "sklearn": ("sklearn", "toolkit.wrappers, estimators for scikit-learn"),
     "keras": ("keras", "Keras with this package as its backend: keras_toolkit"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
@@ -86,7 +86,7 @@ def _machine_rows() -> Rows:
     for gpu in gpus:
         yield "gpu", gpu
     if not gpus:
-        yield "gpu", "none that nvidia-smi knows of"
+        yield "gpu", "none that nvidia-smi reports"
 
 
 def list_gpus() -> list[str]:

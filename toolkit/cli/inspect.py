@@ -37,11 +37,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--values",
         action="store_true",
-        help="read the arrays: least, mean and greatest value, and how many are not "
-        "finite",
+        help="read the arrays and show minimum, mean, maximum and the number of "
+        "values that are not finite",
     )
     parser.add_argument(
-        "--nested", action="store_true", help="layers inside of layers, in the summary"
+        "--nested", action="store_true", help="show nested layers in the summary"
     )
     add_import_option(parser)
 
@@ -76,7 +76,7 @@ def _summary_lines(content: Content, nested: bool) -> Iterator[str]:
         )
     except ToolkitError as error:
         # For example, a custom layer: the arrays can still be shown.
-        yield f"No summary, for the model cannot be made here: {error}"
+        yield f"No summary, because the model cannot be created: {error}"
 
 
 def _table_lines(content: Content, values: bool) -> Iterator[str]:

@@ -127,8 +127,8 @@ def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher
     """
     if library == "mpich" and elastic:
         raise LaunchError(
-            "run: --elastic needs Open MPI 5; under MPICH a job ends with any process, "
-            "and --restarts starts it again"
+            "run: --elastic needs Open MPI 5; with MPICH a job ends if any process "
+            "ends; use --restarts to start it again"
         )
     launchers = list(_list_launchers())
     for launcher in launchers:

@@ -28,20 +28,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         *("-o", "--output"),
         type=_parse_picture_path,
         metavar="PATH",
-        help="the picture; FILE's name with .svg, in this folder, unless given",
+        help="the picture; default: FILE's name with .svg in the current folder",
     )
     parser.add_argument("--shapes", action="store_true", help="show shapes")
     parser.add_argument("--dtypes", action="store_true", help="show dtypes")
-    parser.add_argument("--names", action="store_true", help="show the layers' names")
     parser.add_argument(
-        "--nested", action="store_true", help="open models inside of it"
+        "--names", action="store_true", help="show the names of the layers"
+    )
+    parser.add_argument(
+        "--nested", action="store_true", help="show the layers of nested models"
     )
     parser.add_argument(
         "--direction",
         type=choice_type(*DIRECTIONS),
         default="TB",
         metavar="TO",
-        help="where arrows go: TB from top to bottom (the default), BT, LR or RL",
+        help="direction of the arrows: TB from top to bottom (the default), BT, LR or "
+        "RL",
     )
     add_import_option(parser)
 

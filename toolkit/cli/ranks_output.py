@@ -66,8 +66,8 @@ def run_job(
                 break
             outcome.unlink(missing_ok=True)
             print(
-                f"toolkit: a process was lost, exit code {code}; the job starts again, "
-                f"{remaining - 1} of {restarts} times left",
+                f"toolkit: a process was lost, exit code {code}; the job restarts, "
+                f"{remaining - 1} of {restarts} restarts remain",
                 file=sys.stderr,
                 flush=True,
             )

@@ -32,47 +32,51 @@ from toolkit.errors import ArgumentError
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the script, its arguments, and the number of processes."""
     parser.add_argument(
-        "--processes", type=_parse_count, metavar="N", help="how many run it as one job"
+        "--processes",
+        type=_parse_count,
+        metavar="N",
+        help="the number of processes of the job",
     )
     parser.add_argument(
         "--timeout",
         type=_parse_seconds,
         metavar="SECONDS",
-        help="after which a job ends in which one process waits for another; 600",
+        help="seconds that a process can wait for another before the job ends; 600",
     )
     parser.add_argument(
         "--mpi",
         type=choice_type(*LIBRARIES),
         metavar="LIBRARY",
-        help="openmpi or mpich",
+        help="MPI library: openmpi or mpich",
     )
     parser.add_argument(
         "--elastic",
         action="store_true",
-        help="a process that is killed does not end the others: fit goes on without it",
+        help="continue fit with the remaining processes if a process is killed",
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="with --elastic: others are started for processes that are killed",
+        help="with --elastic: start a new process for each killed process",
     )
     parser.add_argument(
         "--restarts",
         type=_parse_count,
         metavar="N",
-        help="how often to start again when a process is lost; fit goes on after the "
-        "last epoch that was whole",
+        help="maximum number of restarts after a lost process; fit continues after "
+        "the last complete epoch",
     )
     parser.add_argument(
         "--keras",
         action="store_true",
-        help="Keras computes on toolkit in the script: see `keras_toolkit`",
+        help="use toolkit as the backend of Keras in the script; see `keras_toolkit`",
     )
     parser.add_argument(
         "name",
         type=_parse_script,
         metavar="NAME",
-        help=f"path of a script, or of an example, see {program_name()} examples",
+        help=f"path of a script, or the name of an example; see {program_name()} "
+        "examples",
     )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="for the script"

@@ -39,31 +39,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="[NAME=]FILE",
-        help="a .keras, .h5 or .onnx file, the folder of a model, or a library that "
-        "export has made (.so), which is code; named as the file unless it says more",
+        help="a .keras, .h5 or .onnx file, the folder of a model, or an exported "
+        "library (.so), which is executable code; the name of the file is the "
+        "default name",
     )
-    add("--host", default="127.0.0.1", help="the address to listen at; 127.0.0.1")
+    add("--host", default="127.0.0.1", help="the address of the server; 127.0.0.1")
     add(
         "--port",
         type=_parse_port,
         default=8000,
         metavar="N",
-        help="8000; 0 is a free one",
+        help="the port; 8000; 0 selects a free port",
     )
     defaults = Batching()
-    text = f"the most rows that are computed together; {defaults.size}"
+    text = f"the maximum rows of a batch; {defaults.size}"
     add("--batch", type=_parse_count, default=defaults.size, metavar="N", help=text)
     text = "how long a batch waits for more requests, such as 2ms; 0"
     add("--wait", type=_parse_seconds, default=defaults.wait, metavar="TIME", help=text)
-    text = f"batches that are computed at a time, each in a thread; {defaults.workers}"
+    text = f"batches that run in parallel, each in a thread; {defaults.workers}"
     add(
         "--workers", type=_parse_count, default=defaults.workers, metavar="N", help=text
     )
-    text = "pad all batches to one size: an answer does not depend on who else asks"
+    text = (
+        "pad all batches to one size, so that a response does not depend on other "
+        "requests"
+    )
     add("--deterministic", action="store_true", help=text)
-    text = f"requests that may wait; more get 429; {defaults.queue}"
+    text = (
+        f"maximum number of waiting requests; more receive status 429; {defaults.queue}"
+    )
     add("--queue", type=_parse_count, default=defaults.queue, metavar="N", help=text)
-    text = f"after which a request gets 504; {defaults.timeout:g}s"
+    text = f"time after which a request receives status 504; {defaults.timeout:g}s"
     add(
         "--timeout",
         type=_parse_positive_seconds,
@@ -71,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help=text,
     )
-    text = "how often to look whether files have changed, such as 5s; never"
+    text = "interval of the check for changed files, such as 5s; default: never"
     add("--watch", type=_parse_positive_seconds, default=0.0, metavar="TIME", help=text)
     _add_limits(parser)
     add_import_option(parser)
@@ -80,17 +86,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """Add the limits of requests and connections."""
     add, limits = parser.add_argument, Limits()
-    text = f"of the body of a request; {limits.body >> 20}MB"
+    text = f"maximum body of a request; {limits.body >> 20}MB"
     add(
         "--max-body", type=_parse_nbytes, default=limits.body, metavar="SIZE", help=text
     )
-    text = f"of JSON in a body; {limits.json >> 20}MB"
+    text = f"maximum JSON in a body; {limits.json >> 20}MB"
     add(
         "--max-json", type=_parse_nbytes, default=limits.json, metavar="SIZE", help=text
     )
-    text = f"rows of a request; {limits.rows}"
+    text = f"maximum rows of a request; {limits.rows}"
     add("--max-rows", type=_parse_count, default=limits.rows, metavar="N", help=text)
-    text = f"of all outputs of a request; {limits.answer >> 20}MB"
+    text = f"maximum size of all outputs of a request; {limits.answer >> 20}MB"
     add(
         "--max-answer",
         type=_parse_nbytes,
@@ -98,7 +104,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help=text,
     )
-    text = f"connections at a time; {limits.connections}"
+    text = f"maximum number of open connections; {limits.connections}"
     connections = limits.connections
     add(
         "--max-connections",
@@ -107,7 +113,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=text,
     )
-    text = f"for a request to come whole; {limits.read_timeout:g}s"
+    text = f"time limit for the receipt of a request; {limits.read_timeout:g}s"
     seconds = limits.read_timeout
     add(
         "--read-timeout",

@@ -25,7 +25,9 @@ from toolkit.errors import ArgumentError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file, the ranks and the link."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="of a compiled model")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="the file of a compiled model"
+    )
     parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="how many")
     parser.add_argument(
         "--batch-size", type=int, default=32, metavar="ROWS", help="of each rank"
@@ -37,10 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bandwidth", type=float, default=10e9, metavar="BYTES", help="a second"
     )
     parser.add_argument(
-        "--ranks-per-node", type=int, default=1, metavar="N", help="that share a node"
+        "--ranks-per-node", type=int, default=1, metavar="N", help="ranks on each node"
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="PATH", help="a picture of the efficiency"
+        "--plot", type=Path, metavar="PATH", help="write a picture of the efficiency"
     )
     add_import_option(parser)
 

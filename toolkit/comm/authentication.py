@@ -51,7 +51,7 @@ def authenticate(connection: socket.socket, secret: bytes, timeout: float) -> No
     except (EOFError, ConnectionError):
         answer = b""
     if not hmac.compare_digest(answer, _digest(secret, b"listens", nonce, peer_nonce)):
-        raise CommunicationError("the two processes do not know the same secret")
+        raise CommunicationError("the two processes have different secrets")
     connection.settimeout(timeout)
 
 
@@ -75,7 +75,7 @@ def receive_exactly(connection: socket.socket, count: int, deadline: float) -> b
         connection.settimeout(remaining)
         chunk = connection.recv(min(count - len(received), 1 << 16))
         if not chunk:
-            raise EOFError("the connection has ended")
+            raise EOFError("the connection is closed")
         received += chunk
     return bytes(received)
 

@@ -135,7 +135,7 @@ def check_counts(name: str, buffer: Array, counts: Sequence[int], ranks: int) ->
 # Subjects of small-number exchanges, and the operation that causes each.
 SUBJECTS = {
     "lengths": "exchanges values, as `fit`, `evaluate` and `predict` do first",
-    "stops": "agrees on whether to stop, between two steps",
+    "stops": "agrees on a stop between two steps",
     "batches": "compares the next batch",
     "settings": "compares the settings of the optimizer, after an epoch",
 }
@@ -164,9 +164,9 @@ def tell(group: Group, subject: str, number: int) -> list[int]:
             for rank, index in enumerate(subject_indices)
         )
         raise ProgramMismatchError(
-            f"ranks do different things at the same time: {'; '.join(actions)}. `fit`, "
-            "`evaluate`, `predict` and all else that processes do together has to be "
-            "called by all of them, in the same order"
+            f"ranks run different operations at the same time: {'; '.join(actions)}. "
+            "All processes must call `fit`, `evaluate`, `predict` and other "
+            "collective operations in the same order"
         )
     return [int(word) & ((1 << _NUMBER_BITS) - 1) for word in words]
 

@@ -73,8 +73,8 @@ def recover() -> Group:
     old_group = world()
     if not (is_elastic() and isinstance(old_group, WatchedGroup)):
         raise LaunchError(
-            "recover: expected a job started by `toolkit run --elastic`; received one "
-            "that ends with any of its ranks"
+            "recover: expected a job started by `toolkit run --elastic`; received a "
+            "job that ends if any rank ends"
         )
     assert isinstance(old_group.wrapped_group, mpi.MpiGroup)
     _revoke(old_group)
@@ -183,9 +183,9 @@ def _join() -> Group:
     if group.size != expected:
         raise LaunchError(
             f"{name} says that {expected} processes were started, but MPI has "
-            f"{group.size} in this job: each is on its own. Start them by the mpirun "
-            f"of the library that mpi4py uses ({mpi.library_name()}), or by "
-            "`srun --mpi=pmix` if that library knows PMIx"
+            f"{group.size} in this job, so each process is separate. Start them by "
+            f"the mpirun of the library that mpi4py uses ({mpi.library_name()}), or "
+            "by `srun --mpi=pmix` if that library supports PMIx"
         )
     slowed_group = with_simulated_link(group)
     if slowed_group is not group and is_elastic():

@@ -162,7 +162,7 @@ class LocalGroup:
             if buffer.source.size != buffer.expected:
                 raise CommunicationError(
                     f"{name}: rank {self.rank} expected {buffer.expected} bytes from "
-                    f"rank {rank}; it sent {buffer.source.size}"
+                    f"rank {rank}; received {buffer.source.size}"
                 )
             target = receive[start : start + count]
             if count and buffer.source.ctypes.data != target.ctypes.data:
@@ -193,7 +193,7 @@ class LocalGroup:
             if message.content.size != target.size:
                 raise CommunicationError(
                     f"receive: rank {self.rank} expected {target.size} bytes from "
-                    f"rank {source}; it sent {message.content.size}"
+                    f"rank {source}; received {message.content.size}"
                 )
             target[:] = message.content
             message.received.set()
@@ -269,7 +269,7 @@ class LocalGroup:
         if job.error is not None:
             raise RankLostError(f"{name}: rank {self.rank}: another rank has failed")
         reason = (
-            "has returned" if is_in_time else f"did not come within {job.timeout} s"
+            "has returned" if is_in_time else f"did not arrive within {job.timeout} s"
         )
         absent_ranks = ", ".join(map(str, ranks))
         plural = "ranks" if len(ranks) > 1 else "rank"

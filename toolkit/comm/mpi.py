@@ -39,8 +39,8 @@ def library() -> Any:
     names = installed_packages()
     if len(names) > 1:
         raise LaunchError(
-            f"MPI: {' and '.join(names)} are both installed, and their files overwrite "
-            f"each other; uninstall all but one, then reinstall that one"
+            f"MPI: {' and '.join(names)} are both installed, but their files "
+            "conflict; uninstall all except one, then reinstall that one"
         )
     try:
         import mpi4py
@@ -264,8 +264,8 @@ class MpiGroup(Communicator):
             sent = status.Get_count(self._mpi.BYTE)
             if sent != chunk.size:
                 raise CommunicationError(
-                    f"receive: rank {self.rank} expected {chunk.size} bytes from rank "
-                    f"{source}; it sent {sent}"
+                    f"receive: rank {self.rank} expected {chunk.size} bytes from "
+                    f"rank {source}; received {sent}"
                 )
 
     def barrier(self) -> None:
@@ -300,8 +300,8 @@ class MpiGroup(Communicator):
         method: Callable[..., Any] | None = getattr(self.comm, name, None)
         if method is None:
             raise LaunchError(
-                f"MPI: {library_name()} ends with any of its ranks; Open MPI 5 can "
-                "go on"
+                f"MPI: {library_name()} ends a job if any rank ends; use Open MPI 5, "
+                "which can continue"
             )
         return method
 

@@ -100,7 +100,7 @@ class NcclGroup:
         if (self.rank, self.size) != (control.rank, control.size):
             raise CommunicationError(
                 f"nccl: rank {self.rank} of {self.size} is rank {control.rank} of "
-                f"{control.size} in the group that controls it"
+                f"{control.size} in its control group"
             )
 
     def with_stream(self, stream: int) -> NcclGroup:
@@ -329,8 +329,8 @@ class NcclGroup:
 def _check_tag(operation: str, tag: int) -> None:
     if tag:
         raise ArgumentError(
-            f"nccl {operation}: NCCL has no tags, calls of two ranks pair in their "
-            f"order; expected tag=0; received {tag}"
+            f"nccl {operation}: NCCL has no tags and matches calls of two ranks in "
+            f"their order; expected tag=0; received {tag}"
         )
 
 
@@ -388,7 +388,7 @@ def connect(
     }
     description["shares"] = can_share_gpus(version)
     _check_ranks(exchange(control, description))
-    assert nccl is not None, "or there was a problem"
+    assert nccl is not None, "or an error occurred"
     content = np.frombuffer(new_id, np.uint8).copy()
     control.broadcast(content, 0)
     identifier = UniqueId.from_buffer_copy(content.tobytes())

@@ -129,10 +129,12 @@ class Communicator:
 
     def _check_usable(self, operation: str) -> None:
         if self._is_closed:
-            raise CommunicationError(f"nccl {operation}: the communicator was ended")
+            raise CommunicationError(
+                f"nccl {operation}: the communicator was destroyed"
+            )
         if self.failure:
             raise CommunicationError(
-                f"nccl {operation}: the communicator has failed before "
+                f"nccl {operation}: the communicator failed earlier "
                 f"({self.failure}); abort it on every rank, and connect again"
             )
 

@@ -79,8 +79,8 @@ def config_fields(version: tuple[int, int, int]) -> list[tuple[str, Any]]:
     """
     if version < OLDEST or version[:2] > NEWEST:
         raise BackendUnavailable(
-            f"NCCL {'.'.join(map(str, version))}: how its settings are laid out is not "
-            f"known; expected a version from {'.'.join(map(str, OLDEST))} to "
+            f"NCCL {'.'.join(map(str, version))}: the layout of its settings is "
+            f"unknown; expected a version from {'.'.join(map(str, OLDEST))} to "
             f"{'.'.join(map(str, NEWEST))}"
         )
     groups = [

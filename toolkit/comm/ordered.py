@@ -110,7 +110,7 @@ def reduce_scatter(
     """
     tree = _Tree(group, leaves, op)
     if out.ndim == 0:
-        raise ShapeError("reduce_scatter: expected out of one axis at least")
+        raise ShapeError("reduce_scatter: expected out with at least one axis")
     full_shape = (group.size * out.shape[0], *out.shape[1:])
     tree.check(pieces, out, full_shape)
     flats = [piece.reshape(-1) for piece in pieces]
@@ -170,9 +170,7 @@ class _Tree:
                     f"{piece.shape}"
                 )
         if not self.leaves.present and self.op not in IDENTITY_ELEMENTS:
-            raise ArgumentError(
-                f"all_reduce: no rank has rows to take the {self.op} of"
-            )
+            raise ArgumentError(f"all_reduce: no rank has rows for the {self.op} of")
 
     def all_reduce_packed(
         self, flats: Sequence[Sequence[Array]], outs: Sequence[Array]

@@ -175,6 +175,6 @@ class SimulatedGroup:
 
     def _raise_unsupported(self, name: str) -> NoReturn:
         raise LaunchError(
-            f"{name}: a process in the place of a lost one joins the job in the first "
-            "`fit` of the script; before it, other processes are needed here"
+            f"{name}: a replacement process joins the job in the first `fit` of its "
+            "script, but this earlier operation needs other processes"
         )

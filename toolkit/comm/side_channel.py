@@ -142,7 +142,7 @@ def _receive_json(connection: socket.socket, timeout: float) -> Any:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         chunk = connection.recv(1 << 16)
         if not chunk:
-            raise EOFError("side channel: no whole line came")
+            raise EOFError("side channel: no complete line was received")
         received += chunk
         if len(received) > _MAX_MESSAGE:
             raise ValueError("side channel: a line is too long")

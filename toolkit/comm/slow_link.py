@@ -19,7 +19,7 @@ def with_simulated_link(group: Group) -> Group:
         latency, bandwidth = map(float, value.split(","))
     except ValueError:
         raise ArgumentError(
-            "TOOLKIT_LINK: expected seconds and bytes a second, such as "
+            "TOOLKIT_LINK: expected seconds and bytes per second, such as "
             f"'0.001,100e6'; received {value!r}"
         ) from None
     return SlowGroup(group, latency, bandwidth)

@@ -149,8 +149,8 @@ def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
     """Return a reduce-scatter plan into equal parts, at location ("out", 0, 0)."""
     if term.size % ranks:
         raise ArgumentError(
-            f"reduce_scatter: expected elements that {ranks} ranks can share equally; "
-            f"received {term.size}"
+            "reduce_scatter: expected a number of elements that is divisible by "
+            f"{ranks}; received {term.size}"
         )
     plan = _Planner(rank, ranks)
     plan.reduce(0, term, _split_elements(term.size, ranks), 0)
@@ -280,4 +280,4 @@ def _check(term: Term) -> None:
     if term.op not in OPERATIONS:
         raise unknown_choice("all_reduce: op", term.op, OPERATIONS)
     if not term.leaves.present and term.op not in IDENTITY_ELEMENTS:
-        raise ArgumentError(f"all_reduce: no rank has rows to take the {term.op} of")
+        raise ArgumentError(f"all_reduce: no rank has rows for the {term.op} of")

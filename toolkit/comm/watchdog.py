@@ -314,8 +314,8 @@ def _describe_rank(rank: int, response: Any, entry: Entry) -> list[str]:
     """Return lines about another rank, which the call in `entry` waits for."""
     if response is None:
         return [
-            f"  rank {rank} does not answer: it is stopped or swapping, its machine "
-            "is gone, or a call holds its interpreter"
+            f"  rank {rank} does not respond: it is stopped or swapping, its machine "
+            "failed, or a call blocks its interpreter"
         ]
     if response == PROCESS_ENDED:
         return [f"  rank {rank} is missing: its process has ended"]
@@ -326,17 +326,17 @@ def _describe_rank(rank: int, response: Any, entry: Entry) -> list[str]:
     current = parse_entry(response["current"]) if response["current"] else None
     if current is not None and current.number == entry.number:
         if current.operation == entry.operation and current.name == entry.name:
-            return [f"  rank {rank} waits in it, too"]
-        return [f"  rank {rank} is in another one instead: {current}"]
+            return [f"  rank {rank} also waits in it"]
+        return [f"  rank {rank} is in another operation: {current}"]
     if entry.number and response["count"] > entry.number:
-        return [f"  rank {rank} has passed it"]
+        return [f"  rank {rank} has completed it"]
     if current is not None:
-        state = f"it waits in {current} and stands at"
+        state = f"it waits in {current} and is at"
     elif response["last"]:
         last = parse_entry(response["last"])
-        state = f"it left {last} {response['left']:.0f} s ago and stands at"
+        state = f"it left {last} {response['left']:.0f} s ago and is at"
     else:
-        state = "it has not called this group yet and stands at"
+        state = "it has not called this group yet and is at"
     return [
         f"  rank {rank} is missing: {state}",
         *(f"    {s}" for s in response["stack"]),

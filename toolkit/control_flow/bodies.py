@@ -100,7 +100,7 @@ def check_carry(op: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) ->
     expected, received = ([x.spec for x in xs] for xs in (inputs, outputs))
     if expected != received:
         raise ShapeError(
-            f"{op}: the body must keep the shapes and dtypes of what it carries: "
+            f"{op}: the body must keep the shapes and dtypes of its loop variables: "
             f"expected {expected}; received {received}"
         )
 
@@ -112,8 +112,9 @@ def check_condition(condition: Body) -> None:
     if condition.trace.writes:
         paths = ", ".join(repr(v.path) for v in condition.trace.writes)
         raise ArgumentError(
-            f"while_loop: a traced `cond` may not assign Variables, as {paths} here "
-            "(random ops assign their seed's state); let the body do so"
+            "while_loop: a traced `cond` must not assign Variables, but it assigns "
+            f"{paths} (random ops assign the state of their seed). Move the "
+            "assignment to the body"
         )
 
 

@@ -45,8 +45,8 @@ def vectorize(
         core_ranks = [0] * len(indices) if ranks is None else ranks
         if len(core_ranks) != len(indices):
             raise ArgumentError(
-                f"vectorize: expected {len(core_ranks)} arguments, as signature "
-                f"{signature!r} says; received {len(indices)}"
+                f"vectorize: expected {len(core_ranks)} arguments for the signature "
+                f"{signature!r}; received {len(indices)}"
             )
         xs = [convert(args[i]) for i in indices]
         batch_ranks = [x.ndim - rank for x, rank in zip(xs, core_ranks, strict=True)]

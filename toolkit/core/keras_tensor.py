@@ -65,7 +65,9 @@ class KerasTensor:
                 "KerasTensor: a symbol cannot have `sparse=True` and `ragged=True`"
             )
         if sparse or ragged:
-            raise ArgumentError("KerasTensor: sparse and ragged tensors do not exist")
+            raise ArgumentError(
+                "KerasTensor: sparse and ragged tensors are unsupported"
+            )
         self._shape: tuple[int | None, ...] = standardize_shape(shape)
         self._dtype = dtypes.standardize(dtype)
         self._sparse = self._ragged = False
@@ -106,7 +108,7 @@ class KerasTensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise ArgumentError(
             f"a KerasTensor of shape {self.shape} doesn't have any actual numerical "
-            "value; NumPy functions cannot take it, functions of toolkit.ops can"
+            "value; use a function of toolkit.ops instead of a NumPy function"
         )
 
     __float__: Any = __array__

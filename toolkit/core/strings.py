@@ -191,8 +191,8 @@ def apply_by_index(
         indices = index.static_value()
         if indices is None:
             raise DTypeError(
-                f"{function.__name__}: strings cannot follow positions that are not "
-                "known inside a traced function"
+                f"{function.__name__}: a traced function cannot select strings by "
+                "unknown positions"
             )
         return kind(strings[indices])
 

@@ -170,7 +170,7 @@ class Tensor(Operators, Value):
             raise TraceError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
                 "inside a traced function; return it from the function, or use ops "
-                "such as `where` and `cond` instead of Python's own control flow"
+                "such as `where` and `cond` instead of Python's control flow"
             )
         return data if data.ndim else data[()]
 

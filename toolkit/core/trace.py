@@ -123,7 +123,7 @@ class Trace(Overlay):
         self, op: Primitive, inputs: Iterable[Tensor], attrs: Mapping[str, Any]
     ) -> Any:
         """Append a node; its shape rule defines the outputs."""
-        spend_time(_SECONDS_OF_NODE, "a graph of so many operations")
+        spend_time(_SECONDS_OF_NODE, "a graph with this number of operations")
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
         has_several = type(specs) is tuple
@@ -217,10 +217,10 @@ class Trace(Overlay):
     def check_creation(self) -> None:
         if not self.creates_variables:
             raise VariableCreationError(
-                f"{self.name}: a Variable was created again in the function, which "
-                "would keep its value from call to call once it is compiled. Create "
-                "Variables, and layers, metrics and optimizers that have some, outside "
-                "of it, or on its first call: `if self.v is None: self.v = ...`"
+                f"{self.name}: the function creates a Variable again, but a compiled "
+                "function keeps its Variables between calls. Create Variables, "
+                "layers, metrics and optimizers outside of the function, or only in "
+                "its first call: `if self.v is None: self.v = ...`"
             )
         self.has_created = True
         super().check_creation()
@@ -271,8 +271,8 @@ class StatelessScope(Overlay):
         super().__init__()
         if not initialize_variables:
             raise ArgumentError(
-                "StatelessScope: initialize_variables=False is not possible: Variables "
-                "have their value from the start"
+                "StatelessScope: initialize_variables=False is unsupported, because "
+                "Variables are initialized when they are created"
             )
         self.collect_losses = collect_losses
         self.losses: list[Tensor] = []

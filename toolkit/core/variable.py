@@ -103,7 +103,7 @@ class Variable(Operators):
             self._tensor = self._tensor if value is None else value
         if self._tensor._array is None:
             raise TraceError(
-                f"variable {self.path!r}: its first value must exist outside the "
+                f"variable {self.path!r}: its initial value must not depend on the "
                 "traced function; pass an initializer function, or an array"
             )
         self._tensor = _to_contiguous(self._tensor)
@@ -376,7 +376,7 @@ class Variable(Operators):
     def __repr__(self) -> str:
         head = f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}"
         if self._placement is not None:  # other processes hold the remaining parts
-            return f"{head}, held in part: {self._placement}>"
+            return f"{head}, local shard: {self._placement}>"
         return f"{head}, value={self._tensor}>"
 
     def _repr_html_(self) -> str:

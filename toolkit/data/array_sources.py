@@ -187,14 +187,14 @@ class _LocalDatasets:
         item, path = self._file, ""
         for component in str(name).strip("/").split("/"):
             if not hasattr(item, "keys") or component not in item:
-                raise KeyError(f"there is no data set {name!r}")
+                raise KeyError(f"data set {name!r} is missing")
             path = f"{path}/{component}".lstrip("/")
             item = follow_link(item, component, path)
         if not hasattr(item, "chunks") or not item.shape:
-            raise KeyError(f"{name!r} is no data set of rows")
+            raise KeyError(f"{name!r} is not a data set of rows")
         check_dataset(path, item)
         if item.dtype.hasobject and not is_text_dtype(item.dtype):
-            raise KeyError(f"{name!r} holds neither numbers nor text")
+            raise KeyError(f"{name!r} contains neither numbers nor text")
         return item
 
 
@@ -331,7 +331,7 @@ class FromImageFolder(Dataset):
             if path.suffix.lower() in IMAGES
         ]
         if not self._images:
-            raise DatasetError(f"{root}: expected folders of images; found none")
+            raise DatasetError(f"{root}: expected folders of images; received none")
 
     def _cardinality(self) -> int:
         return len(self._images)

@@ -89,9 +89,9 @@ class Cache(Dataset):
             rows, label = StoredRows(self._path), self.label()
             if rows.label != label:
                 raise DatasetError(
-                    f"{self._path}: expected elements of {label}; the file holds those "
-                    f"of {rows.label}: stages of these names with other arguments, or "
-                    "other stages; delete it to begin anew"
+                    f"{self._path}: expected elements of {label}; the file contains "
+                    f"elements of {rows.label}. The stages or their arguments "
+                    "differ. To create the file again, delete it"
                 )
             self._cached = rows
         return self._cached
@@ -267,8 +267,8 @@ def refuse_sharding(stage: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value:
             raise UnsupportedError(
-                f"{stage}: {name} is not supported: elements are in one file, which is "
-                "written once and read in any order"
+                f"{stage}: {name} is not supported: all elements are in one file, "
+                "which is written once and read in any order"
             )
 
 

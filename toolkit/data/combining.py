@@ -348,7 +348,7 @@ def get_single_element(self: Dataset, name: str | None = None) -> Any:
         stage = f"get_single_element {name!r}" if name else "get_single_element"
         raise DatasetError(
             f"{stage}: expected a data set of one element; {self!r} has "
-            f"{'more' if available else 'none'}"
+            f"{'more' if available else 'no elements'}"
         )
     return available[0]
 

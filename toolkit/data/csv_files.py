@@ -68,7 +68,9 @@ class CsvDataset(Records):
     ) -> None:
         super().__init__(filenames, compression_type, buffer_size)
         if select_cols is not None and exclude_cols is not None:
-            raise ArgumentError("csv: select_cols and exclude_cols exclude each other")
+            raise ArgumentError(
+                "csv: expected select_cols or exclude_cols; received both"
+            )
         self._left_out, self._skips = list(exclude_cols or ()), skip_errors
         self._defaults = list(record_defaults)
         self._columns = [_Column(default) for default in self._defaults]
@@ -111,7 +113,7 @@ class CsvDataset(Records):
             size, lines.size = lines.size, 0
             yield row, size
         if skipped:
-            warn(f"{path}: {skipped} rows that do not fit are left out")
+            warn(f"{path}: {skipped} invalid rows are skipped")
 
     def _converted(self, fields: list[str]) -> tuple[Any, ...]:
         if self._left_out:
@@ -182,7 +184,7 @@ class _Column:
         """Return the value of a field."""
         if field in ("", na_value):
             if self.is_required:
-                raise RecordError("a field that must not be empty is empty")
+                raise RecordError("a required field is empty")
             field = self._default
         if self.dtype == object:
             return str(field)

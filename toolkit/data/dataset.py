@@ -94,7 +94,7 @@ class Dataset(Methods):
 
     def _stream(self, context: PassContext) -> Stream:
         """Return a stream of the elements."""
-        raise NotImplementedError(f"{type(self).__name__} defines no elements")
+        raise NotImplementedError(f"{type(self).__name__} does not define its elements")
 
     def _aligned_input(self, context: PassContext) -> Dataset | None:
         """Return the data set with the input of each element at the same index."""
@@ -174,7 +174,7 @@ class Dataset(Methods):
         """
         if state.get("pipeline") != repr(self):
             raise ArgumentError(
-                f"set_state: expected the state of {self!r}; received that of "
+                f"set_state: expected the state of {self!r}; received the state of "
                 f"{state.get('pipeline')}"
             )
         self._passes = state["passes"]
@@ -389,9 +389,9 @@ class DatasetIterator:
         assert self._run is not None
         if self._run.unordered:
             raise UnsupportedError(
-                f"get_state: the stage {self._run.unordered[0]} gives out elements as "
-                "they become ready (deterministic=False): there is no position to go "
-                "back to"
+                f"get_state: the stage {self._run.unordered[0]} returns elements "
+                "when they become ready (deterministic=False), so its position "
+                "cannot be restored"
             )
         return {
             **self._dataset.get_state(),

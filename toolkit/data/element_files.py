@@ -109,8 +109,8 @@ def _check_replaceable(path: Path) -> None:
             if file.read(len(FIRST_LINE)) == FIRST_LINE.encode():
                 return
     raise DatasetError(
-        f"{path}: is there already, and no file of elements: move it away, or write to "
-        "another place"
+        f"{path}: exists already and is not a file of elements. Move it away, or "
+        "write to another path"
     )
 
 
@@ -130,7 +130,7 @@ class StoredRows(Rows):
         end = max(0, len(self._data) - TAIL.size)
         start, count, mark = TAIL.unpack(self._data[end:].rjust(TAIL.size, b"\0"))
         if mark != MARK or start + 8 * count != end:
-            raise DatasetError(f"{self._path}: the file is cut off at byte {end:,}")
+            raise DatasetError(f"{self._path}: the file is truncated at byte {end:,}")
         super().__init__(count)
         self._offsets = np.frombuffer(self._data, "<u8", count, start)
         first = len(FIRST_LINE)
@@ -139,7 +139,7 @@ class StoredRows(Rows):
                 self._data[first : self._data.find(b"\n", first)]
             )
         except (ValueError, RecursionError) as error:
-            raise DatasetError(f"{self._path}: its first lines are damaged") from error
+            raise DatasetError(f"{self._path}: its first lines are corrupt") from error
 
     def __getitem__(self, number: int) -> Any:
         offset = int(self._offsets[number])
@@ -171,7 +171,7 @@ class StoredRows(Rows):
 
     def _damaged(self, number: int, offset: int) -> DatasetError:
         return DatasetError(
-            f"{self._path}: the element {number:,}, at byte {offset:,}, is damaged"
+            f"{self._path}: the element {number:,}, at byte {offset:,}, is corrupt"
         )
 
     def origin(self, number: int) -> str:

@@ -58,7 +58,7 @@ def encode(value: Any, buffers: list[bytes] | None = None) -> Any:
         if isinstance(value, kind):
             return {"kind": name, "of": encode(to(value), buffers)}
     raise ArgumentError(
-        f"data set: a {type(value).__name__} cannot be saved: {value!r:.60}"
+        f"data set: cannot save a {type(value).__name__}: {value!r:.60}"
     )
 
 

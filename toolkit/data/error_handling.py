@@ -119,9 +119,9 @@ class _CountedStream(Stream):
             raise self._error(f"{self.position:,}")
 
     def _error(self, received: str) -> DatasetError:
-        count = "elements without end" if self._count < 0 else f"{self._count:,}"
+        count = "infinitely many elements" if self._count < 0 else f"{self._count:,}"
         return DatasetError(
-            f"assert_cardinality: expected {count}; there are {received}"
+            f"assert_cardinality: expected {count}; received {received}"
         )
 
 

@@ -32,8 +32,8 @@ def name_of(function: Callable[..., Any]) -> str:
 def missing_result_error(predicate: Callable[..., Any]) -> ArgumentTypeError:
     """Return the error for a predicate that returned None."""
     return ArgumentTypeError(
-        f"{name_of(predicate)}: expected a boolean; received None, which a function "
-        "without `return` gives"
+        f"{name_of(predicate)}: expected a boolean; received None, which is the "
+        "result of a function without `return`"
     )
 
 

@@ -120,9 +120,9 @@ def message_fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
         elif wire in (FIXED32, FIXED64):
             size = 4 if wire == FIXED32 else 8
         else:
-            raise ValueError(f"a field of the wire type {wire}")
+            raise ValueError(f"unsupported wire type {wire} of a field")
         if at + size > len(data):
-            raise ValueError("a field is cut off")
+            raise ValueError("a field is truncated")
         yield number, wire, data[at : at + size]
         at += size
 
@@ -139,7 +139,7 @@ def _integers(data: memoryview) -> list[int]:
 def as_bytes(value: Any) -> bytes:
     """Return a bytes field; `bytes(n)` of an integer would return n zeros."""
     if isinstance(value, int):
-        raise ValueError("a field of bytes holds a number")
+        raise ValueError("a field of bytes contains a number")
     return bytes(value)
 
 
@@ -190,7 +190,7 @@ def read_example(serialized: bytes) -> dict[str, Array]:
             values_by_name |= read_features(features)
     except (ValueError, IndexError, TypeError) as error:
         raise MalformedDataError(
-            f"parse_example: no Example message: {error}"
+            f"parse_example: not an Example message: {error}"
         ) from error
     return values_by_name
 
@@ -248,7 +248,7 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
         _require_allow_missing(name, feature)
         if not size or values.size % size:
             raise ShapeError(
-                f"parse_example: expected {name!r} to be parts of shape "
+                f"parse_example: expected {name!r} to consist of parts of shape "
                 f"{tuple(feature.shape)}; received {values.size} values"
             )
         return values.reshape(-1, *feature.shape)
@@ -263,8 +263,8 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
 def _require_allow_missing(name: str, feature: FixedLenSequenceFeature) -> None:
     if not feature.allow_missing:
         raise UnsupportedError(
-            f"parse_example: expected allow_missing=True for {name!r}: an Example has "
-            "no steps, a SequenceExample has"
+            f"parse_example: expected allow_missing=True for {name!r}: only a "
+            "SequenceExample has steps"
         )
 
 

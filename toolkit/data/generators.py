@@ -60,12 +60,14 @@ class FromGenerator(Dataset):
         super().__init__()
         if not callable(generator):
             raise ArgumentTypeError(
-                "from_generator: expected a function that returns an iterable, so that "
-                f"each pass can begin anew; received {type(generator).__name__}"
+                "from_generator: expected a function that returns an iterable, so "
+                "that each pass can create a new one; received "
+                f"{type(generator).__name__}"
             )
         if output_signature is not None and output_types is not None:
             raise ArgumentError(
-                "from_generator: output_signature and output_types exclude each other"
+                "from_generator: expected output_signature or output_types; received "
+                "both"
             )
         self._generator = generator
         self._args = tuple(np.asarray(arg)[()] for arg in args or ())

@@ -143,8 +143,7 @@ class GroupByWindow(Dataset):
         super().__init__(dataset)
         if (window_size is None) == (window_size_func is None):
             raise ArgumentError(
-                "group_by_window: expected window_size or window_size_func, and not "
-                "both"
+                "group_by_window: expected either window_size or window_size_func"
             )
         self._key, self._reduce = key_func, reduce_func
         self._size = window_size_func or (lambda _: window_size or 1)

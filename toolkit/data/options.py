@@ -12,17 +12,17 @@ from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.machine import available_cores
 
 UNSUPPORTED_OPTIONS = {  # TensorFlow options without an effect in this package
-    "autotune_algorithm": "there is one way of tuning",
+    "autotune_algorithm": "only one tuning algorithm exists",
     "dataset_name": "stages have names, map(..., name=...)",
     "experimental_distribute": "data sets are divided by Dataset.shard",
-    "experimental_external_state_policy": "positions always hold all state",
-    "experimental_optimization": "what can be fused always is",
-    "experimental_service": "there is no service for data",
+    "experimental_external_state_policy": "positions always contain the full state",
+    "experimental_optimization": "stages are always fused if possible",
+    "experimental_service": "a data service is unsupported",
     "experimental_slack": "buffers are sized by AUTOTUNE or prefetch(n)",
     "experimental_symbolic_checkpoint": "positions are always small",
     "experimental_warm_start": "threads start with the first element",
-    "framework_type": "there is one framework",
-    "max_intra_op_parallelism": "a function is run as it is, by one thread",
+    "framework_type": "only one framework exists",
+    "max_intra_op_parallelism": "a function always runs in one thread",
 }
 
 # type of an attribute -> (its name in messages, validator)

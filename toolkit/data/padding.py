@@ -67,8 +67,8 @@ def _padded_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
         fits = bool(value.astype(dtype) == value)
     if not fits:
         raise ArgumentError(
-            f"padded_batch: expected padding_values of dtype {dtype}, as the values "
-            f"have; received {fill!r:.60}"
+            f"padded_batch: expected padding_values with the dtype {dtype} of the "
+            f"values; received {fill!r:.60}"
         )
     return np.promote_types(dtype, value.dtype) if dtype.kind in "US" else dtype
 

@@ -31,7 +31,7 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes
     if data and MAIN not in data:
         return data
     if data:
-        reason = "it is of the main module, which workers do not import"
+        reason = "it is defined in the main module, which workers do not import"
     try:
         import cloudpickle
     except ImportError as error:

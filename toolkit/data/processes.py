@@ -340,7 +340,9 @@ class ProcessStream(Stream):
             detail = self.dataset._detail()
             where = describe_location(self.dataset._name, task.number, task.origin)
             when = (
-                f"while {detail} made it" if dead.has_started else "before they began"
+                f"while {detail} created it"
+                if dead.has_started
+                else "before they started"
             )
             raise DatasetError(
                 f"{where}: {deaths} worker processes ended {when}; the last was "

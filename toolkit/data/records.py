@@ -123,15 +123,15 @@ def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
     if not head:
         return None
     if len(head) < 12:
-        raise RecordError("the file is cut off inside of a record's length")
+        raise RecordError("the file is truncated inside of a record's length")
     length, checksum = struct.unpack("<QI", head)
     if masked_crc32c(head[:8]) != checksum:
         raise RecordError("the checksum of the record's length is wrong")
     data = read_exactly(file, length + 4, limit)
     if len(data) < length + 4:
         raise RecordError(
-            f"the file is cut off: the record has {length:,} bytes, and "
-            f"{len(data):,} are left"
+            f"the file is truncated: the record has {length:,} bytes, but only "
+            f"{len(data):,} remain"
         )
     if masked_crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
         raise RecordError("the checksum of the record is wrong")

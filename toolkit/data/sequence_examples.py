@@ -70,7 +70,7 @@ def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:
                 lists |= _read_feature_lists(value)
     except (ValueError, IndexError, TypeError) as error:
         raise MalformedDataError(
-            f"parse_sequence_example: no SequenceExample message: {error}"
+            f"parse_sequence_example: not a SequenceExample message: {error}"
         ) from error
     return context, lists
 
@@ -135,8 +135,8 @@ def _steps(name: str, feature: Any, steps: list[Array] | None) -> Any:
         )
     if steps is None and not feature.allow_missing:
         raise MalformedDataError(
-            f"parse_sequence_example: the message has no feature list {name!r}; "
-            "allow_missing=True takes that for one without steps"
+            f"parse_sequence_example: the message has no feature list {name!r}; with "
+            "allow_missing=True, a missing list has no steps"
         )
     rows = [feature.check_step(name, step) for step in steps or []]
     return np.array(rows, dtype).reshape(-1, *feature.shape)
@@ -165,8 +165,9 @@ def parse_sequence_example(
     for name, feature in sequence_features.items():
         if not isinstance(feature, FixedLenSequenceFeature):
             raise UnsupportedError(
-                f"parse_sequence_example: steps of {name!r} have any number of values: "
-                "parse one sequence at a time by parse_single_sequence_example"
+                f"parse_sequence_example: steps of {name!r} have a variable number "
+                "of values; parse one sequence at a time by "
+                "parse_single_sequence_example"
             )
     rows = [
         parse_single_sequence_example(message, context_features, sequence_features)

@@ -66,15 +66,16 @@ class Stats:
         share = consumer_time / max(self.elapsed, 1e-9)
         if share < MAX_WAIT_FRACTION:
             return (
-                f"Data is ready when it is asked for: waiting for it takes {share:.0%} "
-                "of the time."
+                "Data is ready when the consumer needs it: the consumer waits "
+                f"{share:.0%} of the time."
             )
         slowest = max(
             self._stages, key=lambda stage: busy_seconds(stage) / max(1, stage.workers)
         )
         return (
-            f"Waiting for data takes {share:.0%} of the time. The slowest stage is "
-            f"{slowest.name}{_in_brackets(slowest.detail)}: {_advice(slowest, last)}"
+            f"The consumer waits for data {share:.0%} of the time. The slowest stage "
+            f"is {slowest.name}{_in_brackets(slowest.detail)}: "
+            f"{_advice(slowest, last)}"
         )
 
     # Table
@@ -178,17 +179,17 @@ def _advice(slowest: StageProfile, last: StageProfile) -> str:
         )
     if slowest.workers and slowest.computes_elements:
         return (
-            "its threads are all busy; allow more, take processes if its function "
-            'keeps Python busy, workers="process", or make it faster.'
+            'all its threads are busy. Allow more threads, use workers="process" '
+            "if its function keeps Python busy, or make it faster."
         )
     if slowest.name in ("batch", "padded_batch", "ragged_batch"):
-        return (
-            "it puts many small elements together; batch earlier, and map whole "
-            "batches."
-        )
+        return "it combines many small elements; batch earlier, and map full batches."
     if not last.workers:
-        return "let it work ahead, .prefetch(AUTOTUNE), or read from several at once."
-    return "read from several at once, by interleave(..., num_parallel_calls=AUTOTUNE)."
+        return "add .prefetch(AUTOTUNE), or read from several sources in parallel."
+    return (
+        "read from several sources in parallel, by interleave(..., "
+        "num_parallel_calls=AUTOTUNE)."
+    )
 
 
 def _in_brackets(detail: str) -> str:

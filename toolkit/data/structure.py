@@ -148,7 +148,7 @@ def flatten_argument(
             return list(argument)
         expected = f"{len(element)} parts"
     raise ArgumentError(
-        f"{name}: expected {expected}, as elements have; received {argument}"
+        f"{name}: expected {expected}, like the elements; received {argument}"
     )
 
 
@@ -262,7 +262,7 @@ def _check_shapes(values: Sequence[Any], caller: str) -> None:
             raise ShapeError(
                 f"{caller}: expected elements of one shape; received {shape} and, as "
                 f"the element {i} of a batch, {np.shape(value)} (padded_batch and "
-                "ragged_batch take different shapes)"
+                "ragged_batch accept different shapes)"
             )
 
 

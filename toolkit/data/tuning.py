@@ -129,7 +129,9 @@ class Tuner:
             is_better = gain > FASTER if knob.value > number else gain > HARDLY_SLOWER
             self._trial_start = None
             if not is_better:
-                self._set(number, f"{knob.value} gave {gain:.2f} times the rate")
+                self._set(
+                    number, f"{knob.value} changed the rate by a factor of {gain:.2f}"
+                )
                 self._factor = 1 / self._factor
                 self._pause = PAUSE_WINDOWS if self._factor < 1 else 0
                 return
@@ -142,7 +144,7 @@ class Tuner:
             self._factor, self._pause = 1 / self._factor, PAUSE_WINDOWS
             return
         self._trial_start = knob.value, rate
-        self._set(tried, f"{rate:,.0f} elements a second")
+        self._set(tried, f"{rate:,.0f} elements per second")
 
     def _set(self, number: int, reason: str) -> None:
         self._workers.value = number

@@ -20,7 +20,9 @@ def load_batch(path: str, label_key: str = "labels") -> tuple[Array, Array]:
         images = _byte_array(entries["data"]).reshape(-1, 3, 32, 32)
         labels = np.array(entries[label_key], np.uint8).reshape(len(images), 1)
     except FileNotFoundError as error:
-        raise DatasetError(f"cifar: the archive holds no file {path}") from error
+        raise DatasetError(
+            f"cifar: the archive does not contain the file {path}"
+        ) from error
     except Exception as error:  # a corrupt pickle can raise any exception
         raise DatasetError(
             f"cifar: {path} is not a batch file: {type(error).__name__}: {error}"

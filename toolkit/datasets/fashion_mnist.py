@@ -70,12 +70,12 @@ def read_idx(path: str) -> Array:
         with DecompressedFile(Path(path), decompression_limit(path)) as file:
             content = file.read()
     except CORRUPT_STREAM_ERRORS as error:
-        raise DatasetError(f"fashion_mnist: {path} is damaged: {error}") from error
+        raise DatasetError(f"fashion_mnist: {path} is corrupt: {error}") from error
     magic = content[:4]
     ndim = magic[3] if len(magic) == 4 and magic[:3] == _UNSIGNED_BYTES else 0
     start = 4 + 4 * ndim
     shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if ndim else ()
     if not ndim or len(content) != start + math.prod(shape):
-        raise DatasetError(f"fashion_mnist: {path} is not a whole idx file of bytes")
+        raise DatasetError(f"fashion_mnist: {path} is not a complete idx file of bytes")
     # A copy: NumPy arrays from a bytes object are read-only.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

@@ -60,5 +60,5 @@ def read_word_index(file: RemoteFile, path: str) -> dict[str, int]:
     with open(file.fetch(fname=path), encoding="utf-8") as stream:
         content: Any = json.load(stream)
     if not isinstance(content, dict):
-        raise DatasetError(f"{path}: expected a dict; it holds {type(content)}")
+        raise DatasetError(f"{path}: expected a dict; received {type(content)}")
     return content

@@ -73,7 +73,9 @@ def _define(cls: Any, eq: bool) -> Any:
     if cls.__doc__ is None:  # otherwise dataclass formats a signature, which takes 1 ms
         cls.__doc__ = cls.__name__
     if "__setattr__" in vars(cls) or "__delattr__" in vars(cls):
-        raise TypeError(f"{cls.__name__}: a record assigns and deletes no fields")
+        raise TypeError(
+            f"{cls.__name__}: the fields of a record cannot be assigned or deleted"
+        )
     dataclass(init=False, repr=False, eq=False)(cls)
     methods: dict[str, Callable[..., Any]] = {
         "__init__": _constructor(cls),
@@ -126,12 +128,12 @@ def _arguments(cls: Any) -> Sequence[Field[Any]]:
     all_fields, optional = fields(cls), ""
     for f in cls.__dataclass_fields__.values():
         if "InitVar" in str(f.type):
-            raise TypeError(f"{cls.__name__}.{f.name}: records have no InitVar")
+            raise TypeError(f"{cls.__name__}.{f.name}: records do not support InitVar")
     for f in all_fields:
         if not f.init or f.name.startswith(_OWN):
             raise TypeError(
-                f"{cls.__name__}.{f.name}: expected a field that is an argument, "
-                f"without init=False, of a name that does not begin with {_OWN!r}"
+                f"{cls.__name__}.{f.name}: expected a field without init=False whose "
+                f"name does not start with {_OWN!r}"
             )
         if f.default is MISSING and f.default_factory is MISSING:
             if optional and not f.kw_only:

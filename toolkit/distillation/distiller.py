@@ -74,8 +74,8 @@ class Distiller(Model):
             weights = [1.0] * len(distillation_losses)
         if len(weights) != len(distillation_losses):
             raise ArgumentError(
-                f"Distiller: there must be as many distillation_loss_weights as "
-                f"distillation_losses; received {len(weights)} and "
+                "Distiller: expected one weight in distillation_loss_weights for "
+                f"each of distillation_losses; received {len(weights)} and "
                 f"{len(distillation_losses)}"
             )
         for loss in distillation_losses:

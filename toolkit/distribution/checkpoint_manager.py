@@ -137,13 +137,13 @@ class CheckpointManager(RegularSaves):
                     *position
                 }:
                     raise ModelFileError(
-                        f"{str(self._path(number))!r}: expected the position of a run "
-                        "of `fit`, as a CheckpointManager keeps it"
+                        f"{str(self._path(number))!r}: expected the position of a "
+                        "run of `fit` from a CheckpointManager"
                     )
             except ModelFileError as error:
                 first_error = first_error or error
                 if comm.world().rank == 0:
-                    warn(f"CheckpointManager: a checkpoint is left out: {error}")
+                    warn(f"CheckpointManager: a checkpoint is skipped: {error}")
                 continue
             self._epoch = position["epoch"]
             self._first_batch = position.get("batch", 0)

@@ -168,8 +168,8 @@ class Checkpoint:
         )
         if len(set(digests)) > 1:
             raise ModelFileError(
-                f"{reason}: the processes find different checkpoints there; expected a "
-                "folder that all of them see"
+                f"{reason}: the processes read different checkpoints; expected a "
+                "folder that all processes share"
             )
         for name, variable in variables.items():
             set_local_shard(variable, arrays[name])
@@ -215,8 +215,8 @@ class Checkpoint:
         for rank, (specs, _) in enumerate(contents):
             if specs != plan.specs:
                 raise ArgumentError(
-                    f"{reason}: process {rank} has other variables than process "
-                    f"{self._group.rank}; expected the same model in all"
+                    f"{reason}: process {rank} has different variables from process "
+                    f"{self._group.rank}; expected the same model in all processes"
                 )
         plan.select_writes(
             [local_boxes for _, local_boxes in contents], self._group.rank
@@ -302,7 +302,7 @@ class _CollectiveWrite:
             return ""
         target = self._target
         if os.path.lexists(target):
-            raise FileExistsError(f"{str(target)!r} is there already")
+            raise FileExistsError(f"{str(target)!r} exists already")
         # Include other owners: a process killed after the rename leaves an empty
         # folder.
         remove_stale_stages(target.parent, None)
@@ -358,8 +358,8 @@ def _describe_changes(saved_job: dict[str, Any], job: dict[str, Any]) -> str:
         ]
     return (
         f"was saved by a job with {descriptions[0]}; this one has {descriptions[1]}: "
-        "it goes on from the same values, but adds in another order, so that what "
-        "follows differs in its last bits"
+        "training continues with the same values, but another order of sums changes "
+        "the last bits of later results"
     )
 
 

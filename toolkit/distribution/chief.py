@@ -44,7 +44,9 @@ def on_chief(
         work()
         return
     sharded_variables = [v for v in variables if v.placement is not None]
-    with comm.named("what rank 0 saves or writes for all, which all have to call"):
+    with comm.named(
+        "an operation that rank 0 writes for all ranks, and that all ranks must call"
+    ):
         # A broadcast from rank 0 can complete before the other ranks call it.
         group.barrier()
         if group.rank == 0:
@@ -68,8 +70,7 @@ def _run_on_chief(
                 _broadcast_index(group, index)
                 return
         raise errors.CommunicationError(
-            f"a variable that is held in parts ({placement}) cannot be read by one "
-            "process alone"
+            f"one process cannot read a sharded variable ({placement})"
         )
 
     _gather_request.send = send_index

@@ -49,7 +49,9 @@ class DataParallel(Distribution):
         shard_optimizer: bool = False,
     ) -> None:
         if device_mesh is not None and devices is not None:
-            raise ArgumentError("DataParallel: give device_mesh or devices, not both")
+            raise ArgumentError(
+                "DataParallel: expected device_mesh or devices; received both"
+            )
         if device_mesh is None:
             devices = list_devices() if devices is None else devices
             device_mesh = DeviceMesh((len(devices),), ["batch"], devices)

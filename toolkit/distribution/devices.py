@@ -84,8 +84,9 @@ def initialize(
     if count != group.size or len(addresses) > max(group.size, 1):
         raise ArgumentError(
             f"distribution.initialize: this job has {group.size} processes; received "
-            f"num_processes={count} with job_addresses={arguments['job_addresses']!r}. "
-            f"`toolkit run --processes {count}` starts a script on as many"
+            f"num_processes={count} with "
+            f"job_addresses={arguments['job_addresses']!r}. `toolkit run --processes "
+            f"{count}` starts a script with this number"
         )
     if rank != group.rank:
         raise ArgumentError(

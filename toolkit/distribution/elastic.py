@@ -121,9 +121,9 @@ class Recovery:
                 newest = max(count for count, _ in reports)
                 if any(count + has_result < newest for count, has_result in reports):
                     raise LaunchError(
-                        "recover: ranks are further apart than one operation; received "
-                        f"{reports}, the number of operations and whether the next is "
-                        "done"
+                        "recover: ranks differ by more than one operation; received "
+                        f"{reports}, the number of operations and whether the next "
+                        "is done"
                     )
                 is_committed = self._num_committed < newest
                 self._resize(is_committed)

@@ -37,7 +37,7 @@ class Job:
         """Gather a small number from all processes; all call this."""
 
         def gather() -> list[int]:
-            with comm.named("what all processes agree on between steps"):
+            with comm.named("an agreement of all processes between steps"):
                 return comm.tell(comm.world(), subject, number)
 
         return recovery.run(gather)

@@ -42,7 +42,7 @@ class DeviceMesh:
                 f"DeviceMesh: Shape and axis_names should have same size; {received}"
             )
         if len(set(axis_names)) != len(axis_names):
-            raise ArgumentError(f"DeviceMesh: axis_names must differ; {received}")
+            raise ArgumentError(f"DeviceMesh: axis_names must be unique; {received}")
         names = np.array(list_devices() if devices is None else devices)
         if math.prod(shape) != names.size:
             raise ArgumentError(
@@ -92,7 +92,7 @@ class TensorLayout:
         mesh_axes = [axis for axis in self._axes if axis is not None]
         if len(set(mesh_axes)) < len(mesh_axes):
             raise ArgumentError(
-                "TensorLayout: expected each axis of the mesh once at most; received "
+                "TensorLayout: expected each axis of the mesh at most once; received "
                 f"{list(self._axes)}"
             )
         self._device_mesh: DeviceMesh | None = None
@@ -160,8 +160,8 @@ class LayoutMap(MutableMapping[str, Any]):
         patterns = [pattern for pattern in self._layouts if re.fullmatch(pattern, key)]
         if len(patterns) > 1:
             raise ArgumentError(
-                f"LayoutMap: Path '{key}' matches multiple layout keys: {patterns}; it "
-                "may match one only"
+                f"LayoutMap: Path '{key}' matches multiple layout keys: {patterns}; "
+                "expected one match"
             )
         return self._layouts[patterns[0]] if patterns else None
 

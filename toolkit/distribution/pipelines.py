@@ -180,7 +180,7 @@ class PipelineParallel(Distribution):
         """
         if backend.is_accelerator:
             raise UnsupportedError(
-                f"{name}: steps are spread over processes on the CPU only; received "
+                f"{name}: distributed steps are supported only on the CPU; received "
                 f"the device {backend.device_name}"
             )
         self._check_weights(name, variables)
@@ -218,7 +218,7 @@ class PipelineParallel(Distribution):
         ]
         if unassigned_paths:
             raise ArgumentError(
-                f"{name}: expected a stage for each layer that has weights; no pattern "
+                f"{name}: expected a stage for each layer with weights; no pattern "
                 f"of PipelineParallel(stages=...) fits {unassigned_paths}"
             )
 
@@ -228,9 +228,9 @@ class PipelineParallel(Distribution):
         if not path:
             return None
         return (
-            f"PipelineParallel: layer {path!r} needs something of the whole batch "
-            f"({node.op.name}), as batch normalization does, but micro-batches pass "
-            "one after the other"
+            f"PipelineParallel: layer {path!r} needs a value of the full batch "
+            f"({node.op.name}), for example batch normalization, but micro-batches "
+            "run one after the other"
         )
 
 

@@ -115,8 +115,8 @@ def placement_of_layout(
         if axis.even and shape[axis_index] % axis.group.size:
             raise ArgumentError(
                 f"variable {variable.path!r}: axis {axis_index} of shape "
-                f"{tuple(variable.shape)} does not divide into the {axis.group.size} "
-                f"parts of {axis.name!r}, which its layout {layout} asks for"
+                f"{tuple(variable.shape)} is not divisible by the {axis.group.size} "
+                f"shards of {axis.name!r} in its layout {layout}"
             )
         if shape[axis_index] < axis.leaves:
             continue  # some ranks would have an empty shard

@@ -129,9 +129,9 @@ class ShardCopies:
             holder = (rank + 1) % ranks if is_lost else rank
             if holder not in survivors or ranks == 1:
                 raise LaunchError(
-                    f"variable {variable.path!r}: rank {rank} is lost, and rank "
-                    f"{holder}, which had a copy of its part; start the job again from "
-                    "a checkpoint"
+                    f"variable {variable.path!r}: rank {rank} is lost, and also rank "
+                    f"{holder} with the copy of its shard; restart the job from a "
+                    "checkpoint"
                 )
             rows = axis.rows(split.units(variable.spec), rank)
             shard = value[rows.start : rows.stop]

@@ -112,7 +112,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         if digest != _digest_of_state(state) or not isinstance(
             state["variables"], dict
         ):
-            raise ValueError(f"its {STATE} is damaged")
+            raise ValueError(f"its {STATE} is corrupt")
         state["sha256"] = digest
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
@@ -164,16 +164,16 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
         if record["length"] != count * out.itemsize:
             raise ValueError(f"a box of {count} elements has {record['length']} bytes")
         if not _FILE_NAME.fullmatch(record["file"]) or record["offset"] < 0:
-            raise ValueError(f"no place in a checkpoint: {record['file']!r}")
+            raise ValueError(f"not an offset in a checkpoint: {record['file']!r}")
         raw = _pread(folder / record["file"], record["offset"], record["length"])
         if _digest(raw) != record["sha256"]:
-            raise ValueError(f"its bytes in {record['file']!r} are damaged")
+            raise ValueError(f"its bytes in {record['file']!r} are corrupt")
         array = np.frombuffer(raw, out.dtype).reshape(boxes.extents(source))
         out[boxes.slices_within(overlap, box)] = array[
             boxes.slices_within(overlap, source)
         ]
     if not boxes.is_cover(box, overlaps):
-        raise ValueError("its boxes are not the whole of it, each element once")
+        raise ValueError("its boxes do not cover each element exactly once")
     return out
 
 
@@ -202,15 +202,15 @@ def _pread(path: Path, offset: int, length: int | None) -> bytes:
     with open(path, "rb", opener=_open_without_links) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path.name!r} is no plain file")
+            raise ValueError(f"{path.name!r} is not a regular file")
         if length is None:
             length = min(status.st_size, _MAX_INDEX_SIZE + 1)
             if length > _MAX_INDEX_SIZE:
-                raise ValueError("too long for a list")
+                raise ValueError("the list is too long")
         file.seek(offset)
         content = file.read(length) if offset + length <= status.st_size else b""
         if len(content) != length:
-            raise ValueError(f"{path.name!r} ends before its bytes do")
+            raise ValueError(f"{path.name!r} is truncated")
         return content
 
 

@@ -73,8 +73,8 @@ class Simulation:
             if (prediction.layout, prediction.ranks) == (layout, ranks):
                 return prediction
         raise ArgumentError(
-            f"Simulation.of: expected a layout and ranks that were simulated; received "
-            f"{layout!r} and {ranks}"
+            "Simulation.of: expected a simulated layout and number of ranks; "
+            f"received {layout!r} and {ranks}"
         )
 
     def best(self, ranks: int, memory: int | None = None) -> Prediction | None:
@@ -118,7 +118,8 @@ class Simulation:
 
     def __str__(self) -> str:
         rows = [
-            "predictions, not measurements (*: by formula, not from a graph cut so)",
+            "predictions, not measurements (*: by formula, not from a partitioned "
+            "graph)",
             "  ranks  layout            step ms  exposed ms  Mbytes moved  "
             "Mbytes/rank  efficiency",
         ]
@@ -265,7 +266,7 @@ def _compile_rank_program(model: Any, x: Any, y: Any, has_overlap: bool) -> Insp
     inspection = model.inspect(x, y)
     program, variables = inspection.program, inspection._variables
     if not isinstance(program, Program) or program.backend.is_accelerator:
-        raise ArgumentError("simulate: expected a model whose step is on the CPU")
+        raise ArgumentError("simulate: expected a model with a step on the CPU")
     pair = _SimulatedPair(has_overlap)
     graph, group = program.source, with_simulated_link(_as_group(pair))
     if isinstance(group, SlowGroup):  # uses the bucket size of that link

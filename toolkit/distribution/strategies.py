@@ -141,8 +141,8 @@ class Distribution(Job):
             is_committed: whether the results of the interrupted step are valid.
         """
         raise LaunchError(
-            f"{type(self).__name__}: a process is lost, and with it a part of the "
-            "model; start the job again from a checkpoint"
+            f"{type(self).__name__}: a process is lost with its shard of the model; "
+            "restart the job from a checkpoint"
         )
 
     def rows(self, count: int) -> range:
@@ -184,8 +184,8 @@ class Distribution(Job):
         """
         if not self.auto_shard_dataset and comm.is_elastic():
             raise UnsupportedError(
-                f"{type(self).__name__}: auto_shard_dataset=False is not supported in "
-                "an elastic job: the part of a lost process would be missing"
+                f"{type(self).__name__}: auto_shard_dataset=False is not supported "
+                "in an elastic job: the rows of a lost process would be missing"
             )
         batch_parts = self.axes[-1].group.size
         if not self.auto_shard_dataset and self.shards % batch_parts:
@@ -208,7 +208,7 @@ class Distribution(Job):
         """Return a runner of this rank's part of a step: see `DistributionContext`."""
         if backend.is_accelerator:
             raise UnsupportedError(
-                f"{name}: steps are spread over processes on the CPU only; received "
+                f"{name}: distributed steps are supported only on the CPU; received "
                 f"the device {backend.device_name}"
             )
         batch = len(graph.inputs) - len(variables)
@@ -310,7 +310,7 @@ class ModelParallel(Distribution):
         if outputs:
             raise UnsupportedError(
                 "ModelParallel: layouts of outputs are not supported: the compiler "
-                f"lays them out by the variables'; received {outputs}"
+                f"derives them from the layouts of the variables; received {outputs}"
             )
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
@@ -324,7 +324,7 @@ def _check_process_count(function: str, mesh: DeviceMesh) -> None:
         raise ArgumentError(
             f"{function}: expected a mesh with one device for each of the "
             f"{num_processes} processes of the job; received {mesh}. `toolkit run "
-            f"--processes {count}` starts a script on as many"
+            f"--processes {count}` starts a script with this number"
         )
 
 

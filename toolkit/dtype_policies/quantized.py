@@ -139,8 +139,9 @@ def quantized_policy(name: str) -> QuantizedDTypePolicy:
     mode, separator, source = name.partition("_from_")
     if not separator or "_from_" in source:
         raise ArgumentError(
-            f"dtype_policies.get: Cannot convert `policy` into a valid pair (`mode`, "
-            f"`source_name`): expected 'int8_from_float32' or alike; received {name!r}"
+            "dtype_policies.get: Cannot convert `policy` into a valid pair (`mode`, "
+            "`source_name`): expected a name such as 'int8_from_float32'; received "
+            f"{name!r}"
         )
     base_mode = mode.split("/")[0]
     if base_mode == "float8":

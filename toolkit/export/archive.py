@@ -21,6 +21,7 @@ class ExportArchive:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise UnsupportedError(
-            "ExportArchive: SavedModels hold graphs of TensorFlow, which is not used "
-            "here; `Model.save` writes a file that Keras reads and exports"
+            "ExportArchive: a SavedModel contains TensorFlow graphs, which are "
+            "unsupported; use `Model.save` to write a file that Keras loads and "
+            "exports"
         )

@@ -28,9 +28,9 @@ EXPORTERS: dict[str, str] = {
 
 # Name -> the reason why the format is unsupported, and an alternative.
 UNSUPPORTED_FORMATS = {
-    "tf_saved_model": "a SavedModel holds graphs of TensorFlow",
-    "litert": "LiteRT's converter takes graphs of TensorFlow",
-    "torch": "a .pt2 file holds a graph of torch",
+    "tf_saved_model": "a SavedModel contains TensorFlow graphs",
+    "litert": "the LiteRT converter needs TensorFlow graphs",
+    "torch": "a .pt2 file contains a torch graph",
 }
 
 # File ending -> format.
@@ -58,9 +58,8 @@ def export_model(
     if name in UNSUPPORTED_FORMATS:
         raise UnsupportedError(
             f"{label}: expected a format of {sorted(EXPORTERS)}; received {name!r}: "
-            f"{UNSUPPORTED_FORMATS[name]}, which is not used here; `save` writes a "
-            ".keras file, "
-            "which Keras loads and exports"
+            f"{UNSUPPORTED_FORMATS[name]}, which are unsupported; use `save` to "
+            "write a .keras file, which Keras loads and exports"
         )
     if name not in EXPORTERS:
         raise ArgumentError(

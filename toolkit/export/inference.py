@@ -134,7 +134,7 @@ def _model_inputs(model: Any) -> Any:
     shapes = model._build_shapes
     if not model.built or not shapes or _takes_several_arguments(model):
         raise NotBuiltError(
-            f"{model.name}.export: what the model is called with is not known; give an "
+            f"{model.name}.export: the inputs of the model are unknown; pass an "
             "input_signature, such as [InputSpec(shape=(None, 3), dtype='float32')]"
         )
     dtype = model.compute_dtype
@@ -198,7 +198,7 @@ def trace_inference(
     for variable in (*variables, *trace.writes):
         if variable.placement is not None:
             raise UnsupportedError(
-                f"{model.name}.export: {variable.path} is held in parts by several "
+                f"{model.name}.export: {variable.path} is sharded over several "
                 "processes; save the model, and export it from one process"
             )
     graph = without_gradients(trace.finish([*results, *trace.writes.values()]))

@@ -138,9 +138,9 @@ def _check_batch_size(label: str, path: Path, config_text: str) -> None:
     existing_size, new_size = ["0" if size is None else size[1] for size in sizes]
     if int(existing_size) != int(new_size):
         raise ArgumentError(
-            f"{label}: max_batch_size: {str(path)!r} says {existing_size}, and stays "
-            "as it is; "
-            f"received {new_size}: change it there, or leave the option out"
+            f"{label}: max_batch_size: {str(path)!r} says {existing_size}, and the "
+            f"file is not changed; received {new_size}: change the file, or omit the "
+            "option"
         )
 
 

@@ -161,7 +161,9 @@ class FileSet:
             if not os.path.lexists(self._ready_folder):
                 return
             if attempts == _MAX_ATTEMPTS:
-                raise UnwritableFileError(f"{str(self._ready_folder)!r} is in the way")
+                raise UnwritableFileError(
+                    f"{str(self._ready_folder)!r} blocks this path"
+                )
             handle = open_lock_file(self._ready_folder) if self._is_ready() else None
             attempts += 1
         retired_folder = None
@@ -225,7 +227,7 @@ class FileSet:
         """Raise an error unless a path belongs to the save and contains no links."""
         if not self._is_member(path) or not self._is_inside_root(path):
             raise UnwritableFileError(
-                f"{str(self.root / path)!r} leads elsewhere, or is no file of this save"
+                f"{str(self.root / path)!r} is a link, or is not a file of this save"
             )
         check_replaceable(self.root / path)
 

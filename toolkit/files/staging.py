@@ -80,7 +80,9 @@ def check_replaceable(target: Path) -> None:
     """Raise an error if a file would replace a folder, a device or a similar object."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(target.lstat().st_mode):
-            raise UnwritableFileError(f"{str(target)!r} is there, and no regular file")
+            raise UnwritableFileError(
+                f"{str(target)!r} exists and is not a regular file"
+            )
 
 
 class Stage:

@@ -124,8 +124,8 @@ class ConcreteFunction:
         expected = expected[: len(expected) - len(self.variables)]
         if [x.spec for x in tensors] != expected:
             raise ShapeError(
-                f"{self.name}: this trace takes {expected}; "
-                f"received {[x.spec for x in tensors]}"
+                f"{self.name}: this trace expects {expected}; received "
+                f"{[x.spec for x in tensors]}"
             )
         if state.trace is None:
             return self.call(tensors)

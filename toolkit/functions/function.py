@@ -345,8 +345,8 @@ class Function:
                 if old != new
             ]
             warn(
-                f"{self.name} is traced for the {MAX_RETRACES + 1}th time, for "
-                "arguments that differ in more than their leading extent: "
+                f"{self.name} is traced for the {MAX_RETRACES + 1}th time, because "
+                "its arguments differ in more than their leading extent: "
                 f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
                 "instead of Python numbers, or pad to fewer shapes."
             )
@@ -368,7 +368,7 @@ def _methods_of(instance: Any) -> _Methods:
     if members is None:
         raise ArgumentError(
             f"function: a method of {type(instance).__name__} cannot be traced, "
-            "because its instances have __slots__ only: no place for traces"
+            "because its instances have only __slots__ and cannot store traces"
         )
     methods = members.get("_traced_methods")
     if methods is None or methods.owner is not instance:

@@ -127,8 +127,8 @@ def _constant_of(value: TensorLike) -> Any:
     def initialize(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         if tuple(shape) != value.shape:
             raise ShapeError(
-                f"initializer: the tensor given has shape {value.shape}, the weight "
-                f"{tuple(shape)}"
+                "initializer: expected a tensor of the weight's shape "
+                f"{tuple(shape)}; received shape {value.shape}"
             )
         return convert(value, dtypes.standardize(dtype))
 

@@ -52,5 +52,5 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
         return tuple(int(n) for n in shape)
     except TypeError:
         raise ArgumentError(
-            f"initializer: expected a shape of known extents; received {shape!r}"
+            f"initializer: expected a shape with known extents; received {shape!r}"
         ) from None

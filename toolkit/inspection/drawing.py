@@ -44,7 +44,9 @@ def draw_arena(inspection: Inspection) -> Picture:
     return draw_blocks(
         blocks,
         f"Arena of {inspection.name}: {peak}",
-        f"at most {live} live at once" if blocks else "every value stays in registers",
+        f"at most {live} live at the same time"
+        if blocks
+        else "every value stays in registers",
         "step of the schedule",
         _COLORS,
     )

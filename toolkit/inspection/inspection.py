@@ -279,13 +279,12 @@ class Inspection:
         sections.append("\narena:")
         sections += self._arena_rows()
         sections.append(
-            f"peak {self.peak_bytes:,} bytes; live at the worst point "
-            f"{self.live_bytes:,} bytes"
+            f"peak {self.peak_bytes:,} bytes; maximum of live bytes {self.live_bytes:,}"
         )
         if cached := self.program.preparations:
             sections.append(
-                f"kept until a weight changes: {sum(x.nbytes for x in cached):,} bytes "
-                f"that {len(cached)} kernels read"
+                f"cached until a weight changes: {sum(x.nbytes for x in cached):,} "
+                f"bytes for {len(cached)} kernels"
             )
         return "\n".join(sections)
 
@@ -324,7 +323,7 @@ class Inspection:
             )
         for moment, numbers in self.side_by_side.items():
             listed = ", ".join(map(str, numbers))
-            rows.append(f"  side by side in moment {moment}: kernels {listed}")
+            rows.append(f"  parallel in moment {moment}: kernels {listed}")
         return rows
 
     def _exchange_rows(self) -> list[str]:

@@ -35,8 +35,8 @@ def inspect_program(
         return MixedInspection(name, program, variables)
     if not isinstance(program, Program):
         raise UnsupportedError(
-            f"inspect: {name} is computed in the stages of a pipeline, each of which "
-            "has programs of its own"
+            f"inspect: {name} is computed in the stages of a pipeline, and each "
+            "stage has separate programs"
         )
     return Inspection(name, program, variables)
 
@@ -138,7 +138,7 @@ class MixedInspection(Inspection):
             if kernel < len(partition.kernels):
                 return partition.source(kernel)
             kernel -= len(partition.kernels)
-        raise OutOfRangeError("source: there is no kernel of this number")
+        raise OutOfRangeError("source: no kernel has this number")
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
         """Measure as for one device, by partition, without the transfers."""
@@ -158,8 +158,8 @@ class MixedInspection(Inspection):
             UnsupportedError: always; `partitions[i].plot()` draws one.
         """
         raise UnsupportedError(
-            f"Inspection.plot: {self.name} has {len(self.partitions)} parts on several "
-            "devices, each with an arena and a graph of its own; plot one of them by "
+            f"Inspection.plot: {self.name} has {len(self.partitions)} parts on "
+            "several devices, each with a separate arena and graph. Plot one part by "
             f"partitions[i].plot({what!r})"
         )
 

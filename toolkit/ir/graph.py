@@ -136,12 +136,12 @@ class Graph:
         for node in self.nodes:
             for value in node.inputs:
                 is_defined = value in defined or value.constant is not None
-                assert is_defined, f"{node.op}: reads a value that nothing defines"
+                assert is_defined, f"{node.op}: reads an undefined value"
             assert len(node.inputs) == 0 or node.op is not None
             expected = node.op.spec(*(v.spec for v in node.inputs), **node.attrs)
             specs = expected if isinstance(expected, tuple) else (expected,)
             actual = tuple(value.spec for value in node.outputs)
-            assert specs == actual, f"{node.op}: expected {specs}, found {actual}"
+            assert specs == actual, f"{node.op}: expected {specs}; received {actual}"
             for value in node.outputs:
                 assert value not in defined, f"{node.op}: defines a value again"
                 defined.add(value)

@@ -167,7 +167,7 @@ class _RuleRecorder:
 
     def __getattr__(self, name: str) -> Rule:
         if name not in SCALARS:
-            raise AttributeError(f"the scalar vocabulary has no {name!r}")
+            raise AttributeError(f"unknown scalar function {name!r}")
         word = SCALARS[name]
 
         def note(*arguments: Any) -> RuleValue:

@@ -337,9 +337,9 @@ class Buildable(StateOwner, Precision):
             self._infer_call(args, kwargs)
         except Exception as error:
             warn(
-                f"{describe(self)}: layers inside have no weights yet: `call` cannot "
-                f"be run with symbols ({error}); the first call with numbers builds "
-                "them, or a `build` of the layer's own"
+                f"{describe(self)}: the sublayers have no weights yet, because "
+                f"`call` cannot run with symbols ({error}). Call the layer with "
+                "data, or define its `build`"
             )
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
@@ -361,7 +361,7 @@ def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
     static = tuple(n for n in extents if n is not None)
     if len(static) < len(extents):
         raise ArgumentError(
-            f"{describe(layer)}: the weight {name!r} needs extents that are known; "
-            f"received {extents}"
+            f"{describe(layer)}: the weight {name!r} needs known extents; received "
+            f"{extents}"
         )
     return static

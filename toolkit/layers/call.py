@@ -330,8 +330,9 @@ def match_shapes(
             if argument != parameter.name:
                 wrong = f"but `call()` does not have argument `{argument}`"
             raise ArgumentError(
-                f"{function.__qualname__}: the argument `{parameter.name}`, "
-                f"{wrong}; each is named after one of `call`, `_shape` appended"
+                f"{function.__qualname__}: the argument `{parameter.name}`, {wrong}; "
+                "each argument has the name of an argument of `call` with the suffix "
+                "`_shape`"
             )
     return {p.name: shapes[p.name] for p in parameters if p.name in shapes}
 

@@ -252,8 +252,8 @@ def _extents(equation: str, letters: str, extents: dict[str, Any]) -> tuple[int,
     static = tuple(n for n in shape if n is not None)
     if len(static) < len(shape):
         raise ArgumentError(
-            f"EinsumDense: an extent of the weight {letters!r} of {equation!r} is not "
-            f"known; received {shape}"
+            f"EinsumDense: an extent of the weight {letters!r} of {equation!r} is "
+            f"unknown; received {shape}"
         )
     return static
 

@@ -302,8 +302,8 @@ class Layer(Configurable, Operation):
         if not self._warned_of_mask:
             self._warned_of_mask = True
             warn(
-                f"{describe(self)}: does not support masking; the layers after it "
-                "will not see the mask of its inputs"
+                f"{describe(self)}: does not support masking; the next layers do not "
+                "receive the mask of its inputs"
             )
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:

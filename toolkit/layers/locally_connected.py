@@ -64,7 +64,7 @@ class LocallyConnected(Convolution):
         extents = tuple(input_shape[1:-1] if is_last else input_shape[2:])
         if None in extents:
             raise ShapeError(
-                f"{type(self).__name__} {self.name!r}: expected inputs of known "
+                f"{type(self).__name__} {self.name!r}: expected inputs with known "
                 f"extents; received shape {tuple(input_shape)}"
             )
         axes = {i + (1 if is_last else 2): n for i, n in enumerate(extents)}

@@ -92,8 +92,8 @@ class Precision:
     def _accept_quantized(self, policy: Any) -> None:
         """Raise for a quantized policy."""
         raise ArgumentError(
-            f"{type(self).__name__}: the layer does not compute with weights that are "
-            f"quantized so; received the policy {policy!r}"
+            f"{type(self).__name__}: the layer does not support this quantization of "
+            f"weights; received the policy {policy!r}"
         )
 
     def quantize(self, mode: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -58,8 +58,8 @@ class CellLayer(RNN):
         kwargs.pop("implementation", None)
         if use_cudnn not in ("auto", False):
             raise ArgumentError(
-                f"{type(self).__name__}: use_cudnn must be 'auto' or False: there is "
-                f"no cuDNN here; received {use_cudnn!r}"
+                f"{type(self).__name__}: use_cudnn must be 'auto' or False, because "
+                f"cuDNN is unsupported; received {use_cudnn!r}"
             )
         cell = self.cell_class(
             **cell_arguments,

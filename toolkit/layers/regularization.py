@@ -72,8 +72,8 @@ class Dropout(Layer):
             return None
         if len(self.noise_shape) != inputs.ndim:
             raise ArgumentError(
-                f"Dropout: noise_shape {self.noise_shape} must have as many axes as "
-                f"the inputs; received shape {inputs.shape}"
+                f"Dropout: noise_shape {self.noise_shape} must have the same number "
+                f"of axes as the inputs; received shape {inputs.shape}"
             )
         pairs = zip(self.noise_shape, inputs.shape, strict=True)
         return tuple(n if extent is None else extent for extent, n in pairs)

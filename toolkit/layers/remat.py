@@ -286,4 +286,6 @@ def _order_after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _no_spec(*specs: Any, **attrs: Any) -> Any:
-    raise AssertionError("what is computed again is never traced as one operation")
+    raise AssertionError(
+        "a rematerialized computation is never traced as one operation"
+    )

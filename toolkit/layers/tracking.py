@@ -190,8 +190,9 @@ class StateOwner:
                 return
             if self._locked and isinstance(value, (Variable, StateOwner)):
                 raise ArgumentError(
-                    f"{type(self).__name__} {self.name!r}: variables and layers are "
-                    "created in `__init__` or `build`; it is built already"
+                    f"{type(self).__name__} {self.name!r}: variables and layers must "
+                    "be created in `__init__` or `build`, but the layer is already "
+                    "built"
                 )
             self._note_arrivals([value])
             self._owned.append(value)

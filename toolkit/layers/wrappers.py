@@ -248,7 +248,7 @@ class Bidirectional(Layer):
         forward, backward = self.forward_layer, self.backward_layer
         if forward.go_backwards == backward.go_backwards:
             raise ArgumentError(
-                "Bidirectional: one layer must go forward and the other backwards; "
+                "Bidirectional: one layer must run forwards and the other backwards; "
                 f"both have go_backwards={forward.go_backwards}"
             )
         for name in ("stateful", "return_sequences", "return_state"):

@@ -205,9 +205,9 @@ def drop_incompatible_mask(label: str, mask: Any, values: Any) -> Any:
     if mask.ndim == ndim + 1 and mask.shape[-1] == 1:
         return mask
     warn(
-        f"{label}: ignores the mask of the predictions, of shape {tuple(mask.shape)}: "
-        f"the values, of shape {tuple(values.shape)}, have no axis of steps. "
-        "Predictions of shape (batch, steps, 1) keep the mask"
+        f"{label}: ignores the mask of the predictions, of shape "
+        f"{tuple(mask.shape)}: the values, of shape {tuple(values.shape)}, have no "
+        "time axis. Predictions of shape (batch, steps, 1) keep the mask"
     )
     return None
 
@@ -250,8 +250,8 @@ def align_weight(label: str, weight: Any, values: Any) -> Any:
     if not is_compatible:
         raise ShapeError(
             f"{label}: expected sample_weight (or a mask) that broadcasts to the "
-            f"losses of shape {values.shape}, its first axes theirs; "
-            f"received shape {shape}"
+            f"losses of shape {values.shape} along its first axes; received shape "
+            f"{shape}"
         )
     return weight
 

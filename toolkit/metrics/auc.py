@@ -85,7 +85,7 @@ class AUC(ThresholdMetric):
         if str(summation_method).lower() not in _METHODS:
             raise unknown_choice("AUC: summation_method", summation_method, _METHODS)
         if num_labels and not multi_label:
-            raise ArgumentError("AUC: num_labels is for multi_label=True only")
+            raise ArgumentError("AUC: num_labels needs multi_label=True")
         if thresholds is None:
             self.thresholds: list[float] = _make_thresholds("AUC", num_thresholds, 2)
         else:

@@ -56,7 +56,7 @@ def prepare_inputs(
     y_pred, y_true = match_ranks(y_pred, y_true)
     if y_true.shape != y_pred.shape:
         raise ShapeError(
-            f"{label}: expected labels and predictions of one shape; received "
+            f"{label}: expected labels and predictions of equal shapes; received "
             f"{y_true.shape} and {y_pred.shape}"
         )
     weight = None

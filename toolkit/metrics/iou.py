@@ -83,8 +83,8 @@ class IoU(Metric):
             weights = ops.convert_to_tensor(sample_weight)
             if dtypes.is_float(weights.dtype) and not dtypes.is_float(self.dtype):
                 warn(
-                    f"{type(self).__name__}: the sample weight is float, the metric "
-                    f"counts in int: casting {weights.dtype} to {self.dtype}"
+                    f"{type(self).__name__}: the sample weight is float, but the "
+                    f"metric counts integers: casting {weights.dtype} to {self.dtype}"
                 )
             weights = ops.cast(weights, self.dtype)
             if weights.size == labels.size:

@@ -26,8 +26,9 @@ def checked_structure(where: str, structure: Any) -> tuple[list[Layer], list[Lay
     ):
         raise ArgumentError(
             f"{where}: expected a `quantization_layer_structure` in the config, or a "
-            "`get_quantization_layer_structure` of the model, that is a dict of layers "
-            f"for the keys {_PARTS[0]!r} and {_PARTS[1]!r}; received {structure!r}"
+            "`get_quantization_layer_structure` of the model, that is a dict of "
+            f"layers with the keys {_PARTS[0]!r} and {_PARTS[1]!r}; received "
+            f"{structure!r}"
         )
     return sections[0], sections[1]
 
@@ -51,8 +52,8 @@ def _tokens(where: str, config: Any) -> Any:
     data = config.dataset
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise ArgumentTypeError(
-            f"{where}: expected a `dataset` in the config, an iterable of texts or "
-            f"arrays of tokens; received {data!r:.80}"
+            f"{where}: expected a `dataset` in the config that is an iterable of "
+            f"texts or token arrays; received {data!r:.80}"
         )
     arrays = [_pieces(where, config.tokenizer, item).reshape(-1) for item in data]
     tokens = np.concatenate(arrays) if arrays else np.zeros(0, "int32")
@@ -66,14 +67,14 @@ def _pieces(where: str, tokenizer: Any, piece: Any) -> Any:
     if isinstance(piece, str):
         if not callable(getattr(tokenizer, "tokenize", None)):
             raise ArgumentError(
-                f"{where}: expected a `tokenizer` in the config, with a method "
-                f"`tokenize`, as the data are texts; received {tokenizer!r}"
+                f"{where}: expected a `tokenizer` in the config with a method "
+                f"`tokenize`, because the data is text; received {tokenizer!r}"
             )
         piece = tokenizer.tokenize(piece)
     tokens = ops.convert_to_numpy(piece)
     if tokens.size and tokens.dtype.kind not in "iu":
         raise ArgumentTypeError(
-            f"{where}: expected tokens, which are integers; received {tokens.dtype}"
+            f"{where}: expected integer tokens; received {tokens.dtype}"
         )
     return tokens
 
@@ -118,7 +119,7 @@ def _quantize_block(
         {layer: layer._observe_inputs(config) for layer in layers},
         run,
         lambda layer, tokens: layer._quantize_calibrated(tokens, config),
-        f"its block {block.name} did not call it with the data",
+        f"its block {block.name} did not call it during calibration",
     )
 
 
@@ -144,7 +145,7 @@ def _quantize_called(
             quantize(layer, tokens)
             quantized.append(layer)
         else:
-            warn(f"{layer.name}: not quantized, as {why_not}")
+            warn(f"{layer.name}: not quantized, because {why_not}")
     return quantized
 
 
@@ -173,7 +174,7 @@ def calibrate_ranges(model: Any, layers: Sequence[Any], config: Any) -> list[Any
         {layer: layer._observe_range() for layer in layers},
         run,
         lambda layer, tokens: layer._quantize_static(tokens, config),
-        f"{model.name} did not call it",
+        f"{model.name} did not call it during calibration",
     )
 
 

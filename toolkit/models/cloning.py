@@ -69,8 +69,8 @@ def clone_model(
     if isinstance(model, Sequential):
         if call_function is not None:
             raise ArgumentError(
-                "clone_model: `call_function` needs calls of layers, which a "
-                f"Sequential does not record; received {model!r}"
+                "clone_model: `call_function` needs recorded layer calls, and a "
+                f"Sequential has none; received {model!r}"
             )
         twin = _clone_sequential(model, input_tensors, cloned)
     elif isinstance(model, Functional):
@@ -80,8 +80,9 @@ def clone_model(
         if any(argument is not None for argument in arguments):
             raise ArgumentError(
                 "clone_model: `clone_function`, `input_tensors` and `call_function` "
-                "are for sequential and functional models; received "
-                f"{type(model).__name__}, whose config alone tells what it is made of"
+                "need a sequential or functional model; received "
+                f"{type(model).__name__}. Other models are cloned by their config "
+                "only"
             )
         return deserialize_keras_object(
             serialize_keras_object(model), {type(model).__name__: type(model)}

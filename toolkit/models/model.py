@@ -19,8 +19,8 @@ from toolkit.models.training.trainer import Trainer
 from toolkit.type_aliases import TensorLike
 
 RESERVED = (
-    "`Model.layers` attribute is reserved and cannot be set; keep layers in an "
-    "attribute of another name"
+    "`Model.layers` attribute is reserved and cannot be set; use another attribute "
+    "name for layers"
 )
 
 

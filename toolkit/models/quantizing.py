@@ -78,7 +78,8 @@ class QuantizableModel:
                 quantized = self._quantize_layers(layers, config, type_check)
         if not quantized and filters is None:
             raise UnsupportedError(
-                f"{self.name}.quantize: the model has no layer that can be quantized"
+                f"{self.name}.quantize: the model has no layer that supports "
+                "quantization"
             )
         self._trained = None  # training continues with the remaining weights
         self.train_function: None

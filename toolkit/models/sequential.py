@@ -98,13 +98,13 @@ class Sequential(Model):
             )
         if any(x is not layer and x.name == layer.name for x in self._layers):
             raise ArgumentError(
-                f"Sequential {self.name!r}: expected every layer to have a name of its "
-                f"own; received another layer named {layer.name!r}"
+                f"Sequential {self.name!r}: expected unique layer names; received "
+                f"another layer named {layer.name!r}"
             )
         if isinstance(layer, InputLayer) and self._layers:
             raise ArgumentError(
-                f"Sequential {self.name!r}: an Input must come first; the model has "
-                f"{len(self._layers)} layers already"
+                f"Sequential {self.name!r}: an Input must be the first layer; the "
+                f"model already has {len(self._layers)} layers"
             )
         self._layers.append(layer)
         self._set_functional(None)

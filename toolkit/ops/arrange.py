@@ -49,7 +49,7 @@ def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Tensor:
         x, axis = reshape(x, (x.size,)), 0
     axis = normalize_axis("repeat", axis, x.ndim)
     n = x.shape[axis]
-    advice = "give `repeats` as Python integers"
+    advice = "pass `repeats` as Python integers"
     counts = known_values("repeat", as_indices("repeat", repeats), advice)
     if counts.size == 1:
         wide = expand_dims(x, axis + 1)
@@ -125,7 +125,10 @@ def roll(x: TensorLike, shift: Any, axis: Axis | None = None) -> Tensor:
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift]
     count = max(len(axes), len(shifts))
     if {len(axes), len(shifts)} - {1, count}:
-        raise ArgumentError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
+        raise ArgumentError(
+            f"roll: expected {len(axes)} shifts, one for each axis; received "
+            f"{len(shifts)}"
+        )
     axes, shifts = (v * count if len(v) == 1 else v for v in (axes, shifts))
     for places, a in zip(shifts, axes, strict=True):
         x = _roll(x, places, normalize_axis("roll", a, x.ndim))
@@ -196,7 +199,7 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     a, b = (normalize_axis("diagonal", axis, x.ndim) for axis in (axis1, axis2))
     if a == b:
         raise ArgumentError(
-            f"diagonal: expected two different axes; received {a} twice"
+            f"diagonal: expected two different axes; received axis {a} twice"
         )
     other_axes = [i for i in range(x.ndim) if i not in (a, b)]
     order = [*other_axes, a, b]

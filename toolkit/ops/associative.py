@@ -42,9 +42,9 @@ def associative_scan(
     extents = {x.shape[a] for x, a in zip(xs, axes, strict=True)}
     if len(extents) != 1:
         raise ShapeError(
-            f"associative_scan: expected the same extent of all along axis "
-            f"{axis}, the first dimension of the scan; received "
-            f"shapes {[x.shape for x in xs]}"
+            "associative_scan: expected tensors with the same extent along axis "
+            f"{axis}, the first dimension of the scan; received shapes "
+            f"{[x.shape for x in xs]}"
         )
 
     def combine(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:

@@ -34,7 +34,8 @@ def _bitcast_spec(x: Spec, dtype: str) -> Spec:
         return Spec(x.shape, dtype)
     if not x.shape or x.shape[-1] * old % new:
         raise ShapeError(
-            f"view: the last axis of shape {x.shape} holds no whole number of {dtype}"
+            f"view: the last axis of shape {x.shape} does not contain a whole number "
+            f"of {dtype} elements"
         )
     return Spec((*x.shape[:-1], x.shape[-1] * old // new), dtype)
 

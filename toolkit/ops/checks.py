@@ -37,9 +37,9 @@ def _extent(n: Any) -> int:
         )
     if n is None:
         raise ArgumentTypeError(
-            "expected whole numbers in a shape; received None, an extent that is not "
-            "known here, as that of the batch while a functional model is made: it is "
-            "known in the `call` of a layer"
+            "expected whole numbers in a shape; received None, an unknown extent, "
+            "such as the batch size of a functional model. The `call` of a layer "
+            "knows this extent"
         )
     return int(n)
 
@@ -123,8 +123,8 @@ def known_values(op: str, x: Tensor, advice: str) -> Any:
     values = x.static_value()
     if values is None:
         raise TraceError(
-            f"{op}: the shape of the result depends on values, which a tensor inside a "
-            f"traced function does not have; {advice}"
+            f"{op}: the shape of the result depends on values, but tensors have no "
+            f"values in a traced function; {advice}"
         )
     return values
 

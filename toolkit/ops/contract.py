@@ -32,7 +32,7 @@ def _matmul_spec(a: Spec, b: Spec, factors: str = "") -> Spec:
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"matmul: the last axis of shape {a.shape} must have the extent of the "
-            f"last axis but one of shape {b.shape}"
+            f"second-to-last axis of shape {b.shape}"
         )
     batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
     return a.with_shape((*batch, a.shape[-2], b.shape[-1]))
@@ -62,7 +62,7 @@ matmul_p: Primitive = primitive(
 def _matmul_integer_spec(a: Spec, b: Spec) -> Spec:
     if (a.dtype, b.dtype) != ("int8", "int8"):
         raise DTypeError(
-            f"matmul_integer: expected two factors of int8; received {a.dtype} and "
+            f"matmul_integer: expected two int8 operands; received {a.dtype} and "
             f"{b.dtype}"
         )
     return _matmul_spec(a, b).with_dtype("int32")
@@ -194,7 +194,8 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int
     if is_int(axes):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
             raise ArgumentError(
-                f"tensordot: {axes} axes of shapes {x1.shape} and {x2.shape}"
+                f"tensordot: cannot contract {axes} axes of shapes {x1.shape} and "
+                f"{x2.shape}"
             )
         left = list(range(x1.ndim - axes, x1.ndim))
         right = list(range(axes))

@@ -144,7 +144,7 @@ def _input_grad_spec(
     )
     if g.shape[1:-1] != out:
         raise ShapeError(
-            f"conv_transpose: spatial shape {spatial} has {out} windows, not "
+            f"conv_transpose: spatial shape {spatial} has {out} windows; received "
             f"{g.shape[1:-1]}"
         )
     return g.with_shape((g.shape[0], *spatial, w.shape[-2] * groups))

@@ -31,7 +31,7 @@ def convert_to_tensor(
         ragged: must not be True.
     """
     if sparse or ragged:
-        raise DTypeError("convert_to_tensor: sparse and ragged tensors do not exist")
+        raise DTypeError("convert_to_tensor: sparse and ragged tensors are unsupported")
     name = None if dtype is None else dtypes.standardize(dtype)
     if name == dtypes.STRING:
         return x if isinstance(x, StringTensor) else StringTensor(x)

@@ -90,7 +90,7 @@ def _prepared(
     x = swapaxes(x, axis, -1)
     x = x if n is None else resized(x, int(n))
     if type == 1 and norm is not None:
-        raise ArgumentError(f"{op}: type 1 has no norm; received {norm!r}")
+        raise ArgumentError(f"{op}: type 1 does not support a norm; received {norm!r}")
     if type == 1 and x.shape[-1] < 2:
         raise ShapeError(f"{op}: type 1 needs 2 elements; received {x.shape[-1]}")
     return x

@@ -23,7 +23,9 @@ from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 def _no_sparse(op: str, sparse: bool) -> None:
     if sparse:
-        raise ArgumentError(f"{op}: sparse tensors do not exist; received sparse=True")
+        raise ArgumentError(
+            f"{op}: sparse tensors are unsupported; received sparse=True"
+        )
 
 
 def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:

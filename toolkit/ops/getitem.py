@@ -84,7 +84,8 @@ def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     used = sum(item is not None and item is not Ellipsis for item in items)
     if used > x.ndim:
         raise ShapeError(
-            f"indexing: {used} indices for a tensor of {x.ndim} axes (shape {x.shape})"
+            f"indexing: received {used} indices for a tensor with {x.ndim} axes "
+            f"(shape {x.shape})"
         )
     full_slices = [slice(None)] * (x.ndim - used)
     position = next((i for i, item in enumerate(items) if item is Ellipsis), None)

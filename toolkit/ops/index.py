@@ -55,8 +55,8 @@ def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
     expected = (*x.shape[:axis], *indices.shape[axis : axis + 1], *x.shape[axis + 1 :])
     if indices.shape != expected:
         raise ShapeError(
-            f"take_along_axis: shapes {x.shape} and {indices.shape} must be equal but "
-            f"for axis {axis}"
+            f"take_along_axis: shapes {x.shape} and {indices.shape} must be equal "
+            f"except along axis {axis}"
         )
     return x.with_shape(indices.shape)
 

@@ -106,9 +106,15 @@ def _logical(record: Primitive, doc: str) -> Binary:
     return published(function, record.name, doc)
 
 
-logical_and: Binary = _logical(logical_and_p, "Whether both are true, elementwise.")
-logical_or: Binary = _logical(logical_or_p, "Whether either is true, elementwise.")
-logical_xor: Binary = _logical(logical_xor_p, "Whether just one is true, elementwise.")
+logical_and: Binary = _logical(
+    logical_and_p, "Return whether both are true, elementwise."
+)
+logical_or: Binary = _logical(
+    logical_or_p, "Return whether at least one is true, elementwise."
+)
+logical_xor: Binary = _logical(
+    logical_xor_p, "Return whether exactly one is true, elementwise."
+)
 
 
 @operation

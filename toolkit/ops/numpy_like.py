@@ -118,8 +118,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """Return the choice of the first true condition, elementwise; else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(
-            f"select: expected as many conditions as choices; received {len(condlist)} "
-            f"and {len(choicelist)}"
+            "select: expected equal numbers of conditions and choices; received "
+            f"{len(condlist)} and {len(choicelist)}"
         )
     *choices, y = operands(*choicelist, default)[0]
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):

@@ -76,7 +76,7 @@ def _pad_value(value: Any, dtype: str) -> Any:
     if value is None:
         return 0
     if not isinstance(value, (bool, int, float)):
-        advice = "give `constant_values` as a Python number"
+        advice = "pass `constant_values` as a Python number"
         value = known_values("pad", convert(value), advice).item()
     return float(value) if dtypes.is_float(dtype) else int(value)
 
@@ -84,7 +84,7 @@ def _pad_value(value: Any, dtype: str) -> Any:
 def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> Tensor:
     n = x.shape[axis]
     if n == 0:
-        raise ShapeError(f"pad: axis {axis} of shape {x.shape} has nothing to copy")
+        raise ShapeError(f"pad: axis {axis} of shape {x.shape} has no elements to copy")
     check_range(n + sum(width))
     sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
     return bind(gather_p, x, convert(sources), axis=axis)

@@ -67,7 +67,9 @@ def _groups(pattern: str, side: str) -> list[Group]:
         if not all(name == "..." or name.isidentifier() for name in names):
             raise ArgumentError(f"rearrange: {token!r} in {pattern!r} is not a name")
         if "..." in names and (len(names) > 1 or ["..."] in groups):
-            raise ArgumentError(f"rearrange: '...' must stand alone in {pattern!r}")
+            raise ArgumentError(
+                f"rearrange: '...' must be a separate term in {pattern!r}"
+            )
         groups.append(names)
     return groups
 
@@ -89,13 +91,13 @@ def _extents(
     product = math.prod(extents.values())
     if len(unknown) > 1:
         raise ArgumentError(
-            f"rearrange: of {unknown} in {pattern!r}, all but one need a length"
+            f"rearrange: all of {unknown} in {pattern!r}, except one, need a length"
         )
     if unknown and product and n % product == 0:
         extents[unknown[0]] = n // product
     elif unknown or product != n:
         raise ShapeError(
-            f"rearrange: an axis of extent {n} is not made of {' x '.join(group) or 1}"
-            f" in {pattern!r} with lengths {lengths}"
+            f"rearrange: an axis of extent {n} does not factor into "
+            f"{' x '.join(group) or 1} in {pattern!r} with lengths {lengths}"
         )
     return extents

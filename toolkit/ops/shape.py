@@ -119,8 +119,8 @@ def _concatenate_spec(*xs: Spec, axis: int) -> Spec:
         )
         if not matches:
             raise ShapeError(
-                f"concatenate: along axis {axis}, shapes {first.shape} and {x.shape} "
-                "differ elsewhere too"
+                f"concatenate: shapes {first.shape} and {x.shape} must be equal "
+                f"except along axis {axis}"
             )
     shape = list(first.shape)
     shape[axis] = builtins.sum(x.shape[axis] for x in xs)
@@ -220,8 +220,8 @@ def reshape(x: Any, newshape: Any) -> Tensor:
         shape = extents_of(newshape)
     if any(n < -1 for n in shape):
         raise ShapeError(
-            "reshape: extents must be a non-negative integer, or -1 for what is left; "
-            f"received newshape={newshape}"
+            "reshape: extents must be a non-negative integer, or -1 for the "
+            f"remaining elements; received newshape={newshape}"
         )
     if -1 in shape:
         known_size = -math.prod(shape)
@@ -379,7 +379,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         indices_or_sections = int(indices_or_sections)
         if n % indices_or_sections:
             raise ShapeError(
-                f"split: extent {n} does not divide into {indices_or_sections} parts"
+                f"split: extent {n} is not divisible by {indices_or_sections}"
             )
         size = n // indices_or_sections
         cuts = [size * i for i in range(1, indices_or_sections)]

@@ -251,7 +251,7 @@ def unique(
     requested = (True, return_index, return_inverse, return_counts)
     extent = unknown_extent(x)
     if extent is None:
-        data = known_values("unique", x, "compute it outside")
+        data = known_values("unique", x, "compute it outside of the traced function")
         values, index, inverse, counts = np.unique(
             dtypes.to_sortable(data), True, True, True, axis=axis, equal_nan=False
         )

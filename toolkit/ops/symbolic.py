@@ -127,8 +127,7 @@ class Operation(Recorded):
     def _first_node(self, attribute: str) -> Node:
         if not self._inbound_nodes:
             raise NotBuiltError(
-                f"{self.name}.{attribute}: expected a call with symbols first; "
-                "there is none"
+                f"{self.name}.{attribute}: call the operation with symbols first"
             )
         return self._inbound_nodes[0]
 
@@ -167,7 +166,7 @@ def record(
     `masks` are symbols that the call needs in addition to its arguments. Their nodes
     are before it in the order of the graph, although a model does not replay them.
     """
-    spend_time(_SECONDS_OF_CALL, "a model of so many layers")
+    spend_time(_SECONDS_OF_CALL, "a model with this number of layers")
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
     # The caller may modify its lists later, as in `xs.append(layer(xs))`.

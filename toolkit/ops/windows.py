@@ -19,7 +19,7 @@ from toolkit.type_aliases import TensorLike
 
 def _window(op: str, x: TensorLike, weights: Callable[[Tensor], Tensor]) -> Tensor:
     """Return `weights` at x points from 0 to 1."""
-    n = int(known_values(op, convert(x), "give the length as a Python integer"))
+    n = int(known_values(op, convert(x), "pass the length as a Python integer"))
     if n <= 1:
         return ones((max(n, 0),))
     return weights(arange(n, dtype=settings.floatx()) / (n - 1))

@@ -170,8 +170,8 @@ class LazyAdam(Adam):
         super()._check_arguments()
         if self.gradient_accumulation_steps is not None:
             raise ArgumentError(
-                f"{self.name}: expected gradient_accumulation_steps=None, as a sum of "
-                "gradients does not know their rows; received "
+                f"{self.name}: expected gradient_accumulation_steps=None, because "
+                "accumulated gradients have no row indices; received "
                 f"{self.gradient_accumulation_steps}. Use Adam"
             )
 

@@ -118,8 +118,8 @@ class LossScaleOptimizer(Optimizer):
         if not self.built:
             if trainable_variables is None:
                 raise ArgumentError(
-                    f"{self.name}.apply: the first call needs trainable_variables, or "
-                    "call `build` before"
+                    f"{self.name}.apply: the first call needs trainable_variables, "
+                    "or a previous call of `build`"
                 )
             self.build(trainable_variables)
         finite = self.check_finite(grads)

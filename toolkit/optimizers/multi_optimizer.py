@@ -113,8 +113,8 @@ def _plain(optimizer: Optimizer, owner: str) -> Optimizer:
     if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
         kind = type(optimizer).__name__
         raise ArgumentError(
-            f"{owner}: optimizer cannot be {kind}. It must be a plain one; a "
-            "LossScaleOptimizer goes around the MultiOptimizer"
+            f"{owner}: optimizer cannot be {kind}. It must be a plain optimizer; "
+            "wrap the MultiOptimizer in a LossScaleOptimizer instead"
         )
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(f"{owner}: expected an optimizer; received {optimizer!r}")
@@ -266,4 +266,4 @@ class MultiOptimizer(Optimizer):
         return cls(**{**config, "optimizer_map": optimizers})
 
 
-_NO_RATE = "{}: each of the optimizers has a learning rate of its own; see .optimizers"
+_NO_RATE = "{}: each optimizer has a separate learning rate; see .optimizers"

@@ -188,8 +188,8 @@ class Optimizer(OptimizerState):
         if trainable_variables is None:
             if not self.built:
                 raise ArgumentError(
-                    f"{self.name}.apply: the first call needs trainable_variables, or "
-                    "call `build` before"
+                    f"{self.name}.apply: the first call needs trainable_variables, "
+                    "or a previous call of `build`"
                 )
             variables = self._trainable_variables
         else:
@@ -210,9 +210,9 @@ class Optimizer(OptimizerState):
         for v in variables:
             if id(v) not in self._indices:
                 raise ArgumentError(
-                    f"{self.name}.apply: variable {v.path!r} is unknown; the optimizer "
-                    "works on the variables that it was built with. Create a new one "
-                    "for other variables"
+                    f"{self.name}.apply: variable {v.path!r} is unknown; the "
+                    "optimizer only updates the variables of its `build`. Create a "
+                    "new optimizer for other variables"
                 )
 
     def _overwrite(self, pairs: list[tuple[Any, Variable]]) -> None:
@@ -346,8 +346,8 @@ class Optimizer(OptimizerState):
         """
         if self.built:
             raise ArgumentError(
-                f"{self.name}: exclude_from_weight_decay must come before the "
-                "optimizer is built"
+                f"{self.name}: call exclude_from_weight_decay before the optimizer "
+                "is built"
             )
         self._excluded = list(var_list or ()), list(var_names or ())
 
@@ -433,7 +433,7 @@ class Optimizer(OptimizerState):
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return (new trainable values, new optimizer values); change no variable."""
         if not self.built:
-            raise ArgumentError(f"{self.name}.stateless_apply: call `build` before")
+            raise ArgumentError(f"{self.name}.stateless_apply: call `build` first")
         mapping = [
             *zip(self._trainable_variables, trainable_variables, strict=True),
             *zip(self.variables, optimizer_variables, strict=True),

@@ -144,8 +144,8 @@ class OptimizerState(Checked):
         """Create a variable of the optimizer, saved with it."""
         if layout is not None:
             raise ArgumentError(
-                f"{self.name}.add_variable: expected layout=None, as variables are "
-                f"never distributed; received {layout!r}"
+                f"{self.name}.add_variable: expected layout=None, because slot "
+                f"variables are never distributed; received {layout!r}"
             )
         with name_scope(self.name):
             variable = Variable(
@@ -244,8 +244,8 @@ class OptimizerState(Checked):
             )
         if np.any(rate < 0):
             warn(
-                f"{self.name}: the learning_rate {value} is negative: steps go up the "
-                "gradient, and the loss grows"
+                f"{self.name}: the learning_rate {value} is negative, so the loss "
+                "increases"
             )
 
     @property
@@ -268,8 +268,8 @@ class OptimizerState(Checked):
         ):
             raise ArgumentTypeError(
                 f"{self.name}: This optimizer was created with a "
-                "`LearningRateSchedule`, which alone sets the rate; create it with a "
-                "number to set that later"
+                "`LearningRateSchedule`, so its learning rate cannot be set; create "
+                "the optimizer with a number to set the rate later"
             )
         self._variables = [v for v in self._variables if v is not self._learning_rate]
         self._learning_rate = self._rate_from(value)
@@ -330,7 +330,7 @@ class OptimizerState(Checked):
         """Load the value of every variable from a store."""
         if len(store) != len(self.variables):
             raise ModelFileError(
-                f"{self.name}: expected {len(self.variables)} values; "
-                f"the file holds {len(store)}"
+                f"{self.name}: expected {len(self.variables)} values; the file "
+                f"contains {len(store)}"
             )
         self.set_weights([store[str(i)] for i in range(len(self.variables))])

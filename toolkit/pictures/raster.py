@@ -28,8 +28,8 @@ def save_raster(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            f"a picture as {kind} needs Matplotlib, which is not installed "
-            f"(`pip install matplotlib`); {path[: -len(kind)]}svg needs nothing"
+            f"a picture as {kind} needs Matplotlib, which is not installed (`pip "
+            f"install matplotlib`); {path[: -len(kind)]}svg needs no package"
         ) from error
     width, height = size
     figure = Figure(figsize=(width / 72, height / 72), dpi=dpi)

@@ -57,8 +57,8 @@ def python_command(
     """
     if not sys.executable:
         raise UnsupportedError(
-            f"{function}: expected the path of a Python interpreter in sys.executable; "
-            "received none, so no process can be started"
+            f"{function}: expected the path of a Python interpreter in "
+            "sys.executable; received None, so no process can be started"
         )
     context: dict[str, Any] = {
         "function": function,

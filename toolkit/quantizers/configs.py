@@ -95,9 +95,9 @@ class Int8QuantizationConfig(QuantizationConfig):
         self._check_int8()
         if dataset is not None and weight_quantizer is not None:
             raise ArgumentError(
-                "Int8QuantizationConfig: expected no weight_quantizer with a dataset, "
-                "as convolutions and other layers share scales along different axes; "
-                f"received {weight_quantizer!r:.80}"
+                "Int8QuantizationConfig: expected no weight_quantizer with a "
+                "dataset, because convolutions and other layers share scales along "
+                f"different axes; received {weight_quantizer!r:.80}"
             )
         self.dataset: Any = dataset
 

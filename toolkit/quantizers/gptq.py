@@ -71,8 +71,8 @@ class GPTQ:
             return np.linalg.cholesky(np.linalg.inv(hessian)).T
         except np.linalg.LinAlgError:
             raise ArgumentError(
-                "GPTQ: the inputs seen in calibration depend on each other, so that "
-                "there is no inverse; expected a larger hessian_damping or more "
+                "GPTQ: the calibration inputs are linearly dependent, so their "
+                "Hessian has no inverse; expected a larger hessian_damping or more "
                 f"samples; received hessian_damping={self._config.hessian_damping}, "
                 f"{self.count} rows of {len(hessian)} inputs"
             ) from None

@@ -99,8 +99,8 @@ class StaticQuantizer(Quantizer):
         counts = [1 << bits for bits in range(1, 9)]
         if not low <= 0 <= high or high - low + 1 not in counts:
             raise ArgumentError(
-                "StaticQuantizer: expected a value_range around 0 of as many numbers "
-                f"as some bits have, 8 at most; received {tuple(value_range)}"
+                "StaticQuantizer: expected a value_range around 0 with the values of "
+                f"at most 8 bits; received {tuple(value_range)}"
             )
         self.value_range: tuple[int, int] = low, high
 

@@ -58,18 +58,19 @@ class Budget:
         if nbytes > self.remaining:
             raise LoadBudgetError(
                 f"{self.label}: {description} takes {nbytes:,} bytes, far more than "
-                f"the file holds: refused. Loading one of {self.size:,} bytes may "
-                f"take {self.total:,} in all, of which {self.remaining:,} are left; "
-                "toolkit.saving.set_load_budget sets that"
+                f"the size of the file: refused. Loading one of {self.size:,} bytes "
+                f"may take {self.total:,} in all, of which {self.remaining:,} "
+                "remain. To change the limit, call toolkit.saving.set_load_budget"
             )
 
     def spend_time(self, seconds: float, description: str) -> None:
         """Subtract an estimated time from the budget, or raise an error."""
         if seconds > self.seconds:
             raise LoadBudgetError(
-                f"{self.label}: {description} would make loading take far longer than "
-                f"{self.size:,} bytes allow: refused. The time of a load is in "
-                "proportion to its memory, which toolkit.saving.set_load_budget sets"
+                f"{self.label}: {description} would need far more time than "
+                f"{self.size:,} bytes allow: refused. The time limit of a load is "
+                "proportional to its memory limit. To change it, call "
+                "toolkit.saving.set_load_budget"
             )
         self.seconds -= seconds
 

@@ -32,6 +32,6 @@ def read_bytes(
     while len(remaining):  # the system reads at most 2 GB at once
         count = file.readinto(remaining)  # type: ignore[attr-defined]
         if not count:
-            raise ModelFileError(f"{label}: the file became shorter")
+            raise ModelFileError(f"{label}: the file was truncated")
         remaining = remaining[count:]
     return data

@@ -34,8 +34,8 @@ def decompression_limit(path: str | os.PathLike[str]) -> int:
 def size_error(label: str, limit: int) -> LoadBudgetError:
     """Return the error for a stream that exceeds its limit."""
     return LoadBudgetError(
-        f"{label} takes more than {limit:,} bytes, far more than the file holds: "
-        "refused. toolkit.saving.set_load_budget sets that"
+        f"{label} takes more than {limit:,} bytes, far more than the size of the "
+        "file: refused. To change the limit, call toolkit.saving.set_load_budget"
     )
 
 
@@ -82,7 +82,7 @@ def decompress(data: Any, limit: int) -> bytes:
         raise size_error("what is packed", limit)
     content += unpacker.flush()
     if not unpacker.eof:
-        raise zlib.error("the data is cut off")
+        raise zlib.error("the data is truncated")
     return content
 
 

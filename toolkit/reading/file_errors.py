@@ -19,7 +19,7 @@ from toolkit.errors import (
 
 @contextmanager
 def convert_errors(
-    label: str, reason: str = "expected the config of an object; making it failed"
+    label: str, reason: str = "expected the config of an object; its creation failed"
 ) -> Iterator[None]:
     """Return a context that converts any foreign error to a ModelFileError.
 
@@ -35,10 +35,10 @@ def convert_errors(
     except ToolkitError:
         raise
     except RecursionError as error:
-        raise ModelFileError(f"{label}: objects in objects without an end") from error
+        raise ModelFileError(f"{label}: too many nested objects") from error
     except MemoryError as error:
         raise LoadBudgetError(
-            f"{label}: it asks for more memory than there is"
+            f"{label}: it needs more memory than the machine has"
         ) from error
     except Exception as error:
         kind = type(error).__name__
@@ -79,8 +79,8 @@ def refuse_lfs_pointer(file: IO[bytes]) -> None:
     """Raise an error if an open file is a Git LFS pointer; else rewind it."""
     if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
         raise ModelFileError(
-            "it is a pointer of Git LFS, not the file itself: run `git lfs pull` in "
-            "its repository, or download the file"
+            "it is a Git LFS pointer, not the file. Run `git lfs pull` in its "
+            "repository, or download the file"
         )
     file.seek(0)
 
@@ -109,4 +109,4 @@ def check_regular_file(
     if not stat.S_ISREG(mode):
         kinds = [kind for kind, is_kind in _KINDS.items() if is_kind(mode)]
         kind = kinds[0] if kinds else "something else"
-        raise error_class(f"{label}: expected a file; found {kind}")
+        raise error_class(f"{label}: expected a file; received {kind}")

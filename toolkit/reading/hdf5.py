@@ -86,7 +86,7 @@ def convert_h5py_errors(label: str) -> Iterator[None]:
         raise
     except _CORRUPT_FILE_ERRORS as error:
         raise ModelFileError(
-            f"{label!r}: expected an HDF5 file; it is damaged or something else "
+            f"{label!r}: expected an HDF5 file; it is corrupt or has another format "
             f"({error})"
         ) from None
 
@@ -111,13 +111,13 @@ def _check_structure(source: Source) -> None:
             Structure(lambda a, n: bytes(view[a : a + n]), len(view)).check()
     except CorruptFile as error:
         raise ModelFileError(
-            f"expected an HDF5 file; it is damaged or something else ({error})"
+            f"expected an HDF5 file; it is corrupt or has another format ({error})"
         ) from None
     except UnverifiableFile as reason:
         if not is_safe_to_read(source):
             raise ModelFileError(
-                "expected an HDF5 file; it is damaged, for reading it does not end, "
-                f"takes too much memory or fails ({reason})"
+                "expected an HDF5 file; it is corrupt, because the read does not "
+                f"end, needs too much memory or fails ({reason})"
             ) from None
 
 
@@ -142,7 +142,7 @@ def _find_datasets(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
             item = follow_link(group, key, path)
             address = h5py.h5o.get_info(item.id).addr
             if address in visited or len(visited) > _MAX_OBJECTS:
-                raise ModelFileError(f"{path} is an object met before: refused")
+                raise ModelFileError(f"{path} is a second path of an object: refused")
             visited.add(address)
             if isinstance(item, h5py.Group):
                 stack.append((path + "/", item))
@@ -157,7 +157,8 @@ def follow_link(group: Any, key: str, path: str) -> Any:
     link = group.get(key, getlink=True)
     if not isinstance(link, h5py.HardLink):
         raise ModelFileError(
-            f"{path} is a link ({type(link).__name__}), maybe to another file: refused"
+            f"{path} is a link ({type(link).__name__}), which can refer to another "
+            "file: refused"
         )
     return group[key]
 
@@ -166,16 +167,13 @@ def check_dataset(path: str, dataset: Any) -> None:
     """Raise an error for a dataset with external data, or that needs a plugin."""
     if dataset.is_virtual or dataset.external:
         kind = "virtual" if dataset.is_virtual else "external"
-        raise ModelFileError(
-            f"{path} is {kind}: it takes its data from another file: refused"
-        )
+        raise ModelFileError(f"{path} is {kind}: its data is in another file: refused")
     plan = dataset.id.get_create_plist()
     for number in range(plan.get_nfilters()):
         kind = plan.get_filter(number)[0]
         if kind not in _FILTERS:
             raise ModelFileError(
-                f"{path} is packed by filter {kind}, which only a plugin unpacks: "
-                "refused"
+                f"{path} is packed by filter {kind}, which needs a plugin: refused"
             )
 
 
@@ -225,8 +223,8 @@ class Dataset:
             stored = self._dataset.id.get_storage_size()
             if self.nbytes > max(_ALWAYS_ALLOWED_SIZE, _MAX_RATIO * stored):
                 raise ModelFileError(
-                    f"{self.path} declares {self.nbytes} bytes, of which the file "
-                    f"holds {stored}: refused"
+                    f"{self.path} declares {self.nbytes} bytes, but the file "
+                    f"contains {stored}: refused"
                 )
 
     def read(self) -> np.ndarray[Any, Any]:
@@ -236,7 +234,7 @@ class Dataset:
         is_bfloat16 = dtype == "bfloat16" and self._dataset.dtype.kind == "V"
         if self._dataset.dtype.kind not in "biuf" and not is_bfloat16:
             raise ModelFileError(
-                f"{self.path}: expected numbers; found the type {dtype}"
+                f"{self.path}: expected numbers; received the type {dtype}"
             )
         spend(self.nbytes + chunk_bytes(self._dataset), f"the array {self.path}")
         with convert_h5py_errors(self._label):
@@ -244,8 +242,9 @@ class Dataset:
         if self.checksum not in (None, self.checksum_of(array)):
             raise ModelFileError(
                 f"{self.path}: its values are not those that were saved: the file is "
-                f"damaged, or was changed by a program that kept the attribute "
-                f"{CHECKSUM!r}, without which they can be loaded"
+                "corrupt, or another program changed it and kept the attribute "
+                f"{CHECKSUM!r}. To load the values nevertheless, remove this "
+                "attribute"
             )
         if dtype == "bfloat16" and array.dtype.itemsize == 2:
             return array.view(dtypes.numpy_dtype("bfloat16"))

@@ -59,17 +59,17 @@ class Structure:
         """
         superblock = self._read_block(0, 96, "superblock")
         if superblock[:8] != SIGNATURE:
-            raise CorruptFile("it does not begin as HDF5 files do")
+            raise CorruptFile("it does not start with the signature of HDF5")
         if superblock[8] != 0:
-            raise UnverifiableFile(f"a superblock of version {superblock[8]}")
+            raise UnverifiableFile(f"unsupported superblock version {superblock[8]}")
         if any(superblock[i] for i in (9, 10, 12)) or superblock[13:15] != b"\x08\x08":
-            raise UnverifiableFile("a superblock of unusual sizes")
+            raise UnverifiableFile("unsupported sizes in the superblock")
         leaf_k, internal_k = struct.unpack_from("<HH", superblock, 16)
         base, free, end, driver = struct.unpack_from("<4Q", superblock, 24)
         if (base, free, driver) != (0, _UNDEFINED_ADDRESS, _UNDEFINED_ADDRESS):
-            raise UnverifiableFile("a superblock that names other blocks")
+            raise UnverifiableFile("the superblock refers to other blocks")
         if not 0 < leaf_k <= 1024 or not 0 < internal_k <= 1024:
-            raise CorruptFile("groups are larger than any")
+            raise CorruptFile("groups are too large")
         if end > self._size:
             raise CorruptFile(
                 f"it is truncated: of {end:,} bytes, {self._size:,} are there"
@@ -92,7 +92,7 @@ class Structure:
 
     def _claim_block(self, address: int, size: int) -> None:
         if address in self._blocks:
-            raise CorruptFile(f"two blocks begin at byte {address:,}")
+            raise CorruptFile(f"two blocks start at byte {address:,}")
         if address + size > self._size:
             raise CorruptFile(f"a block at byte {address:,} is not in the file")
         self._blocks[address] = size
@@ -101,7 +101,7 @@ class Structure:
         end = 0
         for address, size in sorted(self._blocks.items()):
             if address < end:
-                raise CorruptFile(f"two blocks lie over each other at byte {address:,}")
+                raise CorruptFile(f"two blocks overlap at byte {address:,}")
             end = address + size
 
     # --- objects ----------------------------------------------------------------------
@@ -118,11 +118,11 @@ class Structure:
                 continue
             visited.add(address)
             if depth > _MAX_GROUPS:
-                raise UnverifiableFile("groups in groups in groups")
+                raise UnverifiableFile("too many nested groups")
             table = self._check_object(address)
             cached, trees = struct.unpack_from("<I4xQQ", entry, 16)[0], entry[24:40]
             if cached == 1 and table != trees:
-                raise CorruptFile("a group is described in two ways")
+                raise CorruptFile("a group has two descriptions")
             if table is not None:
                 for child in self._read_group(*struct.unpack("<QQ", table)):
                     pending.append((*child, depth + 1))
@@ -133,7 +133,7 @@ class Structure:
             "<BxHII4x", self._read_block(address, 16, "object")
         )
         if version != 1:
-            raise UnverifiableFile(f"an object of version {version}")
+            raise UnverifiableFile(f"unsupported object version {version}")
         messages: dict[int, bytes] = {}
         for kind, flags, data in self._read_messages(address, size, count):
             if flags & ~0b101:  # allows constant and not shared
@@ -148,7 +148,7 @@ class Structure:
                 messages[kind] = data
         if 0x11 in messages:
             if len(messages[0x11]) < 16 or {1, 3, 8} & messages.keys():
-                raise CorruptFile("a group that is something else too")
+                raise CorruptFile("an object is a group and also another type")
             return messages[0x11][:16]
         self._check_array(messages)
         return None
@@ -163,7 +163,7 @@ class Structure:
             block, offset = blocks.pop(0), 0
             while offset < len(block):
                 if offset + 8 > len(block):
-                    raise CorruptFile("a message is cut off")
+                    raise CorruptFile("a message is truncated")
                 kind, length, flags = struct.unpack_from("<HHB", block, offset)
                 offset += 8 + length
                 if offset > len(block) or length % 8:
@@ -188,7 +188,7 @@ class Structure:
             header = self._read_block(leaf, 8, "list of names")
             signature, version, count = struct.unpack("<4sBxH", header)
             if signature != b"SNOD" or version != 1 or count > 2 * self._leaf_k:
-                raise CorruptFile(f"there is no list of names at byte {leaf:,}")
+                raise CorruptFile(f"missing list of names at byte {leaf:,}")
             self._claim_block(leaf, 8 + 80 * self._leaf_k)
             entries = self._read_block(leaf + 8, 40 * count, "list of names")
             for start in range(0, len(entries), 40):
@@ -210,7 +210,7 @@ class Structure:
         header = self._read_block(address, 32, "heap")
         signature, size, free, start = struct.unpack("<4s4xQQQ", header)
         if signature != b"HEAP" or header[4]:
-            raise CorruptFile(f"there is no heap at byte {address:,}")
+            raise CorruptFile(f"missing heap at byte {address:,}")
         self._claim_block(address, 32)
         self._claim_block(start, size)
         data, previous = self._read_block(start, size, "heap"), -1
@@ -249,7 +249,7 @@ class Structure:
                     i : i + 3
                 ]
                 if signature != b"TREE" or node_kind != kind or count > max_count:
-                    raise CorruptFile(f"there is no tree at byte {address:,}")
+                    raise CorruptFile(f"missing tree at byte {address:,}")
                 if depth > _MAX_DEPTH or level not in (None, depth):
                     raise CorruptFile(f"a tree at byte {address:,} of a wrong depth")
                 if [left_sibling, right_sibling] != [siblings[0], siblings[2]]:
@@ -275,20 +275,20 @@ class Structure:
             "<BBHHH", data.ljust(8, b"\0")
         )
         if version not in (1, 2, 3) or flags:
-            raise UnverifiableFile(f"an attribute of version {version}")
+            raise UnverifiableFile(f"unsupported attribute version {version}")
         offset = 9 if version == 3 else 8
         fields = []
         for size in (name, kind, space):
             fields.append(data[offset : offset + size])
             offset += -(-size // 8) * 8 if version == 1 else size
         if offset > len(data) or not name or b"\0" not in fields[0]:
-            raise CorruptFile("an attribute is cut off")
+            raise CorruptFile("an attribute is truncated")
         element_type, count = parse_datatype(fields[1]), 1
         for extent in parse_extents(fields[2]):
             count *= extent
         values = data[offset : offset + count * element_type.size]
         if len(values) != count * element_type.size:
-            raise CorruptFile("an attribute is cut off")
+            raise CorruptFile("an attribute is truncated")
         if element_type.is_variable:
             for start in range(0, len(values), 16):
                 self._check_string(*struct.unpack_from("<IQI", values, start))
@@ -297,13 +297,13 @@ class Structure:
         """Check a variable-length value, which is stored in a global heap."""
         if heap in (0, _UNDEFINED_ADDRESS):
             if length:
-                raise CorruptFile("a string that is nowhere")
+                raise CorruptFile("a string is missing")
             return
         if heap not in self._heaps:
             self._heaps[heap] = self._read_global_heap(heap)
         # The library allocates this length before it checks the heap.
         if length > self._heaps[heap].get(index, -1):
-            raise CorruptFile("a string that is nowhere, or longer than what is there")
+            raise CorruptFile("a string is missing or is longer than its data")
 
     def _read_global_heap(self, address: int) -> dict[int, int]:
         """Return the size of each object in a global heap, by its index."""
@@ -311,7 +311,7 @@ class Structure:
             "<4sB3xQ", self._read_block(address, 16, "heap")
         )
         if signature != b"GCOL" or version != 1 or size < 4096:
-            raise CorruptFile(f"there is no heap at byte {address:,}")
+            raise CorruptFile(f"missing heap at byte {address:,}")
         self._claim_block(address, size)
         data, offset = self._read_block(address, size, "heap"), 16
         sizes: dict[int, int] = {}
@@ -323,16 +323,16 @@ class Structure:
                 return sizes
             offset += 16 + -(-length // 8) * 8
             if index in sizes or offset > size or not length:
-                raise CorruptFile(f"what is in a heap at byte {address:,}")
+                raise CorruptFile(f"the content of a heap at byte {address:,}")
             sizes[index] = length
         return sizes
 
     def _check_array(self, messages: dict[int, bytes]) -> None:
         if not {1, 3, 8} <= messages.keys():
-            raise UnverifiableFile("an object that is neither group nor array")
+            raise UnverifiableFile("an object is neither a group nor an array")
         shape, kind = parse_extents(messages[1]), parse_datatype(messages[3])
         if kind.is_variable:
-            raise UnverifiableFile("an array of elements of different lengths")
+            raise UnverifiableFile("an array has elements of different lengths")
         count = 1
         for extent in shape:
             count *= extent
@@ -342,28 +342,28 @@ class Structure:
             _check_fill_value(messages[0x05], kind.size)
         layout = messages[8]
         if layout[0] != 3 or layout[1] > 2:
-            raise UnverifiableFile(f"an array laid out by version {layout[0]}")
+            raise UnverifiableFile(f"unsupported array layout version {layout[0]}")
         if layout[1] == 0:
             size = struct.unpack_from("<H", layout, 2)[0]
             if size != count * kind.size or size + 4 > len(layout):
-                raise CorruptFile("a compact array of another size")
+                raise CorruptFile("a compact array has a wrong size")
         elif layout[1] == 1:
             start, size = struct.unpack_from("<QQ", layout.ljust(18, b"\0"), 2)
             if start != _UNDEFINED_ADDRESS and (
                 start + size > self._size or size != count * kind.size
             ):
-                raise CorruptFile("an array that is not in the file")
+                raise CorruptFile("an array is not in the file")
         else:
             self._check_chunks(layout, shape, kind.size)
 
     def _check_chunks(self, layout: bytes, shape: list[int], item: int) -> None:
         rank = layout[2]
         if rank != len(shape) + 1 or len(layout) < 11 + 4 * rank:
-            raise CorruptFile("chunks of another number of axes")
+            raise CorruptFile("chunks have a wrong number of axes")
         (tree,) = struct.unpack_from("<Q", layout, 3)
         sizes = struct.unpack_from(f"<{rank}I", layout, 11)
         if sizes[-1] != item or 0 in sizes:
-            raise CorruptFile("chunks of another size")
+            raise CorruptFile("chunks have a wrong size")
         if tree == _UNDEFINED_ADDRESS:
             return
         key_size, max_count = 8 + 8 * rank, 64
@@ -372,9 +372,9 @@ class Structure:
             length = struct.unpack_from("<I", key)[0]
             offsets = struct.unpack_from(f"<{rank}Q", key, 8)
             if any(c % s for c, s in zip(offsets[:-1], sizes, strict=False)):
-                raise CorruptFile("a chunk between others")
+                raise CorruptFile("a chunk overlaps other chunks")
             if key[8:] in visited or address + length > self._size:
-                raise CorruptFile("a chunk that is not in the file")
+                raise CorruptFile("a chunk is not in the file")
             visited.add(key[8:])
 
 
@@ -387,14 +387,14 @@ _FILTERS = {1, 2, 3, 32_000}  # deflate, shuffle, a checksum, LZF
 def _read_name(names: bytes, offset: int) -> bytes:
     end = names.find(b"\0", offset)
     if end < 0 or offset >= len(names):
-        raise CorruptFile("a name that is nowhere")
+        raise CorruptFile("a name is missing")
     return names[offset:end]
 
 
 def _check_filters(data: bytes) -> None:
     version, count = struct.unpack_from("<BB", data)
     if version != 1 or not 0 < count <= 32:
-        raise UnverifiableFile("filters of another version")
+        raise UnverifiableFile("unsupported filter version")
     offset = 8
     for _ in range(count):
         kind, name, _, values = struct.unpack_from(
@@ -404,15 +404,15 @@ def _check_filters(data: bytes) -> None:
             raise UnverifiableFile(f"a filter of kind {kind}")
         offset += 8 + -(-name // 8) * 8 + 4 * values + 4 * (values % 2)
         if offset > len(data):
-            raise CorruptFile("filters are cut off")
+            raise CorruptFile("the list of filters is truncated")
 
 
 def _check_fill_value(data: bytes, item: int) -> None:
     """Check a fill value."""
     if data[0] not in (1, 2):
-        raise UnverifiableFile("a fill value of another version")
+        raise UnverifiableFile("unsupported fill value version")
     if data[0] == 2 and not data[3]:
         return
     (size,) = struct.unpack_from("<I", data.ljust(8, b"\xff"), 4)
     if size not in (0, item) or size + 8 > len(data):
-        raise CorruptFile("a fill value of another size")
+        raise CorruptFile("a fill value has a wrong size")

@@ -33,38 +33,38 @@ def parse_datatype(data: bytes) -> ElementType:
         UnverifiableFile: the type is not a number, boolean or string.
     """
     if len(data) < 8:
-        raise UnverifiableFile("a type that is cut off")
+        raise UnverifiableFile("a type is truncated")
     version, kind = divmod(data[0], 16)
     flags = int.from_bytes(data[1:4], "little")
     (size,) = struct.unpack_from("<I", data, 4)
     if version not in (1, 2, 3):
-        raise UnverifiableFile(f"a type of version {version}")
+        raise UnverifiableFile(f"unsupported type version {version}")
     try:
         return _TYPES[kind](data, size, flags, version)
     except (KeyError, struct.error):
-        raise UnverifiableFile(f"a type of kind {kind}") from None
+        raise UnverifiableFile(f"unsupported type of kind {kind}") from None
 
 
 def _parse_integer(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if size not in (1, 2, 4, 8) or struct.unpack_from("<HH", data, 8) != (0, 8 * size):
-        raise UnverifiableFile("integers of unusual size")
+        raise UnverifiableFile("unsupported size of integers")
     if flags & ~0b1001:
-        raise UnverifiableFile("integers of unusual form")
+        raise UnverifiableFile("unsupported format of integers")
     return ElementType(size, False, 12)
 
 
 def _parse_float(data: bytes, size: int, flags: int, version: int) -> ElementType:
     fields = struct.unpack_from("<HHBBBBI", data, 8)
     if size not in _FLOATS or fields != _FLOATS[size]:
-        raise UnverifiableFile("floating numbers of unusual form")
+        raise UnverifiableFile("unsupported format of floating-point numbers")
     if flags & 0xFF & ~1 != 0x20 or flags >> 8 != 8 * size - 1:
-        raise UnverifiableFile("floating numbers of unusual form")
+        raise UnverifiableFile("unsupported format of floating-point numbers")
     return ElementType(size, False, 20)
 
 
 def _parse_string(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if not 0 < size <= 1 << 20 or flags & 0xF > 2 or flags >> 4 > 1:
-        raise UnverifiableFile("strings of unusual form")
+        raise UnverifiableFile("unsupported format of strings")
     return ElementType(size, False, 8)
 
 
@@ -72,7 +72,7 @@ def _parse_opaque(data: bytes, size: int, flags: int, version: int) -> ElementTy
     """Parse an opaque type, for example of bfloat16."""
     tag = flags & 0xFF
     if not 0 < size <= 64 or tag % 8 or len(data) < 8 + tag:
-        raise UnverifiableFile("bytes of unusual form")
+        raise UnverifiableFile("unsupported format of bytes")
     return ElementType(size, False, 8 + tag)
 
 
@@ -80,15 +80,15 @@ def _parse_enumeration(data: bytes, size: int, flags: int, version: int) -> Elem
     """Parse an enumeration: h5py's booleans."""
     base = parse_datatype(data[8:])
     if base.size != size or base.is_variable or not 0 < flags <= 256:
-        raise UnverifiableFile("names of unusual numbers")
+        raise UnverifiableFile("unsupported numbers of an enumeration")
     offset = 8 + base.length
     for _ in range(flags):
         end = data.index(b"\0", offset) + 1 if b"\0" in data[offset:] else -1
         if end < 0:
-            raise UnverifiableFile("names that are cut off")
+            raise UnverifiableFile("names are truncated")
         offset = end if version == 3 else offset + -(-(end - offset) // 8) * 8
     if offset + flags * size > len(data):
-        raise UnverifiableFile("names that are cut off")
+        raise UnverifiableFile("names are truncated")
     return ElementType(size, False, offset + flags * size)
 
 
@@ -98,7 +98,7 @@ def _parse_variable_length(
     """Parse a variable-length type; an element has the address of its value."""
     base = parse_datatype(data[8:])
     if base.is_variable or size != 16 or flags & 0xF > 1:
-        raise UnverifiableFile("elements of unusual length")
+        raise UnverifiableFile("unsupported length of elements")
     return ElementType(size, True, 8 + base.length)
 
 
@@ -120,14 +120,14 @@ def parse_extents(data: bytes) -> list[int]:
     """
     version, rank, flags = struct.unpack_from("<BBB", data.ljust(4, b"\0"))
     if version not in (1, 2) or rank > _MAX_AXES or flags > 1:
-        raise UnverifiableFile(f"extents of version {version}")
+        raise UnverifiableFile(f"unsupported version of extents {version}")
     if version == 2 and data[3] != (1 if rank else 0):
         raise UnverifiableFile("no extents")
     start = 8 if version == 1 else 4
     end = start + 8 * rank * (2 if flags else 1)
     if end > len(data):
-        raise UnverifiableFile("extents that are cut off")
+        raise UnverifiableFile("extents are truncated")
     shape = list(struct.unpack_from(f"<{rank}Q", data, start))
     if any(n >= 2**48 for n in shape):
-        raise UnverifiableFile("extents beyond any memory")
+        raise UnverifiableFile("extents exceed the memory of all machines")
     return shape

@@ -58,7 +58,7 @@ def open_image(file: Any, label: str, draft: str | None = None) -> Any:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageFileError(
-            f"{label}: {error}; PIL.Image.MAX_IMAGE_PIXELS sets the limit"
+            f"{label}: {error}; to change the limit, set PIL.Image.MAX_IMAGE_PIXELS"
         ) from None
     except Exception as error:  # decoders can raise any error
         raise _corrupt_image_error(error, label) from error
@@ -80,7 +80,7 @@ def open_frames(image: Any, label: str) -> list[Any]:
     try:
         for index in range(getattr(image, "n_frames", 1)):
             if (index + 1) * image.width * image.height > max_pixels:
-                raise ValueError(f"its pictures have more than {max_pixels:,} pixels")
+                raise ValueError(f"its frames have more than {max_pixels:,} pixels")
             image.seek(index)
             frames.append(image.convert("RGB"))
     except Exception as error:  # decoders can raise any error
@@ -95,8 +95,8 @@ def upper_bits(image: Any) -> Any:
 
 def _corrupt_image_error(error: Exception, label: str) -> ImageFileError:
     return ImageFileError(
-        f"{label}: expected an image, one of {', '.join(FORMATS)}, that is whole; "
-        f"reading it failed ({type(error).__name__}: {error})"
+        f"{label}: expected an image, one of {', '.join(FORMATS)}, that is complete; "
+        f"the read failed ({type(error).__name__}: {error})"
     )
 
 
@@ -108,8 +108,7 @@ def _check_file_size(image: Any, file: Any) -> None:
         file_size = _file_size(file)
         if raw_size > _MAX_RATIO * file_size:
             raise ValueError(
-                f"{image.width} x {image.height} pixels cannot be in {file_size:,} "
-                "bytes"
+                f"{image.width} x {image.height} pixels do not fit {file_size:,} bytes"
             )
 
 

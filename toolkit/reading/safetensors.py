@@ -98,7 +98,7 @@ class StoredArray:
     def _convert(self, data: Array) -> Array:
         if self.dtype == "bool" and data.size and data.max() > 1:
             raise ModelFileError(
-                f"{_short_text(self.path)}: expected truth values, 0 and 1; found "
+                f"{_short_text(self.path)}: expected booleans, 0 and 1; received "
                 f"{data.max()}"
             )
         array = data.view(dtypes.numpy_dtype(self.dtype)).reshape(self.shape)
@@ -163,7 +163,7 @@ def _open_regular_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         handle = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
     except FileNotFoundError:
-        raise MissingFileError("there is no such file") from None
+        raise MissingFileError("the file does not exist") from None
     except (OSError, ValueError) as error:  # a NUL character makes a name invalid
         raise ModelFileError(f"it cannot be read ({error})") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -183,12 +183,12 @@ def _read_content(file: IO[bytes]) -> Content:
     length = int.from_bytes(file.read(_LENGTH_SIZE), "little")
     if size < _LENGTH_SIZE or length > size - _LENGTH_SIZE:
         raise ModelFileError(
-            f"expected safetensors; a header of {length} bytes does not fit into a "
-            f"file of {size}: it is damaged or something else"
+            f"expected safetensors; a header of {length} bytes does not fit a file "
+            f"of {size}: it is corrupt or has another format"
         )
     if length > _MAX_HEADER:
         raise ModelFileError(
-            f"a header of {length} bytes, of at most {_MAX_HEADER}: refused"
+            f"a header of {length} bytes exceeds the limit of {_MAX_HEADER}: refused"
         )
     spend(2 * length, "the header")
     header = _parse_header(file.read(length))
@@ -201,11 +201,11 @@ def _read_content(file: IO[bytes]) -> Content:
     for array in arrays:
         if array._start != end:
             problem = "a hole" if array._start > end else "values of another array"
-            raise ModelFileError(f"{_short_text(array.path)}: {problem} in front of it")
+            raise ModelFileError(f"{_short_text(array.path)}: {problem} before it")
         end += array.nbytes
     if end != size:
         raise ModelFileError(
-            f"its arrays end at byte {end}, the file at {size}: it is damaged"
+            f"its arrays end at byte {end}, the file at {size}: it is corrupt"
         )
     return Content({array.path: array for array in arrays}, metadata)
 
@@ -214,7 +214,8 @@ def _parse_header(data: bytes) -> dict[str, Any]:
     """Return the objects of a header by name."""
     if not data.startswith(b"{"):
         raise ModelFileError(
-            f"expected safetensors, whose header begins with '{{'; found {data[:8]!r}"
+            "expected safetensors, whose header starts with '{'; received "
+            f"{data[:8]!r}"
         )
     if data.count(b"[") + data.count(b"{") > _MAX_OBJECTS:
         raise ModelFileError(f"more than {_MAX_OBJECTS} lists and objects: refused")
@@ -230,7 +231,7 @@ def _parse_metadata(metadata: Any) -> dict[str, str]:
     if not isinstance(metadata, dict) or not all(
         map(_is_text, [*metadata, *metadata.values()])
     ):
-        raise ModelFileError(f"{_METADATA}: expected text under names")
+        raise ModelFileError(f"{_METADATA}: expected a dict of strings")
     return metadata
 
 
@@ -241,25 +242,25 @@ def _parse_entry(name: str, entry: Any, start: int, file: IO[bytes]) -> StoredAr
         raise ModelFileError(f"{label}: expected a name in UTF-8")
     if not isinstance(entry, dict) or entry.keys() != _KEYS:
         raise ModelFileError(
-            f"{label}: expected an object of {', '.join(sorted(_KEYS))}; found "
+            f"{label}: expected an object of {', '.join(sorted(_KEYS))}; received "
             f"{_short_text(entry)}"
         )
     dtype = entry["dtype"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ModelFileError(
-            f"{label}: expected a dtype among {', '.join(_DTYPES)}; found "
+            f"{label}: expected a dtype among {', '.join(_DTYPES)}; received "
             f"{_short_text(dtype)}"
         )
     shape = entry["shape"]
     if not _are_sizes(shape) or len(shape) > _MAX_AXES:
         raise ModelFileError(
-            f"{label}: expected a shape of at most {_MAX_AXES} axes; found "
+            f"{label}: expected a shape of at most {_MAX_AXES} axes; received "
             f"{_short_text(shape)}"
         )
     offsets = entry["data_offsets"]
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise ModelFileError(
-            f"{label}: expected two offsets; found {_short_text(offsets)}"
+            f"{label}: expected two offsets; received {_short_text(offsets)}"
         )
     # Treat 0 as 1, because NumPy also limits the product of the other extents.
     size = math.prod(max(1, n) for n in shape) * dtypes.itemsize(_DTYPES[dtype])
@@ -267,7 +268,8 @@ def _parse_entry(name: str, entry: Any, start: int, file: IO[bytes]) -> StoredAr
     if size > sys.maxsize or offsets[1] - offsets[0] != needed:
         raise ModelFileError(
             f"{label}: {dtype} of shape {_short_text(shape)} takes "
-            f"{_short_text(needed)} bytes; found the offsets {_short_text(offsets)}"
+            f"{_short_text(needed)} bytes; received the offsets "
+            f"{_short_text(offsets)}"
         )
     return StoredArray(name, tuple(shape), _DTYPES[dtype], start + offsets[0], file)
 
@@ -347,8 +349,8 @@ def prepare_file(
     text += b" " * (-(_LENGTH_SIZE + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ArgumentError(
-            f"safetensors: {len(pairs)} arrays need a header of {len(text)} bytes, of "
-            f"at most {_MAX_HEADER}"
+            f"safetensors: {len(pairs)} arrays need a header of {len(text)} bytes; "
+            f"the limit is {_MAX_HEADER}"
         )
     return len(text).to_bytes(_LENGTH_SIZE, "little") + text, [
         array for _, array in pairs
@@ -358,7 +360,8 @@ def prepare_file(
 def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     if not all(map(_is_text, [*metadata, *metadata.values()])):
         raise ArgumentError(
-            f"safetensors: expected metadata as text under names; received {metadata!r}"
+            "safetensors: expected metadata as a dict of strings; received "
+            f"{metadata!r}"
         )
     return dict(metadata)
 

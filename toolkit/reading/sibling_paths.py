@@ -28,8 +28,8 @@ def open_sibling(folder: Path, location: str) -> int:
     """
     if not is_plain_name(location):
         raise ModelFileError(
-            f"expected data in a file beside it, by a bare name; found {location!r}: "
-            "refused"
+            "expected data in a file of the same folder, as a plain name; received "
+            f"{location!r}: refused"
         )
     path = folder / location
     flags = os.O_RDONLY
@@ -40,15 +40,15 @@ def open_sibling(folder: Path, location: str) -> int:
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError as error:
-        raise MissingFileError(f"its data should be in {location!r}: not there") from (
-            error
-        )
+        raise MissingFileError(f"its data file {location!r} is missing") from (error)
     except OSError as error:
         raise ModelFileError(f"{location!r} cannot be read ({error})") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
-        raise ModelFileError(f"{location!r} is no plain file with one name: refused")
+        raise ModelFileError(
+            f"{location!r} is not a regular file with a single name: refused"
+        )
     return descriptor
 
 
@@ -67,6 +67,6 @@ def sibling_path(index_path: Path, name: str) -> Path:
     target = Path(os.path.realpath(index_path.with_name(name)))
     if target.parent not in folders:
         raise ModelFileError(
-            f"{name!r} is a link that leads out of its folder: refused"
+            f"{name!r} is a link to a path outside of its folder: refused"
         )
     return target

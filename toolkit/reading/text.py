@@ -63,5 +63,5 @@ def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         counts = Counter(name for name, _ in pairs)
-        raise ValueError(f"{counts.most_common(1)[0][0][:100]!r} is there twice")
+        raise ValueError(f"{counts.most_common(1)[0][0][:100]!r} occurs twice")
     return mapping

@@ -43,8 +43,8 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
             yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
         raise ModelFileError(
-            f"{str(path)!r}: expected a {kind} file, which is a ZIP; it is damaged or "
-            f"something else ({error})"
+            f"{str(path)!r}: expected a {kind} file, which is a ZIP; it is corrupt "
+            f"or has another format ({error})"
         ) from error
 
 
@@ -63,12 +63,12 @@ class Members:
         self._infos: dict[str, zipfile.ZipInfo] = {}
         infos = archive.infolist()
         if not _has_complete_directory(archive):
-            raise ModelFileError("its list of members is damaged")
+            raise ModelFileError("its list of members is corrupt")
         if len(infos) > _MAX_MEMBERS:
             raise ModelFileError(f"{len(infos)} members: refused")
         for info in infos:
             if info.filename in self._infos:
-                raise ModelFileError(f"{info.filename!r} is there twice: refused")
+                raise ModelFileError(f"{info.filename!r} occurs twice: refused")
             _check_member(info, max_ratio)
             self._infos[info.filename] = info
 
@@ -80,12 +80,12 @@ class Members:
         """Return the first bytes of a member, at most `size`."""
         info = self._infos.get(name)
         if info is None:
-            raise ModelFileError(f"there is no member {name!r}")
+            raise ModelFileError(f"missing member {name!r}")
         try:
             with self._archive.open(info) as file:
                 return file.read(size)
         except CORRUPT_ZIP_ERRORS as error:
-            raise ModelFileError(f"{name!r} is damaged ({error})") from error
+            raise ModelFileError(f"{name!r} is corrupt ({error})") from error
 
     def read(self, name: str) -> bytes:
         """Return all bytes of a member."""
@@ -93,7 +93,9 @@ class Members:
         spend(info.file_size if info else 0, f"the member {name!r}")
         data = self.read_head(name, info.file_size + 1 if info else 0)
         if info is None or len(data) != info.file_size:
-            raise ModelFileError(f"{name!r} has another size than it declares: refused")
+            raise ModelFileError(
+                f"{name!r} has a different size than its declared size: refused"
+            )
         return data
 
     def extract(self, prefix: str, folder: Path) -> None:
@@ -108,7 +110,7 @@ class Members:
                         file.write(data)
                 except (OSError, ValueError) as error:  # for example, too long a name
                     raise ModelFileError(
-                        f"{name[:80]!r} cannot be unpacked: {type(error).__name__}"
+                        f"{name[:80]!r} cannot be decompressed: {type(error).__name__}"
                     ) from error
 
 
@@ -135,20 +137,20 @@ def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
     components = PurePosixPath(name).parts
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     if not components or ".." in components or name.startswith("/") or is_link:
-        raise ModelFileError(f"{name!r} points out of the archive: refused")
+        raise ModelFileError(f"{name!r} points outside of the archive: refused")
     if len(components) > _MAX_DEPTH or len(name) > _MAX_NAME:
         raise ModelFileError(f"a name of {len(name)} characters: refused")
     if "\\" in name or ":" in components[0] or "\0" in name:
-        raise ModelFileError(f"{name!r} is no plain name: refused")
+        raise ModelFileError(f"{name!r} is not a plain name: refused")
     if info.flag_bits & 1:
         raise ModelFileError(f"{name!r} is encrypted: refused")
     if info.compress_type not in _METHODS:
         raise ModelFileError(
-            f"{name!r} is packed in another way than Deflate (method "
+            f"{name!r} uses another compression than Deflate (method "
             f"{info.compress_type}): refused"
         )
     if info.file_size > max(_ALWAYS_ALLOWED_SIZE, max_ratio * info.compress_size):
         raise ModelFileError(
-            f"{name!r} declares {info.file_size} bytes, of which the archive holds "
+            f"{name!r} declares {info.file_size} bytes, but the archive contains "
             f"{info.compress_size}: refused"
         )

@@ -58,8 +58,7 @@ def deserialize_keras_object(
         return _deserialize(config, custom_objects, **kwargs)
     except RecursionError as error:
         raise ArgumentError(
-            "deserialize_keras_object: objects in objects without an end: expected a "
-            "config that is nested less deeply"
+            "deserialize_keras_object: the config has too many nested objects"
         ) from error
 
 
@@ -150,7 +149,7 @@ def _create_instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> A
         raise ArgumentTypeError(
             f"deserialize_keras_object: class {cls.__name__} has no `from_config`"
         )
-    spend_time(_SECONDS_PER_OBJECT, "a config of so many objects")
+    spend_time(_SECONDS_PER_OBJECT, "a config with this number of objects")
     inner = dict(config["config"] or {})
     if find_public_name(cls) is not None:
         inner = _check_no_files(cls, replace_lambda(inner, custom_objects))
@@ -214,9 +213,10 @@ def _check_no_files(cls: Any, inner: dict[str, Any]) -> dict[str, Any]:
     for key in _FILE_ARGUMENTS:
         if isinstance(inner.get(key), str):
             raise ArgumentTypeError(
-                f"deserialize_keras_object: {cls.__name__}: the config says to read "
-                f"{inner[key]!r} as its {key}; configs may not name files. Pass the "
-                "contents, or use the class's own `from_config` if you trust it"
+                f"deserialize_keras_object: {cls.__name__}: the config refers to the "
+                f"file {inner[key]!r} as its {key}, but configs must not refer to "
+                "files. Pass the contents, or use the class's own `from_config` if "
+                "you trust it"
             )
     return inner
 
@@ -224,10 +224,10 @@ def _check_no_files(cls: Any, inner: dict[str, Any]) -> dict[str, Any]:
 def _deserialize_special(tag: str, config: Any) -> Any:
     if tag == "__lambda__":
         raise ArgumentError(
-            "deserialize_keras_object: the config stands for a lambda. toolkit never "
-            "runs code from a config or a file, which would be arbitrary code "
-            "execution; pass the function of a Lambda layer in `custom_objects` under "
-            "the layer's name, or use a named, registered function"
+            "deserialize_keras_object: the config represents a lambda. toolkit never "
+            "runs code from a config or a file, because that is arbitrary code "
+            "execution. Pass the function of a Lambda layer in `custom_objects` "
+            "under the layer's name, or use a named, registered function"
         )
     if tag == "__typespec__" and not isinstance(config, (list, tuple)):
         raise ArgumentTypeError(

@@ -120,7 +120,7 @@ class Recorded(Checked):
         if self._arguments is None and strict:
             raise ArgumentError(
                 f"{type(self).__name__}.get_config: the arguments of the constructor "
-                "have no names; define `get_config` to say how to make it again"
+                "have no names; define `get_config`"
             )
         config = {}
         for name, value in (self._arguments or {}).items():
@@ -142,4 +142,4 @@ class Recorded(Checked):
 def _check_no_lambdas(value: Any) -> None:
     for leaf in tree.flatten(value):
         if getattr(leaf, "__name__", None) == "<lambda>":
-            raise ArgumentError("a lambda has no name by which it could be found")
+            raise ArgumentError("a lambda has no name for a lookup")

@@ -82,8 +82,8 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
         )
     if name == "<lambda>":
         warn(
-            "serialize_keras_object: configs and files hold no code: whoever reads "
-            "this one must pass the lambda again. Prefer a named, registered function"
+            "serialize_keras_object: configs and files contain no code, so each load "
+            "needs the lambda as an argument. Prefer a named, registered function"
         )
         return _make_tagged("__lambda__", value=None)
     public_name = find_public_name(obj)

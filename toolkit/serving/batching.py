@@ -345,7 +345,9 @@ class Batcher:
             return RequestError(400, "an index among the inputs is out of range")
         if isinstance(error, MemoryError):
             _log.error("%s: out of memory", self.metrics.name)
-            return RequestError(503, "there is too little memory for this request")
+            return RequestError(
+                503, "the server has too little memory for this request"
+            )
         _log.error("%s: a batch failed", self.metrics.name, exc_info=error)
         return RequestError(500, "the model failed")
 
@@ -373,4 +375,4 @@ class Batcher:
 
 
 def _timeout_error() -> RequestError:
-    return RequestError(504, "the answer was not there in time")
+    return RequestError(504, "the response was not ready in time")

@@ -60,7 +60,7 @@ def parse_head(head: bytes) -> RequestHead:
     json_length, timeout = parse_body_fields(fields)
     expectation = fields.get(b"expect")
     if expectation is not None and expectation.lower() != b"100-continue":
-        raise RequestError(417, "expected no other Expect than 100-continue")
+        raise RequestError(417, "expected 100-continue as Expect header")
     options = {x.strip().lower() for x in fields.get(b"connection", b"").split(b",")}
     length = _parse_number(fields, b"content-length")
     if length is None and method == "POST":

@@ -91,8 +91,8 @@ class Limits:
         if nbytes > self.answer:
             raise RequestError(
                 413,
-                f"expected an answer of <= {self.answer} bytes; that to {rows} rows "
-                f"takes {nbytes}",
+                f"expected a response of <= {self.answer} bytes; the response to "
+                f"{rows} rows needs {nbytes}",
             )
 
 

@@ -100,12 +100,12 @@ class Metrics:
             yield f'{name}{{model="",code="{status}"}} {count}'
         name = "toolkit_request_duration_seconds"
         yield from _header_lines(
-            name, "histogram", "Seconds from a request to its answer."
+            name, "histogram", "Seconds from a request to its response."
         )
         for labels, model in models:
             yield from model.latencies.lines(name, labels)
         name = "toolkit_batch_rows"
-        yield from _header_lines(name, "histogram", "Rows that were computed together.")
+        yield from _header_lines(name, "histogram", "Rows of each computed batch.")
         for labels, model in models:
             yield from model.batch_rows.lines(name, labels)
         name = "toolkit_queue_length"
@@ -113,13 +113,11 @@ class Metrics:
         for labels, model in models:
             yield f"{name}{{{labels}}} {model.queue_length()}"
         name = "toolkit_model_version"
-        yield from _header_lines(name, "gauge", "The version that answers.")
+        yield from _header_lines(name, "gauge", "The version that serves requests.")
         for labels, model in models:
             yield f"{name}{{{labels}}} {model.version()}"
         name = "toolkit_reloads_total"
-        yield from _header_lines(
-            name, "counter", "New versions of files, by how it went."
-        )
+        yield from _header_lines(name, "counter", "New versions of files, by result.")
         for labels, model in models:
             for result, count in model.reloads.items():
                 yield f'{name}{{{labels},result="{result}"}} {count}'
@@ -136,7 +134,7 @@ class Metrics:
         yield f"{name} {times.user + times.system:.2f}"
         name = "process_start_time_seconds"
         yield from _header_lines(
-            name, "gauge", "When it started, in seconds since 1970."
+            name, "gauge", "Start time of the process, in seconds since 1970."
         )
         yield f"{name} {self._start_time:.2f}"
 

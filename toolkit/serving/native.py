@@ -30,8 +30,8 @@ class NativeServable(Servable):
     ) -> None:
         if model.is_stateful:
             raise UnsupportedError(
-                "serve: the library keeps states: an answer would depend on "
-                "those before"
+                "serve: the library has states, so a response would depend on "
+                "earlier requests"
             )
         sizes = [n for n in model.batches if n <= batch_size] or model.batches[:1]
         super().__init__(sizes[-1:] if one_size else sizes)

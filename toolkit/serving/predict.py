@@ -75,7 +75,7 @@ class Prediction:
         if name != SIGNATURE:
             raise RequestError(404, f"expected the signature {SIGNATURE!r}")
         if ("instances" in value) == ("inputs" in value):
-            raise RequestError(400, "expected 'instances' or 'inputs', and not both")
+            raise RequestError(400, "expected either 'instances' or 'inputs'")
         self.servable = servable
         self.is_row_format = "instances" in value
         key = "instances" if self.is_row_format else "inputs"
@@ -89,7 +89,8 @@ class Prediction:
         rows = {len(x) for x in self.arrays}
         if len(rows) != 1:
             raise RequestError(
-                400, f"expected one extent of the first axes; received {sorted(rows)}"
+                400,
+                f"expected equal extents of the first axes; received {sorted(rows)}",
             )
         (self.rows,) = rows
         limits.check_rows(servable, self.rows, range(len(servable.outputs)))
@@ -121,7 +122,7 @@ def _split_rows(specs: Sequence[TensorSpec], rows: Any) -> list[Any]:
     names = {spec.name for spec in specs}
     if not all(isinstance(row, dict) and set(row) == names for row in rows):
         raise RequestError(
-            400, f"instances: expected {sorted(names)} in each, and no other"
+            400, f"instances: expected {sorted(names)} in each row, without other keys"
         )
     return [_decode(spec, [row[spec.name] for row in rows]) for spec in specs]
 
@@ -136,7 +137,7 @@ def _split_inputs(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
         inputs = {specs[0].name: inputs}
     names = {spec.name for spec in specs}
     if set(inputs) != names:
-        raise RequestError(400, f"inputs: expected {sorted(names)}, and no other")
+        raise RequestError(400, f"inputs: expected {sorted(names)}, without other keys")
     return [_decode(spec, inputs[spec.name]) for spec in specs]
 
 

@@ -76,7 +76,9 @@ class RequestLayout:
         parameters = _read_parameters(value)
         for name in ("sequence_id", "sequence_start", "sequence_end"):
             if parameters.get(name):
-                raise RequestError(400, f"parameter {name!r}: models keep no sequences")
+                raise RequestError(
+                    400, f"parameter {name!r}: models do not support sequences"
+                )
         self.timeout = _read_timeout(parameters.get("timeout"))
         self.version = version
         self.id = value.get("id")
@@ -92,7 +94,8 @@ class RequestLayout:
         rows = {shape[0] for _, shape, _ in self.tensors}
         if len(rows) != 1:
             raise RequestError(
-                400, f"expected one extent of the first axes; received {sorted(rows)}"
+                400,
+                f"expected equal extents of the first axes; received {sorted(rows)}",
             )
         (self.rows,) = rows
         is_binary = _read_flag(parameters, "binary_data_output", False)
@@ -245,7 +248,7 @@ def _read_parameters(value: dict[str, Any]) -> dict[str, Any]:
     for name in parameters:
         if name.startswith("shared_memory"):
             raise RequestError(
-                400, f"parameter {format_value(name)}: no memory is shared"
+                400, f"parameter {format_value(name)}: shared memory is unsupported"
             )
     return parameters
 
@@ -315,7 +318,7 @@ def _read_outputs(
             )
         parameters = _read_parameters(output)
         if parameters.get("classification"):
-            raise RequestError(400, f"output {name!r}: no classes are told")
+            raise RequestError(400, f"output {name!r}: class labels are unsupported")
         is_binary_output = _read_flag(parameters, "binary_data", is_binary)
         formats.append((*specs[name], is_binary_output))
     if len({i for i, _, _ in formats}) != len(formats):

@@ -219,8 +219,8 @@ class ModelServable(Servable):
             signature = signature_of(model)
         except NotBuiltError as error:
             raise ArgumentError(
-                "serve: expected a model that knows its inputs, made from Input() or "
-                f"built; received {model.name!r} of {type(model).__name__}"
+                "serve: expected a built model or a model with an Input(); received "
+                f"{model.name!r} of {type(model).__name__}"
             ) from error
         fixed_sizes = {x.shape[0] for x in signature.inputs} - {BATCH}
         if len(fixed_sizes) > 1:
@@ -235,7 +235,8 @@ class ModelServable(Servable):
         )
         if self.takes_whole_batches:
             _log.info(
-                "%s: rows may depend on each other, so each request is computed alone",
+                "%s: rows can depend on other rows of a batch, so each request runs "
+                "separately",
                 model.name,
             )
             self.allowed_rows = self.sizes if fixed_sizes else None
@@ -272,8 +273,8 @@ class ModelServable(Servable):
                 sorted(v.path for v in program.written_variables)
             )
             raise UnsupportedError(
-                f"serve: {self.model.name!r} changes {changed_variables} when it "
-                "predicts; an answer would depend on those before"
+                f"serve: {self.model.name!r} changes {changed_variables} in its "
+                "prediction, so a response would depend on earlier requests"
             )
         self._check_rows([spec.shape for spec in program.specs], len(arrays[0]))
         if len(self._programs) >= MAX_PROGRAMS:
@@ -369,7 +370,7 @@ def _tensor_spec(
     """Return a tensor spec with a variable number of rows."""
     if dtype not in DATATYPES:
         raise UnsupportedError(
-            f"serve: {name!r} is of dtype {dtype!r}, which no request can hold; "
+            f"serve: {name!r} is of dtype {dtype!r}, which requests do not support; "
             f"expected one of {', '.join(DATATYPES)}"
         )
     extents = [n if isinstance(n, int) else None for n in shape[1:]]

@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
                 self.transport.abort()
         elif self._unparsed_size or self._head is not None:
             if current_time - self.state_start > limits.read_timeout:
-                self._reject(RequestError(408, "the request did not come in time"))
+                self._reject(RequestError(408, "the request was not received in time"))
         elif current_time - self.state_start > limits.idle_timeout:
             self.transport.close()
 
@@ -380,7 +380,11 @@ class Server:
             RequestError: the total exceeds the limit.
         """
         if nbytes > 0 and self._reserved_bytes + nbytes > self.limits.held:
-            raise RequestError(503, "too much is sent at a time", ("Retry-After", "1"))
+            raise RequestError(
+                503,
+                "the requests contain too much data at the same time",
+                ("Retry-After", "1"),
+            )
         self._reserved_bytes += nbytes
 
     def remove_connection(self, connection: Connection) -> None:

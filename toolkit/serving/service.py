@@ -166,18 +166,27 @@ class Service:
                 self._warn_of_other_tensors(model, servable)
             except (ToolkitError, OSError, MemoryError) as error:
                 model.metrics.reloads["failure"] += 1
-                _log.error("%s: kept, for its new file cannot be used: %s", name, error)
+                _log.error(
+                    "%s: the old version stays active, because the new file is "
+                    "invalid: %s",
+                    name,
+                    error,
+                )
                 return False
             except Exception as error:  # a corrupt file can raise any error
                 model.metrics.reloads["failure"] += 1
-                _log.error("%s: kept, for its new file fails", name, exc_info=error)
+                _log.error(
+                    "%s: the old version stays active, because the new file fails",
+                    name,
+                    exc_info=error,
+                )
                 return False
             if self.stopping or self._loop is None:
                 return False
             previous = model.activate(servable, self._loop)
             self._create_routes()
             model.metrics.reloads["success"] += 1
-            _log.info("%s: version %d answers", name, model.metrics.version())
+            _log.info("%s: version %d is active", name, model.metrics.version())
         if previous is not None:
             _start_task(previous.close(), self._close_tasks)
         return True
@@ -319,7 +328,9 @@ class Service:
 
             try:
                 if self.stopping:
-                    raise RequestError(503, "the server stops", ("Retry-After", "1"))
+                    raise RequestError(
+                        503, "the server is stopping", ("Retry-After", "1")
+                    )
                 limits.check_lengths(len(request.body), request.json_length)
                 parsed_request, arrays = parse_request(request)
                 timeout = _minimum_timeout(parsed_request.timeout, request.timeout)
@@ -404,8 +415,8 @@ def _create_response(parsed_request: Any, outputs: list[Any]) -> Response:
     try:
         response: Response = parsed_request.response(outputs)
     except Exception as error:
-        _log.error("an answer could not be written", exc_info=error)
-        response = RequestError(500, "the answer could not be written").response()
+        _log.error("a response could not be written", exc_info=error)
+        response = RequestError(500, "the response could not be written").response()
     return response
 
 

@@ -110,7 +110,7 @@ def _decode_strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) ->
         offset = end
     if len(strings) != count or offset != len(data):
         raise RequestError(
-            400, f"input {spec.name!r}: expected {count} strings behind their lengths"
+            400, f"input {spec.name!r}: expected {count} strings after their lengths"
         )
     return np.array(strings, object).reshape(shape)
 

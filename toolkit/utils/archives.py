@@ -54,8 +54,8 @@ def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
         _extract_zip(archive, folder)
     else:
         raise DatasetError(
-            f"get_file: cannot unpack {archive}: expected a whole archive of format "
-            f"{' or '.join(formats)}"
+            f"get_file: cannot unpack {archive}: expected a complete archive of "
+            f"format {' or '.join(formats)}"
         )
 
 
@@ -70,9 +70,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
                     f"get_file: unpacking {path}", decompression_limit(path)
                 )
             if not (member.isfile() or member.isdir()):
-                raise _unsafe_member_error(
-                    path, member.name, "is neither file nor folder"
-                )
+                raise _unsafe_member_error(path, member.name, "is not a file or folder")
             _check_inside(path, folder, member.name)
         # Python 3.11.0 to 3.11.3 lack the filter; the checks above do not need it.
         options: dict[str, Any] = {}
@@ -137,14 +135,14 @@ def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
     for group in by_key.values():
         if len(group) > 1 and not all(is_listed(folder / path) for path in group):
             raise DatasetError(
-                f"get_file: nothing of {archive} was unpacked: its members "
-                f"{' and '.join(repr(str(path)) for path in sorted(group))} have the "
-                "same name here"
+                f"get_file: {archive} was not unpacked: its members "
+                f"{' and '.join(repr(str(path)) for path in sorted(group))} have "
+                "the same name on this file system"
             )
 
 
 def _unsafe_member_error(archive: Path, name: str, reason: str) -> DatasetError:
     """Return the error for an archive that must not be extracted."""
     return DatasetError(
-        f"get_file: nothing of {archive} was unpacked: its member {name!r} {reason}"
+        f"get_file: {archive} was not unpacked: its member {name!r} {reason}"
     )

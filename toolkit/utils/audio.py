@@ -55,7 +55,7 @@ def read_wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
             data = np.frombuffer(reader.readframes(count), np.uint8)
             rate = reader.getframerate()
             if rate < 1 or not 1 <= width <= 4 or len(data) % (width * channels):
-                raise ValueError("it is cut off, or of an unusual form")
+                raise ValueError("it is truncated or has an unsupported format")
     except FileNotFoundError:
         raise
     except _CORRUPT_WAV_ERRORS as error:
@@ -80,8 +80,8 @@ def resample(sound: Array, rate: int, target_rate: int) -> Array:
     count = round(len(sound) * target_rate / rate)
     if count > max(_MAX_SAMPLES, 64 * len(sound)):
         raise MalformedDataError(
-            f"a sound of {len(sound):,} samples, {rate} in a second, would have "
-            f"{count:,}, {target_rate} in a second: refused"
+            f"{len(sound):,} samples at {rate} Hz would become {count:,} samples at "
+            f"{target_rate} Hz, which exceeds the limit"
         )
     spectrum = np.fft.rfft(sound, axis=0)[: count // 2 + 1]
     return (np.fft.irfft(spectrum, count, axis=0) * (target_rate / rate)).astype(
@@ -147,9 +147,7 @@ def audio_dataset_from_directory(
     arguments = common_arguments({**locals(), "format": "tf"})
     caller = "audio_dataset_from_directory"
     if ragged:
-        raise ArgumentError(
-            f"{caller}: `ragged=True` cannot be used: there are no ragged tensors"
-        )
+        raise ArgumentError(f"{caller}: `ragged=True` is unsupported")
     if sampling_rate is not None:
         if not is_int(sampling_rate) or sampling_rate <= 0:
             raise ArgumentError(

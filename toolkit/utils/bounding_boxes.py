@@ -210,8 +210,8 @@ def compute_iou(
     ]
     if any(boxes.ndim not in (2, 3) for boxes in sets):
         raise ShapeError(
-            "compute_iou() expects boxes1 and boxes2 to be batched, or unbatched; "
-            f"received shapes {[boxes.shape for boxes in sets]}"
+            "compute_iou() expects boxes1 and boxes2 to be both batched or both "
+            f"unbatched; received shapes {[boxes.shape for boxes in sets]}"
         )
     first = coordinates(ops.expand_dims(sets[0], -2))
     second = coordinates(ops.expand_dims(sets[1], -3))

@@ -50,8 +50,8 @@ def _check_split(
         )
     if bool(split) != bool(subset):
         raise ArgumentError(
-            f"{caller}: if `subset` is given, `validation_split` must be set, and the "
-            f"other way round; received {subset!r} and {split}"
+            f"{caller}: `subset` and `validation_split` must be set together; "
+            f"received {subset!r} and {split}"
         )
     if subset not in ("training", "validation", "both", None):
         raise ArgumentError(
@@ -61,7 +61,7 @@ def _check_split(
     if split and shuffle and seed is None:
         raise ArgumentError(
             f"{caller}: with `validation_split` and shuffling you must provide a "
-            "`seed`, so that the two parts have no files in common"
+            "`seed`, so that the two subsets have no common files"
         )
 
 
@@ -85,7 +85,7 @@ def _list_classes(caller: str, directory: str, class_names: Any) -> list[str]:
     if not set(class_names) <= set(dirs):
         raise ArgumentError(
             f"{caller}: the `class_names` passed did not match the names of the "
-            f"subdirectories: expected {dirs} or some of these; received {class_names}"
+            f"subdirectories: expected {dirs} or a subset; received {class_names}"
         )
     return list(class_names)
 
@@ -102,7 +102,7 @@ def _index_files(
     directory = os.fspath(directory)
     if not os.path.isdir(directory):
         kind = DatasetError if os.path.lexists(directory) else MissingDataError
-        raise kind(f"{caller}: expected a folder; there is none at {directory!r}")
+        raise kind(f"{caller}: expected a folder, but {directory!r} is not a folder")
     if isinstance(labels, str) and labels == "inferred":
         names = _list_classes(caller, directory, class_names)
         folders = (os.path.join(directory, name) for name in names)
@@ -213,8 +213,8 @@ def from_directory(
     ):
         if not subset_paths:
             raise ArgumentError(
-                f"{caller}: No {subset_name}{media} found in {directory!r}; they end "
-                f"in {', '.join(formats)}"
+                f"{caller}: No {subset_name}{media} found in {directory!r}; "
+                f"supported extensions are {', '.join(formats)}"
             )
         compute_batch = _make_batch_function(
             read, subset_paths, subset_labels, label_mode, names

@@ -31,17 +31,16 @@ def check_is_unpacked(folder: Path) -> None:
     if not os.path.lexists(folder):
         return
     if not is_folder(folder):
-        raise DatasetError(f"get_file: {folder} is there already, and no folder")
+        raise DatasetError(f"get_file: {folder} exists already and is not a folder")
     files = _list_files(folder)
     unrecorded_files = [
         _unrecorded_files(files, record) for record in [{}, *_read_records(folder)]
     ]
     if all(unrecorded_files):
         raise DatasetError(
-            f"get_file: {folder} is there already, with files that get_file did not "
-            "unpack, or that were changed, such as "
-            f"{min(unrecorded_files, key=len)[0]!r}; move it away, or give "
-            "another fname"
+            f"get_file: {folder} exists already and contains changed or foreign files, "
+            f"such as {min(unrecorded_files, key=len)[0]!r}. Move the folder away, or "
+            "pass another fname"
         )
 
 

@@ -219,9 +219,9 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         for name, x in outputs.items():
             if not dtypes.is_float(x.dtype):
                 raise ArgumentError(
-                    f"FeatureSpace: the feature {name!r} has not been encoded (it has "
-                    f"dtype {x.dtype}) and cannot be joined; consider using "
-                    "`output_mode='dict'`"
+                    f"FeatureSpace: the feature {name!r} has not been encoded (it "
+                    f"has dtype {x.dtype}) and cannot be concatenated; consider "
+                    "using `output_mode='dict'`"
                 )
         return ops.concatenate(list(outputs.values()), axis=-1)
 
@@ -306,8 +306,9 @@ def _num_categories(name: str, layer: Any) -> int:
     size = getattr(layer, "num_tokens", None) or getattr(layer, "num_bins", None)
     if size is None:
         raise ArgumentError(
-            f"FeatureSpace: the feature {name!r} has `output_mode='one_hot'`, but how "
-            "many categories its layer gives is not known; try `output_mode='int'`"
+            f"FeatureSpace: the feature {name!r} has `output_mode='one_hot'`, but "
+            "the number of categories of its layer is unknown; try "
+            "`output_mode='int'`"
         )
     return int(size)
 

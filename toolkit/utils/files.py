@@ -132,7 +132,9 @@ def _expected_hash(
         )
     if md5_hash is not None:
         if file_hash is not None:
-            raise ArgumentError("get_file: give file_hash or md5_hash, not both")
+            raise ArgumentError(
+                "get_file: expected file_hash or md5_hash; received both"
+            )
         file_hash, algorithm = md5_hash, "md5"
     if file_hash is None:
         return None
@@ -205,7 +207,7 @@ def _fill_cache(
     except OSError as error:
         raise DatasetError(
             f"get_file: cannot write to the cache: {error}; set TOOLKIT_HOME to a "
-            "folder that can be written"
+            "writable folder"
         ) from error
 
 
@@ -313,8 +315,8 @@ class _WebRedirects(HTTPRedirectHandler):
     ) -> Any:
         if urlsplit(newurl).scheme not in ("http", "https"):
             raise DatasetError(
-                f"get_file: {req.full_url} redirects to {newurl!r}: expected an "
-                "address that begins with http:// or https://; refused"
+                f"get_file: {req.full_url} redirects to {newurl!r}: only http:// and "
+                "https:// are allowed"
             )
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -344,8 +346,9 @@ def _fetch_error(
 ) -> DatasetError:
     """Return the error for a failed download: what to fetch, and the path for it."""
     expected = f" ({expected_hash[0]} {expected_hash[1]})" if expected_hash else ""
-    hint = " (the file that is there now has another hash)" if target.exists() else ""
+    hint = " (the existing file has another hash)" if target.exists() else ""
     return DatasetError(
         f"get_file: could not download {origin}: {reason}. On a machine without a "
-        f"network, fetch that file{expected} elsewhere and put it at {target}{hint}"
+        f"network, download the file{expected} on another machine and copy it to "
+        f"{target}{hint}"
     )

@@ -42,7 +42,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     if num_classes is None:
         if labels.size == 0:
             raise ArgumentError(
-                "to_categorical: num_classes is needed where x has no labels"
+                "to_categorical: num_classes is required if x has no labels"
             )
         num_classes = int(labels.max()) + 1
     if labels.size and not (0 <= labels.min() and labels.max() < num_classes):
@@ -55,7 +55,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 def _one_hot(x: Any, num_classes: int | None) -> Any:
     if num_classes is None:
-        raise ArgumentError("to_categorical: num_classes is needed for a tensor")
+        raise ArgumentError("to_categorical: num_classes is required for a tensor")
     if len(x.shape) > 1 and x.shape[-1] == 1:
         x = ops.squeeze(x, -1)
     return ops.one_hot(ops.cast(x, "int32"), num_classes)

@@ -53,7 +53,7 @@ def pad_sequences(
         hasattr(sequence, "__len__") for sequence in sequences
     ):
         raise ArgumentError(
-            "pad_sequences: `sequences` must be a list of iterables that have a length"
+            "pad_sequences: `sequences` must be a list of iterables with a length"
         )
     is_text = dtype is object or np.dtype(dtype).kind in "OSU"
     if isinstance(value, str) and not is_text:

@@ -113,7 +113,8 @@ def _find_samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
         leaves = tree.flatten(dataset)
         if not all(np.ndim(leaf) for leaf in leaves):
             raise ArgumentError(
-                "split_dataset: expected arrays; received a nest that holds numbers"
+                "split_dataset: expected arrays; received a structure that contains "
+                "numbers"
             )
         if len({len(leaf) for leaf in leaves}) != 1:
             raise ArgumentError(
@@ -153,9 +154,9 @@ def _count_subsets(left_size: Any, right_size: Any, total: int) -> tuple[int, in
     last = total - first if last is None else last
     if first + last > total or 0 in (first, last):
         raise ArgumentError(
-            f"split_dataset: {total} samples cannot be split into {first} and {last}: "
-            "no part may be empty, and the sum of `left_size` and `right_size` must "
-            "not be greater than all"
+            f"split_dataset: {total} samples cannot be split into {first} and "
+            f"{last}: both parts need samples, and the sum of `left_size` and "
+            "`right_size` must not exceed the total"
         )
     return first, last
 

@@ -287,7 +287,7 @@ def test_statistics_of_the_batch_are_refused():
 def test_layers_in_another_order_than_stages_are_refused():
     stages = Stages([("layer_0", 1), ("layer_[123]", 0)], 2)
     assert_refused(
-        mlp(3), stages, "layer .*layer_1' is of stage 0, but reads what .*layer_0"
+        mlp(3), stages, "layer .*layer_1' of stage 0 reads a result of .*layer_0"
     )
 
 
@@ -305,7 +305,9 @@ def test_a_loop_over_stages_is_refused():
     model = tk.Sequential([layers.Dense(8, name="layer_0_in"), LoopOverStages()])
     model.add(layers.Dense(50, name="layer_1_out"))
     concrete, _ = concrete_step(model, 8, "test")
-    with pytest.raises(UnsupportedError, match="holds layers of several: .*layer_0"):
+    with pytest.raises(
+        UnsupportedError, match="contains layers of several stages: .*layer_0"
+    ):
         split_step(concrete, stages_of(2, 1), 4)
 
 

@@ -10,10 +10,10 @@
  * Outputs, in row-major order:
  *     scores/a: float32 (n, 3)
  *
- * Computes any number of rows, 1, 8 of them at once.
+ * Computes any number of rows, in batches of 1, 8.
  * For x86-64-v3, x86_64-unknown-linux-gnu.
- * Functions may be called on different workspaces at the same time, on any
- * threads; digits_threads and digits_stop wait for the run that shares its work.
+ * Functions can run on different workspaces at the same time, on any
+ * threads; digits_threads and digits_stop wait for the parallel run.
  *
  * Use:
  *
@@ -79,13 +79,13 @@ extern "C" {
 typedef int32_t digits_status;
 enum {
     DIGITS_OK = 0,
-    DIGITS_BAD_ARGUMENT = 1, /* a null pointer, or a negative number */
-    DIGITS_NOT_INITIALIZED = 2, /* not a workspace that init has made */
-    DIGITS_BAD_BATCH = 3, /* a number of rows that the workspace cannot compute */
-    DIGITS_OUT_OF_RANGE = 4, /* an index among the inputs; message says which */
-    DIGITS_NO_WEIGHTS = 5, /* none were given, and the library embeds none */
-    DIGITS_NO_THREADS = 6, /* built without threads, or the system gives no more */
-    DIGITS_UNSUPPORTED_PROCESSOR = 7 /* the processor lacks what the code is written for */
+    DIGITS_BAD_ARGUMENT = 1, /* a null pointer or a negative number */
+    DIGITS_NOT_INITIALIZED = 2, /* init has not initialized this workspace */
+    DIGITS_BAD_BATCH = 3, /* the workspace does not support this number of rows */
+    DIGITS_OUT_OF_RANGE = 4, /* an index of the inputs; the message names it */
+    DIGITS_NO_WEIGHTS = 5, /* no weights were passed, and the library embeds none */
+    DIGITS_NO_THREADS = 6, /* built without threads, or too few are available */
+    DIGITS_UNSUPPORTED_PROCESSOR = 7 /* the processor lacks instructions of the library */
 };
 
 enum {
@@ -104,7 +104,7 @@ enum {
     DIGITS_FLOAT64 = 12
 };
 
-/* An input or output. Of the shape, -1 is the batch. */
+/* An input or output. In the shape, -1 is the batch. */
 typedef struct {
     const char *name;
     int32_t dtype;
@@ -112,46 +112,46 @@ typedef struct {
     const int64_t *shape;
 } digits_tensor;
 
-/* The number of this interface: DIGITS_ABI, if header and library belong together. */
+/* The number of this interface: DIGITS_ABI, if the header and the library match. */
 uint32_t digits_abi(void);
 
-/* What run takes and gives, and how many; count may be NULL. */
+/* The inputs and outputs of run, and their number; count can be NULL. */
 const digits_tensor *digits_inputs(int32_t *count);
 const digits_tensor *digits_outputs(int32_t *count);
 
-/* The numbers of rows that are computed at once, ascending. */
+/* The supported batch sizes, ascending. */
 const int64_t *digits_batches(int32_t *count);
 
-/* How many states runs change; 0: a run depends on its inputs alone. */
+/* The number of states that runs change; 0: a run depends only on its inputs. */
 int32_t digits_state_count(void);
 
-/* Bytes of a workspace for batches up to this one; 0: for all. */
+/* Bytes of a workspace for batches up to this size; 0: for all batches. */
 size_t digits_workspace_size(int64_t max_batch);
 
-/* Bytes of the weights, and their digest, of 32 bytes. */
+/* Bytes of the weights, and their digest of 32 bytes. */
 size_t digits_weights_size(void);
 const uint8_t *digits_weights_sha256(void);
 
-/* Make a workspace of any memory of at least that size, which must stay where it is.
-   Weights are read until the last run; NULL: those in the library, if it has them. */
+/* Initialize a workspace in memory of at least this size, which must not move. Each
+   run reads the weights. NULL: the embedded weights of the library. */
 digits_status digits_init(void *workspace, const void *weights, int64_t max_batch);
 
 /* Compute n rows. Arrays are in row-major order, without gaps. */
 digits_status digits_run(void *workspace, int64_t n, const void *const *inputs,
     void *const *outputs);
 
-/* Set states to what they were after init. */
+/* Reset the states to their values after init. */
 digits_status digits_reset(void *workspace);
 
-/* Share the work of runs among so many threads, this one included. Threads that wait
-   look for work so many times before they sleep; spins < 0: the default. Where so
-   many cannot be had, there are none. */
+/* Set the number of threads for runs, including the calling thread. A waiting thread
+   checks for work `spins` times before it sleeps; spins < 0: the default. If this
+   number of threads is unavailable, no thread is started. */
 digits_status digits_threads(int32_t count, int32_t spins);
 
-/* End the threads. A workspace holds nothing else: to end its use, free its memory. */
+/* End the threads. A workspace has no other resources: free its memory after use. */
 void digits_stop(void);
 
-/* What a status means; the workspace may be NULL. */
+/* The meaning of a status; the workspace can be NULL. */
 const char *digits_message(const void *workspace, digits_status status);
 
 #ifdef __cplusplus

@@ -267,7 +267,7 @@ def test_dependent_rows(folder):
     library = exported(toolkit.Model(x, x - ops.mean(x, axis=0)), batch=[2, 5])
     rows = random(5, 3)
     np.testing.assert_allclose(library.predict(rows), rows - rows.mean(0), atol=1e-6)
-    with pytest.raises(ArgumentError, match="no program computes batches"):
+    with pytest.raises(ArgumentError, match="no program supports batches"):
         library.predict(rows[:4])
 
 
@@ -318,7 +318,7 @@ def test_different_weights_are_detected(folder):
 
 def test_too_many_weights_to_embed(folder, monkeypatch):
     monkeypatch.setattr("toolkit.export.native.weights.MAX_EMBEDDED_BYTES", 100)
-    with pytest.raises(UnsupportedError, match=r"weights='file' writes them"):
+    with pytest.raises(UnsupportedError, match=r"use weights='file'"):
         small().export("m.so", weights="embed")
     monkeypatch.setattr("toolkit.export.native.weights.DEFAULT_EMBED_LIMIT", 100)
     small().export("m.so", verbose=False)
@@ -336,7 +336,7 @@ def test_threads(folder):
     assert single_thread.tobytes() == expected.tobytes()
     with pytest.raises(UnsupportedError, match="threads"):
         toolkit.load_native("./alone.so", threads=2)
-    with pytest.raises(UnsupportedError, match="wasm32 has none"):
+    with pytest.raises(UnsupportedError, match="wasm32 has no threads"):
         model.export("m.o", target="wasm32", threads=True)
 
 
@@ -389,15 +389,15 @@ def fixed():
 @pytest.mark.parametrize(
     "make, options, error, expected",
     [
-        (text_model, {}, UnsupportedError, "dtype 'string'.*Export a model of the"),
+        (text_model, {}, UnsupportedError, "dtype 'string'.*Export a model that"),
         (hashing, {}, TraceError, "Hashing 'bins'.*call it on the data"),
         (
             factoring,
             {},
             UnsupportedError,
-            "cholesky in .*factor.*leave it to the caller",
+            "cholesky in .*factor.*outside of the model",
         ),
-        (growing, {}, UnsupportedError, r"shapes \(2, 3\) for 1, .*fix the batch"),
+        (growing, {}, UnsupportedError, r"shapes \(2, 3\) for 1, .*Fix the batch"),
         (sequences, {}, UnsupportedError, r"axis 1 of input 'steps'.*'dim_0_1': 64"),
         (
             sequences,
@@ -434,7 +434,7 @@ def test_backends_without_libraries_are_refused(folder):
     before = toolkit.config.backend()
     toolkit.config.set_backend("reference")
     try:
-        with pytest.raises(UnsupportedError, match="reference makes no native"):
+        with pytest.raises(UnsupportedError, match="reference does not support native"):
             small().export("m.so")
     finally:
         toolkit.config.set_backend(before)

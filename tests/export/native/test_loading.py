@@ -87,7 +87,7 @@ def test_no_rows(path):
         ({"x": X}, ArgumentError, r"\['x', 'number'\]"),
         ([X[:, :2], NUMBERS], ShapeError, r"'x'.*\(None, 3\).*\(5, 2\)"),
         ([X[0], NUMBERS], ShapeError, r"received \(3,\)"),
-        ([X, NUMBERS[:4]], ShapeError, "equally many rows.*5.*4"),
+        ([X, NUMBERS[:4]], ShapeError, "equal numbers of rows.*5.*4"),
         ([X, NUMBERS.astype("int64") + 2**40], ArgumentError, "values of int32.*109"),
         ([X, NUMBERS + 1.7], ArgumentError, "integers for int32; received float64"),
         (
@@ -139,7 +139,9 @@ def test_several_threads_share_a_library(folder, states):
 
 def test_path_has_a_folder(path, monkeypatch):
     monkeypatch.chdir(path.parent)
-    with pytest.raises(ArgumentError, match=r"expected the folder.*\./digits.so"):
+    with pytest.raises(
+        ArgumentError, match=r"expected a path with its folder.*\./digits.so"
+    ):
         toolkit.load_native("digits.so")
     assert toolkit.load_native("./digits.so").batches == (1, 8)
 
@@ -171,7 +173,7 @@ def test_file_that_others_may_write_is_refused(path, of, mode):
         "folder above": path.parent.parent,
     }
     path_of_kind[of].chmod(0o700 | mode)
-    with pytest.raises(ModelFileError, match="may be written by other users"):
+    with pytest.raises(ModelFileError, match="is writable for other users"):
         toolkit.load_native(path)
 
 
@@ -181,7 +183,7 @@ def test_file_of_another_user_is_refused(path, monkeypatch):
         os.chown(path, 12345, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(ModelFileError, match="may be written by other users"):
+    with pytest.raises(ModelFileError, match="is writable for other users"):
         toolkit.load_native(path)
 
 
@@ -202,7 +204,7 @@ def test_replaceable_links_are_refused(path, tmp_path, to):
         target.symlink_to(path)
         target = tmp_path / "digits.so"
         target.symlink_to(shared / "digits.so")
-    with pytest.raises(ModelFileError, match="shared' may be written by other"):
+    with pytest.raises(ModelFileError, match="shared' is writable for other"):
         toolkit.load_native(target)
     shared.chmod(0o1777)  # all users may make links in it, but not replace mine
     assert toolkit.load_native(target).batches == (1, 8)
@@ -284,7 +286,7 @@ def test_weights_in_another_folder(with_file):
 @pytest.mark.parametrize(
     "change, expected",
     [
-        (lambda data: data[:-1] + b"\1", "SHA-256 is another"),
+        (lambda data: data[:-1] + b"\1", "SHA-256 differs"),
         (lambda data: data[:-4], "expected 12 bytes.*found 8"),
         (lambda data: data + bytes(4), "found 16"),
         (lambda data: b"\xff" * 8 + data[8:], "found 0"),
@@ -295,14 +297,14 @@ def test_weights_in_another_folder(with_file):
 def test_different_weights_are_refused(with_file, change, expected):
     file = with_file.with_name("digits.safetensors")
     file.write_bytes(change(file.read_bytes()))
-    with pytest.raises(ModelFileError, match=f"other weights.*{expected}"):
+    with pytest.raises(ModelFileError, match=f"different weights.*{expected}"):
         toolkit.load_native(with_file)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
 def test_weights_that_others_may_write_are_refused(with_file):
     with_file.with_name("digits.safetensors").chmod(0o622)
-    with pytest.raises(ModelFileError, match="weights.*may be written by other"):
+    with pytest.raises(ModelFileError, match="weights.*is writable for other"):
         toolkit.load_native(with_file)
 
 

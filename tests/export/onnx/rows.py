@@ -283,13 +283,13 @@ REFUSED = {
     ),
     "StringLookup": (
         lambda: chain(layers.StringLookup(vocabulary=["a"]), dtype="string"),
-        "input .* is of dtype string",
+        "input .* has dtype string",
     ),
     "TextVectorization": (
         lambda: chain(
             layers.TextVectorization(vocabulary=["a"]), shape=(1,), dtype="string"
         ),
-        "input .* is of dtype string",
+        "input .* has dtype string",
     ),
     "stateful": (
         lambda: Sequential(

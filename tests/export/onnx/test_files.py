@@ -123,7 +123,7 @@ def test_large_weights_are_external(path, monkeypatch):
 
 def test_weights_that_exceed_one_file(path, monkeypatch):
     monkeypatch.setattr(files, "MAX_ARRAY_BYTES", 1000)
-    with pytest.raises(ArgumentError, match="external_data=False.*less than 2 GB"):
+    with pytest.raises(ArgumentError, match="external_data=False.*limited to 2 GB"):
         digits().export(path, verbose=False, external_data=False)
     assert not path.exists()
     digits().export(path, verbose=False, external_data=True)
@@ -144,7 +144,7 @@ def test_failure_keeps_the_older_files(path, monkeypatch):
 
 def test_existing_folder_is_kept(path):
     path.mkdir()
-    with pytest.raises(UnwritableFileError, match="no regular file"):
+    with pytest.raises(UnwritableFileError, match="not a regular file"):
         digits().export(path)
     assert path.is_dir()
 
@@ -271,7 +271,7 @@ def test_complex_inputs(path):
 def test_foreign_data_is_kept(path):
     data = path.with_name("m.onnx.data")
     data.write_text("mine")
-    with pytest.raises(UnwritableFileError, match="does not name it"):
+    with pytest.raises(UnwritableFileError, match="does not use it"):
         digits().export(path, verbose=False, external_data=True)
     assert data.read_text() == "mine" and not path.exists()
     digits().export(path, verbose=False, external_data=False)

@@ -157,7 +157,9 @@ def test_zero_point_is_optional(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ModelFileError, match="input 'y_scale'; it is left out"):
+    with pytest.raises(
+        ModelFileError, match="input 'y_scale' is required, but it is missing"
+    ):
         load("QLinearSigmoid", tmp_path / "model.onnx", "x xs xz")
     with pytest.raises(UnsupportedError, match="channels_last=0; received 1"):
         load("QLinearGlobalAveragePool", tmp_path / "model.onnx", channels_last=1)

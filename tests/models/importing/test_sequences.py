@@ -136,7 +136,9 @@ def test_refusals(tmp_path):
     nodes = [node("SequenceConstruct", "x", "s"), node("Relu", "s")]
     with pytest.raises(UnsupportedError, match="Relu.*received a sequence of 1"):
         load(nodes, tmp_path)
-    with pytest.raises(ModelFileError, match="position of 2; received 7"):
+    with pytest.raises(
+        ModelFileError, match="position in a sequence of 2 tensors; received 7"
+    ):
         load([HALVES, node("SequenceAt", "s at")], tmp_path, {"two": 2, "at": 7})
     with pytest.raises(ModelFileError, match="expected a sequence; received a tensor"):
         load([node("SequenceLength", "x")], tmp_path)

@@ -39,7 +39,7 @@ def count_devices(runtime: Any) -> int:
     driver, built = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if driver == 0:
         raise BackendUnavailable(
-            "gpu: there is no CUDA driver on this machine (the runtime reports "
+            "gpu: this machine has no CUDA driver (the runtime reports "
             "cudaErrorInsufficientDriver): install NVIDIA's driver"
         )
     if driver // 1000 < built // 1000:
@@ -91,6 +91,6 @@ def check_libraries(available: frozenset[str]) -> None:
         if settings.environment("REQUIRE_CUDNN"):
             raise BackendUnavailable(f"gpu: {reasons['cudnn']}")
         warn(
-            f"convolutions run as matrix products, several times slower: "
+            "convolutions run as matrix products, which is several times slower: "
             f"{reasons['cudnn']}"
         )

@@ -184,7 +184,7 @@ def compute_type(dtype: str, precision: str) -> str:
     if dtype == "float32":
         return "32F_FAST_TF32" if precision == "tf32" else "32F"
     raise UnsupportedOnBackend(
-        "matmul", dtype, "row-major", "cuBLASLt multiplies floats only"
+        "matmul", dtype, "row-major", "cuBLASLt multiplies only floats"
     )
 
 

@@ -150,7 +150,7 @@ class Device(ABC):
                 self.reclaim()
         nbytes = _bytes(shape, dtype)
         raise OutOfDeviceMemory(
-            f"{self.name}: no room for {purpose} of {nbytes:,} bytes; "
+            f"{self.name}: not enough memory for {purpose} of {nbytes:,} bytes; "
             f"{self.memory()}{describe_largest(plan)}"
         )
 
@@ -319,13 +319,13 @@ class Device(ABC):
         return self._failing
 
     def failed(self, error: Exception) -> DeviceError:
-        text = f"{self.name}: {error}; what was started last: {self.last()}"
+        text = f"{self.name}: {error}; last launch: {self.last()}"
         try:
             self.synchronize()
         except self.failures:
             self.broken = DeviceError(
-                f"{text}: a kernel failed, and nothing more can be computed on this "
-                "device; restart the process"
+                f"{text}: a kernel failed, so this device cannot run more "
+                "operations; restart the process"
             )
             return self.broken
         return DeviceError(text)

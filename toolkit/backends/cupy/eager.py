@@ -106,7 +106,7 @@ class EagerKernel:
         if self.fallback is None:
             raise UnsupportedOnBackend(
                 *(self.name, ", ".join(str(x.dtype) for x in inputs), "row-major"),
-                "neither a generator nor the array module computes it",
+                "neither a generator nor the array module supports it",
             )
         device = self.backend.device
         device.last = lambda: self.name

@@ -203,5 +203,5 @@ def check_supported(node: Any, kernels: Any) -> None:
         return
     spec = node.outputs[0].spec
     raise UnsupportedOnBackend(
-        name, spec.dtype, "row-major", "neither a library nor a generator computes it"
+        name, spec.dtype, "row-major", "neither a library nor a generator supports it"
     )

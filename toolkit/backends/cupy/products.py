@@ -210,7 +210,7 @@ def is_gelu_supported(dtype: str, precision: str) -> bool:
 
 def raise_unlowered(*inputs: Any, **attrs: Any) -> Any:
     """Raise an error: this product exists only where it can be lowered."""
-    raise AssertionError("a product of the compiler's has no kernel")
+    raise AssertionError("a matrix product of the compiler has no kernel")
 
 
 def multiply(

@@ -278,7 +278,7 @@ class Runner:
             specs = [self.objects.specs[i] for i in worn]
             offsets, end = pack_offsets([spec.nbytes for spec in specs])
             block = self.device.allocate(
-                (end,), "uint8", "inputs and outputs that stay"
+                (end,), "uint8", "persistent inputs and outputs"
             )
             for i, offset, spec in zip(worn, offsets, specs, strict=True):
                 view = self.device.view(block, offset, spec.shape, spec.dtype)
@@ -303,8 +303,8 @@ class Runner:
                 del self.workspaces[0]  # nor for later addresses
                 self.device.reclaim()
         raise OutOfDeviceMemory(
-            f"{self.device.name}: no room for the scratch memory of the libraries, "
-            f"not even for less of it; {self.device.memory()}"
+            f"{self.device.name}: not enough memory for the scratch memory of the "
+            f"libraries, even with the minimum; {self.device.memory()}"
             f"{describe_largest(self.objects.plan)}"
         )
 

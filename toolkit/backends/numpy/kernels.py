@@ -172,8 +172,8 @@ class NumPyBackend(Backend):
         """Whether llvmlite is installed; without it, there is one warning."""
         if not self._has_llvmlite:
             warn(
-                "llvmlite is not installed: compiled functions run on NumPy's kernels, "
-                "several times slower (pip install llvmlite)"
+                "llvmlite is not installed: compiled functions use NumPy kernels, "
+                "which are several times slower (pip install llvmlite)"
             )
         return self._has_llvmlite
 

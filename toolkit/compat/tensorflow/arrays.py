@@ -317,7 +317,7 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     result = []
     for m, n in zip(*pairs, strict=True):
         if 1 not in (m, n) and None not in (m, n) and m != n:
-            raise ShapeError(f"broadcast_static_shape: {x} and {y} do not go together")
+            raise ShapeError(f"broadcast_static_shape: {x} and {y} do not broadcast")
         static = [k for k in (m, n) if k not in (1, None)]
         result.append(static[0] if static else None if None in (m, n) else 1)
     return TensorShape(result)

@@ -65,7 +65,7 @@ class CheckpointReader:
         if not checkpoint_exists(name) and Path(name).is_dir():
             name = latest_checkpoint(name) or name
         if not checkpoint_exists(name):
-            raise MissingFileError(f"load_checkpoint: there is no checkpoint {name}")
+            raise MissingFileError(f"load_checkpoint: checkpoint {name} does not exist")
         self._values: dict[str, Any] = {}
         with open_datasets(Path(name + SUFFIX)) as datasets:
             for dataset in datasets.values():
@@ -156,9 +156,9 @@ class _Status:
                 pending_restores.add(self)
             if not self._matched and not reader.has_tensor(_GRAPH):
                 warn(
-                    "Checkpoint: restored nothing: the file does not name its values "
-                    "by attributes; another version or a Saver wrote it. It has "
-                    f"{', '.join(sorted(names)[:5])}"
+                    "Checkpoint: restored nothing: the file does not store its "
+                    "values by attribute names. Another version or a Saver wrote it. "
+                    f"It contains {', '.join(sorted(names)[:5])}"
                 )
 
     def update(self) -> bool:
@@ -204,7 +204,7 @@ class _Status:
         unused = (
             set() if self._reader is None else {*self._reader.names()} - self._matched
         )
-        self._check(list(unused), "no object has the names of values in the file")
+        self._check(list(unused), "no object has names of values in the file")
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> _Status:
@@ -231,8 +231,8 @@ def _log_unused(names: list[str], matched: set[str]) -> None:
     unused = sorted({*names} - matched)
     if unused:
         logging.getLogger("tensorflow").warning(
-            "Checkpoint: no object took the values of %s; expect_partial() says "
-            "that this is meant",
+            "Checkpoint: the values of %s were not restored to an object; call "
+            "expect_partial() if this is intended",
             ", ".join(unused[:5]),
         )
 

@@ -73,8 +73,8 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     current = config.device().upper()
     if not any(d.name.endswith(current.split(":")[0] + ":0") for d in visible):
         raise UnsupportedError(
-            f"set_visible_devices: {current} computes and cannot be hidden; choose "
-            "another with toolkit.config.set_device or TOOLKIT_BACKEND"
+            f"set_visible_devices: {current} is the current device and cannot be "
+            "hidden; choose another with toolkit.config.set_device or TOOLKIT_BACKEND"
         )
     _settings["visible"] = visible
 
@@ -113,7 +113,7 @@ def _set_memory_growth(device: Any, enable: bool) -> None:
     """Do nothing: memory is always allocated on demand."""
     if not enable:
         raise UnsupportedError(
-            "set_memory_growth: memory is taken as it is needed; received False"
+            "set_memory_growth: memory always grows on demand; received False"
         )
 
 

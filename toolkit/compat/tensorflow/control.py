@@ -156,7 +156,7 @@ def map_fn(
             getattr(spec, "dtype", spec) for spec in tree.flatten(signature)
         ]
         for y, expected in zip(tree.flatten(result), expected_dtypes, strict=True):
-            assert_type(y, expected, "map_fn: the dtype of what fn returns")
+            assert_type(y, expected, "map_fn: the dtype of the result of fn")
     return result
 
 
@@ -360,8 +360,7 @@ def _call_python(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> An
     result = result if isinstance(result, (list, tuple)) else [result]
     if Tout and len(result) != len(Tout):
         raise ArgumentError(
-            f"{name}: expected {len(Tout)} results, as Tout says; "
-            f"received {len(result)}"
+            f"{name}: expected {len(Tout)} results for Tout; received {len(result)}"
         )
     return [_cast_result(name, y, t) for y, t in zip(result, Tout, strict=False)]
 

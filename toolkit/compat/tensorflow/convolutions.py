@@ -37,8 +37,8 @@ def _spatial_sizes(
     outer = [*values[:1], *(values[-1:] if layout == "channels_last" else values[1:2])]
     if len(inner) != count or set(outer) != {1}:
         raise UnsupportedError(
-            f"{argument}: expected sizes of {count} spatial axes, and 1 for others; "
-            f"received {values}"
+            f"{argument}: expected sizes of {count} spatial axes, and 1 for the "
+            f"other axes; received {values}"
         )
     return inner
 
@@ -237,8 +237,8 @@ def _check_depth_only(ksize: Any, strides: Any) -> None:
     for name, sizes in (("ksize", ksize), ("strides", strides)):
         if set(extents(sizes)[:-1]) != {1}:
             raise UnsupportedError(
-                f"pool: expected {name} of 1 for pixels where windows hold several "
-                f"channels; received {extents(sizes)}"
+                f"pool: expected {name} of 1 for the spatial axes if windows contain "
+                f"several channels; received {extents(sizes)}"
             )
 
 

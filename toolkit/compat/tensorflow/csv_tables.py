@@ -29,7 +29,7 @@ def expand_paths(file_pattern: Any) -> list[str]:
         path for pattern in patterns for path in sorted(glob.glob(os.fspath(pattern)))
     ]
     if not paths:
-        raise MissingFileError(f"make_csv_dataset: no file fits {file_pattern!r}")
+        raise MissingFileError(f"make_csv_dataset: no file matches {file_pattern!r}")
     return paths
 
 
@@ -74,11 +74,12 @@ class Table:
             names = first if names is None else names
         if names is None:
             raise ArgumentError(
-                "make_csv_dataset: expected column_names, as the file has no header"
+                "make_csv_dataset: expected column_names, because the file has no "
+                "header"
             )
         if len(set(names)) < len(names):
             raise ArgumentError(
-                f"make_csv_dataset: a name stands twice in {list(names)}"
+                f"make_csv_dataset: expected unique names; received {list(names)}"
             )
         columns = zip(*fields, strict=False) if fields else [()] * len(names)
         defaults = [_infer_default(column, form["na"]) for column in columns]

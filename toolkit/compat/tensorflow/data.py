@@ -95,7 +95,7 @@ class Dataset(core.Dataset):
         if len(elements) != 1:
             raise UnsupportedError(
                 f"get_single_element: expected one element; the data set has "
-                f"{'more' if elements else 'none'}"
+                f"{'more' if elements else 'no elements'}"
             )
         return elements[0]
 

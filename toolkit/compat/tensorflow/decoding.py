@@ -103,7 +103,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
         number, shape, content, texts = _parse_message(message)
     except (ValueError, IndexError, OverflowError, TypeError) as error:
         raise MalformedDataError(
-            f"parse_tensor: no message of a tensor: {error}"
+            f"parse_tensor: not a message of a tensor: {error}"
         ) from error
     dtype = dtypes.standardize(out_type)
     dtype_name = next(
@@ -186,13 +186,13 @@ def decode_csv(
         or sorted(set(column_numbers)) != column_numbers
     ):
         raise ArgumentError(
-            f"decode_csv: select_cols: expected {len(defaults)} rising numbers, as "
-            f"there are record_defaults; received {column_numbers}"
+            f"decode_csv: select_cols: expected {len(defaults)} rising numbers, one "
+            f"for each of record_defaults; received {column_numbers}"
         )
     if len(field_delim) != 1 or field_delim in '"\r\n':
         raise ArgumentError(
-            "decode_csv: field_delim: expected one character, no quote and no end of a "
-            f"line; received {field_delim!r}"
+            "decode_csv: field_delim: expected one character that is not a quote or "
+            f"a newline; received {field_delim!r}"
         )
     array = to_bytes_array(records)
     rows = []
@@ -205,8 +205,8 @@ def decode_csv(
         )
         if len(fields) < minimum or (select_cols is None and len(fields) > minimum):
             raise ArgumentError(
-                f"decode_csv: expected {minimum} fields as there are record_defaults; "
-                f"received {len(fields)} in {text!r:.60}"
+                f"decode_csv: expected {minimum} fields, one for each of "
+                f"record_defaults; received {len(fields)} in {text!r:.60}"
             )
         rows.append([fields[number] for number in column_numbers])
     columns = zip(*rows, strict=True) if rows else [()] * len(defaults)
@@ -234,8 +234,8 @@ def _split_fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
             return fields
         if text[position] != delimiter:
             raise ArgumentError(
-                "decode_csv: expected quotes around a whole field, and doubled within "
-                f"it; received {text!r:.60}"
+                "decode_csv: expected quotes around a full field, and doubled quotes "
+                f"within it; received {text!r:.60}"
             )
         position += 1
 
@@ -255,7 +255,7 @@ def _column(
     fields: list[str], default: Any, na_value: str, shape: tuple[int, ...]
 ) -> Any:
     if not default.size and any(field in ("", na_value) for field in fields):
-        raise ArgumentError("decode_csv: a field is empty that must not be")
+        raise ArgumentError("decode_csv: a required field is empty")
     is_text = default.dtype.kind == "O"
     fill = default[0] if default.size else None
     fill = fill if is_text or fill is None else str(fill).encode()
@@ -325,8 +325,8 @@ def decode_base64(input: Any, name: Any = None) -> Strings:
         bare = letters.rstrip(b"=")
         if _BASE64.fullmatch(bare) is None or len(bare) % 4 == 1:
             raise ArgumentError(
-                "decode_base64: expected letters, digits, - and _, as encode_base64 "
-                f"makes them; received {letters!r:.60}"
+                "decode_base64: expected letters, digits, - and _, as in the result "
+                f"of encode_base64; received {letters!r:.60}"
             )
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
 

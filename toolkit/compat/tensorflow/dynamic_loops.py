@@ -59,7 +59,7 @@ def _static_condition(holds: Any, steps: int) -> Any:
     """Return the static value of a condition in a trace."""
     value = holds.static_value() if isinstance(holds, Tensor) else holds
     if value is None or steps >= _UNROLLED:
-        raise NeedsValues("tf.while_loop with shapes that change")
+        raise NeedsValues("tf.while_loop with changing shapes")
     return value
 
 

@@ -94,10 +94,10 @@ class Function(tensor_classes.Function):
         self._runs_eagerly = True
         if isinstance(reason, NeedsValues):
             explanation = f"calls {reason.function}, which needs values of tensors"
-            advice = "leave that out to have it compiled"
+            advice = "to compile it, remove that call"
         else:
-            explanation = "loops over a data set, whose elements a graph cannot hold"
-            advice = "put tf.function on the step that it repeats"
+            explanation = "loops over a data set, which a graph cannot contain"
+            advice = "apply tf.function to the step in the loop instead"
         warn(f"{self.name} {explanation}: it runs eagerly; {advice}")
 
     @property

@@ -300,8 +300,8 @@ def resize_with_pad(
     height, width = map(int, sizes)
     if not height or not width:
         raise ArgumentError(
-            f"resize_with_pad: expected a size in which a pixel is left of {old}; "
-            f"received {target}"
+            "resize_with_pad: expected a size that keeps at least one pixel of "
+            f"{old}; received {target}"
         )
     top, x0 = (int((w - n) / 2) for w, n in zip(target, sizes, strict=True))
     y = resize(x, (height, width), method, antialias=antialias)
@@ -377,8 +377,8 @@ def _require_signed(function: str, image: Any) -> Tensor:
     x = convert(image)
     if x.dtype.is_unsigned:
         raise DTypeError(
-            f"{function}: expected floats or signed integers, which differences are; "
-            f"received {x.dtype}"
+            f"{function}: expected floats or signed integers, because differences "
+            f"can be negative; received {x.dtype}"
         )
     return x
 

@@ -189,7 +189,8 @@ def _select_boxes(
     overlap, threshold = float(overlap), float(threshold)
     if not 0 <= overlap <= 1:
         raise ArgumentError(
-            f"{function}: iou_threshold: expected one in [0, 1]; received {overlap}"
+            f"{function}: iou_threshold: expected a number in [0, 1]; received "
+            f"{overlap}"
         )
     low, high = corners[:, :2], corners[:, 2:]
     ends = np.minimum(low, high), np.maximum(low, high)

@@ -114,8 +114,9 @@ def _sample_crop(
     if not len(objects):
         if not uses_image:
             raise ArgumentError(
-                "sample_distorted_bounding_box: expected bounding boxes; received none:"
-                " use_image_if_no_bounding_boxes=True takes the picture as the object"
+                "sample_distorted_bounding_box: expected bounding boxes; received "
+                "none: with use_image_if_no_bounding_boxes=True, the image is the "
+                "object"
             )
         objects = np.array([[0.0, 0.0, 1.0, 1.0]])
     if (objects < 0).any() or (objects > 1).any():

@@ -117,7 +117,7 @@ def _decode_one(contents: Any, function: str, channels: int, dtype: Any) -> Tens
     if image.ndim == 4 and len(image) > 1:
         raise ArgumentError(
             f"{function}: expected one picture; received a GIF file with "
-            f"{len(image)}, which decode_gif and decode_image decode"
+            f"{len(image)} images; use decode_gif or decode_image"
         )
     return image[0] if image.ndim == 4 else image
 
@@ -214,8 +214,8 @@ def _to_uint16(function: str, image: Any, count: int) -> Any:
     """Return the pixels of an image with 16 bits, in uint16."""
     if not image.mode.startswith("I"):
         raise UnsupportedError(
-            f"{function}: of PNG files with 16 bits in a sample only grey ones are "
-            f"supported in dtypes other than uint8; received one of mode {image.mode}"
+            f"{function}: PNG files with 16 bits per sample support dtypes other "
+            f"than uint8 only for grey images; received mode {image.mode}"
         )
     return _repeat_grey(np.asarray(image).astype("uint16")[..., None], count)
 
@@ -257,11 +257,12 @@ def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTen
     array = _validate_image("encode_png", image, (1, 2, 3, 4), ("uint8", "uint16"))
     if not -1 <= compression <= 9:
         raise ArgumentError(
-            f"encode_png: compression: expected one in [-1, 9]; received {compression}"
+            "encode_png: compression: expected a level in [-1, 9]; received "
+            f"{compression}"
         )
     if array.dtype == "uint16" and array.shape[-1] > 1:
         raise UnsupportedError(
-            "encode_png: of uint16 only one channel is supported; received "
+            "encode_png: only one channel is supported for uint16; received "
             f"{array.shape[-1]}"
         )
     options = {} if compression < 0 else {"compress_level": compression}
@@ -304,7 +305,7 @@ def encode_jpeg(
         )
     if not 0 <= quality <= 100:
         raise ArgumentError(
-            f"encode_jpeg: quality: expected one in [0, 100]; received {quality}"
+            f"encode_jpeg: quality: expected a number in [0, 100]; received {quality}"
         )
     if density_unit not in ("in", "cm"):
         raise ArgumentError(

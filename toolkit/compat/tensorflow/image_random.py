@@ -41,7 +41,7 @@ def _validate_range(
     ):
         limit = "" if maximum is None else f" of at most {maximum}"
         raise ArgumentError(
-            f"{function}: expected a range{limit} that rises; received {low} to {high}"
+            f"{function}: expected an increasing range{limit}; received {low} to {high}"
         )
     return low, high
 

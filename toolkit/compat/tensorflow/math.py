@@ -339,8 +339,8 @@ def invert_permutation(x: Any, name: Any = None) -> Tensor:
     values = x.constant
     if values is not None and sorted(values.tolist()) != list(np.arange(values.size)):
         raise ArgumentError(
-            "invert_permutation: expected each of the numbers from 0 on once; received "
-            f"{values.tolist()}"
+            "invert_permutation: expected each of 0, 1, ..., n - 1 exactly once; "
+            f"received {values.tolist()}"
         )
     return ops.cast(ops.argsort(x), x.dtype)
 

@@ -23,9 +23,9 @@ class NeedsValues(TraceError):
     def __init__(self, function: str) -> None:
         self.function = function
         super().__init__(
-            f"{function}: expected tensors that have values; received one of a traced "
-            "function. A tf.function with such a call runs eagerly, and so does a "
-            "model that is compiled with run_eagerly=True"
+            f"{function}: expected tensors that have values; received a tensor of a "
+            "traced function. A tf.function with this call runs eagerly. For a "
+            "model, compile with run_eagerly=True"
         )
 
 

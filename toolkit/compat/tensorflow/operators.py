@@ -68,7 +68,7 @@ def _as_dtype(function: str, x: Any, dtype: str) -> Tensor:
     if tensor._dtype != dtype:
         raise DTypeError(
             f"{function}: expected tensors of one dtype; received {dtype} and "
-            f"{tensor._dtype}: tf.cast makes them equal"
+            f"{tensor._dtype}. Convert one of them by tf.cast"
         )
     return tensor
 

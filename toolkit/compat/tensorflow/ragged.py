@@ -211,5 +211,5 @@ wrap_module_results(__name__)
 
 def __getattr__(name: str) -> Any:
     raise AttributeError(
-        f"tf.ragged.{name} is not supported: make a tensor by to_tensor()"
+        f"tf.ragged.{name} is not supported: create a tensor by to_tensor()"
     )

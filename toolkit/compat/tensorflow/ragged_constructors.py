@@ -52,7 +52,7 @@ class RaggedConstructors:
             or (np.diff(splits) < 0).any()
         ):
             raise ShapeError(
-                f"from_row_splits: expected numbers that rise from 0 to "
+                "from_row_splits: expected increasing numbers from 0 to "
                 f"{count_values(values)}, the number of values; received "
                 f"{splits.tolist()[:8]}"
             )
@@ -90,7 +90,7 @@ class RaggedConstructors:
         count = last if nrows is None else int(nrows)
         if (np.diff(ids) < 0).any() or count < last:
             raise ShapeError(
-                "from_value_rowids: expected numbers below nrows that do not fall; "
+                "from_value_rowids: expected nondecreasing numbers below nrows; "
                 f"received {ids.tolist()[:8]} and nrows={count}"
             )
         return cls.from_row_lengths(values, np.bincount(ids, minlength=count))

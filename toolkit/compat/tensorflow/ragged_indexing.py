@@ -44,7 +44,8 @@ def get_item(rows: RaggedTensor, key: Any) -> Any:
 def _get_row(rows: RaggedTensor, number: int) -> Any:
     if not -rows.count <= number < rows.count:
         raise OutOfRangeError(
-            f"indexing: row {number} of a ragged tensor with {rows.count} rows"
+            f"indexing: row {number} is out of range for a ragged tensor with "
+            f"{rows.count} rows"
         )
     number %= rows.count
     first, last = int(rows.splits[number]), int(rows.splits[number + 1])
@@ -85,7 +86,9 @@ def _get_column(rows: RaggedTensor, number: int, remaining: list[Any]) -> Any:
             f"received {number}: use to_tensor(), or a slice such as [:, :1]"
         )
     if not -length <= number < length:
-        raise OutOfRangeError(f"indexing: value {number} of rows of {length} values")
+        raise OutOfRangeError(
+            f"indexing: value {number} is out of range for rows of {length} values"
+        )
     values = gather_values(rows.values, rows.splits[:-1] + number % length)
     return values[(slice(None), *remaining)] if remaining else values
 

@@ -145,7 +145,7 @@ def _gather(
         flat_indices = _array(rows) + params.splits[:-1][rows.rowids()]
         return rows.with_values(gather_values(params.values, flat_indices))
     if axis or batch_dims:
-        raise ShapeError("gather: of ragged rows only axis=0 is supported")
+        raise ShapeError("gather: only axis=0 is supported for ragged rows")
     flat_indices = np.asarray(convert(indices))
     return (
         gather_rows(params, flat_indices)
@@ -194,7 +194,7 @@ def _split(
     **names: Any,
 ) -> list[Any]:
     if int(axis):
-        raise ShapeError("split: of ragged rows only axis=0 is supported")
+        raise ShapeError("split: only axis=0 is supported for ragged rows")
     sizes = num_or_size_splits
     if not np.ndim(sizes):
         sizes = [value.count // int(sizes)] * int(sizes)

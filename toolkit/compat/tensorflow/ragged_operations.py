@@ -118,8 +118,8 @@ def map_broadcast(x: Any, shape: tuple[Any, ...], indices: Sequence[Any]) -> Any
     ):
         if extent != 1 and index.size and index.max() >= extent:
             raise ShapeError(
-                f"broadcast: rows of up to {index.max() + 1} values do not go with an "
-                f"axis of {extent} of a tensor of shape {tuple(values.shape)}"
+                f"broadcast: rows of up to {index.max() + 1} values do not broadcast "
+                f"with an axis of {extent} of a tensor of shape {tuple(values.shape)}"
             )
         flat = flat * extent + (0 if extent == 1 else index)
     return gather_values(
@@ -227,7 +227,7 @@ def _matmul(function: _Function, a: Any, b: Any, **options: Any) -> Any:
 def _reshape(function: _Function, tensor: Any, shape: Any, name: Any = None) -> Any:
     if np.asarray(convert(shape)).tolist() != [-1]:
         raise ShapeError(
-            "reshape: ragged rows have the shape [-1] or their own; received "
+            "reshape: expected [-1] or the current shape for ragged rows; received "
             f"{shape}: make a tensor by to_tensor()"
         )
     return function(tensor.flat_values, shape)

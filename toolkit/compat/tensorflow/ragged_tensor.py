@@ -57,7 +57,7 @@ class RaggedTensor(RaggedConstructors):
         name = function.__name__
         if name not in cls.operations:
             raise UnsupportedError(
-                f"{name}: ragged tensors are not supported; make a tensor by "
+                f"{name}: ragged tensors are not supported; create a tensor by "
                 "to_tensor(), or use tf.ragged.map_flat_values"
             )
         return cls.operations[name](function, *args, **kwargs)
@@ -266,8 +266,9 @@ class RaggedTensor(RaggedConstructors):
         """Return the rows in the form of `toolkit.data`."""
         if isinstance(self.values, RaggedTensor):
             raise UnsupportedError(
-                "Dataset: rows of rows are no elements; received a ragged tensor of "
-                f"shape {self.shape}"
+                "Dataset: ragged tensors with more than one ragged axis are not "
+                "supported as elements; received a ragged tensor of shape "
+                f"{self.shape}"
             )
         return Ragged(np.asarray(self.values), self.splits)
 

@@ -106,8 +106,8 @@ def parse_rewrite(
             pieces.append(int(text[1:]))
         else:
             raise ArgumentError(
-                f"{function}: rewrite: expected \\\\, or \\0 to \\9 for one of "
-                f"{pattern.groups} groups; received {text!r} in {rewrite!r}"
+                f"{function}: rewrite: expected \\\\ or a reference \\0 to \\9 to "
+                f"one of {pattern.groups} groups; received {text!r} in {rewrite!r}"
             )
     return pieces
 
@@ -151,7 +151,7 @@ class _Translation:
         while self.position < len(self.pattern):
             if self.remaining()[0] == ")":
                 if not self.depth:
-                    raise self.error("a ) that closes nothing")
+                    raise self.error("an unmatched )")
                 break
             if self.consume("|"):
                 yield "|"
@@ -172,7 +172,7 @@ class _Translation:
         if not count:
             return
         if not thing:
-            raise self.error("a repetition of nothing")
+            raise self.error("a repetition without an operand")
         lazy = self.consume("?") is not ("U" in self.flags)
         yield count + "?" * lazy
         if self.count():
@@ -187,7 +187,7 @@ class _Translation:
             return ""
         low, high = int(match[1]), int(match[3] or match[1])
         if max(low, high) > 1000 or high < low:
-            raise self.error(f"{match[0]}, which must rise to at most 1000,")
+            raise self.error(f"{match[0]}, which must increase and be at most 1000,")
         return match[0]
 
     def atom(self) -> str:
@@ -204,7 +204,7 @@ class _Translation:
         if self.consume("\\"):
             return self.escape()
         if self.remaining()[0] in "*+?":
-            raise self.error("a repetition of nothing")
+            raise self.error("a repetition without an operand")
         self.position += 1
         return self.literal(self.pattern[self.position - 1])
 
@@ -220,7 +220,7 @@ class _Translation:
                 return ""
             self.flags, start = inner_flags, "(?:"
         elif self.consume("(?"):
-            raise self.error("a group that RE2 does not know")
+            raise self.error("a group type that RE2 does not support")
         else:
             self.position += 1
         self.depth += 1

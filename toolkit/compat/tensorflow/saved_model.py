@@ -40,5 +40,7 @@ def load(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
     """
     refuse("saved_model.load", tags=(tags, None), options=(options, None))
     if not os.path.exists(export_dir):
-        raise MissingFileError(f"saved_model.load: there is no {os.fspath(export_dir)}")
+        raise MissingFileError(
+            f"saved_model.load: {os.fspath(export_dir)} does not exist"
+        )
     return load_model(os.fspath(export_dir))

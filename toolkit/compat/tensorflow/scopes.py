@@ -56,8 +56,9 @@ def device(device_name: Any) -> Any:
         return ExitStack()
     if callable(device_name) or "/job:" in device_name.replace("/job:localhost", ""):
         raise DeviceError(
-            f"tf.device: expected a device of this process; received {device_name!r}, "
-            "which is for graphs: those of compat.v1, in sessions on a cluster"
+            "tf.device: expected a device of this process; received "
+            f"{device_name!r}. Other devices are supported only in compat.v1 graphs, "
+            "in sessions on a cluster"
         )
     fields = [field for field in device_name.split("/") if field]
     try:

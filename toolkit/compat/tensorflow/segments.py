@@ -86,8 +86,8 @@ def _make_unsorted(name: str) -> Any:
     kind = name
     reduce_segments.__name__ = reduce_segments.__qualname__ = f"unsorted_segment_{name}"
     reduce_segments.__doc__ = (
-        f"The {name} of the rows of each segment; those with a negative id do not "
-        "count.\n\n    A segment without rows has 0 as its sum, 1 as its product, and "
+        f"Compute the {name} of the rows of each segment, without rows with negative "
+        "ids.\n\n    A segment without rows has 0 as its sum, 1 as its product, and "
         "as its maximum\n    or minimum the lowest or highest number of the dtype."
     )
     return reduce_segments
@@ -138,8 +138,8 @@ def _make_sorted(name: str) -> Any:
             or np.any(static_ids < 0)
         ):
             raise ArgumentError(
-                f"{function_name}: expected segment_ids that are a vector, sorted and "
-                f"not negative; received {static_ids.tolist()}"
+                f"{function_name}: expected segment_ids to be a sorted, nonnegative "
+                f"vector; received {static_ids.tolist()}"
             )
         count = int(static_ids[-1]) + 1 if static_ids.size else 0
         rows, ids = _flatten_rows(function_name, data, static_ids, count)

@@ -71,7 +71,7 @@ def _combine(
         )
     if shape != other_shape:
         raise ShapeError(
-            f"{function}: expected equal shapes in front of the last axis; received "
+            f"{function}: expected equal shapes before the last axis; received "
             f"{shape} and {other_shape}"
         )
     keys = {*first, *second}

@@ -51,7 +51,7 @@ def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
     pairs = list(zip(begin, size, x.shape, strict=True))
     if any(b < 0 or s < -1 or b + builtins.max(s, 0) > n for b, s, n in pairs):
         raise ArgumentError(
-            f"slice: expected a box within shape {tuple(x.shape)}; received "
+            f"slice: expected a slice within shape {tuple(x.shape)}; received "
             f"begin={begin}, size={size}"
         )
     return x[tuple(builtins.slice(b, n if s == -1 else b + s) for b, s, n in pairs)]

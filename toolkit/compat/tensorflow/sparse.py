@@ -75,8 +75,8 @@ def to_dense(
     indices = sp_input.index_array
     if validate_indices and not _is_ascending(indices, sp_input.extents):
         raise ShapeError(
-            "to_dense: expected indices inside of the shape, in the order of rows and "
-            "each once; tf.sparse.reorder brings them into it"
+            "to_dense: expected unique indices within the shape, in row-major order; "
+            "use tf.sparse.reorder to sort them"
         )
     values, fill = sp_input.values, default_value
     if isinstance(values, StringTensor):
@@ -240,8 +240,8 @@ def sparse_dense_matmul(
         values = ops.conj(values) if _is_complex(values) else values
     if shape[1] != dense.shape[0]:
         raise ShapeError(
-            f"sparse_dense_matmul: a matrix with {shape[1]} columns does not go with "
-            f"one of shape {tuple(dense.shape)}"
+            f"sparse_dense_matmul: cannot multiply a matrix with {shape[1]} columns "
+            f"by shape {tuple(dense.shape)}"
         )
     terms = ops.expand_dims(values, 1) * ops.take(dense, columns, 0)
     return unsorted_segment_sum(terms, rows, shape[0])
@@ -367,5 +367,5 @@ wrap_module_results(__name__)
 
 def __getattr__(name: str) -> Any:
     raise AttributeError(
-        f"tf.sparse.{name} is not supported: make a tensor by tf.sparse.to_dense"
+        f"tf.sparse.{name} is not supported: create a tensor by tf.sparse.to_dense"
     )

@@ -128,8 +128,8 @@ def concat(
     other_extents = np.delete(shapes, axis, axis=1)
     if not expand_nonconcat_dims and (other_extents != other_extents[0]).any():
         raise ShapeError(
-            f"sparse.concat: expected equal extents but along axis {axis}; received "
-            f"{shapes.tolist()}"
+            f"sparse.concat: expected equal extents except along axis {axis}; "
+            f"received {shapes.tolist()}"
         )
     largest[axis] = shapes[:, axis].sum()
     starts = np.zeros_like(shapes)

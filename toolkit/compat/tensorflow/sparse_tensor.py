@@ -65,7 +65,7 @@ class SparseTensor:
         name = function.__name__
         if name not in cls.operations:
             raise UnsupportedError(
-                f"{name}: sparse tensors are not supported; make a tensor by "
+                f"{name}: sparse tensors are not supported; create a tensor by "
                 "tf.sparse.to_dense"
             )
         return cls.operations[name](function, *args, **kwargs)

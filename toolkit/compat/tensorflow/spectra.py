@@ -44,8 +44,8 @@ def idct(
 def _last_axis(function: str, axis: int) -> int:
     if axis != -1:
         raise UnsupportedError(
-            f"{function}: expected the axis -1; received {axis}: "
-            f"toolkit.ops.{function} takes any axis"
+            f"{function}: expected the axis -1; received {axis}: use "
+            f"toolkit.ops.{function} for another axis"
         )
     return axis
 

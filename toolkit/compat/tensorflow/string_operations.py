@@ -114,8 +114,8 @@ def _constant(
     expected = extents(shape)
     if array.size != 1 and array.size != np.prod(expected, dtype=int):
         raise ShapeError(
-            f"constant: expected one string, or as many as the shape {expected} has "
-            f"places; received {array.size}"
+            "constant: expected one string, or one for each element of shape "
+            f"{expected}; received {array.size}"
         )
     return StringTensor(np.resize(array, expected))
 

@@ -64,8 +64,7 @@ def split_strings(
     if to_bytes_array(input).ndim > 1:
         raise UnsupportedError(
             f"{function}: expected a string or a vector of them; received strings of "
-            f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "
-            "ragged rows"
+            f"{getattr(input, 'ndim', 2)} axes, which would need nested ragged rows"
         )
     rows = map_to_array(splitter, input)
     if not rows.ndim:
@@ -153,7 +152,7 @@ class Coding(NamedTuple):
         if self.errors == "strict":
             raise ArgumentError(
                 f"{self.function}: expected characters of {self.encoding}; received "
-                f"{problem}, which are none"
+                f"invalid {problem}"
             )
 
 

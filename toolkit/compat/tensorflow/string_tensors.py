@@ -68,8 +68,8 @@ def compare_strings(x: Any, y: Any, sign: str) -> Any:
         a, b = np.broadcast_arrays(a, b)
     except ValueError:
         raise ShapeError(
-            f"{sign}: expected strings of shapes that go together; received {a.shape} "
-            f"and {b.shape}"
+            f"{sign}: expected strings of compatible shapes; received {a.shape} and "
+            f"{b.shape}"
         ) from None
     return convert(np.asarray(a == b if sign == "==" else a != b, bool))
 

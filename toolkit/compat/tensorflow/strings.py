@@ -149,7 +149,7 @@ def reduce_join(
     if isinstance(inputs, RaggedTensor):
         if axis not in (1, -1):
             raise UnsupportedError(
-                f"reduce_join: of ragged rows only axis=-1 is supported; received "
+                "reduce_join: only axis=-1 is supported for ragged rows; received "
                 f"{axis}"
             )
         rows = [separator.encode().join(row) for row in inputs.to_list()]
@@ -181,8 +181,8 @@ def unsorted_segment_join(
     count = int(num_segments)
     if array.ndim != 1 or array.shape != numbers.shape:
         raise ShapeError(
-            "unsorted_segment_join: expected a vector of strings and as many segment "
-            f"ids; received shapes {array.shape} and {numbers.shape}"
+            "unsorted_segment_join: expected a vector of strings and a segment id "
+            f"for each; received shapes {array.shape} and {numbers.shape}"
         )
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < count:
         raise ArgumentError(
@@ -215,8 +215,8 @@ def format(
     first, *remaining_texts = template.split(placeholder)
     if len(remaining_texts) != len(tensors):
         raise ArgumentError(
-            f"format: expected a tensor for each of {len(remaining_texts)} places in "
-            f"{template!r}; received {len(tensors)}"
+            f"format: expected a tensor for each of {len(remaining_texts)} "
+            f"placeholders in {template!r}; received {len(tensors)}"
         )
     texts = [
         format_value(as_strings(x) if is_string(x) else convert(x), summarize)

@@ -18,9 +18,9 @@ def _static_size(size: Any) -> int:
         return 0
     if isinstance(size, Tensor) and size.static_value() is None:
         raise TraceError(
-            "TensorArray: expected a known size; received a traced tensor. Let a loop "
-            "of unknown length carry a tensor, and write to it by "
-            "tf.tensor_scatter_nd_update"
+            "TensorArray: expected a known size; received a traced tensor. For a "
+            "loop of unknown length, use a tensor as a loop variable, and write to "
+            "it by tf.tensor_scatter_nd_update"
         )
     return int(size)
 
@@ -67,9 +67,9 @@ class TensorArray:
         """Write the tensor at a static index; return the array."""
         if isinstance(index, Tensor) and index.static_value() is None:
             raise TraceError(
-                "TensorArray.write: expected a known index; received a traced tensor, "
-                "that of a loop of unknown length say. Let the loop carry a tensor, "
-                "and write to it by tf.tensor_scatter_nd_update"
+                "TensorArray.write: expected a known index; received a traced "
+                "tensor, for example from a loop of unknown length. Use a tensor as "
+                "a loop variable, and write to it by tf.tensor_scatter_nd_update"
             )
         i, x = int(index), convert(value, self.dtype)
         shape = self.element_shape

@@ -105,7 +105,7 @@ class TestCase(unittest.TestCase):
             self.assertAllClose(a, b, rtol, atol)
         except AssertionError:
             return
-        self.fail(self._formatMessage(msg, "all elements are near each other"))
+        self.fail(self._formatMessage(msg, "all elements are close"))
 
     def assertNear(self, f1: Any, f2: Any, err: float, msg: Any = None) -> None:
         """Raise unless two numbers differ by at most `err`."""

@@ -171,8 +171,8 @@ class TensorShape(tuple[Any, ...]):
     def __new__(cls, dims: Iterable[int | None] | int | None) -> TensorShape:
         if dims is None:
             raise UnsupportedError(
-                "TensorShape: a shape of unknown rank is not supported; give None for "
-                "each extent that is unknown"
+                "TensorShape: a shape of unknown rank is not supported; use None for "
+                "each unknown extent"
             )
         dims = (dims,) if isinstance(dims, int) else dims
         try:

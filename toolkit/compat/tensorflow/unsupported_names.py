@@ -8,7 +8,7 @@ from toolkit.errors import UnsupportedError
 
 # Name -> alternative.
 INSTEAD = {
-    "AggregationMethod": "gradients are added in one order",
+    "AggregationMethod": "gradients are always added in a fixed order",
     "estimator": "train with tf.keras.Model.fit",
     "feature_column": "use preprocessing layers or toolkit.utils.FeatureSpace",
     "graph_util": "use Function.inspect",
@@ -21,11 +21,11 @@ INSTEAD = {
     "profiler": "use Function.inspect(...).trace, and Dataset.stats()",
     "quantization": "use toolkit.quantizers and Model.quantize",
     "queue": "use tf.data",
-    "register_tensor_conversion_function": "give the class an __array__",
+    "register_tensor_conversion_function": "define __array__ in the class",
     "raw_ops": "use the functions of tf and tf.math",
     "tpu": "use the processor or a GPU",
     "types": "use tf.Tensor",
-    "xla": "use tf.function, which compiles in any case",
+    "xla": "use tf.function, which always compiles",
 }
 
 

@@ -83,8 +83,8 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
             )
         if shape is not None and None in (shape := tuple(TensorShape(shape))):
             raise UnsupportedError(
-                f"Variable: expected a shape without None; received {shape}: what it "
-                "holds keeps the shape of the first value"
+                f"Variable: expected a shape without None; received {shape}: a "
+                "Variable keeps the shape of its initial value"
             )
         *scopes, own_name = (name or "Variable").split("/")
         with ExitStack() as opened:
@@ -195,8 +195,7 @@ def _scattering(how: str) -> Any:
 
     scatter.__name__ = scatter.__qualname__ = f"scatter_nd_{how}"
     scatter.__doc__ = (
-        f"Assign what `tf.tensor_scatter_nd_{how}` makes of the value; returns the "
-        "Variable."
+        f"Assign the result of `tf.tensor_scatter_nd_{how}`, and return the Variable."
     )
     return scatter
 
@@ -218,9 +217,9 @@ def _scattering_rows(how: str) -> Any:
 
     scatter.__name__ = scatter.__qualname__ = f"scatter_{how}"
     scatter.__doc__ = (
-        f"`scatter_nd_{how}` of rows in `tf.IndexedSlices`; returns the Variable.\n\n"
-        "        `use_locking` has no effect: threads that update a Variable have to\n"
-        "        take turns.\n        "
+        f"Apply `scatter_nd_{how}` to rows of `tf.IndexedSlices`, and return the "
+        "Variable.\n\n        `use_locking` has no effect: threads must not\n        "
+        "update a Variable at the same time.\n        "
     )
     return scatter
 

@@ -57,8 +57,8 @@ class Stages:
         }
         if len(set(matches.values())) > 1:
             raise ArgumentError(
-                f"PipelineParallel: expected a path to fit patterns of one stage; "
-                f"{path!r} fits {matches}"
+                "PipelineParallel: expected a path to match the patterns of one "
+                f"stage; {path!r} matches {matches}"
             )
         return next(iter(matches.values()), None)
 
@@ -82,8 +82,8 @@ class Stages:
                 f"{path!r} of stage {s}" for s, path in inner_stages.items()
             )
             raise UnsupportedError(
-                f"{node.op.name}: a loop or a branch cannot be cut into stages, and "
-                f"this one holds layers of several: {layers}"
+                f"{node.op.name}: a loop or a branch cannot be split into stages, "
+                f"but it contains layers of several stages: {layers}"
             )
         return next(iter(inner_stages), stage_of_origin)
 
@@ -139,10 +139,10 @@ def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
     stage, other = stages.of_node(node), stages.of_node(read)
     later = "a later one" if other is None else f"stage {other}"
     return UnsupportedError(
-        f"PipelineParallel: layer {node.origin!r} is of stage {stage}, but reads what "
-        f"{read.origin or read.op.name!r} computes, in {later}: expected layers in the "
-        "order of their stages, and a layer that is called several times in one stage "
-        "with all that is between its calls"
+        f"PipelineParallel: layer {node.origin!r} of stage {stage} reads a result of "
+        f"{read.origin or read.op.name!r} in {later}. Expected layers in the order "
+        "of their stages. All calls of a layer, and the layers between them, must be "
+        "in one stage"
     )
 
 
@@ -208,9 +208,10 @@ def final_stages(
             large = {stage_of[x] for x in read if x.spec.size > 1}
             if len(large) > 1:
                 raise UnsupportedError(
-                    f"{node.op.name}: a loop or a branch cannot be cut into stages, "
-                    f"and this one reads what stages {sorted(large)} hold, as where "
-                    "gradients that are accumulated are clipped by their global norm"
+                    f"{node.op.name}: a loop or a branch cannot be split into "
+                    f"stages, but it reads values of the stages {sorted(large)}. An "
+                    "example is a global norm for the clipping of accumulated "
+                    "gradients"
                 )
         home = node_stage if node_stage in where else stage_of[largest]
         assert home is not None

@@ -114,8 +114,8 @@ class Binding:
             if function is None:
                 raise ModelFileError(
                     f"load_native: {str(file)!r} has no function {prefix}_{name}: it "
-                    "is no native library, or its functions have another prefix than "
-                    "the name of the file; give that as `prefix`"
+                    "is not a native library, or the prefix of its functions differs "
+                    "from the name of the file. In this case pass `prefix`"
                 )
             function.restype, function.argtypes = result, arguments
             self._functions[name] = function
@@ -169,8 +169,8 @@ class Binding:
             expected_size = self.call("weights_size")
             if size < 8 or size - start != expected_size:
                 raise ModelFileError(
-                    f"load_native: {str(file)!r} holds other weights than the library "
-                    f"was made with: expected {expected_size} bytes of values; found "
+                    f"load_native: {str(file)!r} contains different weights from the "
+                    f"export: expected {expected_size} bytes of values; received "
                     f"{max(0, size - start)}"
                 )
             memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -178,8 +178,8 @@ class Binding:
         digest = bytes(self.call("weights_sha256")[:32])
         if hashlib.sha256(values[start:].data).digest() != digest:
             raise ModelFileError(
-                f"load_native: {str(file)!r} holds other weights than the library was "
-                "made with: their SHA-256 is another"
+                f"load_native: {str(file)!r} contains different weights from the "
+                "export: their SHA-256 differs"
             )
         return MappedWeights(values, values.ctypes.data + start)
 
@@ -192,10 +192,9 @@ def resolve_trusted_file(path: Path, label: str = "path") -> Path:
     unsafe_path = find_replaceable_path(Path(os.path.abspath(path)))
     if unsafe_path is not None:
         raise ModelFileError(
-            f"load_native: {label}: {str(unsafe_path)!r} may be written by other "
-            "users, and "
-            "what is in there runs as you; take that right from them, or copy the "
-            "file into a folder of your own"
+            f"load_native: {label}: {str(unsafe_path)!r} is writable for other "
+            "users, and its code runs with your rights; remove their write access, "
+            "or copy the file to a private folder"
         )
     return file
 
@@ -205,14 +204,15 @@ def resolve_library(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if os.path.dirname(text) == "":
         raise ArgumentError(
-            "load_native: path: expected the folder too, lest another library of that "
-            f"name is loaded, such as {os.path.join('.', text)!r}; received {text!r}"
+            "load_native: path: expected a path with its folder, so that no other "
+            f"library of this name is loaded, such as {os.path.join('.', text)!r}; "
+            f"received {text!r}"
         )
     kind = KINDS.get(Path(text).suffix.lower(), SHARED)
     if kind != SHARED:
         raise ArgumentError(
             f"load_native: path: expected a shared library; received {text!r}, which "
-            "is to be linked by a program; export the model to a .so file"
+            "a program must link; export the model to a .so file"
         )
     return resolve_trusted_file(Path(text))
 

@@ -79,7 +79,7 @@ class LibraryFiles:
             object_path = self.sibling_path(".o")
             if object_path.exists():
                 raise MissingLinkerError(
-                    f"{error}; {str(object_path)!r} is there already: nothing was "
+                    f"{error}; {str(object_path)!r} exists already, so nothing was "
                     "written"
                 ) from None
             try:
@@ -128,7 +128,7 @@ class LibraryFiles:
                 manual_link = LinkTask(library.triple, objects, self.path.name, exports)
                 raise MissingLinkerError(
                     f"{self.label}: no linker for {library.triple} is installed: "
-                    "`pip install ziglang` brings one, and this links it by hand: "
+                    "`pip install ziglang` provides one. To link manually, run "
                     f"{manual_command(manual_link)}"
                 ) from None
             return output.read_bytes()
@@ -167,8 +167,8 @@ class LibraryFiles:
             is_replaceable = is_weights_file(path)
         if not is_replaceable:
             raise UnwritableFileError(
-                f"{self.label}: {str(path)!r} is there, and was not written by an "
-                "export; move it, or give the library another name"
+                f"{self.label}: {str(path)!r} exists and was not written by an "
+                "export; move it, or choose another name for the library"
             )
 
     def _libraries_with_header(self, main: Path, header: Path, text: str) -> list[str]:
@@ -187,9 +187,8 @@ class LibraryFiles:
         if existing and existing_text.partition("\n")[2] != text.partition("\n")[2]:
             raise UnwritableFileError(
                 f"{self.label}: {str(header)!r} belongs to another library, "
-                f"{existing[0]!r}, which would be without it; give this one another "
-                "name "
-                "or folder, or remove that one"
+                f"{existing[0]!r}, which needs this header; choose another name or "
+                "folder, or remove the other library"
             )
         return existing
 

@@ -29,13 +29,13 @@ _C_TYPES = {
 
 _STATUS_TEXTS = {
     Status.OK: "",
-    Status.BAD_ARGUMENT: "a null pointer, or a negative number",
-    Status.NOT_INITIALIZED: "not a workspace that init has made",
-    Status.BAD_BATCH: "a number of rows that the workspace cannot compute",
-    Status.OUT_OF_RANGE: "an index among the inputs; message says which",
-    Status.NO_WEIGHTS: "none were given, and the library embeds none",
-    Status.NO_THREADS: "built without threads, or the system gives no more",
-    Status.UNSUPPORTED_PROCESSOR: "the processor lacks what the code is written for",
+    Status.BAD_ARGUMENT: "a null pointer or a negative number",
+    Status.NOT_INITIALIZED: "init has not initialized this workspace",
+    Status.BAD_BATCH: "the workspace does not support this number of rows",
+    Status.OUT_OF_RANGE: "an index of the inputs; the message names it",
+    Status.NO_WEIGHTS: "no weights were passed, and the library embeds none",
+    Status.NO_THREADS: "built without threads, or too few are available",
+    Status.UNSUPPORTED_PROCESSOR: "the processor lacks instructions of the library",
 }
 
 
@@ -93,9 +93,9 @@ def _guide(library: Library, header_data: HeaderData) -> str:
         "",
         f"Computes {_describe_batches(library)}.",
         f"For {header_data.target}, {library.triple}.",
-        "Functions may be called on different workspaces at the same time, on any",
-        f"threads; {library.prefix}_threads and {library.prefix}_stop wait for the run "
-        "that shares its work.",
+        "Functions can run on different workspaces at the same time, on any",
+        f"threads; {library.prefix}_threads and {library.prefix}_stop wait for the "
+        "parallel run.",
         "",
         "Use:",
         "",
@@ -107,8 +107,8 @@ def _guide(library: Library, header_data: HeaderData) -> str:
 def _describe_batches(library: Library) -> str:
     sizes = ", ".join(map(str, library.batches))
     if library.takes_whole_batches:
-        return f"batches of n rows, where n is one of {sizes}; other n are refused"
-    return f"any number of rows, {sizes} of them at once"
+        return f"batches of n rows, where n is one of {sizes}; other n are an error"
+    return f"any number of rows, in batches of {sizes}"
 
 
 def _tensor_lines(title: str, tensors: Sequence[LibraryTensor]) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _comment_text(text: str) -> str:
 
 
 _MAP_CODE = """\
-/* {file} is mapped; its data follow a header of JSON, and its length. */
+/* {file} is mapped. Its data follow the length of the JSON header, and this header. */
 int file = open("{file}", O_RDONLY);
 size_t size = (size_t)lseek(file, 0, SEEK_END);
 const char *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
@@ -275,7 +275,7 @@ enum {{
 {dtypes}
 }};
 
-/* An input or output. Of the shape, -1 is the batch. */
+/* An input or output. In the shape, -1 is the batch. */
 typedef struct {{
     const char *name;
     int32_t dtype;
@@ -284,44 +284,44 @@ typedef struct {{
 }} {p}_tensor;"""
 
 _FUNCTIONS = """\
-/* The number of this interface: {P}_ABI, if header and library belong together. */
+/* The number of this interface: {P}_ABI, if the header and the library match. */
 uint32_t {p}_abi(void);
 
-/* What run takes and gives, and how many; count may be NULL. */
+/* The inputs and outputs of run, and their number; count can be NULL. */
 const {p}_tensor *{p}_inputs(int32_t *count);
 const {p}_tensor *{p}_outputs(int32_t *count);
 
-/* The numbers of rows that are computed at once, ascending. */
+/* The supported batch sizes, ascending. */
 const int64_t *{p}_batches(int32_t *count);
 
-/* How many states runs change; 0: a run depends on its inputs alone. */
+/* The number of states that runs change; 0: a run depends only on its inputs. */
 int32_t {p}_state_count(void);
 
-/* Bytes of a workspace for batches up to this one; 0: for all. */
+/* Bytes of a workspace for batches up to this size; 0: for all batches. */
 size_t {p}_workspace_size(int64_t max_batch);
 
-/* Bytes of the weights, and their digest, of 32 bytes. */
+/* Bytes of the weights, and their digest of 32 bytes. */
 size_t {p}_weights_size(void);
 const uint8_t *{p}_weights_sha256(void);
 
-/* Make a workspace of any memory of at least that size, which must stay where it is.
-   Weights are read until the last run; NULL: those in the library, if it has them. */
+/* Initialize a workspace in memory of at least this size, which must not move. Each
+   run reads the weights. NULL: the embedded weights of the library. */
 {p}_status {p}_init(void *workspace, const void *weights, int64_t max_batch);
 
 /* Compute n rows. Arrays are in row-major order, without gaps. */
 {p}_status {p}_run(void *workspace, int64_t n, const void *const *inputs,
     void *const *outputs);
 
-/* Set states to what they were after init. */
+/* Reset the states to their values after init. */
 {p}_status {p}_reset(void *workspace);
 
-/* Share the work of runs among so many threads, this one included. Threads that wait
-   look for work so many times before they sleep; spins < 0: the default. Where so
-   many cannot be had, there are none. */
+/* Set the number of threads for runs, including the calling thread. A waiting thread
+   checks for work `spins` times before it sleeps; spins < 0: the default. If this
+   number of threads is unavailable, no thread is started. */
 {p}_status {p}_threads(int32_t count, int32_t spins);
 
-/* End the threads. A workspace holds nothing else: to end its use, free its memory. */
+/* End the threads. A workspace has no other resources: free its memory after use. */
 void {p}_stop(void);
 
-/* What a status means; the workspace may be NULL. */
+/* The meaning of a status; the workspace can be NULL. */
 const char *{p}_message(const void *workspace, {p}_status status);"""

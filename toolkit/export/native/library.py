@@ -78,7 +78,7 @@ def export(
     if threads and not library.has_threads:
         raise UnsupportedError(
             f"{label}: threads: a library for {files.target or library.triple} has "
-            "none; leave it to the default"
+            "no threads; use the default"
         )
     files.write(library, linker)
 

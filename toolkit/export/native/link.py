@@ -182,8 +182,7 @@ def _parse_command(text: str) -> Linker:
     command = _resolve_program(_split_command(text))
     if command is None:
         raise ArgumentError(
-            f"linker: expected a command that can be run, such as 'cc'; received "
-            f"{text!r}"
+            f"linker: expected an executable command, such as 'cc'; received {text!r}"
         )
     words = (Path(word).name for word in command if not word.startswith("-"))
     is_driver = not any(map(_LINKER.fullmatch, words))

@@ -228,7 +228,9 @@ class NativeModel:
         }
         counts = {name: n for name, n in rows_by_name.items() if n is not None}
         if len(set(counts.values())) > 1:
-            raise ShapeError(f"predict: expected equally many rows; received {counts}")
+            raise ShapeError(
+                f"predict: expected equal numbers of rows; received {counts}"
+            )
         return next(iter(counts.values()), self.batches[0])
 
     # --- workspaces -------------------------------------------------------------------

@@ -133,8 +133,8 @@ def _extents(
     for name in sizes:
         if name not in names:
             raise ArgumentError(
-                f"{label}: sizes: expected some of {names}, the extents that the "
-                f"model leaves free; received {name!r}"
+                f"{label}: sizes: expected some of {names}, the dynamic extents of "
+                f"the model; received {name!r}"
             )
     for name in names:
         size = sizes.get(name)
@@ -143,13 +143,13 @@ def _extents(
             example_sizes = {name: 64 for name in names if name not in sizes}
             raise UnsupportedError(
                 f"{label}: axis {tensor.shape.index(name)} of input {tensor.name!r} "
-                "has no fixed size; a native library computes one: choose it by "
-                f"sizes={example_sizes}, say, or by an input_signature"
+                "has no fixed size, but a native library needs one. Choose it by "
+                f"sizes={example_sizes} or by an input_signature"
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ArgumentError(
-                f"{label}: sizes: expected one integer > 0 for {name!r}, as a library "
-                f"computes one size; received {size!r}"
+                f"{label}: sizes: expected one integer > 0 for {name!r}, because a "
+                f"library supports one size; received {size!r}"
             )
     return {name: sizes[name] for name in names}
 
@@ -180,8 +180,8 @@ def _check_dtypes(label: str, kind: str, tensors: Sequence[Any]) -> None:
         if tensor.dtype not in DTYPES:
             raise UnsupportedError(
                 f"{label}: {kind} {tensor.name!r} has dtype {tensor.dtype!r}, which "
-                f"native libraries do not take; those are {', '.join(DTYPES)}. Export "
-                "a model of the layers behind it"
+                "native libraries do not support; supported are "
+                f"{', '.join(DTYPES)}. Export a model that starts after this layer"
             )
 
 
@@ -210,9 +210,9 @@ def _outputs(
         if len(shapes) > 1:
             raise UnsupportedError(
                 f"{label}: output {name!r} has the shapes "
-                f"{', '.join(f'{tuple(s.shape)} for {n}' for n, s in specs.items())} "
-                "rows; native libraries want a batch as the first axis alone: fix the "
-                "batch by an input_signature"
+                f"{', '.join((f'{tuple(s.shape)} for {n}' for n, s in specs.items()))}"
+                " rows; native libraries support a batch only as the first axis. Fix "
+                "the batch by an input_signature"
             )
         outputs.append(LibraryTensor(name, first.graph.outputs[i].spec.dtype, shape))
     _check_dtypes(label, "output", outputs)
@@ -239,9 +239,9 @@ def _compile(label: str, inference: InferenceGraph, processor: Any) -> Program:
     if program.code is None:
         raise UnsupportedError(
             f"{label}: no machine code is generated for "
-            f"{', '.join(_uncompiled_primitives(program))}, "
-            "which a native library would need; leave it to the caller, or export the "
-            "model as ONNX"
+            f"{', '.join(_uncompiled_primitives(program))}, but a native library "
+            "needs it. Do this operation outside of the model, or export the model "
+            "as ONNX"
         )
     return program
 
@@ -257,7 +257,7 @@ def _uncompiled_primitives(program: Program) -> list[str]:
     descriptions = dict.fromkeys(
         f"{node.op.name} in {node.origin or 'the model itself'}" for node in nodes
     )
-    return list(descriptions) or ["a model that computes nothing"]
+    return list(descriptions) or ["a model without operations"]
 
 
 class _Weights:

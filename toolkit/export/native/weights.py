@@ -28,10 +28,9 @@ def embed_rule(label: str, location: WeightsLocation | None) -> Callable[[int], 
     def embeds(nbytes: int) -> bool:
         if location == "embed" and nbytes > MAX_EMBEDDED_BYTES:
             raise UnsupportedError(
-                f"{label}: {format_size(nbytes)} of weights are too much for an object "
-                f"file, which may hold {format_size(MAX_EMBEDDED_BYTES)}; "
-                "weights='file' "
-                "writes them beside it"
+                f"{label}: {format_size(nbytes)} of weights exceed the limit of an "
+                f"object file, {format_size(MAX_EMBEDDED_BYTES)}; use weights='file' "
+                "to write a separate file"
             )
         if not nbytes:
             return True

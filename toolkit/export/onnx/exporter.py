@@ -121,8 +121,8 @@ def _check_dtypes(label: str, signature: Signature) -> None:
     for x in signature.inputs:
         if x.dtype == "string" or x.dtype.startswith("complex"):
             raise UnsupportedError(
-                f"{label}: the input {x.name!r} is of dtype {x.dtype}, with which ONNX "
-                "computes nothing; export the part of the model behind it"
+                f"{label}: the input {x.name!r} has dtype {x.dtype}, which ONNX "
+                "operators do not support; export the part of the model after it"
             )
 
 

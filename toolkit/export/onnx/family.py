@@ -165,9 +165,8 @@ class Family:
         """Return the error for a dependence on sizes that cannot be written."""
         return UnsupportedError(
             f"{self.label}: {describe_node(node)} depends on the free sizes "
-            f"{[*self._samples[0]]} by more than sums of multiples of them: "
-            f"{description}; "
-            "give an input_signature with fixed extents"
+            f"{[*self._samples[0]]} in a way that is not a sum of their multiples: "
+            f"{description}; pass an input_signature with fixed extents"
         )
 
     # --- constants --------------------------------------------------------------------

@@ -41,8 +41,8 @@ def save(content: ModelContent, path: str, version: str, external: bool | None) 
     total = sum(x.nbytes for x in content.constants.values())
     if external is False and total > MAX_ARRAY_BYTES:
         raise ArgumentError(
-            f"{content.name}.export: external_data=False: one file holds less than "
-            f"2 GB; the weights have {total:,} bytes"
+            f"{content.name}.export: external_data=False: one file is limited to 2 "
+            f"GB, but the weights have {total:,} bytes"
         )
     external = total > EXTERNAL_THRESHOLD if external is None else external
     locations = (
@@ -107,8 +107,8 @@ def _check_data(data_path: Path, owns_data: bool) -> None:
     """Raise an error if the data would replace another file."""
     if data_path.exists() and not owns_data:
         raise UnwritableFileError(
-            f"{str(data_path)!r} is there, and the model beside it does not name it; "
-            "weights would take its place"
+            f"{str(data_path)!r} exists, but the model in the same folder does not "
+            "use it; the export would overwrite it"
         )
 
 

@@ -33,8 +33,8 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 _PASSES = (prune, simplify, fold, share, tidy_scans, simplify, prune)
 RANDOM_REASON = (
-    "a call draws random numbers; allow_random=True writes generators of ONNX, which "
-    "draw others"
+    "a call draws random numbers; allow_random=True uses ONNX generators, which draw "
+    "different numbers"
 )
 # Dtypes computed in float32, because most runtimes have few operators for them.
 _NARROW = {"float16": "float32", "bfloat16": "float32"}
@@ -84,8 +84,9 @@ def prepare_model(
             problem = problem or error
         except TraceMismatchError as error:
             problem = UnsupportedError(
-                f"{label}: {error} computes something else for other sizes of "
-                f"{signature.free_extents}; give an input_signature with fixed extents"
+                f"{label}: {error} computes a different graph for other sizes of "
+                f"{signature.free_extents}; pass an input_signature with fixed "
+                "extents"
             )
     raise problem  # type: ignore[misc]
 
@@ -135,8 +136,8 @@ def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
         reason = (
             RANDOM_REASON
             if is_random
-            else "a call changes it, and ONNX files hold no state; build the model "
-            "with stateful=False, and hand states over as inputs and outputs"
+            else "a call changes it, but ONNX files have no state; build the model "
+            "with stateful=False, and pass states as inputs and outputs"
         )
         raise UnsupportedError(
             f"{label}: layer {_layer_of(trace, variable)!r} has the state "

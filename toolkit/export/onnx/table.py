@@ -18,18 +18,18 @@ RULES: dict[str, Rule] = {}
 ELEMENTWISE: dict[str, Rule] = {}
 
 _LINEAR_ALGEBRA = "ONNX has no operator for this decomposition"
-_GRADIENT = "it is the gradient of another operation, which no inference computes"
-_COMPLEX = "ONNX has no arithmetic of complex numbers"
+_GRADIENT = "it is the gradient of another operation, which inference does not compute"
+_COMPLEX = "ONNX does not support complex arithmetic"
 _DISTRIBUTED = "it exchanges data with other processes"
 
 # Name -> the reason why it is unsupported.
 UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("cholesky", "eig", "eigh", "lu", "qr", "svd"), _LINEAR_ALGEBRA),
-    **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator that solves systems"),
+    **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator for linear systems"),
     **dict.fromkeys(("as_complex", "as_real"), _COMPLEX),
     **dict.fromkeys(("conv_kernel_grad", "max_pool_gather"), _GRADIENT),
     **dict.fromkeys(("max_pool_scatter", "sum_pool_grad"), _GRADIENT),
-    "bitcast": "ONNX has an operator for it from opset 26 on only",
+    "bitcast": "ONNX has an operator for it only in opset 26 and later",
 }
 
 

@@ -123,7 +123,7 @@ class Writer:
         if name in RULES:
             return RULES[name](self, node)
         raise self.unsupported_node(
-            node, UNSUPPORTED.get(name, "it has no form in ONNX")
+            node, UNSUPPORTED.get(name, "ONNX cannot represent it")
         )
 
     def unsupported_node(self, node: Node, reason: str) -> UnsupportedError:

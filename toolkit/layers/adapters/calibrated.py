@@ -35,8 +35,8 @@ class ObservedWeight(Weight):
         rows = self._layout.rows_of(ops.convert_to_tensor(inputs))
         if rows.static_value() is None:
             raise UnsupportedError(
-                f"{self.layer.name}: a layer that is calibrated must be called with "
-                "values; the block that it is in is traced"
+                f"{self.layer.name}: calibration needs a call with values, but the "
+                "block of the layer is traced"
             )
         self._observe(ops.convert_to_numpy(rows))
         return super().multiply(product, inputs)
@@ -84,8 +84,8 @@ class CalibratedWeight(IntegerWeight):
 
     def quantized(self, value: Any) -> dict[str, Any]:
         raise ArgumentError(
-            f"{self.layer.name}: mode {self.mode!r} needs data to calibrate with; "
-            "expected a call of the model's `quantize`"
+            f"{self.layer.name}: mode {self.mode!r} needs calibration data; expected "
+            "a call of the model's `quantize`"
         )
 
     def variable_values(self, quantized: QuantizedMatrix) -> dict[str, Any]:

@@ -87,8 +87,8 @@ class QuantizableLayer(LowRankLayer):
         self._check_quantizable(config, type_check)
         if config.mode in CALIBRATED:
             raise UnsupportedError(
-                f"{self.name}: quantize(mode={config.mode!r}) needs the inputs that "
-                "the layer has in a model; expected a call of the model's `quantize`"
+                f"{self.name}: quantize(mode={config.mode!r}) needs the inputs of "
+                "the layer in a model; expected a call of the model's `quantize`"
             )
         policy = self._policy_for(config)
         with rollback_on_error([self]):
@@ -112,8 +112,9 @@ class QuantizableLayer(LowRankLayer):
             )
         if type_check and not type(self).__module__.startswith("toolkit.layers."):
             raise UnsupportedError(
-                f"{type(self).__name__} {self.name!r}: quantize does not know what "
-                "this subclass computes; pass type_check=False if it uses `kernel`"
+                f"{type(self).__name__} {self.name!r}: quantize does not support "
+                "this subclass, because its computation is unknown; pass "
+                "type_check=False if it uses `kernel`"
             )
         if config.mode not in self._modes:
             self._refuse_mode(config.mode)
@@ -121,8 +122,8 @@ class QuantizableLayer(LowRankLayer):
             return
         if not self._scale_layout().is_matrix:
             raise UnsupportedError(
-                f"{self.name}: {config.mode!r} needs a product of two matrices, where "
-                "the axes that are summed over come first in the kernel"
+                f"{self.name}: {config.mode!r} needs a matrix product whose "
+                "contracted axes are the first axes of the kernel"
             )
         if self.lora_enabled:
             raise UnsupportedError(
@@ -143,8 +144,8 @@ class QuantizableLayer(LowRankLayer):
         existing = self._quantized and self._quantized.mode
         if existing not in (None, self.quantization_mode):
             raise ArgumentError(
-                f"{self.name}: a quantized layer cannot be made floating again, "
-                f"nor quantized in another way; received the policy {policy!r}"
+                f"{self.name}: a quantized layer cannot return to floating point or "
+                f"change its quantization; received the policy {policy!r}"
             )
         if self.quantization_mode != existing:
             self._quantize_weight()
@@ -156,8 +157,8 @@ class QuantizableLayer(LowRankLayer):
         existing = self._quantized and self._quantized.mode
         if self.built and mode in CALIBRATED and existing != mode:
             raise ArgumentError(
-                f"{self.name}: mode {mode!r} needs data to calibrate with; expected a "
-                f"call of the model's `quantize`; received the policy {policy!r}"
+                f"{self.name}: mode {mode!r} needs calibration data; expected a call "
+                f"of the model's `quantize`; received the policy {policy!r}"
             )
 
     def _create_adapted(self, shape: Any) -> None:

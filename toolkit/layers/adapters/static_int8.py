@@ -46,14 +46,14 @@ class InputRange(Weight):
         """Record the inputs of one call."""
         if inputs.static_value() is None:
             raise UnsupportedError(
-                f"{self.layer.name}: a layer that is calibrated must be called with "
-                "values; the model that it is in is traced"
+                f"{self.layer.name}: calibration needs a call with values, but the "
+                "model of the layer is traced"
             )
         values = ops.convert_to_numpy(ops.cast(inputs, "float32"))
         if not np.isfinite(values).all():
             raise ArgumentError(
-                f"{self.layer.name}: expected finite inputs to calibrate it with; "
-                f"received {np.count_nonzero(~np.isfinite(values))} that are not"
+                f"{self.layer.name}: expected finite calibration inputs; received "
+                f"{np.count_nonzero(~np.isfinite(values))} values that are not finite"
             )
         if not values.size:
             return
@@ -201,7 +201,7 @@ class CalibratedConvolution(QuantizableLayer):
         if not config.is_static:
             raise UnsupportedError(
                 f"{type(self).__name__} {self.name!r}: quantize(mode='int8') needs "
-                "data to calibrate convolutions with; expected a call of the model's "
+                "calibration data for convolutions; expected a call of the model's "
                 "`quantize` with `Int8QuantizationConfig(dataset=...)`"
             )
         if self.lora_enabled:

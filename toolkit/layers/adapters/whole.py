@@ -106,8 +106,8 @@ class IntegerWeight(Weight):
         result = quantizer(value, to_numpy=True)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
-                f"{self.layer.name}: expected whole numbers and their scale of the "
-                f"weight_quantizer; received {type(result).__name__}"
+                f"{self.layer.name}: expected the weight_quantizer to return "
+                f"integers and their scale; received {type(result).__name__}"
             )
         integers, scale = result
         expected = self.layout.scale_shape(value.shape)

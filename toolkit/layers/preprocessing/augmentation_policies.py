@@ -145,7 +145,7 @@ class _AugmentationPolicy(RandomColorLayer):
         return self._drawn_for(data, self.generator if seed is None else seed)
 
     def _drawn_for(self, data: Any, seed: Any) -> dict[str, Any]:
-        raise NotImplementedError(f"{type(self).__name__} needs _drawn_for")
+        raise NotImplementedError(f"{type(self).__name__} does not define _drawn_for")
 
     def _draws(self, data: Any, seed: Any) -> dict[str, Any]:
         """Return the random transformation of each layer."""
@@ -185,7 +185,7 @@ class _AugmentationPolicy(RandomColorLayer):
 
     def _combined(self, key: str, x: Any, transformation: dict[str, Any]) -> Any:
         """Return a part of the data after the transformation."""
-        raise NotImplementedError(f"{type(self).__name__} needs _combined")
+        raise NotImplementedError(f"{type(self).__name__} does not define _combined")
 
 
 class RandAugment(_AugmentationPolicy):

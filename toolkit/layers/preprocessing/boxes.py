@@ -223,8 +223,8 @@ def checked_boxes(bounding_boxes: Any) -> dict[str, Any]:
     labels = ops.convert_to_tensor(bounding_boxes["labels"])
     if boxes.ndim not in (2, 3) or labels.ndim not in (boxes.ndim - 1, boxes.ndim):
         raise ArgumentError(
-            "expected `bounding_boxes['boxes']` of shape (boxes, 4) or (batch, boxes, "
-            "4), and labels with as many axes or one less; received "
-            f"{tuple(boxes.shape)} and {tuple(labels.shape)}"
+            "expected `bounding_boxes['boxes']` of shape (boxes, 4) or (batch, "
+            "boxes, 4), and labels with the same number of axes or one less; "
+            f"received {tuple(boxes.shape)} and {tuple(labels.shape)}"
         )
     return {**bounding_boxes, "boxes": boxes, "labels": labels}

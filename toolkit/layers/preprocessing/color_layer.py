@@ -114,7 +114,7 @@ class ColorLayer(ImageLayer):
 
     def _adjusted(self, *args: Any, **kwargs: Any) -> Any:
         """Return images (batch, height, width, channels) after the change."""
-        raise NotImplementedError(f"{type(self).__name__} needs _adjusted")
+        raise NotImplementedError(f"{type(self).__name__} does not define _adjusted")
 
     def _clipped(self, x: Any) -> Any:
         return ops.clip(x, *self.value_range)

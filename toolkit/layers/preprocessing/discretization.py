@@ -64,7 +64,7 @@ class Discretization(DataLayer):
             )
         if (num_bins is None) == (bin_boundaries is None):
             reason = (
-                "not be set both" if num_bins is not None else "be set, one of them"
+                "not both be set" if num_bins is not None else "be set (one of them)"
             )
             raise ArgumentError(
                 f"Discretization: `num_bins` and `bin_boundaries` should {reason}; "
@@ -102,8 +102,8 @@ class Discretization(DataLayer):
         """
         if self.num_bins is None:
             raise ArgumentError(
-                "Discretization: cannot adapt a layer that was given `bin_boundaries`; "
-                "use `num_bins` instead"
+                "Discretization: cannot adapt a layer with an argument "
+                "`bin_boundaries`; use `num_bins` instead"
             )
         self.reset_state()
         is_array = hasattr(data, "__array__") or hasattr(data, "shape")

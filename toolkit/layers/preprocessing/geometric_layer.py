@@ -128,15 +128,15 @@ class GeometricLayer(ImageLayer):
 
     def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         """Return the random transformation of n images."""
-        raise NotImplementedError(f"{type(self).__name__} needs _drawn")
+        raise NotImplementedError(f"{type(self).__name__} does not define _drawn")
 
     def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
         """Return images or masks after the transformation, in the same dtype."""
-        raise NotImplementedError(f"{type(self).__name__} needs _moved")
+        raise NotImplementedError(f"{type(self).__name__} does not define _moved")
 
     def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
         """Return boxes (batch, n, 4), "xyxy" in pixels, after the transformation."""
-        raise NotImplementedError(f"{type(self).__name__} needs _moved_boxes")
+        raise NotImplementedError(f"{type(self).__name__} does not define _moved_boxes")
 
 
 class AffineLayer(GeometricLayer):
@@ -148,7 +148,7 @@ class AffineLayer(GeometricLayer):
 
     def _matrix(self, transformation: Any, size: Size) -> Any:
         """Return a0, a1, a2, b0, b1, b2 of `affine_transform`, each (n,)."""
-        raise NotImplementedError(f"{type(self).__name__} needs _matrix")
+        raise NotImplementedError(f"{type(self).__name__} does not define _matrix")
 
     def _numbers(self, transformation: Any, size: Size) -> list[Any]:
         """Return the coefficients as float32, (n,) each."""

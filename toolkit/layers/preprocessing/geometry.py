@@ -283,5 +283,5 @@ class RandomElasticTransform(GeometricLayer):
         self, bounding_boxes: Any, transformation: Any = None, training: bool = True
     ) -> Any:
         raise UnsupportedError(
-            "RandomElasticTransform: boxes have no upright box after it; use masks"
+            "RandomElasticTransform: it does not support bounding boxes; use masks"
         )

@@ -149,9 +149,9 @@ class Hashing(HostLayer):
         of_text = inputs.dtype.kind == "O"
         if inputs.size and of_text != isinstance(self.mask_value, (str, bytes)):
             raise ArgumentTypeError(
-                f"Hashing {self.name!r}: expected inputs of the kind of "
+                f"Hashing {self.name!r}: expected inputs with the type of "
                 f"mask_value={self.mask_value!r}; received "
-                f"{'strings' if of_text else inputs.dtype}"
+                f"{('strings' if of_text else inputs.dtype)}"
             )
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -33,9 +33,9 @@ def host_array(layer: Any, x: Any) -> Array:
         array = value.static_value()
         if array is None:
             raise TraceError(
-                f"{type(layer).__name__} {layer.name!r}: it looks values up in Python, "
-                "which no compiled function can; call it on the data, in front of "
-                "what is compiled"
+                f"{type(layer).__name__} {layer.name!r}: the layer runs in Python "
+                "and cannot be in a compiled function; apply it to the data before "
+                "the compiled function"
             )
         return np.asarray(array)
     if hasattr(x, "detach"):  # a torch tensor

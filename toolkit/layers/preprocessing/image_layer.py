@@ -50,8 +50,9 @@ class ImageLayer(DataLayer):
         if "bounding_boxes" in sample:
             if not self.bounding_box_format:
                 raise ArgumentError(
-                    f"{type(self).__name__}: the inputs have 'bounding_boxes'; say in "
-                    "which format by the argument `bounding_box_format`, such as 'xyxy'"
+                    f"{type(self).__name__}: the inputs have 'bounding_boxes'; set "
+                    "their format with the argument `bounding_box_format`, such as "
+                    "'xyxy'"
                 )
             sample["bounding_boxes"] = checked_boxes(sample["bounding_boxes"])
         rank = len(sample["images"].shape)
@@ -102,7 +103,9 @@ class ImageLayer(DataLayer):
         self, images: Any, transformation: Any, training: bool = True
     ) -> Any:
         """Return images (batch, height, width, channels) after the transformation."""
-        raise NotImplementedError(f"{type(self).__name__} needs transform_images")
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define transform_images"
+        )
 
     def transform_labels(
         self, labels: Any, transformation: Any, training: bool = True

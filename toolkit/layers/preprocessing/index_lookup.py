@@ -187,8 +187,8 @@ class IndexLookup(VocabularyLayer):
         depth = self._depth()
         if depth is None:
             raise RuntimeError(
-                f"{type(self).__name__} {self.name!r}: codes need a vocabulary; pass "
-                "`vocabulary`, or call `adapt` first"
+                f"{type(self).__name__} {self.name!r}: the encoding needs a "
+                "vocabulary; pass `vocabulary`, or call `adapt` first"
             )
         if self.output_mode != "tf_idf":
             indices = self._ready(indices)

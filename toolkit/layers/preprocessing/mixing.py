@@ -52,7 +52,7 @@ class _Mixing(RandomColorLayer):
         return self.transform_images(segmentation_masks, transformation, training)
 
     def _mixture(self, images: Any, transformation: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} needs _mixture")
+        raise NotImplementedError(f"{type(self).__name__} does not define _mixture")
 
 
 class MixUp(_Mixing):
@@ -197,5 +197,6 @@ class CutMix(_Mixing):
         self, bounding_boxes: Any, transformation: Any, training: bool = True
     ) -> Any:
         raise UnsupportedError(
-            "CutMix: rectangles of two images cannot keep their bounding boxes"
+            "CutMix: bounding boxes are unsupported, because the layer combines "
+            "rectangles of two images"
         )

@@ -145,8 +145,8 @@ class Normalization(DataLayer):
         """
         if self.input_mean is not None:
             raise ArgumentError(
-                "Normalization: `adapt` would be of no effect: mean and variance were "
-                "given"
+                "Normalization: `adapt` has no effect, because mean and variance "
+                "were passed"
             )
         count, mean, variance = 0, np.zeros(()), np.zeros(())
         for batch in _batches(data):
@@ -201,8 +201,8 @@ class Normalization(DataLayer):
         mean, variance = (to_host(v._tensor._array) for v in statistics)
         if not mean.any() and (variance == 1).all():
             warn(
-                f"Normalization {self.name!r}: it has not been adapted, and lets its "
-                "inputs through; call `adapt`, or pass `mean` and `variance`"
+                f"Normalization {self.name!r}: it has not been adapted and returns "
+                "its inputs unchanged; call `adapt`, or pass `mean` and `variance`"
             )
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -244,7 +244,7 @@ class MelSpectrogram(DataLayer):
                 f"sequence_length={sequence_length}"
             )
         # Two copies of the window, and the spectrum of the frame that builds the trace.
-        spend(32 * fft_length, f"a window for pieces of {fft_length} samples")
+        spend(32 * fft_length, f"a window of {fft_length} samples")
         self.window: Any = window
         self.sampling_rate: int = sampling_rate
         self.num_mel_bins: int = num_mel_bins

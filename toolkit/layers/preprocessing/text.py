@@ -295,7 +295,8 @@ class TextVectorization(AdaptableLayer):
         longest = max(lengths, default=0)
         if self._output_mode == "one_hot" and set(lengths) - {longest}:
             raise ArgumentError(
-                "TextVectorization: mode 'one_hot' needs texts of equally many words"
+                "TextVectorization: mode 'one_hot' needs texts with equal numbers of "
+                "words"
             )
         words = np.empty(sum(lengths), object)
         words[:] = [word for words in documents for word in words]

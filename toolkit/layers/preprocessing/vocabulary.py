@@ -105,15 +105,15 @@ class VocabularyLayer(AdaptableLayer):
         """Raise unless there is a vocabulary, given or learned."""
         if not self._tokens and not self._adapted:
             raise NotBuiltError(
-                f"{caller}: there is no vocabulary yet; pass `vocabulary`, or call "
-                "`adapt` before the layer is used"
+                f"{caller}: the layer has no vocabulary yet; pass `vocabulary`, or "
+                "call `adapt` before the layer is used"
             )
 
     def check_adaptable(self, caller: str) -> None:
         """Raise if the constructor received the vocabulary."""
         if self._has_input_vocabulary:
             raise ArgumentError(
-                f"{caller}: cannot adapt a layer after a static vocabulary was given"
+                f"{caller}: cannot adapt a layer that has a static vocabulary"
             )
 
     def _set_tokens(self, tokens: list[Any]) -> None:
@@ -141,8 +141,8 @@ class VocabularyLayer(AdaptableLayer):
         """
         if (self.output_mode == "tf_idf") != (idf_weights is not None):
             raise ArgumentError(
-                f"{type(self).__name__}: `idf_weights` must be set if output_mode is "
-                f"'tf_idf', and only then; output_mode is {self.output_mode!r}"
+                f"{type(self).__name__}: `idf_weights` must be set if and only if "
+                f"output_mode is 'tf_idf'; output_mode is {self.output_mode!r}"
             )
         from_file = isinstance(vocabulary, (str, Path))
         if from_file:
@@ -220,8 +220,9 @@ class VocabularyLayer(AdaptableLayer):
             return
         if self._frozen_size not in (None, size):
             raise RuntimeError(
-                f"{type(self).__name__} {self.name!r}: the vocabulary size cannot be "
-                f"changed, from {self._frozen_size} to {size}: codes would change shape"
+                f"{type(self).__name__} {self.name!r}: the vocabulary size cannot "
+                f"change from {self._frozen_size} to {size}, because that would "
+                "change the output shape"
             )
         self._frozen_size = size
 
@@ -238,9 +239,9 @@ class VocabularyLayer(AdaptableLayer):
         if terms and self.max_tokens is not None:
             if self.max_tokens <= len(self._specials):
                 raise ArgumentError(
-                    f"{type(self).__name__} {self.name!r}: max_tokens="
-                    f"{self.max_tokens} leaves no index for a vocabulary beside the "
-                    f"special tokens {self._specials}"
+                    f"{type(self).__name__} {self.name!r}: "
+                    f"max_tokens={self.max_tokens} leaves no index for a vocabulary "
+                    f"after the special tokens {self._specials}"
                 )
 
     # --- learning ---------------------------------------------------------------------

@@ -41,7 +41,8 @@ class SwapEMAWeights(Callback):
         if not averaging:
             raise ArgumentError(
                 "SwapEMAWeights must be used when `use_ema=True` is set on the "
-                f"optimizer; received {optimizer.name!r}, which keeps no averages"
+                f"optimizer; received {optimizer.name!r}, which does not compute "
+                "averages"
             )
         return averaging
 

@@ -181,10 +181,10 @@ def _read(metadata: Path) -> dict[str, Any]:
         is_whole = isinstance(record.get("epoch", 0), int)
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ModelFileError(
-            f"BackupAndRestore: {str(metadata)!r} is damaged ({error})"
+            f"BackupAndRestore: {str(metadata)!r} is corrupt ({error})"
         ) from error
     if not is_whole or digest not in (None, _digest_of(record)):
-        raise ModelFileError(f"BackupAndRestore: {str(metadata)!r} is damaged")
+        raise ModelFileError(f"BackupAndRestore: {str(metadata)!r} is corrupt")
     return dict(record)
 
 

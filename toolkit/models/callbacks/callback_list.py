@@ -50,7 +50,7 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             if isinstance(callback, type) or not hasattr(callback, "on_train_begin"):
                 raise ArgumentError(
-                    f"expected callbacks, objects of Callback; received {callback!r}"
+                    f"expected instances of Callback; received {callback!r}"
                 )
         if add_history and not self._contains(History):
             self.callbacks.append(History())

@@ -145,7 +145,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             ) from None
         except KeyError as error:
             raise MissingKeyError(
-                f"ModelCheckpoint: Failed to format this callback filepath: "
-                f"{self.filepath!r} wants {error}; available are "
+                "ModelCheckpoint: Failed to format this callback filepath: "
+                f"{self.filepath!r} needs {error}; available are "
                 f"{', '.join(sorted(fields))}"
             ) from None

@@ -60,8 +60,8 @@ class MonitorCallback(Callback):
         if name == "loss" or name.endswith("_loss"):
             return "min"
         raise ArgumentError(
-            f"{type(self).__name__}: expected mode='min' or mode='max', because "
-            f"nothing says which way {self.monitor!r} is better; received mode='auto'"
+            f"{type(self).__name__}: expected mode='min' or mode='max', because the "
+            f"direction of {self.monitor!r} is unknown; received mode='auto'"
         )
 
     def _is_improvement(self, value: float, reference: float | None) -> bool:
@@ -87,8 +87,8 @@ class MonitorCallback(Callback):
         value = (logs or {}).get(self.monitor)
         if value is None:
             warn(
-                f"{type(self).__name__}: {self.monitor!r} is not in the logs; they "
-                f"hold {', '.join(logs or {}) or 'nothing'}"
+                f"{type(self).__name__}: {self.monitor!r} is not in the logs; "
+                f"available are {', '.join(logs or {}) or 'no values'}"
             )
         return value
 

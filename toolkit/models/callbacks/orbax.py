@@ -20,6 +20,6 @@ class OrbaxCheckpoint:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise UnsupportedError(
-            "OrbaxCheckpoint: Orbax's files hold the arrays of JAX; use "
-            "ModelCheckpoint to save models, and BackupAndRestore to resume training"
+            "OrbaxCheckpoint: Orbax files contain JAX arrays; use ModelCheckpoint to "
+            "save models, and BackupAndRestore to resume training"
         )

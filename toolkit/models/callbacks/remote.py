@@ -42,8 +42,8 @@ class RemoteMonitor(Callback):
         super().__init__()
         if not root.startswith(("http://", "https://")):
             raise ArgumentError(
-                "RemoteMonitor: expected root to begin with http:// or https://; "
-                f"received {root!r}"
+                "RemoteMonitor: expected root to be an address with http:// or "
+                f"https://; received {root!r}"
             )
         self.root = root
         self.path = path

@@ -139,7 +139,7 @@ def functional_from_config(
             unresolved = [name for name, calls in waiting.items() if calls]
             raise ArgumentError(
                 "Functional.from_config: the calls of these layers form a loop or "
-                f"need layers that are not there: {unresolved}"
+                f"need missing layers: {unresolved}"
             )
 
     def symbol(reference: Any) -> KerasTensor:

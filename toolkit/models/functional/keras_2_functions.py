@@ -160,9 +160,9 @@ def function_operation(data: dict[str, Any]) -> FunctionOperation:
         return FunctionOperation(ops.einsum, name)
     if _name(function) not in _FUNCTIONS:
         raise UnsupportedError(
-            f"Functional.from_config: {name!r} calls tf.{function}, which is none of "
-            "the functions of TensorFlow that can be read; put it into a layer, or "
-            "into a Lambda, before the model is saved"
+            f"Functional.from_config: {name!r} calls tf.{function}, which is not a "
+            "supported TensorFlow function. Put it into a layer, or into a Lambda, "
+            "before you save the model"
         )
     return FunctionOperation(getattr(ops, _FUNCTIONS[_name(function)][0]), name)
 

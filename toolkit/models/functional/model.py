@@ -222,7 +222,7 @@ def has_functional_constructor(cls: type) -> bool:
 def _check_symbols(kind: str, structure: Any) -> None:
     leaves = tree.flatten(structure)
     if not leaves:
-        raise ArgumentError(f"Model: expected at least one symbol as `{kind}`")
+        raise ArgumentError(f"Model: expected at least one KerasTensor as `{kind}`")
     for leaf in leaves:
         if not is_symbolic(leaf):
             raise ArgumentError(
@@ -253,7 +253,7 @@ def _warn_of_names(inputs: TensorLike) -> None:
         if is_symbolic(symbol) and symbol.name != key:
             warn(
                 f"Model: the input under the key {key!r} is named {symbol.name!r}; "
-                "name it like its key, Input(..., name=key)"
+                "give it the name of its key: Input(..., name=key)"
             )
 
 

@@ -59,8 +59,8 @@ def op_config(operation: FunctionOperation) -> dict[str, Any]:
     name = operation.function.__name__
     if getattr(ops, name, None) is not operation.function:
         raise ArgumentError(
-            f"Functional.get_config: expected a function of toolkit.ops; {name!r} is "
-            "none. Put it into a layer"
+            "Functional.get_config: expected a function of toolkit.ops; received "
+            f"{name!r}. Put the function into a layer"
         )
     camel = "".join(word.capitalize() for word in name.split("_"))
     class_name = _CLASS_OF.get(name, camel)
@@ -126,4 +126,4 @@ def op_of(class_name: str, name: str) -> FunctionOperation:
             function = getattr(ops, candidate)
             if hasattr(function, "__wrapped__"):  # decorated by `operation`
                 return FunctionOperation(function, name)
-    raise ArgumentError(f"Functional.from_config: there is no op {class_name!r}")
+    raise ArgumentError(f"Functional.from_config: unknown op {class_name!r}")

@@ -73,8 +73,8 @@ def _warn(operation: Any, reason: str) -> None:
     if not getattr(operation, "_warned_of_mask", False):
         operation._warned_of_mask = True
         warn(
-            f"operation {operation.name!r} ({operation.function.__name__}): the layers "
-            f"after it will not see the mask of its inputs: {reason}"
+            f"operation {operation.name!r} ({operation.function.__name__}): the next "
+            f"layers do not receive the mask of its inputs: {reason}"
         )
 
 
@@ -87,7 +87,9 @@ def _mask(
         return _of_elementwise(leaves, result)
     rule = _of_axis if name in _ALONG_AXIS else _RULES.get(name)
     if rule is None or not is_known:
-        raise _End("it may move or mix the steps; put it into a layer that sets a mask")
+        raise _End(
+            "it can move or mix the time steps; put it into a layer that sets a mask"
+        )
     bound = _signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return rule(bound.arguments, result)
@@ -117,7 +119,7 @@ def _first(arguments: dict[str, Any]) -> Any:
     """Return the first argument and its mask."""
     x = next(iter(arguments.values()))
     if mask_of(x) is None:
-        raise _End("only its first argument may have one")
+        raise _End("only its first argument can have a mask")
     return x, mask_of(x)
 
 
@@ -130,7 +132,7 @@ def _of_axis(arguments: dict[str, Any], result: Tensor) -> Any:
     x, mask = _first(arguments)
     axis = arguments.get("axis")
     if axis is None or any(n < mask.ndim for n in _axes(axis, x.ndim)):
-        raise _End("it works along the axis of the steps")
+        raise _End("it operates along the time axis")
     return mask
 
 
@@ -138,21 +140,21 @@ def _of_same_start(arguments: dict[str, Any], result: Tensor) -> Any:
     """Return the mask if the result starts with its axes, in the same order."""
     x, mask = _first(arguments)
     if result.shape[: mask.ndim] != mask.shape or mask.ndim > x.ndim:
-        raise _End("it changes the axis of the steps")
+        raise _End("it changes the time axis")
     return mask
 
 
 def _of_product(arguments: dict[str, Any], result: Tensor) -> Any:
     x, mask = _first(arguments)
     if mask.ndim >= x.ndim or ops.ndim(arguments["x2"]) > x.ndim:
-        raise _End("it sums along the axis of the steps")
+        raise _End("it sums along the time axis")
     return _of_same_start(arguments, result)
 
 
 def _of_new_axes(arguments: dict[str, Any], result: Tensor) -> Any:
     _, mask = _first(arguments)
     if any(n < mask.ndim for n in _axes(arguments["axis"], result.ndim)):
-        raise _End("it changes the axis of the steps")
+        raise _End("it changes the time axis")
     return mask
 
 
@@ -163,7 +165,7 @@ def _of_moved_axes(*names: str) -> Callable[..., Any]:
         x, mask = _first(arguments)
         for name in names:
             if any(n < mask.ndim for n in _axes(arguments[name], x.ndim)):
-                raise _End("it moves the axis of the steps")
+                raise _End("it moves the time axis")
         return mask
 
     return rule
@@ -174,7 +176,7 @@ def _of_transpose(arguments: dict[str, Any], result: Tensor) -> Any:
     axes = arguments["axes"]
     order = range(x.ndim)[::-1] if axes is None else _axes(axes, x.ndim)
     if list(order[: mask.ndim]) != list(range(mask.ndim)):
-        raise _End("it moves the axis of the steps")
+        raise _End("it moves the time axis")
     return mask
 
 
@@ -188,7 +190,7 @@ def _of_joined(arguments: dict[str, Any], result: Tensor) -> Any:
             raise _End("another operand has no mask")
         return reduce(ops.logical_or, masks)
     if result.ndim != operands[0].ndim:
-        raise _End("it adds an axis before the steps")
+        raise _End("it adds an axis before the time axis")
     pairs = zip(operands, masks, strict=True)
     filled = [ops.ones(x.shape[:ndim], "bool") if m is None else m for x, m in pairs]
     return ops.concatenate(filled, axis=axis)

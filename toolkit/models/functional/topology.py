@@ -92,7 +92,7 @@ def _search(
         if node is None or node in is_done or (id(symbol) in input_ids and node.inputs):
             return
         if node in on_stack:
-            raise ArgumentError(f"Model: {symbol} is computed from itself")
+            raise ArgumentError(f"Model: {symbol} depends on itself")
         first_seen.setdefault(node.op, len(first_seen))
         stack.append((node, iter(_needed(node))))
         on_stack.add(node)
@@ -165,9 +165,9 @@ def _check_connected(
         for symbol in node.inputs:
             if id(symbol) not in input_ids:
                 raise ArgumentError(
-                    f"Model: the graph is disconnected: {_missing_path(inputs, paths)}"
-                    f"{node.op.name!r} needs {symbol}, which does not come from the "
-                    "inputs "
+                    "Model: the graph is disconnected: "
+                    f"{_missing_path(inputs, paths)}{node.op.name!r} needs {symbol}, "
+                    "which does not depend on the inputs "
                     f"{[i.name for i in inputs]}; reached without it: {reached}"
                 )
         reached.append(node.op.name)
@@ -175,7 +175,7 @@ def _check_connected(
     for symbol in outputs:
         if id(symbol) not in input_ids:
             raise ArgumentError(
-                f"Model: {_missing_path(inputs, paths)}{symbol} does not come from "
+                f"Model: {_missing_path(inputs, paths)}{symbol} does not depend on "
                 f"the inputs {[i.name for i in inputs]}"
             )
 
@@ -205,8 +205,8 @@ def _check_names(operations: list[Any]) -> None:
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
         raise ArgumentError(
-            "Model: expected every layer to have a name of its own; received several "
-            f"named {', '.join(map(repr, repeated))}"
+            "Model: expected unique layer names; received several layers named "
+            f"{', '.join(map(repr, repeated))}"
         )
 
 

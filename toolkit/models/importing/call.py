@@ -86,7 +86,7 @@ class Call:
         """Raise if the operator does not support an attribute."""
         if self._unread:
             raise UnsupportedError(
-                f"the attributes {sorted(self._unread)} are not known of {self.node.op}"
+                f"{self.node.op} does not support the attributes {sorted(self._unread)}"
             )
 
     # --- attributes -------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Call:
         self._unread.discard(name)
         value = self.node.attributes.get(name, default)
         if value is _MISSING:
-            raise ModelFileError(f"expected an attribute `{name}`; there is none")
+            raise ModelFileError(f"expected an attribute `{name}`, but it is missing")
         if value is not default and not isinstance(value, kinds):
             raise ModelFileError(
                 f"expected {expected} as attribute `{name}`; received {value!r:.99}"
@@ -152,8 +152,8 @@ class Call:
         array = self.static_array_or_none(value)
         if array is None:
             raise NeedsValuesError(
-                f"{name} is computed from data; a compiled function needs values that "
-                "follow from shapes and constants. Call the model outside of "
+                f"{name} is computed from data; a compiled function needs values "
+                "that depend only on shapes and constants. Call the model outside of "
                 "`toolkit.function`"
             )
         return array
@@ -218,7 +218,7 @@ class Call:
 def axis_of(axis: int, ndim: int) -> int:
     """Return an axis counted from the front."""
     if not -ndim <= axis < ndim:
-        raise ModelFileError(f"expected an axis of {ndim}; received {axis}")
+        raise ModelFileError(f"expected an axis in [{-ndim}, {ndim}); received {axis}")
     return axis % ndim
 
 
@@ -226,5 +226,5 @@ def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return distinct axes, counted from the front."""
     value = tuple(axis_of(int(axis), ndim) for axis in axes)
     if len(set(value)) != len(value):
-        raise ModelFileError(f"expected different axes; received {tuple(axes)}")
+        raise ModelFileError(f"expected distinct axes; received {tuple(axes)}")
     return value

@@ -77,7 +77,7 @@ class Interpreter:
     ) -> _Scope:
         if len(inputs) != len(graph.inputs):
             raise ModelFileError(
-                f"expected {len(graph.inputs)} inputs of a graph inside; received "
+                f"expected {len(graph.inputs)} inputs of a nested graph; received "
                 f"{len(inputs)}"
             )
         values = _Scope(outer)
@@ -106,7 +106,7 @@ class Interpreter:
         self._ledger.step()
         title = f"the node {node.name!r} ({node.op})"
         try:
-            with convert_errors(title, "computing it failed"):
+            with convert_errors(title, "the computation failed"):
                 results = self._compute(node, values)
         except ToolkitError as error:
             if "the node " not in str(error):
@@ -130,7 +130,7 @@ class Interpreter:
             )
         if any(x is None for x in inputs[:minimum]):
             raise ModelFileError(
-                f"expected its first {minimum} inputs; one is left out"
+                f"the first {minimum} inputs are required, but one is missing"
             )
         present = [x for x in inputs if x is not None]
         is_small = sum(x.reach for x in present) <= MAX_STATIC_SIZE

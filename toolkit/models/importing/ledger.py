@@ -42,8 +42,8 @@ class Ledger:
         self._repeats = outer * max(times, 1)
         if self._repeats > MAX_REPEATS:
             raise ModelFileError(
-                f"loops of {self._repeats:,} steps in all; expected at most "
-                f"{MAX_REPEATS:,}"
+                f"the loops have {self._repeats:,} iterations in total; expected at "
+                f"most {MAX_REPEATS:,}"
             )
         try:
             yield
@@ -54,7 +54,9 @@ class Ledger:
         """Count nodes that run."""
         self._steps -= count
         if self._steps < 0:
-            raise ModelFileError("its loops repeat more nodes than may be unrolled")
+            raise ModelFileError(
+                "the loops repeat more nodes than the limit of unrolled loops"
+            )
 
     def work(self, count: int) -> None:
         """Count computations before the graph runs; raise above the limit."""
@@ -66,9 +68,9 @@ class Ledger:
         """Raise before an allocation of `nbytes` that would exceed the limit."""
         if self._live_bytes + nbytes > self._limit:
             raise LoadBudgetError(
-                f"a value of {nbytes:,} bytes, beside {self._live_bytes:,} that exist "
-                f"then; expected at most {self._limit:,} in all. "
-                "toolkit.saving.set_load_budget sets that"
+                f"a value needs {nbytes:,} bytes in addition to {self._live_bytes:,} "
+                f"live bytes; expected at most {self._limit:,} bytes in total. To "
+                "change the limit, call toolkit.saving.set_load_budget"
             )
 
     def count_values(self, values: Any) -> None:

@@ -48,7 +48,7 @@ def load_onnx(filepath: str | os.PathLike[str], name: str | None = None) -> Onnx
     path = Path(filepath)
     with (
         open_onnx(path) as file,
-        convert_errors(repr(str(path)), "making it a model failed"),
+        convert_errors(repr(str(path)), "the conversion to a model failed"),
     ):
         graph = with_large_constants(file.graph)
         weights = chosen_weights(graph)

@@ -51,7 +51,8 @@ class OnnxLayer(Layer):
 
     def call(self, inputs: TensorLike) -> Any:
         raise ModelFileError(
-            f"{self.name}: its weights are used by the model's graph; call the model"
+            f"{self.name}: this layer only stores weights of the model's graph; call "
+            "the model instead"
         )
 
 
@@ -140,8 +141,8 @@ class OnnxModel(FunctionalInputs, Model):
         """Run the graph; `training` is ignored, since the file is for inference."""
         if self._reason and state.trace is None:
             warn(
-                f"{self.name}: it is not compiled but runs node by node, which takes "
-                f"longer: {self._reason}"
+                f"{self.name}: the model runs node by node and is not compiled, "
+                f"which is slower: {self._reason}"
             )
             self._reason = ""
         interpreter, values, weights = self._start(
@@ -234,8 +235,8 @@ def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
     for info in results.inputs:
         if info.shape is None:
             raise ModelFileError(
-                f"the input {info.name!r} has no shape; expected one whose axes may be "
-                "unknown"
+                f"the input {info.name!r} has no shape; expected a shape, which can "
+                "have unknown axes"
             )
     return results
 
@@ -250,8 +251,8 @@ def _declared(info: ValueInfo, reason: str) -> tuple[Any, str]:
     """Return the shape and the dtype of an output as declared in the file."""
     if info.shape is None:
         raise UnsupportedError(
-            f"the output {info.name!r} has no shape in the file, and none that follows "
-            f"from the inputs: {reason}"
+            f"the output {info.name!r} has no shape in the file, and the inputs do "
+            f"not determine its shape: {reason}"
         )
     return tuple(n if isinstance(n, int) else None for n in info.shape), info.dtype
 
@@ -263,20 +264,24 @@ def _weight_row(row: Weight) -> list[Any]:
 
 def _weight_of(row: Any) -> Weight:
     if not isinstance(row, (list, tuple)) or len(row) != 7:
-        raise ModelFileError(f"expected a weight as seven values; found {row!r:.99}")
+        raise ModelFileError(
+            f"expected a weight with seven fields; received {row!r:.99}"
+        )
     *texts, shape, dtype, order, trainable = row
     integers = [n for sequence in (shape, order) for n in _listed(sequence)]
     fits = all(isinstance(text, str) and text for text in texts)
     fits = fits and all(type(n) is int and 0 <= n < 1 << 48 for n in integers)
     if not fits or dtype not in dtypes.DTYPES or not isinstance(trainable, bool):
-        raise ModelFileError(f"expected a weight; found {row!r:.99}")
+        raise ModelFileError(f"expected a weight; received {row!r:.99}")
     source, layer, name = texts
     if plain_name(layer) != layer or plain_name(name) != name:
-        raise ModelFileError(f"no names of a layer and a weight: {layer!r}, {name!r}")
+        raise ModelFileError(
+            f"expected the names of a layer and a weight; received {layer!r}, {name!r}"
+        )
     return Weight(source, layer, name, tuple(shape), dtype, tuple(order), trainable)
 
 
 def _listed(value: TensorLike) -> list[Any]:
     if not isinstance(value, (list, tuple)):
-        raise ModelFileError(f"expected a list of integers; found {value!r:.99}")
+        raise ModelFileError(f"expected a list of integers; received {value!r:.99}")
     return list(value)

@@ -207,7 +207,9 @@ class ValueList(Value):
 
     def _refusal(self) -> UnsupportedError:
         count = len(self.items)
-        return UnsupportedError(f"expected a tensor; received a sequence of {count}")
+        return UnsupportedError(
+            f"expected a tensor; received a sequence of {count} tensors"
+        )
 
 
 def _inverse(order: Order) -> Order:

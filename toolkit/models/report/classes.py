@@ -59,8 +59,8 @@ def confusion(
         guesses = y_pred.argmax(1)
     if names is not None and len(names) != count:
         raise ArgumentError(
-            f"report: expected class_names to be {count} names, one for each output; "
-            f"received {len(names)}"
+            f"report: expected {count} class_names, one for each output; received "
+            f"{len(names)}"
         )
     counts = np.zeros((count, count), "int64")
     np.add.at(counts, (labels, guesses), 1)
@@ -89,7 +89,10 @@ def confusion_section(errors: Confusion) -> Markup:
         int(np.trace(errors.counts)),
         int(errors.counts.sum()),
     )
-    text = f"{right:,} of {total:,} samples ({right / total:.1%}) are told correctly."
+    text = (
+        f"{right:,} of {total:,} samples ({right / total:.1%}) are classified "
+        "correctly."
+    )
     how = " In the matrix, rows are the true classes, columns the predicted ones."
     matrix = _matrix(errors) if len(errors.names) <= _MOST else ""
     return tag(
@@ -139,7 +142,7 @@ def _mistakes(errors: Confusion) -> Markup:
     pairs = [divmod(int(index), len(errors.names)) for index in order]
     pairs = [(i, j) for i, j in pairs if wrong[i, j]]
     if not pairs:
-        return tag("p", "There are no mistakes.")
+        return tag("p", "There are no errors.")
     sums = errors.counts.sum(1)
     rows = [
         (
@@ -151,7 +154,7 @@ def _mistakes(errors: Confusion) -> Markup:
         for i, j in pairs
     ]
     heads = ("True class", "Predicted", "Samples", "Of the class")
-    return table(heads, rows, "The most frequent mistakes", numbers=(2, 3))
+    return table(heads, rows, "The most frequent errors", numbers=(2, 3))
 
 
 def _figures(errors: Confusion) -> Markup:

@@ -140,7 +140,7 @@ def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Mar
     numbers = range(1, len(heads))
     longest = max((cost.total for cost in costs), default=0.0) or 1.0
     rows = [_row(cost, longest) for cost in costs]
-    listed = table(heads, rows, "Each layer's forward pass", numbers)
+    listed = table(heads, rows, "Forward pass by layer", numbers)
     if len(costs) > FOLD:
         order = sorted(range(len(costs)), key=lambda i: -costs[i].total)
         slowest = [rows[i] for i in order[:_KERNELS]]
@@ -148,10 +148,10 @@ def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Mar
         listed = join((table(heads, slowest, caption, numbers), listed))
     layer_seconds, model_seconds = sum(cost.total for cost in costs), step_seconds(plan)
     note = (
-        f"Measured here on a batch of {samples}, each layer compiled by itself: "
-        f"together they take {seconds_text(layer_seconds)}. The compiled model joins "
-        f"what it can, and takes {seconds_text(model_seconds)} for a forward pass and "
-        f"{bytes_text(plan.peak_bytes)} for all that lies between input and output."
+        f"Measured on this machine with a batch of {samples}. Each layer is compiled "
+        f"separately, and the sum is {seconds_text(layer_seconds)}. The compiled "
+        f"model fuses layers: a forward pass takes {seconds_text(model_seconds)} and "
+        f"needs {bytes_text(plan.peak_bytes)} for intermediate values."
     )
     return tag(
         "section", tag("h2", "Time and memory"), tag("p", note), listed, id="costs"
@@ -193,16 +193,16 @@ def program_section(plan: Inspection, name: str) -> Markup:
         )
         for number, kernel in kernels[:_KERNELS]
     ]
-    heads = ("Kernel", "Time", "Operations", "Traffic", "Of the roofline")
+    heads = ("Kernel", "Time", "Operations", "Traffic", "Fraction of the roofline")
     count = len(plan.kernels)
     caption = f"The {min(_KERNELS, count)} slowest of {count:,} kernels"
     note = (
-        f"One step of {name} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
+        f"A step of {name} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
         f"compiled to {count:,} kernels that take {seconds_text(total)}. More than "
-        "100% of the roofline means that data comes from a cache, not from memory."
+        "100% of the roofline means that data is in a cache, not in memory."
     )
-    hint = "Rest on a block to see what it holds, and how long."
+    hint = "Point at a block to see its value and its lifetime."
     drawing = figure(plan.plot(), hint, min_scale=0.7)
     listed = table(heads, rows, caption, numbers=(1, 2, 3, 4))
-    heading = tag("h2", "What the compiler made of it")
+    heading = tag("h2", "Compiled program")
     return tag("section", heading, tag("p", note), listed, drawing, id="compiler")

@@ -45,7 +45,9 @@ def outcome(model: Any, data: TensorLike, batch_size: int) -> Outcome:
     """
     x, y, sample_weight = unpack_x_y_sample_weight(data)
     if hasattr(x, "cardinality") and int(x.cardinality()) == _INFINITE:
-        raise ArgumentError("report: expected data that ends; take(n) batches of it")
+        raise ArgumentError(
+            "report: expected finite data; use take(n) to limit the batches"
+        )
     sizes = batch_size if isinstance(x, (np.ndarray, dict, list, tuple)) else None
     with named_errors("report"):
         batches = make_batches(x, y, sample_weight, sizes)

@@ -60,7 +60,7 @@ def write_report(
     evaluation = None if data is None else outcome(model, data, batch_size)
     if not model.built:
         raise ArgumentError(
-            f"report: {model.name} has no weights yet; build it, or give data"
+            f"report: {model.name} has no weights yet; build it, or pass data"
         )
     history = model.history if history is None else history
     classes = None
@@ -68,8 +68,8 @@ def write_report(
         classes = confusion(evaluation.y_true, evaluation.y_pred, class_names)
     if class_names is not None and classes is None:
         raise ArgumentError(
-            "report: class_names needs data with classes as targets, and outputs that "
-            "score each class"
+            "report: class_names needs data with class targets, and a model with a "
+            "score for each class"
         )
     batch = _batch(model, evaluation) if measure else None
     content = _content(model, evaluation, classes, history, batch)
@@ -207,7 +207,8 @@ def _params(layer: Layer) -> int:
 def _training(history: Any) -> Markup:
     pictures = [figure(history.plot(metrics=[name])) for name in history.metrics]
     note = (
-        "Training is solid, validation dashed; a ring marks the lowest validation loss."
+        "Training lines are solid and validation lines are dashed. A ring marks the "
+        "lowest validation loss."
     )
     panels = tag("div", *pictures, class_="panels")
     heading = tag("h2", "Training")
@@ -217,7 +218,7 @@ def _training(history: Any) -> Markup:
 def _evaluation(evaluation: Outcome) -> Markup:
     names = sorted(evaluation.logs, key=lambda name: name != "loss")
     rows = [(name, number_text(float(evaluation.logs[name]), 6)) for name in names]
-    caption = f"On the {evaluation.samples:,} samples of this report's data"
+    caption = f"Results on the {evaluation.samples:,} samples of this report's data"
     listed = table(("Metric", "Value"), rows, caption, numbers=(1,))
     return tag("section", tag("h2", "Evaluation"), listed, id="evaluation")
 
@@ -225,8 +226,8 @@ def _evaluation(evaluation: Outcome) -> Markup:
 def _footer() -> Markup:
     timestamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     text = (
-        f"Made on {timestamp} by toolkit on backend {settings.backend()}, with "
+        f"Created on {timestamp} by toolkit on backend {settings.backend()}, with "
         f"{settings.num_threads()} threads, Python {platform.python_version()} and "
-        f"NumPy {np.__version__}. This page loads nothing from elsewhere."
+        f"NumPy {np.__version__}. This page loads no external resources."
     )
     return tag("footer", tag("p", text))

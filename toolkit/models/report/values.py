@@ -30,13 +30,13 @@ def values_section(y_true: Any, y_pred: Any) -> Markup | None:
     step = -(-len(true) // _POINTS)
     picture = draw_scatter(
         *(true[::step].tolist(), pred[::step].tolist()),
-        *("true value", "predicted", "Predicted beside true values"),
+        *("true value", "predicted", "Predicted and true values"),
     )
     errors = pred - true
     variance = ((true - true.mean()) ** 2).mean()
     rows = [
         ("Mean absolute error", number_text(np.abs(errors).mean())),
-        ("Root of the mean squared error", number_text(np.sqrt((errors**2).mean()))),
+        ("Root mean squared error", number_text(np.sqrt((errors**2).mean()))),
         ("Mean error", number_text(errors.mean())),
         ("Largest error", number_text(np.abs(errors).max())),
     ]
@@ -46,6 +46,6 @@ def values_section(y_true: Any, y_pred: Any) -> Markup | None:
         )
     caption = f"Over {len(true):,} samples"
     listed = table(("Error", "Value"), rows, caption, numbers=(1,))
-    note = "On the dashed line a prediction is exact."
+    note = "Exact predictions are on the dashed line."
     content = tag("div", figure(picture, note), listed, class_="beside")
     return tag("section", tag("h2", "Predictions"), content, id="predictions")

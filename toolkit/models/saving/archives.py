@@ -95,8 +95,9 @@ def _check_distinct(folder_of_layer: Path, where: str) -> None:
     for path in (folder_of_layer, *folder_of_layer.parents[: where.count("/")]):
         if not is_listed(path):
             raise UnwritableFileError(
-                f"the assets of {where!r}: {path.name!r} would be in the folder of "
-                "another name, such as one that differs in case; rename the part"
+                f"the assets of {where!r}: the file system maps {path.name!r} to the "
+                "folder of another name, for example one with different case; rename "
+                "one of the layers"
             )
 
 
@@ -199,7 +200,9 @@ def listed_files(metadata: bytes) -> dict[str, str] | None:
     parsed_metadata = parsed(metadata, METADATA)
     files = parsed_metadata.get("files") if isinstance(parsed_metadata, dict) else None
     if files is not None and not isinstance(files, dict):
-        raise ModelFileError(f"{METADATA}: expected a list of files; found {files!r}")
+        raise ModelFileError(
+            f"{METADATA}: expected a list of files; received {files!r}"
+        )
     return files
 
 
@@ -209,7 +212,7 @@ def _check_listed(members: Members) -> None:
     listed = listed_files(members.read(METADATA)) if METADATA in sizes else None
     for name in listed or ():
         if name not in sizes:
-            raise ModelFileError(f"there is no member {name!r}")
+            raise ModelFileError(f"member {name!r} is missing")
 
 
 def _open(path: Path) -> AbstractContextManager[Members]:
@@ -221,8 +224,8 @@ def _weights(members: Members) -> Iterator[dict[str, Dataset]]:
     """Return the datasets of the weights, without reading them."""
     if WEIGHTS not in members.sizes() and "model.weights.npz" in members.sizes():
         raise ModelFileError(
-            "its weights are in a .npz file, which only pickle could read; save "
-            "the model again with weights_format='h5'"
+            "its weights are in a .npz file, which needs pickle; save the model "
+            "again with weights_format='h5'"
         )
     with open_datasets(io.BytesIO(members.read(WEIGHTS)), WEIGHTS) as datasets:
         yield datasets

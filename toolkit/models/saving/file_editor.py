@@ -133,7 +133,7 @@ class KerasFileEditor:
         for error in errors:
             print_message(f"  {error}")
         status = "error" if errors else "success"
-        summary_text = f"{matches} weights agree, {len(errors)} differences"
+        summary_text = f"{matches} weights are equal, {len(errors)} differences"
         print_message(f"{self.filepath!r} and {reference_model.name!r}: {summary_text}")
         return {"status": status, "error_count": len(errors), "match_count": matches}
 
@@ -153,7 +153,7 @@ class KerasFileEditor:
             )
         holder, name = self._find(object_name)
         if new_name in holder and new_name != name:
-            raise ArgumentError(f"rename_object: there is a {new_name!r} already")
+            raise ArgumentError(f"rename_object: {new_name!r} exists already")
         holder[new_name] = holder.pop(name)
 
     def delete_object(self, object_name: str) -> None:
@@ -215,7 +215,7 @@ class KerasFileEditor:
                 how_often = "more than once" if holders else "nowhere"
                 raise ArgumentError(
                     f"KerasFileEditor: Name {name!r} occurs {how_often} in the file; "
-                    "`summary` shows the paths, of which one can be passed"
+                    "pass one of the paths that `summary` shows"
                 )
             return holders[0], name
         holder: Any = self.weights_dict
@@ -312,7 +312,7 @@ def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
             inner_matches, below = _compare(stored_value, other, inner)
             matches, errors = matches + inner_matches, errors + below
         elif isinstance(stored_value, dict) or isinstance(other, dict):
-            errors.append(f"{inner}: an object in one, a weight in the other")
+            errors.append(f"{inner}: one file has an object, the other a weight")
         elif stored_value.shape != other.shape:
             errors.append(
                 f"{inner}: shape {stored_value.shape}; the model has {other.shape}"

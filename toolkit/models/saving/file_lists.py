@@ -97,7 +97,9 @@ class FileList:
             raise MissingFileError(f"File not found: there is no file {label}")
         size = path.stat().st_size
         if size > _MAX_LIST:
-            raise ModelFileError(f"{label}: {size} bytes, too long for a list of files")
+            raise ModelFileError(
+                f"{label}: {size} bytes are too many for a list of files"
+            )
         with load_within_budget(path):
             spend(size, "the list")
             content = parse_json(path.read_bytes(), label, unique=True)
@@ -113,11 +115,13 @@ class FileList:
         for name in (n for names in listing.where.values() for n in names):
             if not isinstance(name, str) or not self._is_valid_name(name):
                 raise ModelFileError(
-                    f"{label}: expected names of {self._ending} files beside it; found "
-                    f"{str(name)[:100]!r}: refused"
+                    f"{label}: expected names of {self._ending} files in the same "
+                    f"folder; received {str(name)[:100]!r}"
                 )
         if len(listing.names) > _MAX_FILES:
-            raise ModelFileError(f"{label}: {len(listing.names)} files: refused")
+            raise ModelFileError(
+                f"{label}: {len(listing.names)} files exceed the limit"
+            )
         return listing
 
     def _is_valid_name(self, name: str) -> bool:
@@ -135,8 +139,8 @@ class FileList:
         """
         if len(names) > _MAX_FILES:
             raise ArgumentError(
-                f"save_weights: {len(names)} files, of at most {_MAX_FILES}; increase "
-                "max_shard_size"
+                f"save_weights: expected at most {_MAX_FILES} files; received "
+                f"{len(names)}. Increase max_shard_size"
             )
         return self.files.replace(lambda: self._own_files(names))
 
@@ -151,8 +155,8 @@ class FileList:
             if name not in listed and lexists(self._path.with_name(name)):
                 raise UnwritableFileError(
                     f"cannot write {str(self._path)!r}: "
-                    f"{str(self._path.with_name(name))!r} is there already, and no "
-                    "file of an older list; move it away"
+                    f"{str(self._path.with_name(name))!r} exists already and does "
+                    "not belong to an older list; move it away"
                 )
         return [name for name in older.written if name in listed]
 
@@ -207,7 +211,7 @@ def list_path(path: Path, single: str, ending: str) -> Path:
         return path
     renamed = path.with_name(path.name.removesuffix(single) + ending)
     warn(
-        f"weights in several files are listed in a `*{ending}` file: {str(path)!r} "
-        f"becomes {str(renamed)!r}"
+        f"the list of several weight files is a `*{ending}` file; {str(path)!r} is "
+        f"renamed to {str(renamed)!r}"
     )
     return renamed

@@ -94,9 +94,7 @@ def _check_links(path: Path) -> None:
     for name in _contents(path):
         inner = Path(path, name)
         if is_link(inner) or not inner.is_file():
-            raise ModelFileError(
-                f"{str(inner)!r} is a link, maybe to another file, or no file: refused"
-            )
+            raise ModelFileError(f"{str(inner)!r} is a link or not a regular file")
 
 
 def _listed(path: Path) -> dict[str, str] | None:
@@ -112,7 +110,7 @@ def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
     for name, checksum in listed.items():
         file = Path(path, name)
         if not _is_name(name) or ".." in file.parts or not file.is_file():
-            raise ModelFileError(f"{str(path)!r}: there is no {name!r}, which it lists")
+            raise ModelFileError(f"{str(path)!r}: the listed file {name!r} is missing")
         if name != WEIGHTS:
             actual = format_checksum(config if name == CONFIG else read_text(file))
             _compare(path, name, actual, checksum)
@@ -121,9 +119,9 @@ def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
 def _compare(path: Path, name: str, actual: str, listed: str) -> None:
     if actual != listed:
         raise ModelFileError(
-            f"{str(path)!r}: {name!r} is not the file that was saved with the others: "
-            "it is damaged, or was changed; without the list of 'files' in "
-            f"{METADATA} it can be loaded"
+            f"{str(path)!r}: {name!r} differs from the file that was saved: it is "
+            "corrupt or was changed. To load it nevertheless, remove the list of "
+            f"'files' in {METADATA}"
         )
 
 
@@ -144,8 +142,8 @@ def _own_files(root: Path) -> list[str]:
         foreign = [name for name in actual if name not in (METADATA, *listed)]
     if foreign:
         raise UnwritableFileError(
-            f"cannot write {str(root)!r}: the folder holds other files than those of a "
-            f"model that was saved there, such as {sorted(foreign)[0]!r}; move them "
+            f"cannot write {str(root)!r}: the folder contains files that do not "
+            f"belong to a saved model, such as {sorted(foreign)[0]!r}; move them "
             "away, or save to another folder"
         )
     return sorted(listed or ())

@@ -61,7 +61,7 @@ def model_of(
     with ObjectSharingScope(), convert_errors(where):
         model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights") and not hasattr(model, "save"):
-        raise ModelFileError(f"{where}: expected a model; found {model!r:.200}")
+        raise ModelFileError(f"{where}: expected a model; received {model!r:.200}")
     return model
 
 

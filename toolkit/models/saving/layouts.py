@@ -41,15 +41,15 @@ class Layout:
         self.text, self.part_index = text, part_index
         sides = text.split("->")
         if len(sides) != 2:
-            raise self._error('expected "axes in the file -> axes here"')
+            raise self._error('expected "axes in the file -> axes of the weight"')
         # Axes that are numbers get internal names, which start with "#".
         self._sizes: dict[str, int] = {}
         self._file_groups, self._weight_groups = (self._groups(side) for side in sides)
         file, groups = _named(self._file_groups), _named(self._weight_groups)
         if sorted(file) != sorted(groups) or len(set(file)) != len(file):
-            raise self._error("expected each axis once on either side")
+            raise self._error("expected each axis once on both sides")
         if any(self._sizes[axis] != 1 for axis in _numbers(self._weight_groups)):
-            raise self._error("expected no number but 1 on the right")
+            raise self._error("expected only the number 1 on the right side")
         above = [
             n for n in (self._sizes[a] for a in _numbers(self._file_groups)) if n != 1
         ]
@@ -59,9 +59,11 @@ class Layout:
         if above and (
             type(part_index) is not int or not 0 <= part_index < self.num_parts
         ):
-            raise self._error(f"expected a part from 0 to {self.num_parts - 1}")
+            raise self._error(f"expected a part in the range 0 to {self.num_parts - 1}")
         if part_index is not None and not above:
-            raise self._error("expected no part, for there is no number above 1")
+            raise self._error(
+                "expected no part, because the layout has no number above 1"
+            )
 
     def _error(self, message: str) -> ArgumentError:
         suffix = "" if self.part_index is None else f", part {self.part_index!r}"
@@ -75,7 +77,7 @@ class Layout:
         for token in _TOKENS.findall(side):
             if token in "()":
                 if is_open == (token == "("):
-                    raise self._error("expected brackets that are closed")
+                    raise self._error("expected closed brackets")
                 is_open = not is_open
                 if is_open:
                     groups.append([])
@@ -86,13 +88,13 @@ class Layout:
             elif not name.isidentifier():
                 raise self._error("expected names, numbers and brackets")
             if size and self._sizes.setdefault(name, int(size)) != int(size):
-                raise self._error(f"expected one length of {name!r}")
+                raise self._error(f"expected a single length of {name!r}")
             if is_open:
                 groups[-1].append(name)
             else:
                 groups.append([name])
         if is_open:
-            raise self._error("expected brackets that are closed")
+            raise self._error("expected closed brackets")
         return groups
 
     def file_shape(self, shape: Shape) -> Shape:

@@ -27,7 +27,7 @@ def model_from_legacy(config: Any, custom_objects: Any, is_old: bool) -> Any:
         with ObjectSharingScope():
             model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights"):
-        raise ModelFileError(f"model_config: expected a model; found {model!r}")
+        raise ModelFileError(f"model_config: expected a model; received {model!r}")
     return model
 
 

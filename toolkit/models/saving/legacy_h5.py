@@ -133,7 +133,7 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         model = model_from_legacy(description, custom_objects, is_old)
         root = _Group(file, datasets)
         if "model_weights" not in root:
-            raise ModelFileError("there is no group 'model_weights'")
+            raise ModelFileError("group 'model_weights' is missing")
         _load_in_order(model, root.inner("model_weights"), False)
         training = _attribute(file, "training_config") if compile else None
         if training is not None:
@@ -163,7 +163,7 @@ def _attribute(item: Any, name: str) -> Any:
     if text is None:
         return None
     if not isinstance(text, (str, bytes)):
-        raise ModelFileError(f"{name}: expected JSON; found {type(text).__name__}")
+        raise ModelFileError(f"{name}: expected JSON; received {type(text).__name__}")
     return parse_json(text, name)
 
 
@@ -203,7 +203,7 @@ class _Group:
         """Return the subgroup of this name."""
         with convert_h5py_errors(self._group.name):
             if name not in self:
-                raise ModelFileError(f"there is no group {name!r}")
+                raise ModelFileError(f"group {name!r} is missing")
             return _Group(self._group[name], self._datasets)
 
     def __contains__(self, name: str) -> bool:
@@ -217,7 +217,7 @@ class _Group:
         paths = [f"{root}/{n}" for n in self.names("weight_names")]
         missing_paths = [path for path in paths if path not in self._datasets]
         if missing_paths:
-            raise ModelFileError(f"there is no array {missing_paths[0]!r}")
+            raise ModelFileError(f"array {missing_paths[0]!r} is missing")
         return [self._datasets[path] for path in paths]
 
 
@@ -238,7 +238,9 @@ def _load_in_order(model: Model, group: _Group, skip_mismatch: bool) -> None:
         )
     pairs: Pairs = []
     for layer, (name, weights) in zip(layers, stored, strict=True):
-        pairs += _pair(_ordered(layer), weights, f"{layer.name!r} ({name!r} there)")
+        pairs += _pair(
+            _ordered(layer), weights, f"{layer.name!r} ({name!r} in the file)"
+        )
     if _TOP_LEVEL in group:
         top = group.inner(_TOP_LEVEL).weights()
         pairs += _pair(_top_level(model), top, "the model itself")
@@ -269,7 +271,7 @@ def _pair(
     )
     if not skip_mismatch:
         raise ModelFileError(message)
-    warn(f"load_weights: {message}; left as they were")
+    warn(f"load_weights: {message}; these weights are unchanged")
     return iter(())
 
 
@@ -295,8 +297,8 @@ def _load_optimizer(model: Model, group: _Group, is_old: bool) -> None:
     shapes = [tuple(v.shape) for v in optimizer.variables]
     if shapes != [d.shape for d in stored]:
         warn(
-            "load_model: the file holds the state of another optimizer than "
-            f"{optimizer.name!r}; it starts anew"
+            "load_model: the file contains the state of another optimizer; the state "
+            f"of {optimizer.name!r} is reset"
         )
         return
     optimizer.set_weights([d.read() for d in stored])

@@ -38,8 +38,8 @@ def merged_weights(
         if any(named) and not all(named):
             raise ArgumentError(
                 f"{method}: {layer.name}: expected rows for both factors "
-                f"{[paths[x] for x in pair]} in the mapping, or for none, which merges "
-                "them into the weight; received a row for one of them"
+                f"{[paths[x] for x in pair]} in the mapping, or no rows, to merge "
+                "them into the weight; received a row for only one factor"
             )
         if not any(named):
             merged.update(layer._merged())

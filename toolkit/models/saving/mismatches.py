@@ -23,7 +23,7 @@ class Mismatch(NamedTuple):
 
 def mismatch_message(path: str) -> str:
     """Return the start of an error message for a file."""
-    return f"load_weights: {path!r} does not fit the model, and nothing was changed"
+    return f"load_weights: {path!r} does not fit the model. The model is unchanged"
 
 
 def report_mismatches(mismatches: Sequence[Mismatch], refusal: str | None) -> None:
@@ -44,4 +44,4 @@ def report_mismatches(mismatches: Sequence[Mismatch], refusal: str | None) -> No
     text = "\n  ".join(lines)
     if refusal is not None:
         raise ModelFileError(f"{refusal}:\n  {text}")
-    warn(f"load_weights: left as it was:\n  {text}")
+    warn(f"load_weights: these weights are unchanged:\n  {text}")

@@ -29,13 +29,13 @@ def refuse_hugging_face(method: str, path: Path) -> None:
         advice = f"load {str(folder / names[0])!r} by `load_weights(..., mapping=...)`"
     else:
         advice = (
-            "save the weights as safetensors there, and load that file by "
+            "save the weights as safetensors with that library, and load the file by "
             "`load_weights(..., mapping=...)`"
         )
     architectures = config.get("architectures") or [config.get("model_type", "LoRA")]
     raise ArgumentError(
-        f"{method}: {str(folder)!r} is a folder of Hugging Face with the model "
-        f"{architectures!r}, not a model of Keras; build the model first, then {advice}"
+        f"{method}: {str(folder)!r} is a Hugging Face folder with the model "
+        f"{architectures!r}, not a Keras model; build the model first, then {advice}"
     )
 
 
@@ -45,9 +45,9 @@ def refuse_tensorflow_js(method: str, path: Path) -> None:
     members = _members(file) if file.suffix == ".json" else {}
     if {"modelTopology", "weightsManifest"} & members.keys():
         raise ArgumentError(
-            f"{method}: {str(file)!r} is a model of TensorFlow.js, which is not read; "
-            "`tensorflowjs_converter --input_format=tfjs_layers_model "
-            "--output_format=keras` makes an `.h5` file of a layers model"
+            f"{method}: {str(file)!r} is a TensorFlow.js model, which is "
+            "unsupported; `tensorflowjs_converter --input_format=tfjs_layers_model "
+            "--output_format=keras` converts a layers model to an `.h5` file"
         )
 
 

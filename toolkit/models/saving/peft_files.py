@@ -138,7 +138,7 @@ def _adaptations(model: Model, mapping: Any, method: str) -> list[_Adaptation]:
     if not adaptations:
         raise ArgumentError(
             f"{method}: adapters=True: no layer has a low-rank adaptation; call "
-            "`enable_lora` of layers first"
+            "`enable_lora` of a layer first"
         )
     return adaptations
 
@@ -157,7 +157,8 @@ def _module(layer: Any, name: str, mapping: Any) -> str:
     if source.layout is not None and re.search(r"[\d()]", source.layout.text):
         raise UnsupportedError(
             f"adapters=True: {weight}: the layout {source.layout.text!r} splits or "
-            "joins axes, which the factors of PEFT do not follow; save merged weights"
+            "joins axes, but the factors of PEFT cannot represent that; save merged "
+            "weights"
         )
     return source.names[0].removesuffix(".weight")
 
@@ -212,7 +213,7 @@ def _check_scales(adaptations: list[_Adaptation], path: Path) -> None:
         raise ModelFileError(f"{str(path)!r}: expected a config of at most 4 MB")
     config = parse_json(path.read_bytes(), str(path))
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-        raise ModelFileError(f"{str(path)!r}: expected the config of a LoRA of PEFT")
+        raise ModelFileError(f"{str(path)!r}: expected the config of a PEFT LoRA")
     used = [name for name in _UNSUPPORTED if config.get(name)]
     if used or config.get("bias", "none") != "none":
         raise UnsupportedError(

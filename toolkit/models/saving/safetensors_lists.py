@@ -50,16 +50,16 @@ def open_index(path: Path) -> Iterator[dict[str, StoredArray]]:
             wrong = [key for key in stored if listing.where.get(key) != [name]]
             if wrong:
                 raise ModelFileError(
-                    f"{label}: {name!r} has {wrong[0][:100]!r}, which the list does "
-                    "not say"
+                    f"{label}: {name!r} contains {wrong[0][:100]!r}, which the list "
+                    "does not assign to it"
                 )
             arrays |= stored
         missing_keys = [key for key in listing.where if key not in arrays]
         if missing_keys:
             raise ModelFileError(
                 f"{label}: {missing_keys[0][:100]!r} is not in "
-                f"{', '.join(map(repr, listing.where[missing_keys[0]]))}, as the list "
-                "says"
+                f"{', '.join(map(repr, listing.where[missing_keys[0]]))}, but the "
+                "list assigns it"
             )
         yield arrays
 

@@ -55,8 +55,8 @@ def safetensors_of(
             raise ArgumentError(f"save_weights: the mapping has no row for {name!r}")
         if source.function is not None:
             raise ArgumentError(
-                f"save_weights: {name}: expected a layout, which works in both "
-                "directions; the mapping has a function"
+                f"save_weights: {name}: expected a layout, because the mapping's "
+                "function cannot be inverted"
             )
         value = np.asarray(merged.get(weight, weight))
         filled.write_to(name, value, source.names[0], source.layout)
@@ -82,8 +82,8 @@ class _Filled:
         names = self._names_by_part.setdefault(key, {})
         if part_index in names or (array.shape, array.dtype) != (shape, value.dtype):
             raise ArgumentError(
-                f"save_weights: {name} and {next(iter(names.values()))} do not go "
-                f"together into {key!r}"
+                f"save_weights: {name} and {next(iter(names.values()))} cannot both "
+                f"be stored in {key!r}"
             )
         names[part_index] = name
         self._counts[key] = layout.num_parts if layout else 1

@@ -99,8 +99,8 @@ def open_shards(path: Path) -> Iterator[dict[str, Dataset]]:
                 )
             if listing.written.get(name) not in (None, contents_checksum(shard)):
                 raise ModelFileError(
-                    f"{str(path)!r}: {name!r} is not the file that it lists under this "
-                    "name: it is damaged, or was saved at another time"
+                    f"{str(path)!r}: {name!r} differs from the listed file: it is "
+                    "corrupt or was saved at another time"
                 )
             datasets |= shard
         yield datasets

@@ -170,7 +170,8 @@ def _differences(load: Load) -> list[Mismatch]:
     for key, dataset in load.stored.items():
         if key not in state:
             description = (
-                f"unexpected, of shape {dataset.shape}; {load.owner.name} has no such"
+                f"unexpected, of shape {dataset.shape}; {load.owner.name} has no "
+                "such variable"
             )
             mismatches.append(Mismatch(f"{group}/{key}", description))
     return mismatches
@@ -188,13 +189,17 @@ def _optimizer_fits(load: Load) -> bool:
         return False
     if not optimizer.built:
         reason = (
-            "it is not built yet; call its `build` before, to have that of the file"
+            "the optimizer is not built yet. To load the state of the file, call its "
+            "`build` first"
         )
     elif _differences(load):
-        reason = "the file holds the state of another one"
+        reason = "the file contains the state of another optimizer"
     else:
         return True
-    warn(f"load_weights: the optimizer {optimizer.name!r} keeps its state: {reason}")
+    warn(
+        f"load_weights: the optimizer {optimizer.name!r} keeps its current state: "
+        f"{reason}"
+    )
     return False
 
 

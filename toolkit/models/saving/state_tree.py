@@ -57,8 +57,8 @@ def assign_state_tree(model: Any, tree: Tree) -> None:
     assign_all(pairs)
     if unknown:
         warn(
-            f"set_state_tree: the model has no variables {', '.join(unknown)}; they "
-            "are left out"
+            f"set_state_tree: the model has no variables {', '.join(unknown)}; their "
+            "values are ignored"
         )
 
 
@@ -71,9 +71,9 @@ def _by_path(model: Any, group: str) -> dict[str, Any]:
     for variable in variables:
         if by_path.setdefault(variable.path, variable) is not variable:
             raise ArgumentError(
-                f"get_state_tree: expected unique paths; the variable path "
-                f"{variable.path!r} is found twice in the model. Give its layers "
-                "names of their own"
+                "get_state_tree: expected unique paths; the variable path "
+                f"{variable.path!r} occurs twice in the model. Give its layers "
+                "unique names"
             )
     return by_path
 

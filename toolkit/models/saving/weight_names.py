@@ -29,8 +29,8 @@ def named_weights(model: Any, method: str) -> dict[str, Any]:
         name = weight.path.removeprefix(prefix) if has_prefix else weight.path
         if by_name.setdefault(name, weight) is not weight:
             raise ArgumentError(
-                f"{method}: two weights have the path {name!r}; give layers names of "
-                "their own"
+                f"{method}: two weights have the path {name!r}; give the layers "
+                "unique names"
             )
     return by_name
 

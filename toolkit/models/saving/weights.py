@@ -220,7 +220,7 @@ def load_weights(
     if path.name.endswith(SAFETENSORS):
         if by_name is not None:
             raise ArgumentError(
-                "load_weights: weights in safetensors go by their names in any case; "
+                "load_weights: safetensors files always load weights by name; "
                 f"received by_name={by_name!r}"
             )
         load_safetensors(

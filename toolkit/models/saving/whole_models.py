@@ -102,8 +102,8 @@ def _checked_path(filepath: Any, zipped: bool | None) -> Path:
     path = Path(filepath)
     if str(filepath).startswith("hf://"):
         raise ArgumentError(
-            "save_model: models are not uploaded; save to a folder with zipped=False, "
-            "then call `huggingface_hub.upload_folder(repo_id="
+            "save_model: uploads of models are unsupported; save to a folder with "
+            "zipped=False, then call `huggingface_hub.upload_folder("
             f"{str(filepath).removeprefix('hf://')!r}, folder_path=folder)`"
         )
     legacy = path.name.endswith(H5)

@@ -66,8 +66,8 @@ def check_same_data(
     if len(set(orders)) > 1:
         raise ArgumentError(
             f"{label}expected the same rows in the same order on all ranks; received "
-            f"{group_by_rank(orders)}; what is drawn without a seed is the same once "
-            "`set_distribution` or `set_random_seed` was called"
+            f"{group_by_rank(orders)}; to draw equal random numbers on all ranks, "
+            "call `set_distribution` or `set_random_seed` first"
         )
 
 
@@ -76,15 +76,15 @@ def _described(batches: EpochBatches, peek: bool) -> str:
     samples = getattr(source, "samples", None)
     counts = {
         "samples": samples,
-        "batches an epoch": batches.num_batches,
-        "samples a batch": source.batch_size,
+        "batches per epoch": batches.num_batches,
+        "samples per batch": source.batch_size,
     }
     words = [f"{count} {name}" for name, count in counts.items() if count is not None]
     first = tree.flatten(batches.peek()) if peek else []
     shapes = describe_batch(first)
     if shapes:
         words.append(f"a first batch of {shapes}")
-    return ", ".join(words) or "batches of an unknown number"
+    return ", ".join(words) or "an unknown number of batches"
 
 
 def check_same_state(job: DistributionContext, model: Any) -> None:
@@ -134,7 +134,7 @@ def _check_same(
         return
     variable = variables[differs]
     first = np.asarray(variable).ravel()[:3].tolist()
-    received = job.exchange(f"{variable.path} that begins with {first}")
+    received = job.exchange(f"{variable.path} with the first values {first}")
     raise ArgumentError(
         f"{label}expected the same weights, seeds and settings of the optimizer on all "
         f"ranks; received {group_by_rank(received)}"

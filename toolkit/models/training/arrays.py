@@ -96,8 +96,8 @@ def check_arrays(structure: Any, name: str) -> Any:
         if not is_array(leaf):
             raise ArgumentError(
                 f"{name}: expected an array, or a list, tuple or dict of arrays; "
-                f"received {leaf!r:.60} of type {type(leaf).__name__} (make an array "
-                "of a list of numbers by np.array)"
+                f"received {leaf!r:.60} of type {type(leaf).__name__} (convert a "
+                "list of numbers by np.array)"
             )
         array = to_array(leaf, name)
         if array.ndim == 0:
@@ -142,7 +142,7 @@ def repeat_weights(weights: np.ndarray[Any, Any], y: TensorLike) -> Any:
 def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> Any:
     """Return sample weights from the class weights of the samples."""
     if weights is not None:
-        raise ArgumentError("class_weight and sample_weight exclude each other")
+        raise ArgumentError("expected class_weight or sample_weight; received both")
     if y is None or tree.is_nested(y):
         raise ArgumentError(
             "class_weight: expected targets `y` of a single output; received "
@@ -187,7 +187,10 @@ def warn_of_absent_classes(y: TensorLike, class_weight: dict[int, float]) -> Non
     """Warn about weights for classes without a sample."""
     absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
     if absent:
-        warn(f"class_weight: no sample is of the classes {absent}, which have weights")
+        warn(
+            f"class_weight: weights are defined for the classes {absent}, but no "
+            "sample has these classes"
+        )
 
 
 def split_arrays(
@@ -200,8 +203,8 @@ def split_arrays(
         )
     if not _all_arrays((x, y, sample_weight)):
         raise ArgumentError(
-            "validation_split can split arrays only; pass validation_data "
-            f"beside {type(x).__name__}"
+            f"validation_split supports only arrays; for {type(x).__name__}, pass "
+            "validation_data"
         )
     pairs = zip(FIELDS, (x, y, sample_weight), strict=True)
     components = {name: check_arrays(array, name) for name, array in pairs}

@@ -87,8 +87,8 @@ def check_shapes(
     if shapes[0] != shapes[1]:
         warn(
             f"{describe_term('loss', loss.name, output)}: the targets of shape "
-            f"{tuple(true.shape)} and the outputs of shape {tuple(pred.shape)} differ, "
-            "and are repeated to fit each other; give targets the shape of the outputs"
+            f"{tuple(true.shape)} and the outputs of shape {tuple(pred.shape)} "
+            "differ and are broadcast; give the targets the shape of the outputs"
         )
 
 
@@ -111,7 +111,7 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
         if low < 0 or high > 1:
             warn(
                 f"{describe_term('loss', loss.name, output)}: expected targets in "
-                f"[0, 1]; those of the first batch go from {low:g} to {high:g}"
+                f"[0, 1]; the first batch has targets from {low:g} to {high:g}"
             )
 
 

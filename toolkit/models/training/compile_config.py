@@ -40,9 +40,9 @@ class CompileConfigured:
         """
         if not _is_toolkit_method(type(self).compile):
             warn(
-                f"{type(self).__name__} has a `compile` of its own: define "
-                "`get_compile_config` and `compile_from_config` to have models "
-                "compiled again when they are loaded, or compile them then"
+                f"{type(self).__name__} overrides `compile`. Define "
+                "`get_compile_config` and `compile_from_config`, so that loaded "
+                "models are compiled. Otherwise compile each model after the load"
             )
             return
         try:

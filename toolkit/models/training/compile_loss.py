@@ -234,7 +234,7 @@ def _with_weights(loss: Any, weights: Any) -> Any:
         return tree.map_structure(lambda weight: leaf(loss, weight), weights)
     if len(losses) != len(factors):
         raise ArgumentError(
-            f"compile: expected as many loss_weights as losses, {len(losses)}; "
+            f"compile: expected {len(losses)} loss_weights, one for each loss; "
             f"received {len(factors)}"
         )
     return tree.pack_sequence_as(loss, map(leaf, losses, factors))

@@ -116,8 +116,8 @@ class CompileMetrics:
                 and not set(metrics) <= set(names)
             ):
                 warn(
-                    f"compile: {argument} are for {sorted(metrics)}; the only output, "
-                    f"which they are given, is {names[0]!r}"
+                    f"compile: {argument} are for {sorted(metrics)}, but they are "
+                    f"applied to the only output {names[0]!r}"
                 )
             return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
         if len(true) != len(pred):

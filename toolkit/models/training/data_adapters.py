@@ -21,7 +21,7 @@ def unpack_x_y_sample_weight(data: TensorLike) -> tuple[Any, Any, Any]:
     if not 1 <= len(data) <= 3:
         raise ArgumentError(
             "batch: expected x, (x,), (x, y) or (x, y, sample_weight); received "
-            f"{len(data)} parts"
+            f"{len(data)} components"
         )
     x, y, sample_weight = (*data, None, None)[:3]
     return x, y, sample_weight

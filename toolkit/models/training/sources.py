@@ -423,13 +423,13 @@ def make_source(
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is not None:
             raise ArgumentError(
-                f"expected `{name}` to be part of the batches that x "
-                f"({type(x).__name__}) returns; received it beside x"
+                f"expected `{name}` in the batches that x ({type(x).__name__}) "
+                "returns; received it as a separate argument"
             )
     if batch_size is not None:
         warn(
-            f"batch_size={batch_size} is not used: x ({type(x).__name__}) returns "
-            "whole batches"
+            f"batch_size={batch_size} is ignored, because x ({type(x).__name__}) "
+            "returns batches"
         )
     source = _source_of_batches(x, shuffle)
     source.class_weight = class_weight

@@ -68,8 +68,8 @@ class CompiledStep:
             except OutOfRangeError as error:
                 raise OutOfRangeError(
                     f"{function.name}: {error}: a label, or an input of an Embedding "
-                    f"({_describe_indices(batch)}; compile with run_eagerly=True to "
-                    "see where)"
+                    f"({_describe_indices(batch)}; to find the layer, compile with "
+                    "run_eagerly=True)"
                 ) from error
             except RankLostError:
                 if self._context is None:
@@ -141,12 +141,12 @@ def _describe_indices(batch: Any) -> str:
     """Return the range of possible indices, for an error message."""
     terms = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
     results = [
-        f"{name} goes from {array.min():g} to {array.max():g}"
+        f"{name} has values from {array.min():g} to {array.max():g}"
         for name, term in terms
         for array in map(np.asarray, tree.flatten(term))
         if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
     ]
-    return "in this batch " + ", ".join(results or ["no array holds whole numbers"])
+    return "in this batch " + ", ".join(results or ["no array contains integers"])
 
 
 def _spec_of(leaf: Any) -> Any:

@@ -88,8 +88,8 @@ class Trainer(CompileConfigured, Evaluation):
             )
         if jit_compile is True and run_eagerly:
             warn(
-                "compile: run_eagerly=True leaves nothing to compile; jit_compile "
-                "becomes False"
+                "compile: run_eagerly=True disables compilation, so jit_compile is "
+                "set to False"
             )
             jit_compile = False
         names = getattr(self, "output_names", None)
@@ -191,12 +191,12 @@ class Trainer(CompileConfigured, Evaluation):
                 raise ArgumentError(f"fit: expected {name} >= 0; received {number!r}")
         if initial_epoch > epochs:
             warn(
-                f"fit: nothing is trained: initial_epoch, {initial_epoch}, is beyond "
-                f"epochs, {epochs}, the number of the last one"
+                f"fit: no epoch runs, because initial_epoch={initial_epoch} is "
+                f"larger than epochs={epochs}, the index of the last epoch"
             )
         limit = max_epochs()
         if limit is not None and limit < epochs:
-            warn(f"fit: limiting epochs to {limit}, as set_max_epochs has it")
+            warn(f"fit: set_max_epochs limits epochs to {limit}")
             epochs = limit
         with named_errors("fit"):
             if validation_split and validation_data is None:
@@ -376,8 +376,8 @@ class Trainer(CompileConfigured, Evaluation):
         if self._trained is not None:
             if self._trained[1:] != trained[1:]:
                 warn(
-                    f"{self.name}: what is trainable has changed since the last step; "
-                    "call compile() again to give the optimizer the new variables"
+                    f"{self.name}: the trainable variables have changed since the "
+                    "last step. To pass them to the optimizer, call compile() again"
                 )
             self.train_function = None
         self._trained = trained

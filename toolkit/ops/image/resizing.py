@@ -198,9 +198,9 @@ def scale_and_translate(
     expected = [output_shape[i] if i in axes else n for i, n in enumerate(x.shape)]
     if list(output_shape) != expected or scale.shape != (len(axes),):
         raise ShapeError(
-            f"scale_and_translate: expected an output_shape that differs from "
-            f"{images.shape} along {tuple(axes)} only, and a scale for each of these; "
-            f"received {tuple(output_shape)} and {scale.shape}"
+            "scale_and_translate: expected an output_shape that differs from "
+            f"{images.shape} only along the axes {tuple(axes)}, and a scale for each "
+            f"of these axes; received {tuple(output_shape)} and {scale.shape}"
         )
     is_finite = not dtypes.is_float(images.dtype)
     for i, axis in enumerate(axes):

@@ -30,13 +30,13 @@ def check_graph(
     """
     if type(opset) is not int or not OLDEST <= opset <= NEWEST:
         raise ModelFileError(
-            f"it is of opset {opset}; expected {OLDEST} to {NEWEST}. "
-            "onnx.version_converter converts files"
+            f"it is of opset {opset}; expected {OLDEST} to {NEWEST}. convert the "
+            "file with onnx.version_converter"
         )
     if any(count >= MAX_NODES for count, _ in enumerate(_walk_nodes(graph, 0))):
         raise ModelFileError(f"more than {MAX_NODES:,} nodes: refused")
     if len(set(external_names)) != len(external_names):
-        raise ModelFileError("a value that is given twice")
+        raise ModelFileError("a value is defined twice")
     _check_values(graph, (set(external_names),))
     if not graph.outputs:
         raise ModelFileError("its graph has no outputs")
@@ -45,7 +45,7 @@ def check_graph(
 
 def _walk_nodes(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
     if depth > MAX_SUBGRAPHS:
-        raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
+        raise ModelFileError(f"subgraphs are nested more than {MAX_SUBGRAPHS} deep")
     for node in graph.nodes:
         yield node
         for value in node.attributes.values():
@@ -67,7 +67,7 @@ def _check_values(graph: OnnxGraph, outer_scopes: tuple[set[str], ...]) -> None:
                 f"{source} has a name of {len(name)} characters: refused"
             )
         if is_defined(name):
-            raise ModelFileError(f"{source} makes {name!r}, which is there already")
+            raise ModelFileError(f"{source} makes {name!r}, which exists already")
         defined.add(name)
 
     for value in graph.inputs:
@@ -79,7 +79,7 @@ def _check_values(graph: OnnxGraph, outer_scopes: tuple[set[str], ...]) -> None:
         for name in node.inputs:
             if name and not is_defined(name):
                 raise ModelFileError(
-                    f"{label} needs {name!r}, which nothing before it makes"
+                    f"{label} needs {name!r}, which no earlier node computes"
                 )
         for value in node.attributes.values():
             if isinstance(value, OnnxGraph):
@@ -89,7 +89,7 @@ def _check_values(graph: OnnxGraph, outer_scopes: tuple[set[str], ...]) -> None:
                 define(name, label)
     for value in graph.outputs:
         if not is_defined(value.name):
-            raise ModelFileError(f"nothing makes the output {value.name!r}")
+            raise ModelFileError(f"no node computes the output {value.name!r}")
 
 
 def _name_nodes(graph: OnnxGraph, counts: Counter[str]) -> OnnxGraph:

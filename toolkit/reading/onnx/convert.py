@@ -61,7 +61,9 @@ class Converter:
         for function in model["functions"]:
             key = _function_key(function, "name")
             if key in self._functions:
-                raise ModelFileError(f"the function {key[1]!r} is there twice: refused")
+                raise ModelFileError(
+                    f"the function {key[1]!r} is defined twice: refused"
+                )
             self._functions[key] = function
         num_nodes = sum(len(f["nodes"]) for f in model["functions"])
         num_nodes += len(model.get("graph", {}).get("nodes", ()))
@@ -88,7 +90,7 @@ class Converter:
         """Return a graph that is an attribute."""
         start_count = self._num_nodes
         if scope.subgraphs >= MAX_SUBGRAPHS:
-            raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
+            raise ModelFileError(f"subgraphs are nested more than {MAX_SUBGRAPHS} deep")
         self._count_nodes(
             sum(len(message[k]) for k in ("inputs", "outputs", "initializers"))
         )
@@ -109,7 +111,7 @@ class Converter:
         for tensor in message["initializers"]:
             name = scope.rename(tensor.get("name", ""))
             if name in arrays or not name:
-                raise ModelFileError(f"the initializer {name!r} is there twice")
+                raise ModelFileError(f"the initializer {name!r} is defined twice")
             arrays[name] = self._tensors.read_array(tensor, name)
         inputs = [self._convert_value(value, scope) for value in message["inputs"]]
         return OnnxGraph(
@@ -155,8 +157,8 @@ class Converter:
             op = f"{domain}.{op}"
         elif domain not in STANDARD:
             raise ModelFileError(
-                f"{_node_label(message)} is of the domain {domain!r}; expected ONNX's "
-                "own operators, or functions that are in the file"
+                f"{_node_label(message)} is of the domain {domain!r}; expected "
+                "operators of ONNX, or functions of the file"
             )
         return OnnxNode(
             message.get("name", ""),
@@ -227,14 +229,15 @@ class Converter:
         depth = scope.functions + 1
         if depth > MAX_FUNCTIONS:
             raise ModelFileError(
-                f"functions in functions, more than {MAX_FUNCTIONS} deep"
+                f"function calls are nested more than {MAX_FUNCTIONS} deep"
             )
         _check_opset(function, self._opset)
         if len(call["inputs"]) > len(function["inputs"]) or (
             len(call["outputs"]) > len(function["outputs"])
         ):
             raise ModelFileError(
-                f"{_node_label(call)}: more inputs or outputs than its function has"
+                f"{_node_label(call)}: the call has more inputs or outputs than its "
+                "function"
             )
         self._num_unrolled += 1
         prefix = f"{call.get('name') or call.get('op', '')}_{self._num_unrolled}/"
@@ -302,7 +305,7 @@ def _decode_text(value: Any, label: str) -> str:
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        raise ModelFileError(f"{label} is no text") from error
+        raise ModelFileError(f"{label} is not text") from error
 
 
 def _is_array(value: Any) -> bool:

@@ -42,8 +42,8 @@ def open_onnx(path: Path) -> Iterator[OnnxFile]:
     check_present(path)
     if path.stat().st_size > _MAX_SIZE:
         raise ModelFileError(
-            f"{str(path)!r}: more than 2 GB, which no ONNX file may have; large "
-            "arrays are in files beside it"
+            f"{str(path)!r}: more than 2 GB, which exceeds the limit of ONNX files; "
+            "store large arrays in external data files"
         )
     with add_path_to_errors(path):
         with load_within_budget(path):
@@ -58,11 +58,11 @@ def _parse_file(message: Message, path: Path) -> OnnxFile:
     version = message.get("ir_version", 0)
     if not 3 <= version <= _NEWEST_IR:
         raise ModelFileError(
-            f"expected an ONNX file of IR version 3 to {_NEWEST_IR}; found {version}"
+            f"expected an ONNX file of IR version 3 to {_NEWEST_IR}; received {version}"
         )
     opset = opset_of(message)
     if "graph" not in message:
-        raise ModelFileError("expected an ONNX file; it has no graph")
+        raise ModelFileError("expected an ONNX file with a graph")
     converter = Converter(message, TensorReader(path.parent), opset)
     return OnnxFile(
         check_graph(converter.graph(message["graph"]), opset),
@@ -80,7 +80,7 @@ def opset_of(message: Message) -> int:
         if entry.get("domain", "") in STANDARD
     ]
     if len(set(versions)) != 1:
-        raise ModelFileError(f"expected one opset of ONNX's own; found {versions}")
+        raise ModelFileError(f"expected one opset of ONNX; received {versions}")
     return int(versions[0])
 
 

@@ -85,7 +85,7 @@ def array_from_config(config: Any) -> Array:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
         raise ModelFileError(
-            f"expected an array as shape, dtype and data; found {config!r:.200}"
+            f"expected an array as shape, dtype and data; received {config!r:.200}"
         ) from error
     if len(shape) > MAX_AXES or math.prod(shape) * dtype.itemsize != len(data):
         raise ModelFileError(
@@ -145,7 +145,7 @@ def _attribute_config(value: Any) -> Any:
 def graph_from_config(config: Any, depth: int = 0) -> OnnxGraph:
     """Return the graph of `graph_config`, without a check of its meaning."""
     if depth > 32 or not isinstance(config, dict):
-        raise ModelFileError(f"expected a graph; found {config!r:.200}")
+        raise ModelFileError(f"expected a graph; received {config!r:.200}")
     return OnnxGraph(
         tuple(_value_from_config(v) for v in _read_items(config, "inputs")),
         tuple(_value_from_config(v) for v in _read_items(config, "outputs")),
@@ -160,31 +160,35 @@ def graph_from_config(config: Any, depth: int = 0) -> OnnxGraph:
 def _read_items(config: dict[str, Any], key: str, kind: type = list) -> Any:
     value = config.get(key)
     if not isinstance(value, kind):
-        raise ModelFileError(f"expected a {kind.__name__} `{key}`; found {value!r:.99}")
+        raise ModelFileError(
+            f"expected a {kind.__name__} `{key}`; received {value!r:.99}"
+        )
     return value.items() if isinstance(value, dict) else value
 
 
 def _check_name(value: Any) -> str:
     if not isinstance(value, str):
-        raise ModelFileError(f"expected a name; found {value!r:.99}")
+        raise ModelFileError(f"expected a name; received {value!r:.99}")
     return value
 
 
 def _value_from_config(config: Any) -> ValueInfo:
     if not isinstance(config, (list, tuple)) or len(config) != 3:
-        raise ModelFileError(f"expected a name, dtype and shape; found {config!r:.99}")
+        raise ModelFileError(
+            f"expected a name, dtype and shape; received {config!r:.99}"
+        )
     name, dtype, shape = config
     if dtype not in dtypes.DTYPES or not isinstance(shape, (list, tuple, type(None))):
-        raise ModelFileError(f"expected a dtype and a shape; found {config!r:.99}")
+        raise ModelFileError(f"expected a dtype and a shape; received {config!r:.99}")
     for n in shape or ():
         if not isinstance(n, (int, str, type(None))) or isinstance(n, bool):
-            raise ModelFileError(f"expected extents; found {shape!r:.99}")
+            raise ModelFileError(f"expected extents; received {shape!r:.99}")
     return ValueInfo(_check_name(name), dtype, None if shape is None else tuple(shape))
 
 
 def _node_from_config(config: Any, depth: int) -> OnnxNode:
     if not isinstance(config, dict):
-        raise ModelFileError(f"expected a node; found {config!r:.99}")
+        raise ModelFileError(f"expected a node; received {config!r:.99}")
     attributes = {
         _check_name(k): _attribute_from_config(v, depth)
         for k, v in _read_items(config, "attributes", dict)
@@ -207,11 +211,11 @@ def _attribute_from_config(value: Any, depth: int) -> Any:
         try:
             floats = [float(text) for text in value["floats"]]
         except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"an attribute of {value!r:.99}") from error
+            raise ModelFileError(f"unsupported attribute {value!r:.99}") from error
         return floats[0] if value.get("single") and floats else floats
     if isinstance(value, (list, tuple)):
         spend(8 * len(value), "an attribute")
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     if {type(v) for v in items} - {int, float, str} or len(set(map(type, items))) > 1:
-        raise ModelFileError(f"expected an attribute; found {value!r:.99}")
+        raise ModelFileError(f"expected an attribute; received {value!r:.99}")
     return items if isinstance(value, (list, tuple)) else value

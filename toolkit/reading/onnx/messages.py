@@ -140,7 +140,7 @@ def _decode_message(
     data: memoryview, kind: str, walker: FieldParser, depth: int
 ) -> Message:
     if depth > MAX_DEPTH:
-        raise ModelFileError(f"messages in messages, more than {MAX_DEPTH} deep")
+        raise ModelFileError(f"messages are nested more than {MAX_DEPTH} deep")
     schema = _SCHEMA[kind]
     message: Message = {field.key: [] for field in schema.values() if field.repeated}
     for number, value in walker.fields(data):
@@ -167,7 +167,7 @@ def _decode_message(
 
 def _check_bytes(value: Any, kind: str, field: _Field) -> None:
     if isinstance(value, int):
-        raise ModelFileError(f"it is damaged: `{field.key}` of a {kind} is a number")
+        raise ModelFileError(f"it is corrupt: `{field.key}` of a {kind} is a number")
 
 
 def _read_integer(value: Any, kind: str, field: _Field) -> Any:
@@ -175,7 +175,7 @@ def _read_integer(value: Any, kind: str, field: _Field) -> Any:
         return to_signed(value)
     if field.repeated:
         return unpack_integers(value)
-    raise ModelFileError(f"it is damaged: `{field.key}` of a {kind} is no number")
+    raise ModelFileError(f"it is corrupt: `{field.key}` of a {kind} is not a number")
 
 
 def _make_number_reader(dtype: str) -> Callable[..., Any]:
@@ -185,7 +185,7 @@ def _make_number_reader(dtype: str) -> Callable[..., Any]:
         if field.repeated:
             return numbers
         if numbers.size != 1:
-            raise ModelFileError(f"it is damaged: `{field.key}` of a {kind}")
+            raise ModelFileError(f"it is corrupt: `{field.key}` of a {kind}")
         return float(numbers[0])
 
     return read
@@ -207,7 +207,7 @@ def _read_text(value: Any, kind: str, field: _Field) -> str:
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        raise ModelFileError(f"`{field.key}` of a {kind} is no text") from error
+        raise ModelFileError(f"`{field.key}` of a {kind} is not text") from error
 
 
 _READERS: dict[str, Callable[..., Any]] = {

@@ -56,7 +56,7 @@ def dtype_of(number: Any, label: str) -> str:
     if number not in DTYPES:
         names = ", ".join(sorted(DTYPES.values()))
         raise ModelFileError(
-            f"{label}: expected one of the dtypes {names}; found ONNX's type {number}"
+            f"{label}: expected one of the dtypes {names}; received ONNX type {number}"
         )
     return DTYPES[number]
 
@@ -95,7 +95,7 @@ class TensorReader:
         if message.get("location", 0) == _EXTERNAL:
             data = self._read_external(message["external"], shape, dtype, name)
         elif message["external"]:
-            raise ModelFileError(f"the tensor {name!r} is in two places: refused")
+            raise ModelFileError(f"the tensor {name!r} has data in two fields: refused")
         else:
             data = _stored_elements(message, dtype, name)
         if data.size != math.prod(shape):
@@ -117,7 +117,7 @@ class TensorReader:
         if length != nbytes:
             raise ModelFileError(
                 f"the tensor {name!r} of shape {shape} and dtype {dtype} takes "
-                f"{nbytes:,} bytes, not {length:,}: refused"
+                f"{nbytes:,} bytes, but the file has {length:,}: refused"
             )
         data = self._read_external_bytes(location, offset, nbytes, name)
         return _view_numbers(data, dtype)
@@ -131,7 +131,7 @@ class TensorReader:
             if offset + nbytes > size:
                 raise ModelFileError(
                     f"the tensor {name!r} ends at byte {offset + nbytes:,} of "
-                    f"{location!r}, which has {size:,}: refused"
+                    f"{location!r}, which has {size:,} bytes: refused"
                 )
             return read_bytes(file, offset, nbytes, f"the tensor {name!r}")
 
@@ -152,7 +152,7 @@ def external_size(folder: Path, locations: set[str]) -> int:
 def _parse_size(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise ModelFileError(
-            f"the tensor {name!r}: expected a number of bytes; found {text!r:.99}"
+            f"the tensor {name!r}: expected a number of bytes; received {text!r:.99}"
         )
     return int(text)
 
@@ -204,5 +204,7 @@ def _convert_elements(values: Array, dtype: str, name: str) -> Array:
 def _cast_checked(values: Array, kind: np.dtype[Any], name: str) -> Array:
     limits = np.iinfo(kind)
     if values.size and not (limits.min <= values.min() and values.max() <= limits.max):
-        raise ModelFileError(f"the tensor {name!r}: a number that no {kind} can be")
+        raise ModelFileError(
+            f"the tensor {name!r}: a number is out of range for {kind}"
+        )
     return values.astype(kind)

@@ -43,7 +43,7 @@ class FieldParser:
             key, offset = _read_varint(data, offset)
             number, kind = key >> 3, key & 7
             if number == 0 or number >= 1 << 29:
-                raise ModelFileError("it is damaged: a field of an impossible number")
+                raise ModelFileError("it is corrupt: a field has an invalid number")
             if kind == _VARINT:
                 value, offset = _read_varint(data, offset)
                 yield number, value
@@ -53,11 +53,11 @@ class FieldParser:
             elif kind in (_FIXED32, _FIXED64):
                 size = 4 if kind == _FIXED32 else 8
             else:
-                raise ModelFileError(f"it is damaged: a field of type {kind}")
+                raise ModelFileError(f"it is corrupt: unsupported field type {kind}")
             if size > end - offset:
                 raise ModelFileError(
-                    f"it is cut off or damaged: a field of {size:,} bytes, of which "
-                    f"{end - offset:,} are there"
+                    f"it is truncated or corrupt: a field of {size:,} bytes, but the "
+                    f"file contains {end - offset:,} "
                 )
             yield number, data[offset : offset + size]
             offset += size
@@ -68,14 +68,16 @@ def _read_varint(data: memoryview, offset: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 70:
         if offset >= len(data):
-            raise ModelFileError("it is cut off or damaged: a number without an end")
+            raise ModelFileError(
+                "it is truncated or corrupt: a number without a last byte"
+            )
         byte = data[offset]
         offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value % _WORD, offset
         shift += 7
-    raise ModelFileError("it is damaged: a number of more than ten bytes")
+    raise ModelFileError("it is corrupt: a number of more than ten bytes")
 
 
 def to_signed(value: int) -> int:
@@ -90,11 +92,11 @@ def unpack_integers(data: memoryview) -> np.ndarray[Any, Any]:
         return np.zeros(0, np.int64)
     is_last = octets < 0x80
     if not is_last[-1]:
-        raise ModelFileError("it is cut off or damaged: a number without an end")
+        raise ModelFileError("it is truncated or corrupt: a number without a last byte")
     starts = np.flatnonzero(np.concatenate(([True], is_last[:-1])))
     lengths = np.diff(np.append(starts, octets.size))
     if lengths.max() > 10:
-        raise ModelFileError("it is damaged: a number of more than ten bytes")
+        raise ModelFileError("it is corrupt: a number of more than ten bytes")
     if lengths.max() == 1:
         return octets.astype(np.int64)
     byte_indices = np.arange(octets.size) - np.repeat(starts, lengths)
@@ -105,5 +107,5 @@ def unpack_integers(data: memoryview) -> np.ndarray[Any, Any]:
 def unpack_numbers(data: memoryview, dtype: str) -> np.ndarray[Any, Any]:
     """Return the fixed-size numbers of a packed list."""
     if len(data) % np.dtype(dtype).itemsize:
-        raise ModelFileError("it is damaged: half a number at the end of a list")
+        raise ModelFileError("it is corrupt: half a number at the end of a list")
     return np.frombuffer(data, dtype)

@@ -266,7 +266,7 @@ class CUDAScalars:
             return lambda *xs: self._helper(_INTEGERS[name], xs)
         if name in SCALARS and SCALARS[name].cuda:
             return lambda *xs: self._function(SCALARS[name], xs)
-        raise AttributeError(f"the scalar vocabulary has no {name!r}")
+        raise AttributeError(f"unknown scalar function {name!r}")
 
     def _function(self, word: Scalar, xs: Sequence[Value]) -> Value:
         if xs[0].is_float:

@@ -34,7 +34,7 @@ def generate_combine(step: Combine) -> Launch:
     """
     if step.dtype not in STORED:
         raise UnsupportedOnBackend(
-            "all_reduce", step.dtype, "row-major", "GPUs combine real numbers only"
+            "all_reduce", step.dtype, "row-major", "GPUs combine only real numbers"
         )
     w = SourceWriter()
     w(

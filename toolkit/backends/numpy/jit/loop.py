@@ -274,4 +274,4 @@ def emit_final_copy() -> Kernel:
 
 
 def _no_code() -> Any:
-    raise NotImplementedError("a loop has no code of its own")
+    raise NotImplementedError("a loop has no separate code")

@@ -151,7 +151,7 @@ def _baseline_processor(machine: Processor, name: str) -> Processor:
     unsupported = [x for x in LEVELS.get(name, ()) if not machine.has(x)]
     if unsupported:
         raise ArgumentError(
-            f"TOOLKIT_PROCESSOR: this machine is no {name}: it lacks "
+            f"TOOLKIT_PROCESSOR: this machine does not support {name}: it lacks "
             f"{', '.join(unsupported)}"
         )
     return replace(

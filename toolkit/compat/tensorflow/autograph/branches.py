@@ -130,7 +130,7 @@ class _BranchPair:
             self.fills[i] = other
             raise _Retrace
         if isinstance(lacking.values[i].value, Absent):  # an item
-            raise UnboundLocalError(f"if: {name!r} has no value, as {_ONE_BRANCH}")
+            raise UnboundLocalError(f"if: {name!r} has no value, because {_ONE_BRANCH}")
         return Undefined(name, f"here: {_ONE_BRANCH}")
 
     def _depends_on_branch(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:

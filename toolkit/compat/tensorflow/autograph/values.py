@@ -151,8 +151,8 @@ def different_values_error(
     """Create the error for a name with two different values that are not numbers."""
     return TraceError(
         f"{statement}: {name!r} is {_describe_value(a)} {locations[0]} and "
-        f"{_describe_value(b)} {locations[1]}; only "
-        "numbers and tensors may differ where a tensor decides"
+        f"{_describe_value(b)} {locations[1]}; only numbers and tensors can differ "
+        "in control flow over a tensor"
     )
 
 

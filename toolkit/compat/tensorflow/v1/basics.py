@@ -87,8 +87,8 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Graph
     _check_graph("placeholder")
     if dtypes.standardize(dtype) == dtypes.STRING:
         raise UnsupportedError(
-            "placeholder: expected a dtype of numbers; received string: strings are no "
-            "tensors of a graph"
+            "placeholder: expected a dtype of numbers; received string. A graph does "
+            "not support string tensors"
         )
     extents = (shape,) if isinstance(shape, int) else shape
     symbol = KerasTensor(extents or (), dtypes.standardize(dtype))
@@ -99,7 +99,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Graph
 
 
 def _unfed(run: Any) -> Any:
-    raise AssertionError("a plan with a placeholder that is not fed is refused")
+    raise AssertionError("a plan needs values for all placeholders")
 
 
 def placeholder_with_default(

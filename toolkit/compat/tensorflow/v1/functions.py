@@ -134,9 +134,9 @@ def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
     fits = tuple(condition.shape) in (shape, (), shape[:1])
     if shape != tuple(y.shape) or not fits:
         raise ShapeError(
-            "where: expected x and y of one shape, and a condition of it, a scalar or "
-            f"a vector of as many rows; received {shape}, {tuple(y.shape)} and "
-            f"{tuple(condition.shape)}"
+            "where: expected x and y of equal shape, and a condition of the same "
+            "shape, a scalar or a vector with one element for each row; received "
+            f"{shape}, {tuple(y.shape)} and {tuple(condition.shape)}"
         )
     if condition.ndim == 1:
         condition = ops.reshape(condition, (-1, *[1] * (x.ndim - 1)))

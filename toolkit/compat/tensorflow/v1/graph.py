@@ -89,7 +89,7 @@ class Graph:
             if x.graph is not self:
                 raise ArgumentError(
                     f"{operation_type(node.op)}: expected tensors of one graph; "
-                    f"received {x!r}, which is none of it"
+                    f"received {x!r} of another graph"
                 )
         name = self.unique_name(requested_name or operation_type(node.op))
         operation = GraphOperation(self, node, name, self._controls)

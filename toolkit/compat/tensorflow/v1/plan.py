@@ -157,8 +157,8 @@ class Plan:
             if operation.device is not None and parse(operation.device).is_remote:
                 raise ArgumentError(
                     f"Cannot assign a device for operation {operation.name}: it is "
-                    f"placed on {operation.device}, and this session runs in its own "
-                    "process only; use Session(server.target)"
+                    f"placed on {operation.device}, but this session runs only in "
+                    "its own process; use Session(server.target)"
                 )
 
     def _check_variables(self) -> None:

@@ -178,7 +178,7 @@ def get_checkpoint_state(
         return CheckpointState(paths)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ModelFileError(
-            f"{str(file)!r}: expected a note of checkpoints: {error}"
+            f"{str(file)!r}: expected a list of checkpoints: {error}"
         ) from error
 
 

@@ -210,7 +210,7 @@ def get_variable(
     if not validate_shape or any((caching_device, partitioner, custom_getter)):
         raise UnsupportedError(
             "get_variable: validate_shape=False, caching_device, partitioner and "
-            "custom_getter are not supported: a Variable has one shape and one place"
+            "custom_getter are not supported: a Variable has one shape and one device"
         )
     graph, scope = get_default_graph(), get_variable_scope()
     regularizer = scope.regularizer if regularizer is None else regularizer

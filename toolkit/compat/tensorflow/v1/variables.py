@@ -93,7 +93,8 @@ class GraphVariable(GraphTensor):
         if not validate_shape or any((caching_device, variable_def, import_scope)):
             raise UnsupportedError(
                 "Variable: validate_shape=False, caching_device, variable_def and "
-                "import_scope are not supported: a Variable has one shape and place"
+                "import_scope are not supported: a Variable has one shape and one "
+                "device"
             )
         graph = get_default_graph()
         path = graph.unique_name(name or "Variable")
@@ -212,7 +213,7 @@ def colocate(v: Any) -> AbstractContextManager[None]:
 
 
 def _no_value(run: Any) -> Any:
-    raise AssertionError("the value of a Variable is asked of the session")
+    raise AssertionError("to get the value of a Variable, use the session")
 
 
 def _known_or_initial(run: Any, variable: Any, value: Any) -> Any:

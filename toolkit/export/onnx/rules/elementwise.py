@@ -342,7 +342,7 @@ def _bitwise(operator: str, boolean_operator: str) -> Rule:
             return writer.node(boolean_operator, names)
         if writer.opset < 18:
             raise writer.unsupported_node(
-                node, "operators on bits are in opset 18 and later"
+                node, "bitwise operators need opset 18 or later"
             )
         return writer.node(operator, names)
 

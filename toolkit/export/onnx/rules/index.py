@@ -15,7 +15,7 @@ _REDUCTIONS = {"set": None, "add": "add", "mul": "mul", "max": "max", "min": "mi
 def _reduction(writer: Writer, node: Node) -> str | None:
     mode: str = node.attrs["mode"]
     if mode in ("max", "min") and writer.opset < 18:
-        raise writer.unsupported_node(node, f"mode {mode!r} is in opset 18 and later")
+        raise writer.unsupported_node(node, f"mode {mode!r} needs opset 18 or later")
     return _REDUCTIONS[mode]
 
 

@@ -45,11 +45,16 @@ _OTHER = ("String", "Regex")
 def explain_unsupported(op: str) -> str:
     """Return the reason why an operator is unsupported."""
     if op.startswith(_RANDOM):
-        return f"{op} makes random numbers, which are not read from files"
+        return f"{op} generates random numbers, which is unsupported"
     if op.startswith(_OTHER):
-        return f"{op} is about strings; only tensors of numbers are read"
+        return f"{op} processes strings; only numeric tensors are supported"
     domain = runtime.DOMAIN
     if op.startswith(f"{domain}."):
         supported = sorted(name for name in OPERATORS if name.startswith(f"{domain}."))
-        return f"there is no operator {op!r} here; of its domain there are {supported}"
-    return f"there is no operator {op!r} here; known are {len(OPERATORS)} others"
+        return (
+            f"unsupported operator {op!r}; the supported operators of its domain are "
+            f"{supported}"
+        )
+    return (
+        f"unsupported operator {op!r}; {len(OPERATORS)} other operators are supported"
+    )

@@ -57,12 +57,14 @@ def _attention(
     )
     steps = 0
     if (past_key is None) != (past_value is None) or (lengths and past_key):
-        raise ModelFileError("expected a cache of keys and values, or lengths of them")
+        raise ModelFileError("expected a cache of keys and values, or their lengths")
     if past_key is not None and past_value is not None:
         steps = past_key.shape[2]
         k, v = _joined(call, past_key, k), _joined(call, past_value, v)
     if q.shape[1] % max(k.shape[1], 1) or k.shape[:3] != v.shape[:3]:
-        raise ModelFileError(f"{q.shape[1]} heads for keys of {k.shape}")
+        raise ModelFileError(
+            f"{q.shape[1]} query heads do not fit keys of shape {k.shape}"
+        )
     call.allow((*q.shape[:3], k.shape[2]), q.dtype)
     call.work(*q.shape[:3], k.shape[2], q.shape[3] + v.shape[3])
     visible = _read_mask(mask, k.shape[2])
@@ -78,7 +80,7 @@ def _split(x: Value, heads: int | None) -> Value:
     if x.ndim == 4:
         return x
     if x.ndim != 3 or not heads or heads < 1 or x.shape[2] % heads:
-        raise ModelFileError(f"{heads} heads of shape {x.shape}")
+        raise ModelFileError(f"cannot split shape {x.shape} into {heads} heads")
     n, steps, features = x.shape
     split = ops.reshape(x.tensor, (n, steps, heads, features // heads))
     return Value(split, _HEADS)
@@ -88,7 +90,9 @@ def _joined(call: Call, past: Value, x: Value) -> Value:
     """Concatenate the past and the new steps."""
     n, heads, steps, features = x.shape
     if past.ndim != 4 or (*past.shape[:2], past.shape[3]) != (n, heads, features):
-        raise ModelFileError(f"a cache of {past.shape} for shape {x.shape}")
+        raise ModelFileError(
+            f"a cache of shape {past.shape} does not fit shape {x.shape}"
+        )
     call.allow((n, heads, past.shape[2] + steps, features), x.dtype)
     tensors = [past.ordered(_HEADS), x.ordered(_HEADS)]
     return Value(ops.concatenate(tensors, axis=1), _HEADS)
@@ -102,7 +106,7 @@ def _read_mask(mask: Value | None, keys: int) -> _Mask:
     if mask is None:
         return _Mask()
     if not 1 <= mask.ndim <= 4:
-        raise ModelFileError(f"a mask of shape {mask.shape}")
+        raise ModelFileError(f"unsupported mask of shape {mask.shape}")
     tensor, padding = mask.tensor, keys - mask.shape[-1]
     if padding > 0 and mask.shape[-1] != 1:
         fill = False if mask.dtype == "bool" else -math.inf
@@ -163,7 +167,7 @@ def _mixed(
     )
     dtype = dtype_of(number, "softmax_precision") if number else q.dtype
     if mode not in _MODES:
-        raise ModelFileError(f"qk_matmul_output_mode={mode}")
+        raise ModelFileError(f"unsupported qk_matmul_output_mode={mode}")
     wide = dtype == q.dtype and dtype in ("float32", "float64")
     if not wide or call.is_output_used(_LOGITS):
         if is_causal:
@@ -239,7 +243,9 @@ def _rotary(
     expected = (split.shape[0], split.shape[2], count // 2)
     shapes = [tuple(angle.shape) for angle in angles]
     if not 0 < count <= features or count % 2 or shapes != [expected, expected]:
-        raise ModelFileError(f"{count} of {features} features and angles of {shapes}")
+        raise ModelFileError(
+            f"cannot rotate {count} of {features} features by angles of shapes {shapes}"
+        )
     cos, sin = (ops.expand_dims(angle, 2) for angle in angles)
     tensor = split.ordered(_HEADS)
     rotated, unrotated = tensor[..., :count], tensor[..., count:]

@@ -17,10 +17,14 @@ from toolkit.models.importing.values import Value
 def _depth_to_space(call: Call, x: Value) -> Value:
     block, mode = call.integer("blocksize"), call.text("mode", "DCR")
     if x.ndim != 4 or block < 1 or mode not in ("DCR", "CRD"):
-        raise ModelFileError(f"blocks of {block} in mode {mode!r} of shape {x.shape}")
+        raise ModelFileError(
+            f"cannot apply blocksize={block} and mode={mode!r} to shape {x.shape}"
+        )
     n, c, h, w = x.shape
     if c % block**2:
-        raise ModelFileError(f"{c} channels for blocks of {block}")
+        raise ModelFileError(
+            f"{c} channels are not a multiple of blocksize={block} squared"
+        )
     order = (0, 2, 3, 1)
     c //= block**2
     split = (block, block, c) if mode == "DCR" else (c, block, block)
@@ -32,7 +36,7 @@ def _depth_to_space(call: Call, x: Value) -> Value:
 def _space_to_depth(call: Call, x: Value) -> Value:
     block, mode = call.integer("blocksize"), call.text("mode", "DCR")
     if x.ndim != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
-        raise ModelFileError(f"blocks of {block} in shape {x.shape}")
+        raise ModelFileError(f"cannot split shape {x.shape} by blocksize={block}")
     n, c, h, w = x.shape
     order = (0, 2, 3, 1)
     y = ops.reshape(x.ordered(order), (n, h // block, block, w // block, block, c))
@@ -46,13 +50,17 @@ def _columns_to_image(call: Call, x: Value, image: Value, block: Value) -> Value
     size = call.static_integers(block, "the shape of blocks")
     taps = math.prod(size)
     if x.ndim != 3 or len(size) != len(spatial) or taps < 1 or x.shape[1] % taps:
-        raise ModelFileError(f"blocks of {size} in {spatial} for the shape {x.shape}")
+        raise ModelFileError(
+            f"blocks of {size} in an image of {spatial} do not fit shape {x.shape}"
+        )
     n, channels = x.shape[0], x.shape[1] // taps
     call.allow((n, channels, *spatial), x.dtype)
     windows = windows_of(call, (n, channels, *spatial), size)
     counts = window_counts(spatial, windows)
     if x.shape[2] != math.prod(counts):
-        raise ModelFileError(f"{x.shape[2]} blocks; expected {math.prod(counts)}")
+        raise ModelFileError(
+            f"expected {math.prod(counts)} blocks; received {x.shape[2]}"
+        )
     flat, is_inside = np.zeros((taps, x.shape[2]), np.int64), True
     elements = np.indices(size).reshape((len(size), taps, 1))
     starts = np.indices(counts).reshape((len(size), 1, -1))
@@ -74,7 +82,7 @@ def _center_crop_pad(call: Call, x: Value, shape: Value) -> Value:
     axes = axes_of(call.integers("axes", tuple(range(x.ndim))), x.ndim)
     target = call.static_integers(shape, "the shape")
     if len(target) != len(axes) or min(target, default=0) < 0:
-        raise ModelFileError(f"a shape of {target} for the axes {axes}")
+        raise ModelFileError(f"the target shape {target} does not fit the axes {axes}")
     widths = [(0, 0)] * x.ndim
     for axis, n in zip(axes, target, strict=True):
         growth = n - x.shape[axis]

@@ -23,7 +23,7 @@ def _check_product(call: Call, x: Value, y: Value) -> None:
     a = x.shape if x.ndim > 1 else (1, *x.shape)
     b = y.shape if y.ndim > 1 else (*y.shape, 1)
     if not x.ndim or not y.ndim or a[-1] != b[-2]:
-        raise ModelFileError(f"a product of shapes {x.shape} and {y.shape}")
+        raise ModelFileError(f"cannot multiply shapes {x.shape} and {y.shape}")
     shape = (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
     call.allow(shape, x.dtype)
     call.work(*shape, a[-1])
@@ -78,11 +78,15 @@ def _extents(equation: str, values: Any) -> dict[str, int]:
     """Return the extent of each letter."""
     terms = _terms(equation)
     if len(terms) != len(values) or len(equation) > 200:
-        raise ModelFileError(f"{equation!r} for {len(values)} inputs")
+        raise ModelFileError(
+            f"the equation {equation!r} does not fit {len(values)} inputs"
+        )
     extents: dict[str, int] = {}
     for term, value in zip(terms, values, strict=True):
         if "." not in term and len(term) != value.ndim:
-            raise ModelFileError(f"{term!r} for the shape {value.shape}")
+            raise ModelFileError(
+                f"the term {term!r} does not fit the shape {value.shape}"
+            )
         if "." not in term:
             extents.update(zip(term, value.shape, strict=True))
     return extents

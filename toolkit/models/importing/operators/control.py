@@ -45,9 +45,9 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
         if len(specs) < 2 or specs[0] == specs[1]:
             raise
         raise NeedsValuesError(
-            f"the condition is computed from data, and the branches give {specs[0]} "
-            f"and {specs[1]}; a compiled function needs results of one shape. Call "
-            "the model outside of `toolkit.function`"
+            "the condition is computed from data, and the branches return "
+            f"{specs[0]} and {specs[1]}; a compiled function needs equal shapes. "
+            "Call the model outside of `toolkit.function`"
         ) from None
     return tuple(Value(t) for t in tensors)
 
@@ -60,9 +60,11 @@ def _loop(
 ) -> tuple[Value, ...]:
     body = call.graph("body")
     if any(v is None for v in initial) or len(body.inputs) != len(initial) + 2:
-        raise ModelFileError(f"{len(initial)} values for {len(body.inputs) - 2}")
+        raise ModelFileError(
+            f"expected {len(body.inputs) - 2} initial values; received {len(initial)}"
+        )
     if len(body.outputs) < len(initial) + 1:
-        raise ModelFileError("the body has fewer outputs than it carries")
+        raise ModelFileError("the body has fewer outputs than loop variables")
     steps = None if count is None else call.static_number(count, None, "the count")
     start = None if condition is None else call.static_array_or_none(condition)
     if start is not None and not start.reshape(-1)[:1].any():
@@ -87,7 +89,7 @@ def _loop(
         if results is not None:
             return results
         raise NeedsValuesError(
-            "a loop that collects results ends when data says so; call the model "
+            "the end of a loop that collects results depends on data; call the model "
             "outside of `toolkit.function`"
         )
     return _conditional(call, body, steps, condition, initial)
@@ -124,7 +126,9 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> A
             break
     if not rows:
         if len(body.outputs) > 1 + len(initial):
-            raise UnsupportedError("a loop of no steps that stacks results")
+            raise UnsupportedError(
+                "a loop without iterations that stacks results is unsupported"
+            )
         return tuple(carried)
     stacked = [
         Value(ops.stack([v.tensor for v in column]))
@@ -169,16 +173,23 @@ def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
     body, scanned = call.graph("body"), call.integer("num_scan_inputs")
     states = len(inputs) - scanned
     if call.opset < 9 or not 1 <= scanned <= len(inputs):
-        raise UnsupportedError(f"a Scan of opset {call.opset} over {scanned} inputs")
+        raise UnsupportedError(
+            f"unsupported Scan of opset {call.opset} over {scanned} inputs"
+        )
     outputs = len(body.outputs) - states
     if outputs < 0 or len(body.inputs) != len(inputs):
-        raise ModelFileError(f"{len(inputs)} inputs for {len(body.inputs)}")
+        raise ModelFileError(
+            f"expected {len(body.inputs)} inputs of the body; received {len(inputs)}"
+        )
     ways_in, ways_out = (
         [call.integers(f"scan_{side}_{way}", (0,) * n) for way in _WAYS]
         for side, n in (("input", scanned), ("output", outputs))
     )
     if {*map(len, ways_in)} != {scanned} or {*map(len, ways_out)} != {outputs}:
-        raise ModelFileError(f"axes and directions {ways_in}, {ways_out}")
+        raise ModelFileError(
+            "expected an axis and a direction for each scan input and output; "
+            f"received {ways_in} and {ways_out}"
+        )
     xs = []
     for value, axis, back in zip(inputs[states:], *ways_in, strict=True):
         tensor = ops.moveaxis(value.tensor, axis_of(axis, value.ndim), 0)

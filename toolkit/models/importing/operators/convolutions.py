@@ -23,7 +23,9 @@ from toolkit.ops.shape import pad_p
 def _kernel_size(call: Call, w: Value) -> tuple[int, ...]:
     size = call.integers("kernel_shape", w.shape[2:])
     if size != w.shape[2:]:
-        raise ModelFileError(f"kernel_shape={size} for weights of shape {w.shape}")
+        raise ModelFileError(
+            f"kernel_shape={size} does not fit weights of shape {w.shape}"
+        )
     return tuple(size)
 
 
@@ -34,7 +36,7 @@ def convolve(call: Call, x: Value, w: Value, bias: Value | None = None) -> Value
     filters, channels = w.shape[:2]
     if groups < 1 or x.shape[1] != channels * groups or filters % groups:
         raise ModelFileError(
-            f"{groups} groups of shape {x.shape} for weights of shape {w.shape}"
+            f"{groups} groups of shape {x.shape} do not fit weights of shape {w.shape}"
         )
     counts = window_counts(x.shape[2:], windows)
     call.allow((x.shape[0], *counts, filters), x.dtype)
@@ -67,7 +69,7 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
     channels, filters = w.shape[0], w.shape[1] * groups
     if groups < 1 or x.shape[1] != channels or channels % groups or len(added) != n:
         raise ModelFileError(
-            f"{groups} groups of shape {x.shape} for weights of shape {w.shape}"
+            f"{groups} groups of shape {x.shape} do not fit weights of shape {w.shape}"
         )
     full_extents = tuple(
         (extent - 1) * stride + reach
@@ -93,7 +95,9 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
 
 def _transposed_pads(full_extents: Any, added: Any, target: Any, mode: str) -> Pairs:
     if len(target) != len(full_extents):
-        raise ModelFileError(f"output_shape={target} for {len(full_extents)} axes")
+        raise ModelFileError(
+            f"output_shape={target} does not fit {len(full_extents)} axes"
+        )
     pairs = []
     for size, extra, extent in zip(full_extents, added, target, strict=True):
         total = size + extra - extent

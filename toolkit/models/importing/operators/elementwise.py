@@ -132,7 +132,7 @@ def _swish(x: Tensor, alpha: float) -> Any:
 def _gelu(call: Call, x: Value) -> Value:
     approximate = call.text("approximate", "none")
     if approximate not in ("none", "tanh"):
-        raise ModelFileError(f"approximate={approximate!r}")
+        raise ModelFileError(f"unsupported approximate={approximate!r}")
     return apply(call, lambda t: ops.gelu(t, approximate == "tanh"), x)
 
 
@@ -254,7 +254,9 @@ def _bit_cast(call: Call, x: Value) -> Value:
 def _swiglu(call: Call, x: Value, gate: Value) -> Value:
     alpha = float(call.number("alpha", 1.0))
     if x.shape != gate.shape:
-        raise ModelFileError(f"expected equal shapes; received {x.shape}, {gate.shape}")
+        raise ModelFileError(
+            f"expected equal shapes; received {x.shape} and {gate.shape}"
+        )
     return apply(call, lambda a, b: _swish(a, alpha) * b, x, gate)
 
 
@@ -270,8 +272,8 @@ def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> A
     share = call.static_number(ratio, 0.5, "the ratio")
     if call.static_number(training, False, "training_mode") and share:
         raise UnsupportedError(
-            "it drops elements whenever the model is called; expected a model that was "
-            "exported for inference"
+            "it drops elements at each call; expected a model that was exported for "
+            "inference"
         )
     if not call.is_output_used(1):
         return x

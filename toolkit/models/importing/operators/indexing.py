@@ -26,7 +26,8 @@ def _indices(indices: Value, extent: int) -> Any:
         low, high = array.min(), array.max()
         if low < -extent or high >= extent:
             raise ModelFileError(
-                f"expected indices of an axis of {extent}; received {low} to {high}"
+                f"expected indices of an axis of extent {extent}; received {low} to "
+                f"{high}"
             )
     return indices.tensor
 
@@ -42,7 +43,9 @@ def _gather(call: Call, x: Value, indices: Value) -> Value:
 def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
     axis = axis_of(call.integer("axis", 0), x.ndim)
     if indices.ndim != x.ndim:
-        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+        raise ModelFileError(
+            f"indices of shape {indices.shape} do not fit shape {x.shape}"
+        )
     call.allow((x.ndim, *indices.shape), "int64")
     cuts = tuple(
         slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)
@@ -54,10 +57,12 @@ def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
 def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
     batch = call.integer("batch_dims", 0)
     if not 0 <= batch < min(x.ndim, indices.ndim):
-        raise ModelFileError(f"batch_dims={batch} for shape {x.shape}")
+        raise ModelFileError(f"batch_dims={batch} does not fit shape {x.shape}")
     depth = indices.shape[-1]
     if not 1 <= depth <= x.ndim - batch or x.shape[:batch] != indices.shape[:batch]:
-        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+        raise ModelFileError(
+            f"indices of shape {indices.shape} do not fit shape {x.shape}"
+        )
     call.allow((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
     columns = _columns(indices, x.shape[batch : batch + depth])
     lead = indices.shape[:-1]
@@ -90,7 +95,10 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
     axis = axis_of(call.integer("axis", 0), x.ndim)
     mode = call.text("reduction", "none")
     if indices.shape != updates.shape or indices.ndim != x.ndim:
-        raise ModelFileError(f"updates of {updates.shape} at {indices.shape}")
+        raise ModelFileError(
+            f"updates of shape {updates.shape} do not fit indices of shape "
+            f"{indices.shape}"
+        )
     call.allow((x.ndim, *indices.shape), "int64")
     columns = np.indices(indices.shape, sparse=True)
     positions = [
@@ -103,11 +111,13 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
 def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
     mode, depth = call.text("reduction", "none"), indices.shape[-1]
     if not 1 <= depth <= x.ndim:
-        raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
+        raise ModelFileError(
+            f"indices of shape {indices.shape} do not fit shape {x.shape}"
+        )
     target_shape = (*indices.shape[:-1], *x.shape[depth:])
     if updates.shape != target_shape:
         raise ModelFileError(
-            f"expected updates of {target_shape}; received {updates.shape}"
+            f"expected updates of shape {target_shape}; received {updates.shape}"
         )
     flat = flat_indices(_columns(indices, x.shape[:depth]), x.shape[:depth])
     flat = ops.reshape(flat, (-1,))
@@ -125,9 +135,11 @@ def _scatter_steps(
     n, steps = x.shape[axis], updates.shape[axis] if updates.ndim == x.ndim else 0
     target_shape = tuple(steps if i == axis else k for i, k in enumerate(x.shape))
     if not axis or updates.shape != target_shape or steps > n:
-        raise ModelFileError(f"updates of {updates.shape} for a cache of {x.shape}")
+        raise ModelFileError(
+            f"updates of shape {updates.shape} do not fit a cache of shape {x.shape}"
+        )
     if mode not in ("linear", "circular"):
-        raise ModelFileError(f"mode={mode!r}; expected linear or circular")
+        raise ModelFileError(f"expected mode 'linear' or 'circular'; received {mode!r}")
     call.allow((x.ndim, *updates.shape), "int64")
     positions = ops.expand_dims(ops.arange(steps, dtype="int64"), 0)
     if starts is not None:
@@ -145,7 +157,7 @@ def _scatter_steps(
 
 def _scatter(x: Value, positions: list[Any], updates: TensorLike, mode: str) -> Value:
     if mode not in _MODES:
-        raise ModelFileError(f"reduction={mode!r}")
+        raise ModelFileError(f"unsupported reduction={mode!r}")
     indices = ops.stack([ops.reshape(p, (-1,)) for p in positions], axis=-1)
     tail_shape = x.shape[len(positions) :]
     updates = ops.reshape(updates, (indices.shape[0], *tail_shape))
@@ -176,7 +188,9 @@ def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
     axis = axis_of(call.integer("axis", -1), x.ndim)
     largest, _ = call.integer("largest", 1), call.integer("sorted", 1)
     if not 0 <= count <= x.shape[axis]:
-        raise ModelFileError(f"k={count} of an axis of {x.shape[axis]}")
+        raise ModelFileError(
+            f"expected k of at most the axis extent {x.shape[axis]}; received k={count}"
+        )
     tensor = ops.moveaxis(x.tensor, axis, -1)
     if largest:
         values, positions = ops.top_k(tensor, count, True)
@@ -222,7 +236,10 @@ def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
 def _reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
     batch, time = call.integer("batch_axis", 1), call.integer("time_axis", 0)
     if x.ndim < 2 or {batch, time} != {0, 1}:
-        raise UnsupportedError(f"batch_axis={batch} and time_axis={time}")
+        raise UnsupportedError(
+            f"expected the axes 0 and 1; received batch_axis={batch} and "
+            f"time_axis={time}"
+        )
     call.allow(x.shape, "int64")
     return Value(reversed_sequences(x.tensor, lengths.tensor, time, batch))
 

@@ -16,13 +16,19 @@ def _negative_log_likelihood(
     call: Call, x: Value, target: Value, weight: Value | None = None
 ) -> Value:
     if x.ndim < 2 or target.shape != (x.shape[0], *x.shape[2:]):
-        raise ModelFileError(f"targets of {target.shape} for scores of {x.shape}")
+        raise ModelFileError(
+            f"targets of shape {target.shape} do not fit scores of shape {x.shape}"
+        )
     if weight is not None and weight.shape != x.shape[1:2]:
-        raise ModelFileError(f"weights of {weight.shape} for scores of {x.shape}")
+        raise ModelFileError(
+            f"weights of shape {weight.shape} do not fit scores of shape {x.shape}"
+        )
     ignored = call.integer("ignore_index", None)
     reduction = call.text("reduction", "mean")
     if reduction not in _REDUCTIONS:
-        raise ModelFileError(f"reduction={reduction!r}; expected one of {_REDUCTIONS}")
+        raise ModelFileError(
+            f"expected reduction to be one of {_REDUCTIONS}; received {reduction!r}"
+        )
     classes = ops.cast(target.tensor, "int64")
     counts = None if ignored is None else ops.not_equal(classes, ignored)
     if counts is not None:  # an ignored target is not a class
@@ -51,7 +57,9 @@ def _softmax_crossentropy(
     call: Call, x: Value, target: Value, weight: Value | None = None
 ) -> Any:
     if x.ndim < 2:
-        raise ModelFileError(f"expected scores of classes; received shape {x.shape}")
+        raise ModelFileError(
+            f"expected scores with a class axis; received shape {x.shape}"
+        )
     log_probabilities = Value(ops.log_softmax(x.tensor, axis=1))
     loss = _negative_log_likelihood(call, log_probabilities, target, weight)
     return (loss, log_probabilities) if call.is_output_used(1) else loss

@@ -27,7 +27,9 @@ def _batch_normalization(
     tensor = x.ordered(order)
     for value in (scale, bias, mean, variance):
         if x.ndim < 2 or value.shape != (x.shape[1],):
-            raise ModelFileError(f"parameters of {value.shape} for shape {x.shape}")
+            raise ModelFileError(
+                f"parameters of shape {value.shape} do not fit shape {x.shape}"
+            )
     moments = mean.tensor, variance.tensor
     if training:
         moments = ops.moments(tensor, axes=tuple(range(x.ndim - 1)))
@@ -47,7 +49,9 @@ def _batch_normalization(
 def _instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Value:
     epsilon = float(call.number("epsilon", 1e-5))
     if x.ndim < 3 or scale.shape != (x.shape[1],) or bias.shape != scale.shape:
-        raise ModelFileError(f"parameters of {scale.shape} for shape {x.shape}")
+        raise ModelFileError(
+            f"parameters of shape {scale.shape} do not fit shape {x.shape}"
+        )
     order = channels_last(x.ndim)
     tensor = x.ordered(order)
     axes = tuple(range(1, x.ndim - 1))
@@ -67,7 +71,7 @@ def _group_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Val
     groups = call.integer("num_groups")
     call.integer("stash_type", 1)
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
-        raise ModelFileError(f"{groups} groups of shape {x.shape}")
+        raise ModelFileError(f"cannot split shape {x.shape} into {groups} groups")
     order = channels_last(x.ndim)
     tensor = x.ordered(order)
     n, *spatial, channels = tensor.shape
@@ -114,7 +118,7 @@ def _rms_normalization(call: Call, x: Value, scale: Value) -> Value:
 def _lp_normalization(call: Call, x: Value) -> Value:
     axis, p = axis_of(call.integer("axis", -1), x.ndim), call.integer("p", 2)
     if p not in (1, 2):
-        raise ModelFileError(f"p={p}")
+        raise ModelFileError(f"unsupported p={p}")
     t = x.tensor
     if p == 1:
         norm = ops.sum(ops.abs(t), axis=axis, keepdims=True)
@@ -129,7 +133,7 @@ def _local_response(call: Call, x: Value) -> Value:
     alpha, beta = float(call.number("alpha", 1e-4)), float(call.number("beta", 0.75))
     bias, size = float(call.number("bias", 1.0)), call.integer("size")
     if x.ndim < 3 or not 1 <= size <= 10_000:
-        raise ModelFileError(f"size={size} for shape {x.shape}")
+        raise ModelFileError(f"size={size} does not fit shape {x.shape}")
     order = channels_last(x.ndim)
     tensor = x.ordered(order)
     channels = tensor.shape[-1]

@@ -141,8 +141,8 @@ def _by_slices(
 def _check_terms(count: int) -> None:
     if count > _MOST_TERMS:
         raise UnsupportedError(
-            f"windows of {count:,} elements that are dilated, of integers or with "
-            f"indices; expected at most {_MOST_TERMS:,}"
+            "windows with dilation, integers or indices can have at most "
+            f"{_MOST_TERMS:,} elements; received {count:,}"
         )
 
 
@@ -221,7 +221,9 @@ def _max_unpool(
 ) -> Value:
     windows = windows_of(call, x, call.integers("kernel_shape"))
     if indices.shape != x.shape:
-        raise ModelFileError(f"indices of {indices.shape} for the shape {x.shape}")
+        raise ModelFileError(
+            f"indices of shape {indices.shape} do not fit shape {x.shape}"
+        )
     extents = (
         (n - 1) * stride + size - low - high
         for n, stride, size, (low, high) in zip(
@@ -240,7 +242,9 @@ def _max_unpool(
     if len(expected) != x.ndim or any(
         n < m for n, m in zip(expected, pooled, strict=True)
     ):
-        raise ModelFileError(f"expected an output of at least {pooled}; not {expected}")
+        raise ModelFileError(
+            f"expected an output shape of at least {pooled}; received {expected}"
+        )
     return padded(
         call,
         y,

@@ -67,7 +67,7 @@ def _broadcast_parameter(
 def _check_type(name: str, x: Value, zero: Value | None) -> None:
     if zero is not None and zero.dtype != x.dtype:
         raise ModelFileError(
-            f"expected {name} of the dtype of its values, {x.dtype}; received "
+            f"expected {name} with the dtype of its values, {x.dtype}; received "
             f"{zero.dtype}"
         )
 
@@ -75,7 +75,9 @@ def _check_type(name: str, x: Value, zero: Value | None) -> None:
 def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value:
     """Return round(scaled) + zero as an integer, saturated to its range."""
     if dtype not in _NARROW:
-        raise ModelFileError(f"expected one of {_NARROW} as a result; received {dtype}")
+        raise ModelFileError(
+            f"expected a result dtype among {_NARROW}; received {dtype}"
+        )
     limits = np.iinfo(dtype)
 
     def function(x: TensorLike, *zeros: Any) -> Any:
@@ -124,7 +126,10 @@ def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> 
     dtype = dtype_of(number, "output_dtype") if number else "uint8"
     if zero is not None:
         if number and dtype != zero.dtype:
-            raise ModelFileError(f"output_dtype={dtype} and a {zero.dtype} zero point")
+            raise ModelFileError(
+                f"output_dtype={dtype} differs from the dtype {zero.dtype} of the "
+                "zero point"
+            )
         dtype = zero.dtype
         zero = _broadcast_parameter(zero, x, axis, block)
     scale = _broadcast_parameter(scale, x, axis, block)

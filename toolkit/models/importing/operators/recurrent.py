@@ -53,14 +53,16 @@ def _activations(call: Call, defaults: tuple[str, ...], directions: int) -> Any:
     alphas = list(call.numbers("activation_alpha", ()))
     betas = list(call.numbers("activation_beta", ()))
     if len(names) != len(defaults) * directions:
-        raise ModelFileError(f"{len(names)} activations; expected {len(defaults)}")
+        raise ModelFileError(
+            f"expected {len(defaults) * directions} activations; received {len(names)}"
+        )
     functions = []
     for name in (name.lower() for name in names):
         if name in _PLAIN:
             functions.append(_PLAIN[name])
             continue
         if name not in _WITH_NUMBERS:
-            raise UnsupportedError(f"the activation {name!r}")
+            raise UnsupportedError(f"unsupported activation {name!r}")
         function, alpha, beta = _WITH_NUMBERS[name]
         alpha = float(alphas.pop(0)) if alphas else alpha
         beta = float(betas.pop(0)) if betas else beta
@@ -98,7 +100,9 @@ def _unpacked(call: Call, x: Value, r: Value, lengths: Value | None) -> _Sequenc
     clip = call.number("clip", None)
     batch_first = bool(call.integer("layout", 0))
     if x.ndim != 3 or r.ndim != 3 or r.shape[-1] != units:
-        raise ModelFileError(f"inputs of {x.shape} and recurrent weights of {r.shape}")
+        raise ModelFileError(
+            f"inputs of shape {x.shape} do not fit recurrent weights of shape {r.shape}"
+        )
     # With the batch first, the steps are axis 1.
     x = x.permuted((1, 0, 2)) if batch_first else x
     call.work(x.shape[0], x.shape[1] * (r.size + x.shape[2]) + _STEP)
@@ -119,7 +123,7 @@ def _directions(
     direction = call.text("direction", "forward")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in backwards:
-        raise ModelFileError(f"direction={direction!r}")
+        raise ModelFileError(f"unsupported direction={direction!r}")
     count, n = len(backwards[direction]), sequences.units
     functions = _activations(call, names, count)
     w, r, b = weights
@@ -127,7 +131,9 @@ def _directions(
     expected = (count, size, sequences.x.shape[-1]), (count, size, n), (count, 2 * size)
     for value, shape in zip(weights, expected, strict=True):
         if value is not None and value.shape != shape:
-            raise ModelFileError(f"expected weights of {shape}; found {value.shape}")
+            raise ModelFileError(
+                f"expected weights of shape {shape}; received {value.shape}"
+            )
     kernel, recurrent = (v.ordered((0, 2, 1)) for v in (w, r))
     batch = sequences.x.shape[1]
     directions = []
@@ -142,7 +148,10 @@ def _directions(
                 continue
             state = state.permuted((1, 0, 2)) if sequences.batch_first else state
             if state.shape != (count, batch, n):
-                raise ModelFileError(f"a state of shape {state.shape}")
+                raise ModelFileError(
+                    f"expected a state of shape {(count, batch, n)}; received "
+                    f"{state.shape}"
+                )
             initial.append(state.tensor[i])
         activations = functions[i * len(names) : (i + 1) * len(names)]
         direction_weights = Direction(
@@ -222,7 +231,7 @@ def _lstm(
         call, sequences, (w, r, b), [h, c], ("sigmoid", "tanh", "tanh"), 4
     )
     if couples_gates:
-        raise UnsupportedError("input_forget=1")
+        raise UnsupportedError("unsupported input_forget=1")
     results = []
     for i, (one, back) in enumerate(direction):
         p = None if peepholes is None else peepholes.tensor[i]

@@ -31,7 +31,7 @@ def _resize(
     policy = call.text("keep_aspect_ratio_policy", "stretch")
     if way.antialias and way.mode == "nearest":
         raise ModelFileError(
-            "antialias=1 with mode='nearest'; expected linear or cubic"
+            "antialias=1 needs mode 'linear' or 'cubic'; received 'nearest'"
         )
     factors, extents = _targets(call, x, axes, scales, sizes, policy)
     box = (
@@ -40,7 +40,10 @@ def _resize(
         else call.static_array(roi, "the roi").reshape(-1)
     )
     if way.transform == "tf_crop_and_resize" and len(box) != 2 * len(axes):
-        raise ModelFileError(f"a roi of {len(box)} numbers for {len(axes)} axes")
+        raise ModelFileError(
+            f"expected two numbers in roi for each of {len(axes)} axes; received "
+            f"{len(box)}"
+        )
     shape = list(x.shape)
     for axis, extent in zip(axes, extents, strict=True):
         shape[axis] = extent
@@ -67,13 +70,15 @@ def _targets(
     if sizes is not None and sizes.size:
         targets = list(call.static_integers(sizes, "the sizes"))
         if len(targets) != len(axes):
-            raise ModelFileError(f"sizes {targets} for {len(axes)} axes")
+            raise ModelFileError(
+                f"expected {len(axes)} sizes, one for each axis; received {targets}"
+            )
         factors = [n / max(m, 1) for n, m in zip(targets, old, strict=True)]
         if policy == "stretch":
             return factors, targets
         choose = {"not_larger": min, "not_smaller": max}.get(policy)
         if choose is None:
-            raise ModelFileError(f"keep_aspect_ratio_policy={policy!r}")
+            raise ModelFileError(f"unsupported keep_aspect_ratio_policy={policy!r}")
         factor = choose(factors)
         return [factor] * len(old), [math.floor(factor * n + 0.5) for n in old]
     if scales is None or scales.size != len(axes):
@@ -97,8 +102,8 @@ def _check_corners(
     is_exact = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
     if mode == "align_corners" and scales.static_array is None and not is_exact:
         raise UnsupportedError(
-            f"align_corners with computed scales {factors} of extents {old}, whose "
-            "products are not whole; expected sizes, or scales that are constants"
+            f"align_corners does not support computed scales {factors} of extents "
+            f"{old} with fractional products; expected sizes or constant scales"
         )
 
 
@@ -110,7 +115,7 @@ def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
             float(s) for s in call.static_array(scales, "the scales").reshape(-1)
         )
     if factors is None or len(factors) != x.ndim or min(factors) <= 0:
-        raise ModelFileError(f"scales {factors} for shape {x.shape}")
+        raise ModelFileError(f"scales {factors} do not fit shape {x.shape}")
     way = _Interpolation.__new__(_Interpolation)
     way.mode, way.transform, way.nearest = mode, "asymmetric", "floor"
     way.cubic, way.exclude, way.fill, way.antialias = -0.75, False, 0.0, False
@@ -135,7 +140,9 @@ class _Interpolation:
         self.fill = float(call.number("extrapolation_value", 0.0))
         self.antialias = bool(call.integer("antialias", 0))
         if self.mode not in _MODES:
-            raise ModelFileError(f"mode={self.mode!r}; expected one of {_MODES}")
+            raise ModelFileError(
+                f"expected mode to be one of {_MODES}; received {self.mode!r}"
+            )
 
     def taps(self, fraction: Any, scale: float) -> tuple[list[int], list[Any]]:
         """Return offsets from the element before each point, and the weights.
@@ -176,7 +183,9 @@ class _Interpolation:
             if new == 1:
                 return i * 0 + 0.5 * (start + end) * (old - 1)
             return start * (old - 1) + i * (end - start) * (old - 1) / (new - 1)
-        raise ModelFileError(f"coordinate_transformation_mode={self.transform!r}")
+        raise ModelFileError(
+            f"unsupported coordinate_transformation_mode={self.transform!r}"
+        )
 
 
 def _along_axes(
@@ -250,7 +259,7 @@ def _nearest(positions: Any, mode: str, old: int) -> Any:
         "round_prefer_ceil": lambda p: np.floor(p + 0.5),
     }
     if mode not in rounded:
-        raise ModelFileError(f"nearest_mode={mode!r}")
+        raise ModelFileError(f"unsupported nearest_mode={mode!r}")
     return np.clip(rounded[mode](positions), 0, old - 1).astype(np.int64)
 
 

@@ -36,11 +36,12 @@ def _arguments(inputs: tuple[Any, ...], names: str) -> list[Any]:
     arguments = [*inputs, *[None] * (len(names_list) - len(inputs))]
     if len(arguments) > len(names_list):
         raise ModelFileError(
-            f"{len(arguments)} inputs; expected {len(names_list)}: {names}"
+            f"expected at most {len(names_list)} inputs, {names}; received "
+            f"{len(arguments)}"
         )
     for name, value in zip(names_list, arguments, strict=True):
         if value is None and not name.endswith("?"):
-            raise ModelFileError(f"expected an input {name!r}; it is left out")
+            raise ModelFileError(f"the input {name!r} is required, but it is missing")
     return arguments
 
 
@@ -107,14 +108,16 @@ def _mean(call: Call, x: Value) -> Value:
 def _softmax(call: Call, x: Value) -> Value:
     opset, axis = call.integer("opset", 13), axis_of(call.integer("axis", -1), x.ndim)
     if opset < 13 and axis != x.ndim - 1:
-        raise UnsupportedError(f"a softmax of opset {opset} over axis {axis}")
+        raise UnsupportedError(f"unsupported softmax of opset {opset} over axis {axis}")
     return Value(ops.softmax(x.tensor, axis=axis))
 
 
 def _concat(call: Call, y_scale: Value, *operands: Any) -> Value:
     y_zero, *triples = operands
     if not triples or len(triples) % 3:
-        raise ModelFileError(f"{len(triples)} inputs; expected three for each value")
+        raise ModelFileError(
+            f"expected three inputs for each value; received {len(triples)}"
+        )
     axis = axis_of(call.integer("axis"), triples[0].ndim)
     values = [dequantize(call, *triples[i : i + 3]) for i in range(0, len(triples), 3)]
     shape = list(values[0].shape)

@@ -119,14 +119,20 @@ def _grid_sample(call: Call, x: Value, grid: Value) -> Value:
     padding = call.text("padding_mode", "zeros")
     aligned = bool(call.integer("align_corners", 0))
     if mode not in _STEPS or padding not in _PADDINGS:
-        raise ModelFileError(f"mode={mode!r} and padding_mode={padding!r}")
+        raise ModelFileError(f"unsupported mode={mode!r} or padding_mode={padding!r}")
     axes = x.ndim - 2
     if axes > _MOST_AXES:
-        raise UnsupportedError(f"expected 1 to {_MOST_AXES} axes; received {x.shape}")
+        raise UnsupportedError(
+            f"expected 1 to {_MOST_AXES} spatial axes; received shape {x.shape}"
+        )
     if axes < 1 or grid.ndim != x.ndim or grid.shape[-1] != axes:
-        raise ModelFileError(f"a grid of {grid.shape} for the shape {x.shape}")
+        raise ModelFileError(
+            f"a grid of shape {grid.shape} does not fit shape {x.shape}"
+        )
     if grid.shape[0] != x.shape[0]:
-        raise ModelFileError(f"{grid.shape[0]} grids for {x.shape[0]} images")
+        raise ModelFileError(
+            f"expected {x.shape[0]} grids, one for each image; received {grid.shape[0]}"
+        )
     shape = (x.shape[0], *grid.shape[1:-1], x.shape[1])
     call.allow(shape, x.dtype)
     call.work(*shape, len(_STEPS[mode]) ** axes)
@@ -144,7 +150,9 @@ def _affine_grid(call: Call, theta: Value, size: Value) -> Value:
     spatial = extents[2:]
     axes = len(spatial)
     if axes not in (2, 3) or theta.shape != (extents[0], axes, axes + 1):
-        raise ModelFileError(f"theta of {theta.shape} for the size {extents}")
+        raise ModelFileError(
+            f"theta of shape {theta.shape} does not fit the size {extents}"
+        )
     call.allow((extents[0], *spatial, axes), theta.dtype)
     lines = []
     for n in spatial:
@@ -186,7 +194,8 @@ def _deformable(
         mask is not None and mask.shape != (n, offset_groups * taps, *counts)
     ):
         raise ModelFileError(
-            f"weights of {w.shape} and offsets of {offset.shape} for shape {x.shape}"
+            f"weights of shape {w.shape} and offsets of shape {offset.shape} do not "
+            f"fit shape {x.shape}"
         )
     call.allow((n, math.prod(counts), taps, channels), x.dtype)
     call.work(n, *counts, w.size)
@@ -252,11 +261,16 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
         "half_pixel",
         "output_half_pixel",
     ):
-        raise ModelFileError(f"mode={mode!r} and {transform!r}")
+        raise ModelFileError(
+            f"unsupported mode={mode!r} or coordinate_transformation_mode={transform!r}"
+        )
     if x.ndim != 4 or boxes.shape != (*batch.shape, 4) or batch.ndim != 1:
-        raise ModelFileError(f"boxes of {boxes.shape} for the shape {x.shape}")
+        raise ModelFileError(f"boxes of shape {boxes.shape} do not fit shape {x.shape}")
     if min(size) < 1 or ratio < 0:
-        raise ModelFileError(f"an output of {size} and sampling_ratio={ratio}")
+        raise ModelFileError(
+            f"expected an output size >= 1 and sampling_ratio >= 0; received {size} "
+            f"and {ratio}"
+        )
     call.allow((*batch.shape, x.shape[1], *size), x.dtype)
     is_half = transform == "half_pixel"
     corners = boxes.tensor * float(scale) - (0.5 if is_half else 0.0)
@@ -274,7 +288,7 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
 def _aligned_by_size(call: Call, x: Value, regions: Any, size: Any, mode: str) -> Any:
     """Return the pooled regions, each with a number of samples for its size."""
     bins = call.static_array(
-        Value(regions[1]), "the size of regions, without sampling_ratio,"
+        Value(regions[1]), "the region size without sampling_ratio"
     )
     counts = np.maximum(np.ceil(bins), 0).astype(np.int64)
     if not len(counts):

@@ -61,14 +61,16 @@ def _non_max_suppression(
 ) -> Value:
     is_center = call.integer("center_point_box", 0)
     limit = max(int(call.static_number(max_boxes, 0, "the number of boxes")), 0)
-    threshold = float(call.static_number(overlap, 0.0, "the threshold of overlaps"))
+    threshold = float(call.static_number(overlap, 0.0, "the overlap threshold"))
     fits = boxes.ndim == scores.ndim == 3 and boxes.shape[2] == 4
     fits = fits and (scores.shape[0], scores.shape[2]) == boxes.shape[:2]
     if not fits or is_center not in (0, 1):
-        raise ModelFileError(f"boxes of {boxes.shape} for scores of {scores.shape}")
+        raise ModelFileError(
+            f"boxes of shape {boxes.shape} do not fit scores of shape {scores.shape}"
+        )
     lowest = None
     if min_score is not None and min_score.size:
-        lowest = float(call.static_number(min_score, None, "the threshold of scores"))
+        lowest = float(call.static_number(min_score, None, "the score threshold"))
     corners = _corners(call.static_array(boxes, "the boxes"), bool(is_center))
     selected = [
         (batch, label, box)

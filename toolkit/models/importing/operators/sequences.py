@@ -17,7 +17,9 @@ from toolkit.reading.onnx.tensors import dtype_of
 
 def _items(x: Value) -> list[Value]:
     if not isinstance(x, ValueList):
-        raise ModelFileError(f"expected a sequence; received a tensor of {x.shape}")
+        raise ModelFileError(
+            f"expected a sequence; received a tensor of shape {x.shape}"
+        )
     return list(x.items)
 
 
@@ -31,7 +33,9 @@ def _position(call: Call, position: Value | None, count: int, default: int) -> i
     """Return a position from 0 to count - 1, counted from the end if negative."""
     index = int(call.static_number(position, default, "the position"))
     if not -count <= index < count:
-        raise ModelFileError(f"expected a position of {count}; received {index}")
+        raise ModelFileError(
+            f"expected a position in a sequence of {count} tensors; received {index}"
+        )
     return index % count
 
 
@@ -48,7 +52,9 @@ def _insert(call: Call, x: Value, item: Value, position: Value | None = None) ->
     count = len(items)
     index = int(call.static_number(position, count, "the position"))
     if not -count <= index <= count:
-        raise ModelFileError(f"expected a position of {count}; received {index}")
+        raise ModelFileError(
+            f"expected a position in a sequence of {count} tensors; received {index}"
+        )
     items.insert(index, _tensor(item))
     return ValueList(items, x.dtype)
 
@@ -82,7 +88,7 @@ def _split(call: Call, x: Value, sizes: Value | None = None) -> Value:
         call.step(extent // size)
         lengths = tuple(min(size, extent - i) for i in range(0, extent, size))
     if sum(lengths) != extent or min(lengths, default=0) < 0:
-        raise ModelFileError(f"an axis of {extent} is not split into {lengths}")
+        raise ModelFileError(f"cannot split an axis of extent {extent} into {lengths}")
     order = x.orders[0]
     offsets = np.cumsum(lengths)[:-1].tolist()
     tensors = ops.split(x.ordered(order), offsets, axis=order.index(axis))
@@ -110,7 +116,9 @@ def _map(call: Call, x: Value, *operands: Value) -> tuple[Value, ...]:
     inputs = (x, *operands)
     lengths = {len(_items(v)) for v in inputs if isinstance(v, ValueList)}
     if lengths != {count}:
-        raise ModelFileError(f"sequences of {sorted(lengths)} tensors")
+        raise ModelFileError(
+            f"expected sequences of {count} tensors; received lengths {sorted(lengths)}"
+        )
     rows = []
     with call.loop(count):
         for i in range(count):

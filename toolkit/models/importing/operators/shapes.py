@@ -29,11 +29,12 @@ def _reshape(call: Call, x: Value, shape: Value | None = None) -> Value:
     if shape is not None:
         target_shape = call.static_integers(shape, "the shape")
     if target_shape is None:
-        raise ModelFileError("expected a shape; there is none")
+        raise ModelFileError("expected a shape, but it is missing")
     if not call.integer("allowzero", 0):
         if any(n == 0 for n in target_shape[x.ndim :]):
             raise ModelFileError(
-                f"{target_shape} copies an axis that {x.shape} has not"
+                f"shape {target_shape} copies an axis that shape {x.shape} does not "
+                "have"
             )
         target_shape = [n or x.shape[i] for i, n in enumerate(target_shape)]
     return reshaped(x, target_shape)
@@ -47,7 +48,10 @@ def reshaped(x: Value, shape: Any) -> Value:
     if -1 in shape:
         shape = [x.size // max(known_size, 1) if n == -1 else n for n in shape]
     if math.prod(shape) != x.size:
-        raise ModelFileError(f"{x.shape} has not the elements of {tuple(shape)}")
+        raise ModelFileError(
+            f"cannot reshape {x.shape} to {tuple(shape)}: the numbers of elements "
+            "differ"
+        )
     return Value(ops.reshape(x.tensor, tuple(shape)))
 
 
@@ -60,7 +64,7 @@ def _flatten(call: Call, x: Value) -> Value:
 def _transpose(call: Call, x: Value) -> Value:
     axes = call.integers("perm", file_order(x.ndim)[::-1])
     if len(axes) != x.ndim:
-        raise ModelFileError(f"perm={axes} for {x.ndim} axes")
+        raise ModelFileError(f"perm={axes} does not fit {x.ndim} axes")
     return x.permuted(axes_of(axes, x.ndim))
 
 
@@ -68,7 +72,9 @@ def _squeeze(call: Call, x: Value, axes: Value | None = None) -> Value:
     single = tuple(i for i, n in enumerate(x.shape) if n == 1)
     removed = _axes(call, axes, x.ndim, single)
     if any(x.shape[i] != 1 for i in removed):
-        raise ModelFileError(f"axes {removed} of shape {x.shape} are not all 1")
+        raise ModelFileError(
+            f"cannot remove axes {removed} of shape {x.shape}: not all extents are 1"
+        )
     return dropped(x, set(removed))
 
 
@@ -84,7 +90,7 @@ def _unsqueeze(call: Call, x: Value, axes: Value | None = None) -> Value:
     if axes is not None:
         values = call.static_integers(axes, "axes")
     if values is None:
-        raise ModelFileError("expected axes; there are none")
+        raise ModelFileError("expected axes, but they are missing")
     added = set(axes_of(values, x.ndim + len(values)))
     ndim = x.ndim + len(added)
     old = [i for i in range(ndim) if i not in added]
@@ -100,7 +106,7 @@ def _concat(call: Call, x: Value, *operands: Value) -> Value:
     axis = axis_of(call.integer("axis"), x.ndim)
     values = (x, *operands)
     if any(v.ndim != x.ndim for v in values):
-        raise ModelFileError(f"shapes {[v.shape for v in values]} do not fit")
+        raise ModelFileError(f"cannot concatenate shapes {[v.shape for v in values]}")
     total = sum(v.shape[axis] for v in values)
     call.allow((*x.shape[:axis], total, *x.shape[axis + 1 :]), x.dtype)
     # In most cases, most operands have the layout of convolutions, or all have the
@@ -121,7 +127,9 @@ def _split(call: Call, x: Value, sizes: Value | None = None) -> tuple[Value, ...
         size = -(-extent // max(count, 1))
         values = [max(0, min(size, extent - i * size)) for i in range(count)]
     if sum(values) != extent or min(values) < 0 or len(values) < call.outputs:
-        raise ModelFileError(f"an axis of {extent} is not split into {tuple(values)}")
+        raise ModelFileError(
+            f"cannot split an axis of extent {extent} into {tuple(values)}"
+        )
     order = x.orders[0]
     indices = np.cumsum(values)[:-1].tolist()
     tensors = ops.split(x.ordered(order), indices, axis=order.index(axis))
@@ -143,16 +151,18 @@ def _slice(
             attributes[name] = call.static_integers(value, name)
     low, high = attributes["starts"], attributes["ends"]
     if low is None or high is None:
-        raise ModelFileError("expected starts and ends")
+        raise ModelFileError("starts and ends are required")
     which = axes_of(attributes["axes"] or range(len(low)), x.ndim)
     step = attributes.get("steps") or (1,) * len(low)
     if not len(low) == len(high) == len(which) == len(step):
-        raise ModelFileError(f"{len(low)} starts for {len(which)} axes")
+        raise ModelFileError(
+            f"expected a start for each of {len(which)} axes; received {len(low)}"
+        )
     order = x.orders[0]
     indices = [slice(None)] * x.ndim
     for a, b, axis, s in zip(low, high, which, step, strict=True):
         if s == 0:
-            raise ModelFileError("a step of 0")
+            raise ModelFileError("expected a nonzero step")
         if s < 0 and b < -x.shape[axis]:
             b = None  # past the front
         indices[order.index(axis)] = slice(a, b, s)
@@ -174,7 +184,7 @@ def _expand(call: Call, x: Value, shape: Value) -> Value:
 def _tile(call: Call, x: Value, repeats: Value) -> Value:
     counts = call.static_integers(repeats, "the repeats")
     if len(counts) != x.ndim or min(counts, default=0) < 0:
-        raise ModelFileError(f"repeats {counts} for the shape {x.shape}")
+        raise ModelFileError(f"repeats {counts} do not fit shape {x.shape}")
     call.allow([n * k for n, k in zip(x.shape, counts, strict=True)], x.dtype)
     return Value(ops.tile(x.tensor, counts))
 
@@ -204,7 +214,7 @@ def _pad(
     if axes is not None:
         which = axes_of(call.static_integers(axes, "axes"), x.ndim)
     if amounts is None or len(amounts) != 2 * len(which):
-        raise ModelFileError(f"pads {amounts} for {len(which)} axes")
+        raise ModelFileError(f"pads {amounts} do not fit {len(which)} axes")
     widths = dict.fromkeys(range(x.ndim), (0, 0))
     for i, axis in enumerate(which):
         widths[axis] = (amounts[i], amounts[i + len(which)])
@@ -219,7 +229,9 @@ def padded(
 ) -> Value:
     """Pad the value, or crop it where a width is negative."""
     if mode not in _MODES:
-        raise UnsupportedError(f"mode={mode!r}; expected one of {sorted(_MODES)}")
+        raise UnsupportedError(
+            f"expected mode to be one of {sorted(_MODES)}; received {mode!r}"
+        )
     extents = [n + a + b for n, (a, b) in zip(x.shape, widths, strict=True)]
     call.allow(extents, x.dtype)
     order = x.orders[0]

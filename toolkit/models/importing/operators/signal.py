@@ -60,13 +60,13 @@ def _dft(
     position = axis_of(int(call.static_number(axis, position, "the axis")), x.ndim)
     components = _complex(x, "DFT")
     if position == x.ndim - 1:
-        raise ModelFileError("DFT: expected another axis than the last one")
+        raise ModelFileError("DFT: expected an axis before the last one")
     default = x.shape[position]
     if inverse and one_sided:
         default = 2 * (default - 1)
     n = int(call.static_number(length, default, "the length"))
     if n < 1 or (one_sided and not inverse and x.shape[-1] == 2):
-        raise ModelFileError(f"DFT: a length of {n} and onesided={one_sided}")
+        raise ModelFileError(f"DFT: unsupported length {n} with onesided={one_sided}")
     shape = tuple(n if i == position else k for i, k in enumerate(x.shape[:-1]))
     call.allow((2, *shape), x.dtype)
     if inverse and one_sided:
@@ -113,7 +113,7 @@ def _stft(
     one_sided = call.integer("onesided", 1)
     frame_step = int(call.static_number(step, None, "the step"))
     default = x.shape[1] if window is None or window.ndim != 1 else window.shape[0]
-    n = int(call.static_number(length, default, "the length of frames"))
+    n = int(call.static_number(length, default, "the frame length"))
     components = _complex(x, "STFT")
     fits = x.ndim == 3 and frame_step > 0 and 0 < n <= x.shape[1]
     if not fits or (window is not None and window.shape != (n,)):
@@ -158,13 +158,15 @@ def _mel_weights(
     )
     ends = [float(call.static_number(v, None, "an edge")) for v in (low, high)]
     if min(count, n, hertz) < 1 or not 0 <= ends[0] <= ends[1] < np.inf:
-        raise ModelFileError(f"{count} filters from {ends[0]} to {ends[1]} Hz")
+        raise ModelFileError(
+            f"cannot create {count} filters from {ends[0]} to {ends[1]} Hz"
+        )
     call.allow((n // 2 + 1, count), "float64")
     mels = [2595 * np.log10(1 + end / 700) for end in ends]
     steps = mels[0] + np.arange(count + 2) * (mels[1] - mels[0]) / (count + 2)
     edges = (n + 1) * (700 * (10 ** (steps / 2595) - 1)) // hertz
     if edges[-1] > n // 2 + 1:
-        raise ModelFileError(f"{ends[1]} Hz is above half of the rate {hertz}")
+        raise ModelFileError(f"{ends[1]} Hz is above half of the sample rate {hertz}")
     weights = _triangles(edges, n // 2 + 1)
     return Value(ops.cast(ops.convert_to_tensor(weights), dtype))
 

@@ -32,9 +32,11 @@ def _causal_conv(
     """Return a depthwise convolution over the past and the present."""
     activation = call.text("activation", "none")
     if activation not in _ACTIVATIONS:
-        raise ModelFileError(f"activation={activation!r}; expected {_ACTIVATIONS}")
+        raise ModelFileError(
+            f"expected activation to be one of {_ACTIVATIONS}; received {activation!r}"
+        )
     if x.ndim != 3 or w.ndim != 3 or w.shape[:2] != (x.shape[1], 1):
-        raise ModelFileError(f"weights of {w.shape} for the shape {x.shape}")
+        raise ModelFileError(f"weights of shape {w.shape} do not fit shape {x.shape}")
     batch, channels, steps = x.shape
     extra = w.shape[2] - 1
     call.allow((batch, channels, steps + extra), x.dtype)
@@ -42,7 +44,9 @@ def _causal_conv(
     if past is None:
         before = ops.zeros((batch, extra, channels), x.dtype)
     elif past.shape != (batch, channels, extra):
-        raise ModelFileError(f"a state of {past.shape} for the shape {x.shape}")
+        raise ModelFileError(
+            f"a state of shape {past.shape} does not fit shape {x.shape}"
+        )
     else:
         before = past.ordered((0, 2, 1))
     padded = ops.concatenate([before, x.ordered((0, 2, 1))], axis=1)
@@ -75,20 +79,27 @@ def _linear_attention(
     call.integer("chunk_size", 64)  # a performance hint
     if rule not in _RULES or _RULES[rule] != (decay is not None, beta is not None):
         raise ModelFileError(
-            f"update_rule={rule!r} with decay: {decay is not None}, beta: "
-            f"{beta is not None}; expected one of {_RULES}"
+            f"unsupported update_rule={rule!r} with decay: {decay is not None}, "
+            f"beta: {beta is not None}; expected one of {_RULES}"
         )
     if heads < 1 or groups < 1 or groups % heads:
-        raise ModelFileError(f"{groups} heads of queries and {heads} of keys")
+        raise ModelFileError(
+            f"{groups} query heads are not a multiple of {heads} key heads"
+        )
     q, k, v = (
         _by_step(x, n) for x, n in ((query, groups), (key, heads), (value, heads))
     )
     steps, batch = q.shape[:2]
     state_shape = (batch, heads, k.shape[-1], v.shape[-1])
     if k.shape[:2] != q.shape[:2] or k.shape[:3] != v.shape[:3]:
-        raise ModelFileError(f"{query.shape}, {key.shape} and {value.shape}")
+        raise ModelFileError(
+            f"queries, keys and values of shapes {query.shape}, {key.shape} and "
+            f"{value.shape} do not fit"
+        )
     if q.shape[-1] != k.shape[-1] or (past is not None and past.shape != state_shape):
-        raise ModelFileError(f"queries of {query.shape} for a state of {state_shape}")
+        raise ModelFileError(
+            f"queries of shape {query.shape} do not fit a state of shape {state_shape}"
+        )
     call.allow((*state_shape,), "float32")
     call.work(steps, *state_shape, groups // heads + 2)
     rows = [q, k, v]
@@ -112,7 +123,7 @@ def _linear_attention(
 def _by_step(x: Value, heads: int) -> Any:
     """Return (steps, batch, heads, features) in float32."""
     if x.ndim != 3 or heads < 1 or x.shape[2] % heads:
-        raise ModelFileError(f"{heads} heads of shape {x.shape}")
+        raise ModelFileError(f"cannot split shape {x.shape} into {heads} heads")
     split = ops.reshape(x.tensor, (*x.shape[:2], heads, x.shape[2] // heads))
     return ops.cast(ops.moveaxis(split, 1, 0), "float32")
 

@@ -33,7 +33,7 @@ def windows_of(call: Call, x: Value | tuple[int, ...], size: Any) -> Windows:
     n = len(spatial)
     if not 1 <= n <= 3:
         raise UnsupportedError(
-            f"expected a batch, channels and 1 to 3 axes; received shape {shape}"
+            f"expected batch, channels and 1 to 3 spatial axes; received shape {shape}"
         )
     size = tuple(size)
     strides = call.integers("strides", (1,) * n)
@@ -43,7 +43,7 @@ def windows_of(call: Call, x: Value | tuple[int, ...], size: Any) -> Windows:
     if lengths != (n,) * 4 or min((*size, *strides, *dilation), default=0) < 1:
         raise ModelFileError(
             f"windows of {size}, strides {strides}, dilations {dilation} and pads "
-            f"{pads} for the shape {shape}"
+            f"{pads} do not fit shape {shape}"
         )
     if min(pads) < 0 or max((*pads, *size, *strides, *dilation)) >= 1 << 31:
         raise ModelFileError(f"pads {pads} are out of range")
@@ -55,7 +55,7 @@ def windows_of(call: Call, x: Value | tuple[int, ...], size: Any) -> Windows:
     if mode == "VALID":
         return windows._replace(pads=((0, 0),) * n)
     if mode != "NOTSET":
-        raise ModelFileError(f"auto_pad={mode!r}")
+        raise ModelFileError(f"unsupported auto_pad={mode!r}")
     return windows
 
 
@@ -77,7 +77,8 @@ def window_counts(spatial: Any, windows: Windows) -> tuple[int, ...]:
         room = n + low + high - reach
         if room < 0:
             raise ModelFileError(
-                f"windows of {windows.size} do not fit into the axes {tuple(spatial)}"
+                f"windows of {windows.size} do not fit the spatial axes "
+                f"{tuple(spatial)}"
             )
         counts.append(room // stride + 1)
     return tuple(counts)

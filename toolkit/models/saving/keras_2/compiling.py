@@ -56,7 +56,7 @@ def _optimizer_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
     if name == "Nadam" and inner.pop("schedule_decay", inner.get("decay")):
         inner.pop("decay", None)
         warn(
-            "load_model: Nadam of Keras 2 schedules its momentum with another decay; "
+            "load_model: Nadam of Keras 2 uses another decay of its momentum; "
             "training continues with the schedule of Keras 3"
         )
     if name == "LossScaleOptimizer" and not inner.pop("dynamic", True):

@@ -129,8 +129,8 @@ def _lambda(inner: Arguments) -> tuple[str, Arguments]:
 def _removed(name: str) -> Rule:
     def rule(inner: Arguments) -> tuple[str, Arguments]:
         raise ModelFileError(
-            f"{name} {inner.get('name')!r}: Keras 3 has no such layer; write the model "
-            f"with {_REMOVED[name]} instead"
+            f"{name} {inner.get('name')!r}: Keras 3 does not have this layer; use "
+            f"{_REMOVED[name]} in the model instead"
         )
 
     return rule

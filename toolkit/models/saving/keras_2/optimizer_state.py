@@ -65,8 +65,8 @@ def load_optimizer_state(model: Any, stored: list[Dataset], is_by_slot: bool) ->
     ]:
         if stored and stored[0].shape == () and stored[0].read():
             warn(
-                "load_model: the file holds the state of another optimizer than "
-                f"{optimizer.name!r}; it starts anew"
+                "load_model: the file contains the state of another optimizer; the "
+                f"state of {optimizer.name!r} is reset"
             )
         return
     assign_all((v, d.read()) for v, d in zip(variables, datasets, strict=True))

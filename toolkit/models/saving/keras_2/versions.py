@@ -30,8 +30,9 @@ def is_keras_2(config: Any, version: Any, where: str) -> bool:
     if major == 1 or (major is None and _has_keras_1_arguments(config)):
         named = f"Keras {_text(version)}" if major == 1 else "Keras 1"
         raise ModelFileError(
-            f"{where}: {named} wrote this model; files of Keras 2 and 3 are supported. "
-            "Load the model with Keras 2.2, save it again, and load that file"
+            f"{where}: {named} wrote this model, but only files of Keras 2 and 3 are "
+            "supported. Load the model with Keras 2.2, save it again, and load the "
+            "new file"
         )
     if major is not None:
         return major == 2

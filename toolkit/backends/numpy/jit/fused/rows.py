@@ -323,7 +323,7 @@ class RegisterRow:
 
     def emit_range(self, bases: Bases, low: Number, high: Number) -> None:
         """Raise an error: a single loop over elements has no rows in registers."""
-        raise AssertionError("a loop over elements is not held in registers")
+        raise AssertionError("a loop over elements cannot be in registers")
 
     def emit_row(self, bases: Bases, index: Number) -> None:
         """Emit the row with this index."""

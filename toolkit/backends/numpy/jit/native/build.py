@@ -54,16 +54,15 @@ def _check(source: LibrarySource) -> None:
     nbytes = sum(weight.array.nbytes for weight in source.weights)
     if source.embed and nbytes > MAX_EMBEDDED_BYTES:
         raise UnsupportedError(
-            f"{source.prefix}: expected up to {MAX_EMBEDDED_BYTES} bytes of weights in "
-            "an "
-            f"object; received {nbytes}: let them be in a file of their own"
+            f"{source.prefix}: expected up to {MAX_EMBEDDED_BYTES} bytes of weights "
+            f"in an object; received {nbytes}; store them in a separate file"
         )
     states = {i for i, weight in enumerate(source.weights) if weight.is_state}
     for program in source.programs:
         if set(program.updates) != states:
             raise UnsupportedError(
                 f"{source.prefix}: expected every program to change the states "
-                f"{sorted(states)}; that for {program.batch} rows changes "
+                f"{sorted(states)}; the program for {program.batch} rows changes "
                 f"{sorted(set(program.updates))}"
             )
 
@@ -168,8 +167,9 @@ class _Library:
         for description, nbytes in blocks:
             if nbytes >= _ADDRESSABLE:
                 raise UnsupportedError(
-                    f"{self.source.prefix}: {self.processor.triple} has addresses for "
-                    f"less than {_ADDRESSABLE} bytes; {description} would take {nbytes}"
+                    f"{self.source.prefix}: {self.processor.triple} has addresses "
+                    f"for less than {_ADDRESSABLE} bytes; {description} needs "
+                    f"{nbytes}"
                 )
 
     def _text(self, sha256: bytes) -> str:

@@ -84,7 +84,7 @@ class Linker:
         for marker, chunks in self.fillings:
             offset = content.find(marker)
             if offset < 0 or content.find(marker, offset + 1) >= 0:
-                raise AssertionError("an object holds each place to fill once")
+                raise AssertionError("an object contains each relocation once")
             content[offset : offset + len(marker)] = bytes(len(marker))
             for chunk in chunks:
                 content[offset : offset + len(chunk)] = chunk

@@ -9,12 +9,14 @@ from toolkit.backends.library import DTYPES, LibraryTensor, Status
 MESSAGES = {
     Status.OK: "no error",
     Status.BAD_ARGUMENT: "an argument is a null pointer, or negative",
-    Status.NOT_INITIALIZED: "the workspace was not made by init of this library",
-    Status.BAD_BATCH: "no program computes batches of this size",
+    Status.NOT_INITIALIZED: "the workspace was not initialized by init of this library",
+    Status.BAD_BATCH: "no program supports batches of this size",
     Status.OUT_OF_RANGE: "an index is out of range",
-    Status.NO_WEIGHTS: "init was given no weights, and the library has none",
-    Status.NO_THREADS: "so many threads cannot be had: the system gives fewer, or the "
-    "library is built without",
+    Status.NO_WEIGHTS: "init received no weights, and the library embeds none",
+    Status.NO_THREADS: (
+        "this number of threads is unavailable: the system allows fewer, or the "
+        "library is built without threads"
+    ),
     Status.UNSUPPORTED_PROCESSOR: "the processor lacks instructions of the library",
 }
 UNKNOWN = "an unknown status"

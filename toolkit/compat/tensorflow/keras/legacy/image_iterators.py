@@ -312,8 +312,8 @@ def _split_arrays(x: Any) -> tuple[Array, list[Array]]:
         return np.asarray(x), []
     if len(x) != 2:
         raise ArgumentError(
-            "NumpyArrayIterator: expected x to be an array, or a pair of an array and "
-            f"what goes with it; received a {type(x).__name__} of {len(x)}"
+            "NumpyArrayIterator: expected x to be an array, or a pair of an array "
+            f"and further arrays; received a {type(x).__name__} of {len(x)}"
         )
     extra_arrays = x[1] if isinstance(x[1], list) else [x[1]]
     return np.asarray(x[0]), [np.asarray(other) for other in extra_arrays]
@@ -335,5 +335,5 @@ def _check_classes(targets: Array, split: tuple[slice, slice]) -> None:
         raise ArgumentError(
             "NumpyArrayIterator: expected the same values of y for training and "
             f"validation; received {len(training)} and {len(validation)} different "
-            "ones. Shuffle x and y before, or set ignore_class_split=True"
+            "ones. Shuffle x and y first, or set ignore_class_split=True"
         )

@@ -113,7 +113,7 @@ class DataFrameIterator(FileIterator):
         if class_mode in _OF_CLASSES:
             labels = validate_labels(str(class_mode), y_col, dataframe[y_col], classes)
         elif classes:
-            warn(f"DataFrameIterator: {class_mode=} makes no use of `classes`")
+            warn(f"DataFrameIterator: class_mode={class_mode!r} does not use `classes`")
         if validate_filenames:
             rows = self._select_image_rows(names, x_col)
         if labels is not None:
@@ -138,7 +138,7 @@ class DataFrameIterator(FileIterator):
         if len(rows) < len(names):
             warn(
                 f"DataFrameIterator: {len(names) - len(rows)} of {len(names)} paths "
-                f"in the column {column!r} are no image files, and are left out"
+                f"in the column {column!r} are not image files and are skipped"
             )
         return rows
 

@@ -144,7 +144,7 @@ class Tokenizer:
         **kwargs: Any,
     ) -> None:
         if "nb_words" in kwargs:
-            warn("Tokenizer: `nb_words` is called `num_words` now")
+            warn("Tokenizer: `nb_words` is renamed to `num_words`")
             num_words = kwargs.pop("nb_words")
         self.document_count: int = kwargs.pop("document_count", 0)
         if kwargs:
@@ -274,12 +274,12 @@ class Tokenizer:
             raise unknown_choice("Tokenizer: mode", mode, MODES)
         if not self.num_words and not self.word_index:
             raise ArgumentError(
-                "Tokenizer: expected a `num_words`, or texts to fit on before; "
-                "received neither"
+                "Tokenizer: expected a `num_words`, or a previous call of "
+                "`fit_on_texts`; received neither"
             )
         if mode == "tfidf" and not self.document_count:
             raise ArgumentError(
-                "Tokenizer: mode='tfidf' expects texts to fit on before"
+                "Tokenizer: mode='tfidf' needs a previous call of `fit_on_texts`"
             )
         columns = self.num_words or len(self.word_index) + 1
         matrix = np.zeros((len(sequences), columns))

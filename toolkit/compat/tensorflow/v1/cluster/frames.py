@@ -55,8 +55,8 @@ def send(
     if len(text) > LONGEST_HEADER or nbytes > LARGEST or len(arrays) > MOST_ARRAYS:
         raise FrameError(
             f"message {header.get('type')!r}: a header of {len(text):,} bytes and "
-            f"{len(arrays):,} arrays of {nbytes:,} bytes are beyond the limits, which "
-            f"are {LONGEST_HEADER:,}, {MOST_ARRAYS:,} and {LARGEST:,}"
+            f"{len(arrays):,} arrays of {nbytes:,} bytes exceed the limits of "
+            f"{LONGEST_HEADER:,}, {MOST_ARRAYS:,} and {LARGEST:,}"
         )
     connection.sendall(_PREFIX.pack(_MAGIC, len(text)) + text)
     for x in arrays:
@@ -88,13 +88,15 @@ def receive(
         prefix_tail = _receive_into(connection, bytearray(_PREFIX.size - 1))
         magic, length = _PREFIX.unpack(first + prefix_tail)
         if magic != _MAGIC or length > LONGEST_HEADER:
-            raise FrameError("what arrived does not begin as a message does")
+            raise FrameError(
+                "the received data does not start with the header of a message"
+            )
         header = _parse_header(_receive_bytes(connection, length))
         return header, _arrays(connection, header.pop("arrays", []))
     except EOFError:
-        raise CutOffError("a message ends before its end") from None
+        raise CutOffError("a message is truncated") from None
     except TimeoutError:
-        raise FrameError("a message stopped before its end") from None
+        raise FrameError("a message stopped before it was complete") from None
     finally:
         if patience is not None:
             connection.settimeout(None)

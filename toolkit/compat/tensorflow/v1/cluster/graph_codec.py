@@ -63,7 +63,7 @@ class Encoder:
         is_known = PRIMITIVES.get(name) is node.op
         if not is_known or node.op.kind is Kind.COLLECTIVE:
             raise self._unsupported_error(
-                node, f"{name!r} is no primitive that a task knows"
+                node, f"{name!r} is not a primitive that a task supports"
             )
         inputs = [self._read(x) for x in node.inputs]
         attrs = {
@@ -107,7 +107,7 @@ class Encoder:
         if isinstance(value, Graph):
             return {"graph": self.graph(value)}
         raise self._unsupported_error(
-            node, f"its {key} is a {type(value).__name__}, which cannot be sent"
+            node, f"a task cannot receive its {key}, a {type(value).__name__}"
         )
 
 
@@ -181,7 +181,7 @@ class Decoder:
         values = [self._read(x) for x in inputs]
         attributes = {str(key): self._attribute(value) for key, value in attrs.items()}
         if op.scalar is not None and not _fits(op.scalar, len(values), attributes):
-            raise FrameError(f"{name}: {len(values)} inputs are not what it takes")
+            raise FrameError(f"{name}: {len(values)} inputs do not fit its signature")
         result_specs = op.spec(*(x.spec for x in values), **attributes)
         specs = result_specs if isinstance(result_specs, tuple) else (result_specs,)
         if len(outputs) != len(specs):
@@ -196,7 +196,7 @@ class Decoder:
             index = data["constant"]
             if 0 <= index < len(self.arrays):
                 return Constant(self.arrays[index], data.get("open") is True)
-        raise FrameError(f"expected a value that is known; received {data!r}")
+        raise FrameError(f"expected a defined value; received {data!r}")
 
     def _attribute(self, data: Any) -> Any:
         if data is None or type(data) in (bool, int, str, float):
@@ -212,7 +212,7 @@ def primitive_named(name: Any) -> Primitive:
     """Return a primitive that tasks can compute."""
     primitive = PRIMITIVES.get(name) if isinstance(name, str) else None
     if primitive is None or primitive.kind is Kind.COLLECTIVE:
-        raise FrameError(f"{name!r} is no primitive that a task knows")
+        raise FrameError(f"{name!r} is not a primitive that a task supports")
     return primitive
 
 

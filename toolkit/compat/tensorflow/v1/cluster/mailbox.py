@@ -28,7 +28,7 @@ class Mailbox:
             if run in self._ended:
                 return
             if len(self._values) >= MOST:
-                raise FrameError(f"more than {MOST:,} values that nobody takes")
+                raise FrameError(f"more than {MOST:,} values that no task has received")
             self._values[run, number] = array
             self._arrived.notify_all()
 

@@ -237,8 +237,8 @@ class Master:
             programs = set(opened["programs"])  # empty after a restart of the task
         if (cluster, found_task) != (self.cluster, task):
             raise CommunicationError(
-                f"{task} at {address}: expected this task of {self.cluster}; there is "
-                f"{found_task} of {cluster}"
+                f"{task} at {address}: expected this task of {self.cluster}; "
+                f"received {found_task} of {cluster}"
             )
         self._met.add(task)
         for number in self._registered[task].keys() - programs:
@@ -400,7 +400,7 @@ def _validate_replies(peer: object) -> Iterator[None]:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CommunicationError(
-            f"{peer}: its answer is none of this version's servers: {error!r}"
+            f"{peer}: its answer is not from a server of this version: {error!r}"
         ) from error
 
 

@@ -26,8 +26,8 @@ from toolkit.thread_state import restore_on_error
 # Steps with only client-side effects: they run before each run.
 _CLIENTS = ("MakeIterator",)
 _WHY_NOT = {
-    "Assert": "whether it raises depends on values, which a program does not look at",
-    "PyFunc": "it is Python code, and only data are sent to tasks",
+    "Assert": "whether it raises depends on values, which a program does not inspect",
+    "PyFunc": "it is Python code, but a task can only receive data",
 }
 
 
@@ -261,8 +261,9 @@ class Tracing(Run):
         variable = self.session.variable_of(cell)
         if variable is None:
             raise UnsupportedError(
-                f"variable {cell.path} cannot be on a task: it is that of a layer, "
-                "or of eager mode, and held by this process; make it by tf.get_variable"
+                f"variable {cell.path} cannot be on a task: it belongs to a layer or "
+                "to eager mode, and this process stores it. Create it by "
+                "tf.get_variable"
             )
         task, name = self.plan.locate(variable)
         return name, task

@@ -142,7 +142,7 @@ class Client:
         kind = header.get("type")
         handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if handler is None:
-            raise FrameError(f"{kind!r} is no type of a message")
+            raise FrameError(f"{kind!r} is not a message type")
         return handler(self, header, arrays)
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Client:
         """Open a session, and return its registered programs."""
         name = header.get("session")
         if not isinstance(name, str) or not 16 <= len(name) <= 64 or self._state:
-            raise FrameError("open: expected the name of a session, once")
+            raise FrameError("open: expected the name of a new session")
         self._name, self._state = name, self.service.open(name)
         return {"programs": list(self._state.programs)}, []
 
@@ -272,7 +272,7 @@ class Client:
         if readable([self.connection]):
             # EOFError: the connection is closed
             header, _ = frames.receive(self.connection, 5.0)
-            raise Aborted(f"given up: {header.get('reason', '')}")
+            raise Aborted(f"aborted: {header.get('reason', '')}")
 
     def _cell(self, name: Any, spec: Any) -> Cell:
         dtype, shape = validate_spec(spec)

@@ -50,7 +50,9 @@ class ClusterSpec:
         self._tasks: dict[str, dict[int, str]] = {}
         for job, tasks in cluster.items():
             if not isinstance(job, str) or not _JOB.match(job):
-                raise ArgumentError(f"ClusterSpec: {job!r} is no name of a job")
+                raise ArgumentError(
+                    f"ClusterSpec: {job!r} is not a valid name of a job"
+                )
             self._tasks[job] = _number_tasks(job, tasks)
         addresses = [self.task_address(*task) for task in self]
         if len(set(addresses)) < len(addresses):

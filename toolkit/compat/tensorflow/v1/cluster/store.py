@@ -76,7 +76,7 @@ class Cell:
             if time.monotonic() > end:
                 raise StalledError(
                     f"waited {patience:g} s for {self.name} to be above {value}: "
-                    "other workers that take part in this step are late or lost"
+                    "other workers of this step are late or lost"
                 )
 
 
@@ -99,7 +99,7 @@ class Store:
             cell = self._cells.setdefault(name, Cell(name, spec))
         if cell.spec != spec:
             raise ShapeError(
-                f"variable {name}: expected {cell.spec}, as another session made it; "
+                f"variable {name}: expected {cell.spec}, as in another session; "
                 f"received {spec}"
             )
         return cell
@@ -111,7 +111,7 @@ class Store:
             FailedPreconditionError: if it does not exist.
         """
         if name not in self._cells:
-            raise FailedPreconditionError(f"there is no Variable {name}")
+            raise FailedPreconditionError(f"Variable {name} does not exist")
         return self._cells[name]
 
     def are_initialized(self, names: Iterable[str]) -> list[bool]:

@@ -39,8 +39,8 @@ def token() -> bytes:
         return _validate(_read(path), str(path))
     except OSError as error:
         raise CommunicationError(
-            f"cluster: expected a token in {str(path)!r}, which cannot be made or read "
-            f"({error}); set the variable TOOLKIT_CLUSTER_TOKEN for all tasks"
+            f"cluster: cannot create or read the token in {str(path)!r} ({error}); "
+            "set the variable TOOLKIT_CLUSTER_TOKEN for all tasks"
         ) from error
 
 
@@ -70,9 +70,9 @@ def _read(path: Path) -> str:
     with open(path, "rb") as file:
         if not _is_secret(os.fstat(file.fileno()), path.parent):
             raise CommunicationError(
-                f"cluster: {str(path)!r}: expected a token that only this account can "
-                "read and change; take these rights from other users (chmod 600), also "
-                "for the folders above, or set TOOLKIT_CLUSTER_TOKEN"
+                f"cluster: {str(path)!r}: expected a token that only this account "
+                "can read and change. Remove the access of other users (chmod 600), "
+                "also for the parent folders, or set TOOLKIT_CLUSTER_TOKEN"
             )
         return file.read(_MOST).decode("utf-8", "replace").strip()
 
