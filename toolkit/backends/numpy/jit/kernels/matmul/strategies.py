@@ -49,19 +49,75 @@ _PACKED_STEP_BYTES, _MIN_STEP_TERMS = 1 << 17, 128
 # these sets.
 _SET_CONFLICT_COSTS = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
 _L1_WAY_BYTES, _L1_WAYS = 4096, 8
-# The cost of unpacked rows of the left operand if all rows of a tile map to one set,
-# and the cost of packing them for one panel.
-_ROW_CONFLICT_COST, _ROW_PACKING_COST = 0.09, 0.3
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # that justify more bytes.
 _IN_PLACE_BYTES, _TALL_TASK_TILES = 1 << 15, 3
-# The cost of packing tiles once, for one column, and of reading them for one panel.
-_TILE_PACKING_COST, _TILE_READING_COST = 14, 0.3
 # The most bytes of a left operand that is packed as a whole, which takes the same
 # amount of memory.
 _MAX_PACKED_BYTES = 1 << 24
-# The cost of reading unpacked panels that exceed the nearest caches.
-_FAR_PANEL_COST = 0.4
+# The threads for which blocks are divided, and the cost of one idle thread of these.
+_THREADS, _IDLE_THREAD_COST = 4, 0.25
+
+
+@record
+class CostModel:
+    """Costs of a strategy beyond the arithmetic, as fractions of its time.
+
+    A rate is divided by the rows or panels of a block, the columns of the product, or
+    the terms of a slot. All figures are measurements, as described for the module.
+
+    Attributes:
+        row_conflict: reads of unpacked rows of the left operand, if all rows of a tile
+            map to one set of the L1 cache.
+        conflict_packing_by_panels: rate of the packing of such rows.
+        tile_packing_by_panels: rate of the packing of other tiles in each block.
+        cached_tile_packing_by_columns: rate of the packing of tiles by an earlier call.
+        cached_tile_by_panels: rate of the reads of these tiles.
+        far_term, far_term_by_panels: cost and rate of the reads of unpacked tiles with
+            far terms.
+        panel_packing_by_rows, transposed_packing_by_rows: rates of the packing of
+            panels in each block, for contiguous and transposed right operands.
+        block_by_panels: rate of other work for a block, unless an earlier call packed
+            the panels.
+        cached_panel_by_rows, cached_block_by_panels: rates of the reads of panels from
+            an earlier call, and of other work for a block with these.
+        cached_packing_by_rows, large_packing_by_rows: rates of the packing by an
+            earlier call, for right operands that stay in the L2 cache and for larger
+            ones. The rows are those of all products that read the panels.
+        short_step: partial sums between steps with panels from an earlier call.
+        panel_by_rows: rate of the reads of unpacked panels.
+        memory_panel: reads of unpacked panels from memory: each term stalls, because
+            the prefetcher does not follow the terms.
+        far_stride: reads of unpacked panels with far strides from the caches.
+        slot_by_terms, frozen_slot_by_terms: rates of the sum over slots, without and
+            with a right operand that is packed for all runs.
+        large_slot_by_terms: rate of the sum over slots for large results.
+    """
+
+    row_conflict: float = 0.09
+    conflict_packing_by_panels: float = 0.3
+    tile_packing_by_panels: float = 0.8
+    cached_tile_packing_by_columns: float = 14
+    cached_tile_by_panels: float = 0.3
+    far_term: float = 0.12
+    far_term_by_panels: float = 0.6
+    panel_packing_by_rows: float = 22
+    transposed_packing_by_rows: float = 24
+    block_by_panels: float = 0.3
+    cached_panel_by_rows: float = 4
+    cached_block_by_panels: float = 0.15
+    cached_packing_by_rows: float = 40
+    large_packing_by_rows: float = 60
+    short_step: float = 0.03
+    panel_by_rows: float = 14
+    memory_panel: float = 0.4
+    far_stride: float = 0.15
+    slot_by_terms: float = 19
+    frozen_slot_by_terms: float = 30
+    large_slot_by_terms: float = 90
+
+
+_COSTS = CostModel()
 
 
 @record
@@ -282,35 +338,53 @@ def _cost(
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_transposed = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT_BYTES
-    if _has_row_conflicts(p, tiling):
-        cost = _ROW_PACKING_COST / panels if strategy.pack_a else _ROW_CONFLICT_COST
-    elif strategy.pack_a == EACH:
-        cost = 0.8 / panels
-    elif strategy.pack_a == ONCE:
-        cost = _TILE_PACKING_COST / p.columns + _TILE_READING_COST / panels
-    else:
-        cost = 0.12 + 0.6 / panels if p.a_term >= _FAR_TERM_BYTES else 0.0
+    cost = _left_cost(p, tiling, strategy)
     if strategy.pack_b == EACH:
-        cost += (24 if is_transposed else 22) / rows + 0.3 / panels
+        packing_rate = (
+            _COSTS.transposed_packing_by_rows
+            if is_transposed
+            else _COSTS.panel_packing_by_rows
+        )
+        cost += packing_rate / rows + _COSTS.block_by_panels / panels
     elif strategy.pack_b == ONCE:
-        cost += 4 / rows + 0.15 / panels
+        cost += (
+            _COSTS.cached_panel_by_rows / rows + _COSTS.cached_block_by_panels / panels
+        )
         # Packed data leave the L2 cache before they are read.
         readers = p.rows * (p.products if p.is_shared else 1)
-        cost += 0 if p.is_frozen else (60 if is_large else 40) / readers
-        cost += 0.03 if strategy.step < strategy.depth else 0
+        packing_rate = (
+            _COSTS.large_packing_by_rows if is_large else _COSTS.cached_packing_by_rows
+        )
+        cost += 0 if p.is_frozen else packing_rate / readers
+        cost += _COSTS.short_step if strategy.step < strategy.depth else 0
     else:
-        cost += 14 / rows + 0.3 / panels + conflict_cost
-        # From memory, every term of a panel stalls: the prefetcher does not follow
-        # them.
+        block_cost = _COSTS.panel_by_rows / rows + _COSTS.block_by_panels / panels
+        cost += block_cost + conflict_cost
         if p.depth * p.columns * p.itemsize > 2 * RESIDENT_BYTES:
-            cost += _FAR_PANEL_COST
+            cost += _COSTS.memory_panel
         elif is_large and p.b_term >= _FAR_STRIDE_BYTES:
-            cost += 0.15
+            cost += _COSTS.far_stride
     # Threads are idle while others compute the last blocks.
-    cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
+    cost += _IDLE_THREAD_COST * (-strategy.blocks % _THREADS) / strategy.blocks
     if strategy.depth < p.depth:
-        slot_cost = 30 if p.is_frozen else 19
-        cost += (
-            90 if p.size * p.itemsize > RESIDENT_BYTES else slot_cost
-        ) / strategy.depth
+        slot_rate = _COSTS.frozen_slot_by_terms if p.is_frozen else _COSTS.slot_by_terms
+        if p.size * p.itemsize > RESIDENT_BYTES:
+            slot_rate = _COSTS.large_slot_by_terms
+        cost += slot_rate / strategy.depth
     return cost
+
+
+def _left_cost(p: Problem, tiling: Tiling, strategy: _Division) -> float:
+    """Return the cost of the reads and the packing of the left operand."""
+    panels = strategy.panels
+    if _has_row_conflicts(p, tiling):
+        packing_cost = _COSTS.conflict_packing_by_panels / panels
+        return packing_cost if strategy.pack_a else _COSTS.row_conflict
+    if strategy.pack_a == EACH:
+        return _COSTS.tile_packing_by_panels / panels
+    if strategy.pack_a == ONCE:
+        packing_cost = _COSTS.cached_tile_packing_by_columns / p.columns
+        return packing_cost + _COSTS.cached_tile_by_panels / panels
+    if p.a_term >= _FAR_TERM_BYTES:
+        return _COSTS.far_term + _COSTS.far_term_by_panels / panels
+    return 0.0
