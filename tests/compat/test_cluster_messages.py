@@ -122,7 +122,7 @@ def test_attributes_must_be_data():
     (node,) = graph.nodes
     wrong = Node(node.op, node.inputs, {"hook": print}, node.outputs)
     encoder = Encoder([], {wrong: "mine"})
-    with pytest.raises(UnsupportedError, match="'mine' .*its hook is a builtin"):
+    with pytest.raises(UnsupportedError, match="'mine' .*receive its hook, a builtin"):
         encoder.graph(Graph(graph.inputs, (wrong,), graph.outputs))
 
 

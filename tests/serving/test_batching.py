@@ -531,7 +531,11 @@ def without_rows():
 @pytest.mark.parametrize(
     "make, error, words",
     [
-        (lambda: toolkit.Sequential([layers.Dense(2)]), ArgumentError, "its inputs"),
+        (
+            lambda: toolkit.Sequential([layers.Dense(2)]),
+            ArgumentError,
+            "expected a built model",
+        ),
         (stateful, UnsupportedError, "changes .* in its prediction"),
         (without_rows, ArgumentError, "one row for each"),
     ],

@@ -367,7 +367,7 @@ def test_bytes_are_reproducible(processor):
 def test_sizes_above_32_bits_are_refused(name):
     rows = 1 << 20
     source, _ = model_source("mlp", (1, rows), processor=name)
-    expected = rf"batches of {rows} would take \d{{10}}"
+    expected = rf"batches of {rows} needs \d{{10}}"
     with pytest.raises(UnsupportedError, match=expected):
         backend().build_library(source)
 

@@ -390,7 +390,7 @@ def fixed():
     "make, options, error, expected",
     [
         (text_model, {}, UnsupportedError, "dtype 'string'.*Export a model that"),
-        (hashing, {}, TraceError, "Hashing 'bins'.*call it on the data"),
+        (hashing, {}, TraceError, "Hashing 'bins'.*apply it to the data"),
         (
             factoring,
             {},
