@@ -572,11 +572,11 @@ def list_in_loop(x):
         (
             item_of_one_branch,
             UnboundLocalError,
-            r"found\['a'\].* has no value, because",
+            r"mapping\['a'\].* has no value, because",
         ),
         (none_or_tensor, TraceError, r"if: .* a Tensor in one branch and None"),
         (growing, ShapeError, r"while: 'y' must have one shape"),
-        (list_in_loop, TraceError, r"while: 'parts' is a list before the loop"),
+        (list_in_loop, TraceError, r"while: 'elements' is a list before the loop"),
     ],
 )
 def test_unsupported_control_flow_is_named(program, error, words):

@@ -299,7 +299,7 @@ def small(**changes):
         ({"dataset": "text"}, "expected a `dataset` in the config"),
         ({"dataset": []}, "`dataset` of the config is empty"),
         ({"dataset": TEXTS}, "expected a `tokenizer`"),
-        ({"dataset": [np.ones(3)]}, "expected tokens, which are integers"),
+        ({"dataset": [np.ones(3)]}, "expected integer tokens"),
         ({"quantization_layer_structure": {}}, "quantization_layer_structure"),
         (
             {"quantization_layer_structure": {"sequential_blocks": [3]}},
@@ -375,6 +375,6 @@ def test_unsupported_layers_are_not_quantized():
     other_model = Model(inputs, layers.Dense(2)(inputs))
     other_model.extra = batched
     with pytest.warns(UserWarning, match="needs a matrix product"):
-        with pytest.raises(NotImplementedError, match="no layer that can"):
+        with pytest.raises(NotImplementedError, match="no layer that supports"):
             incomplete = {"sequential_blocks": [batched]}
             other_model.quantize(config=small(quantization_layer_structure=incomplete))

@@ -209,7 +209,7 @@ def test_state_cannot_be_added_to_a_built_layer():
     layer(ones(2, 3))
     with pytest.raises(ArgumentError, match="'scale'.*already built"):
         layer.other = layers.Dense(2)
-    with pytest.raises(ArgumentError, match="built already"):
+    with pytest.raises(ArgumentError, match="already built"):
         layer.add_weight(shape=(1,))
 
 

@@ -108,7 +108,10 @@ BAD = {
         "no file|the file does not exist",
     ),
     **{
-        name: (json.dumps({"weight_map": {"a": name}}), "expected names of .* beside")
+        name: (
+            json.dumps({"weight_map": {"a": name}}),
+            "expected names of .* in the same folder",
+        )
         for name in (
             *("../a%s", "/etc/passwd", "a/b%s", "a\\b%s", "C:a%s", "..", "", "a.bin"),
             *("a\0%s", "\ud800%s", "é" * 130 + "%s", "%s/.."),

@@ -500,7 +500,7 @@ BAD_LISTS = {
     "a file without it": (
         leads("m-00002-of-00002.safetensors"),
         None,
-        "has 'first/kernel', which the list does not assign",
+        "contains 'first/kernel', which the list does not assign",
     ),
     "an array that is nowhere": (
         lambda found: found["weight_map"].update(x="m-00001-of-00002.safetensors"),
@@ -510,7 +510,7 @@ BAD_LISTS = {
     "an array that it lacks": (
         lambda found: found["weight_map"].pop("first/kernel"),
         None,
-        "has 'first/kernel', which the list does not assign",
+        "contains 'first/kernel', which the list does not assign",
     ),
     "too many files": (
         lambda found: found["weight_map"].update(

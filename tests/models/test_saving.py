@@ -303,7 +303,7 @@ def test_links_and_external_storage_are_refused(saved, tmp_path):
     refuse(saved, "its data is in another file")
     saved.write_bytes(content)
     edit(saved, lambda f: f.__setitem__("layers/loop", f["layers"]))
-    refuse(saved, "met before")
+    refuse(saved, "second path of an object")
 
 
 def test_huge_declared_shapes_are_never_read(saved):
