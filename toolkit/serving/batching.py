@@ -121,7 +121,9 @@ class Item:
         if self.callback is None:
             raise _timeout_error()
         if self.max_nbytes is not None and nbytes > self.max_nbytes:
-            raise RequestError(413, f"expected an answer of <= {self.max_nbytes} bytes")
+            raise RequestError(
+                413, f"expected a response of <= {self.max_nbytes} bytes"
+            )
 
 
 class Batcher:
