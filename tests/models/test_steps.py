@@ -10,7 +10,7 @@ from tests.helpers import assert_close
 from toolkit import layers, metrics, ops
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.models.training import steps
+from toolkit.models.training import compile_checks, steps
 from toolkit.models.training.steps import (
     CompiledStep,
     EagerStep,
@@ -413,9 +413,9 @@ def test_step_has_the_name_of_its_function():
     ],
 )
 def test_possible_indices_are_reported(batch, words):
-    assert words in steps._describe_indices(batch)
+    assert words in compile_checks.describe_indices(batch)
     if words.startswith("in this batch"):
-        assert steps._describe_indices(batch) == words
+        assert compile_checks.describe_indices(batch) == words
 
 
 # --- EagerStep ------------------------------------------------------------------------

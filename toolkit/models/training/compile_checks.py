@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from toolkit import losses
+import numpy as np
+
+from toolkit import losses, tree
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import is_float
@@ -127,3 +129,15 @@ def _match_ranks(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:
     if len(x2) == len(x1) + 1 and x2[-1] == 1:
         x2, x1 = _match_ranks(x2, x1)
     return x1, x2
+
+
+def describe_indices(batch: Any) -> str:
+    """Return the range of possible indices, for an error message."""
+    terms = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
+    results = [
+        f"{name} has values from {array.min():g} to {array.max():g}"
+        for name, term in terms
+        for array in map(np.asarray, tree.flatten(term))
+        if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
+    ]
+    return "in this batch " + ", ".join(results or ["no array contains integers"])

@@ -7,6 +7,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
+from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.training.sources import Source, make_source
@@ -169,3 +170,10 @@ def make_batches(
     """Return the steps of one pass over data, in its order."""
     source = make_source(x, y, sample_weight, batch_size, steps)
     return EpochBatches(source, steps)
+
+
+def is_due(epoch: int, validation_freq: Any) -> bool:
+    """Return whether to validate after this epoch."""
+    if is_int(validation_freq):
+        return (epoch + 1) % validation_freq == 0
+    return epoch + 1 in validation_freq

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from toolkit import inspection, ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler import distribution_context
@@ -20,6 +18,7 @@ from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.layers.tracking import cache_walk, unique
 from toolkit.metrics.metric import Metric
+from toolkit.models.training.compile_checks import describe_indices
 from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
@@ -68,7 +67,7 @@ class CompiledStep:
             except OutOfRangeError as error:
                 raise OutOfRangeError(
                     f"{function.name}: {error}: a label, or an input of an Embedding "
-                    f"({_describe_indices(batch)}; to find the layer, compile with "
+                    f"({describe_indices(batch)}; to find the layer, compile with "
                     "run_eagerly=True)"
                 ) from error
             except RankLostError:
@@ -135,18 +134,6 @@ class CompiledStep:
             batch = tree.map_structure(_zeros_like, self._first_batch_spec)
         function, leaves = self._function_for(batch)
         return function.inspect(*leaves)
-
-
-def _describe_indices(batch: Any) -> str:
-    """Return the range of possible indices, for an error message."""
-    terms = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
-    results = [
-        f"{name} has values from {array.min():g} to {array.max():g}"
-        for name, term in terms
-        for array in map(np.asarray, tree.flatten(term))
-        if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
-    ]
-    return "in this batch " + ", ".join(results or ["no array contains integers"])
 
 
 def _spec_of(leaf: Any) -> Any:

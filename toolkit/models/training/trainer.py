@@ -26,7 +26,7 @@ from toolkit.models.training.compile_config import CompileConfigured
 from toolkit.models.training.compile_loss import CompileLoss
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sample_weight
-from toolkit.models.training.epochs import EpochBatches, make_batches
+from toolkit.models.training.epochs import EpochBatches, is_due, make_batches
 from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
 from toolkit.models.training.resuming import Progress
 from toolkit.models.training.sources import make_source
@@ -252,7 +252,7 @@ class Trainer(CompileConfigured, Evaluation):
                     if batches.exhausted and not logs:
                         break
                     logs = self._final_logs(logs)
-                    if validation is not None and _is_due(epoch, validation_freq):
+                    if validation is not None and is_due(epoch, validation_freq):
                         results = self._evaluate(validation, callbacks)
                         logs.update({f"val_{name}": x for name, x in results.items()})
                     callbacks.on_epoch_end(epoch, logs)
@@ -446,9 +446,3 @@ class _LossWatch:
             f"{self._step + first + 1}; try a lower learning rate or clip the "
             "gradients"
         )
-
-
-def _is_due(epoch: int, validation_freq: Any) -> bool:
-    if is_int(validation_freq):
-        return (epoch + 1) % validation_freq == 0
-    return epoch + 1 in validation_freq
