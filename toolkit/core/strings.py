@@ -10,7 +10,6 @@ import numpy as np
 from toolkit import tree
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
-from toolkit.type_aliases import TensorLike
 
 # Operations that only move elements.
 MOVE_OPERATIONS = frozenset(
@@ -42,7 +41,7 @@ class StringTensor:
 
     dtype: Any = "string"
 
-    def __init__(self, values: TensorLike) -> None:
+    def __init__(self, values: Any) -> None:
         encode = np.frompyfunc(_encode_item, 1, 1)
         array = as_array(values).astype(object, copy=False)
         self._array = np.asarray(encode(array), object)
@@ -85,7 +84,7 @@ class StringTensor:
     def __eq__(self, other: Any) -> Any:
         return Tensor(np.asarray(np.equal(self._array, self._of(other)), bool))
 
-    def _of(self, other: TensorLike) -> Any:
+    def _of(self, other: Any) -> Any:
         return np.asarray(StringTensor(other))
 
     __hash__: ClassVar[Callable[[Any], int]] = object.__hash__
@@ -107,7 +106,7 @@ def decode_bytes(data: bytes, encoding: str = "utf-8") -> str:
     return data.decode(encoding, "surrogateescape")
 
 
-def _encode_item(value: TensorLike) -> bytes:
+def _encode_item(value: Any) -> bytes:
     if isinstance(value, str):
         return encode_text(value)
     if isinstance(value, bytes):
@@ -115,7 +114,7 @@ def _encode_item(value: TensorLike) -> bytes:
     raise DTypeError(f"strings: expected str or bytes; received {value!r}")
 
 
-def is_string(value: TensorLike) -> bool:
+def is_string(value: Any) -> bool:
     """Return whether a value is a string, or an array or nested lists of strings."""
     if isinstance(value, (str, bytes, StringTensor)):
         return True
@@ -125,7 +124,7 @@ def is_string(value: TensorLike) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and is_string(value[0])
 
 
-def as_array(x: TensorLike) -> np.ndarray[Any, Any]:
+def as_array(x: Any) -> np.ndarray[Any, Any]:
     """Return `x` as a NumPy array; a string, or strings in lists, as objects.
 
     In a NumPy string array, each element takes the memory of the longest one, bytes

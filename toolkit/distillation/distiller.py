@@ -11,7 +11,6 @@ from toolkit.layers.tracking import no_tracking
 from toolkit.metrics import Mean
 from toolkit.models import Model
 from toolkit.models.training.steps import samples
-from toolkit.type_aliases import TensorLike
 
 _FINAL = "final_output"
 
@@ -125,9 +124,7 @@ class Distiller(Model):
             )
         super().compile(optimizer, loss, metrics=metrics, **kwargs)
 
-    def call(
-        self, inputs: TensorLike, training: bool | None = None, **kwargs: Any
-    ) -> Any:
+    def call(self, inputs: Any, training: bool | None = None, **kwargs: Any) -> Any:
         """Return the student's outputs."""
         return self.student(inputs, training=training, **kwargs)
 
@@ -185,7 +182,7 @@ class Distiller(Model):
         return total
 
 
-def _checked_share(value: TensorLike) -> float:
+def _checked_share(value: Any) -> float:
     if not is_real(value) or not 0 <= value <= 1:
         raise ArgumentError(
             "Distiller: student_loss_weight must be a number and between 0.0 and 1.0; "

@@ -8,7 +8,6 @@ from toolkit import losses, ops, tree
 from toolkit.arguments import is_real
 from toolkit.errors import ArgumentError
 from toolkit.serialization.recording import Recorded
-from toolkit.type_aliases import TensorLike
 
 
 def _losses_of(name: str, loss: Any) -> Any:
@@ -56,7 +55,7 @@ class DistillationLoss(Recorded):
         """Raise ArgumentError if the loss cannot compare these models."""
 
 
-def _leaf(x: TensorLike) -> None:
+def _leaf(x: Any) -> None:
     return None
 
 

@@ -23,7 +23,6 @@ from toolkit.serialization.sharing import (
     store_shared_object,
     suspend_marks,
 )
-from toolkit.type_aliases import TensorLike
 
 Clone = Callable[[Any], Any]
 
@@ -183,7 +182,7 @@ def _matching(input_tensors: Any, model: Functional) -> Any:
     )
 
 
-def _replay(model: Functional, inputs: TensorLike, clone: Clone, call: Any) -> Any:
+def _replay(model: Functional, inputs: Any, clone: Clone, call: Any) -> Any:
     """Repeat the calls of a model's graph with clones, on other symbols."""
     fresh = dict(
         zip(map(id, model.inputs), tree.flatten(inputs), strict=True),

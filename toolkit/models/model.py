@@ -16,7 +16,6 @@ from toolkit.models.saving.json_config import config_text
 from toolkit.models.saving.state_tree import assign_state_tree, state_tree
 from toolkit.models.summary import print_summary, summary_html
 from toolkit.models.training.trainer import Trainer
-from toolkit.type_aliases import TensorLike
 
 RESERVED = (
     "`Model.layers` attribute is reserved and cannot be set; use another attribute "
@@ -82,7 +81,7 @@ class Model(QuantizableModel, Trainer, Layer):
         return self._flatten_layers(include_self=False, recursive=False)
 
     @layers.setter
-    def layers(self, value: TensorLike) -> None:
+    def layers(self, value: Any) -> None:
         raise AttributeError(RESERVED)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:

@@ -24,7 +24,7 @@ from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import Shape
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -149,7 +149,7 @@ class Sequential(Model):
         with rollback_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
 
-    def _build_for_batches(self, x: TensorLike) -> None:
+    def _build_for_batches(self, x: Any) -> None:
         shape = getattr(x, "shape", None)
         if not self.built and shape is not None and self.layers:
             # layers can need the batch size, or raise with a reason
@@ -201,9 +201,9 @@ class Sequential(Model):
 
     def call(
         self,
-        inputs: TensorLike,
+        inputs: Any,
         training: bool | None = None,
-        mask: TensorLike | None = None,
+        mask: Any = None,
     ) -> Any:
         """Apply the layers in order."""
         functional = self._functional
@@ -224,15 +224,15 @@ class Sequential(Model):
             mask = None  # the tensors have their masks from now on
         return outputs
 
-    def compute_mask(self, inputs: TensorLike, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
         self,
-        inputs: TensorLike,
+        inputs: Any,
         training: bool | None = None,
-        mask: TensorLike | None = None,
+        mask: Any = None,
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         if self._functional is not None:
@@ -258,7 +258,7 @@ class Sequential(Model):
         return self._layers[int(skip) :]
 
     @layers.setter
-    def layers(self, value: TensorLike) -> None:
+    def layers(self, value: Any) -> None:
         raise AttributeError(
             "`Sequential.layers` attribute is reserved and cannot be set; use `add` "
             "and `pop`"

@@ -14,7 +14,6 @@ from toolkit.console.messages import format_size, print_message
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
 from toolkit.ops.symbolic import FunctionOperation, is_symbolic
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
@@ -213,7 +212,7 @@ def _shape_text(shapes: Any) -> str:
 class _Text:
     """Shape that prints without quotes in a nest."""
 
-    def __init__(self, value: TensorLike) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
 
     def __repr__(self) -> str:

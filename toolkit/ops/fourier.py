@@ -195,7 +195,7 @@ _WINDOWS = {"hann": 0.5, "hamming": 0.54}
 
 
 def _window(
-    op: str, window: TensorLike, length: int, fft_length: int, dtype: str
+    op: str, window: str | TensorLike, length: int, fft_length: int, dtype: str
 ) -> Tensor:
     """Return the window with zeros on both sides; all ones if it is None."""
     check_range(fft_length)
@@ -238,7 +238,7 @@ def stft(
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
-    window: TensorLike = "hann",
+    window: str | TensorLike = "hann",
     center: bool = True,
 ) -> Pair:
     """Compute the Fourier transforms of overlapping frames of the last axis.
@@ -284,7 +284,7 @@ def istft(
     sequence_stride: int,
     fft_length: int,
     length: int | None = None,
-    window: TensorLike = "hann",
+    window: str | TensorLike = "hann",
     center: bool = True,
 ) -> Tensor:
     """Compute the inverse of `stft`, as far as its windows overlap.

@@ -30,7 +30,7 @@ from toolkit.type_aliases import TensorLike
 
 
 @operation
-def get_item(x: TensorLike, key: TensorLike) -> Tensor:
+def get_item(x: TensorLike, key: Any) -> Tensor:
     """Return x[key], as in NumPy.
 
     Args:

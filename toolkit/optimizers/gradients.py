@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolkit import ops
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
-from toolkit.type_aliases import TensorLike
 
 
-def fit_shape(caller: str, gradient: TensorLike, variable: Variable) -> Tensor:
+def fit_shape(caller: str, gradient: Any, variable: Variable) -> Tensor:
     """Broadcast a gradient to the shape of its variable.
 
     Args:

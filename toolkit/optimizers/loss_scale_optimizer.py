@@ -12,7 +12,6 @@ from toolkit.core.slices import scale_slices, slices_of
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
-from toolkit.type_aliases import TensorLike
 
 # Arguments of other optimizers, with the value that disables them.
 _NEUTRAL = {
@@ -91,7 +90,7 @@ class LossScaleOptimizer(Optimizer):
         return self.inner_optimizer.learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, value: TensorLike) -> None:
+    def learning_rate(self, value: Any) -> None:
         self.inner_optimizer.learning_rate = value
 
     @property

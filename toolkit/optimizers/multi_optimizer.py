@@ -11,7 +11,6 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from toolkit.optimizers.optimizer import Optimizer
-from toolkit.type_aliases import TensorLike
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):
@@ -181,7 +180,7 @@ class MultiOptimizer(Optimizer):
         raise AttributeError(_NO_RATE.format(self.name))
 
     @learning_rate.setter
-    def learning_rate(self, value: TensorLike) -> None:
+    def learning_rate(self, value: Any) -> None:
         raise AttributeError(_NO_RATE.format(self.name))
 
     @property

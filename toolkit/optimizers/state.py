@@ -24,7 +24,7 @@ from toolkit.errors import (
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.serialization.recording import constructor_signature
 from toolkit.thread_state import restore_on_error
-from toolkit.type_aliases import DTypeLike, InitializerLike, Shape, TensorLike
+from toolkit.type_aliases import DTypeLike, InitializerLike, Shape
 
 
 def _all_or_nothing(build: Any) -> Any:
@@ -233,7 +233,7 @@ class OptimizerState(Checked):
                 name="learning_rate",
             )
 
-    def _check_rate(self, value: TensorLike) -> None:
+    def _check_rate(self, value: Any) -> None:
         """Raise for a rate that is not a finite number; tensors are not checked."""
         if not is_real(value) and not isinstance(value, np.ndarray):
             return
@@ -258,7 +258,7 @@ class OptimizerState(Checked):
         return self._learning_rate()
 
     @learning_rate.setter
-    def learning_rate(self, value: TensorLike) -> None:
+    def learning_rate(self, value: Any) -> None:
         if isinstance(self._learning_rate, Variable) and not callable(value):
             self._check_rate(value)
             self._learning_rate.assign(value)

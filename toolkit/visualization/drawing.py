@@ -15,7 +15,6 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.layers.preprocessing.boxes import convert_format
-from toolkit.type_aliases import TensorLike
 from toolkit.visualization.text import Pixels, draw_text, fill
 
 _PALETTE = np.array([2**25 - 1, 2**15 - 1, 2**21 - 1])  # as in Keras
@@ -30,9 +29,7 @@ def is_channels_first(function: str, data_format: str | None) -> bool:
     return data_format == "channels_first"
 
 
-def batch_of_images(
-    function: str, images: TensorLike, channels_first: bool = False
-) -> Any:
+def batch_of_images(function: str, images: Any, channels_first: bool = False) -> Any:
     """Return images as an array (n, height, width, channels)."""
     images = np.asarray(images)
     if images.ndim != 4:
@@ -153,7 +150,7 @@ def _foot(x: int, y: int, size: int, thickness: int) -> tuple[int, int]:
 
 
 def draw_segmentation_masks(
-    images: TensorLike,
+    images: Any,
     segmentation_masks: Any,
     num_classes: int | None = None,
     color_mapping: dict[int, Any] | None = None,

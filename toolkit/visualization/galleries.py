@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import TensorLike
 from toolkit.visualization.drawing import (
     batch_of_images,
     draw_bounding_boxes,
@@ -28,9 +27,7 @@ def _matplotlib(function: str) -> Any:
     return pyplot
 
 
-def _prepared(
-    function: str, images: TensorLike, value_range: Any, data_format: Any
-) -> Any:
+def _prepared(function: str, images: Any, value_range: Any, data_format: Any) -> Any:
     """Return images as uint8 (n, height, width, channels)."""
     first = is_channels_first(function, data_format)
     images = batch_of_images(function, images, first).astype("float64")
@@ -222,11 +219,11 @@ def plot_bounding_box_gallery(
 
 
 def plot_segmentation_mask_gallery(
-    images: TensorLike,
+    images: Any,
     num_classes: int | None,
     value_range: tuple[float, float] = (0, 255),
-    y_true: TensorLike | None = None,
-    y_pred: TensorLike | None = None,
+    y_true: Any = None,
+    y_pred: Any = None,
     color_mapping: dict[int, Any] | None = None,
     blend: bool = True,
     alpha: float = 0.8,

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.records import write_record
-from toolkit.type_aliases import TensorLike
 
 _BINS = 30
 _STRING = 7  # the enum value of the string type
@@ -40,7 +39,7 @@ class EventWriter:
         """Add a number."""
         self._value(tag, _packed(2, "<f", float(value)), step)
 
-    def histogram(self, tag: str, values: TensorLike, step: int) -> None:
+    def histogram(self, tag: str, values: Any, step: int) -> None:
         """Add a histogram of the finite numbers in an array."""
         flat = np.asarray(values, "float64").ravel()
         flat = flat[np.isfinite(flat)]

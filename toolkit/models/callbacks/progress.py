@@ -14,7 +14,6 @@ from toolkit.console.progress import can_redraw
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.settings import is_interactive_logging_enabled
-from toolkit.type_aliases import TensorLike
 
 _BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 _REDRAW_SECONDS = 0.1  # seconds between redraws of the bar
@@ -42,7 +41,7 @@ def format_logs(logs: Logs) -> str:
     return " - ".join(f"{name}: {_number(x)}" for name, x in (logs or {}).items())
 
 
-def _number(value: TensorLike) -> str:
+def _number(value: Any) -> str:
     if isinstance(value, np.ndarray):
         value = float(value.mean())
     if not isinstance(value, (int, float)):

@@ -11,7 +11,6 @@ from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
-from toolkit.type_aliases import TensorLike
 
 _SECONDS = 10  # timeout of a request
 
@@ -72,6 +71,6 @@ class RemoteMonitor(Callback):
             warn(f"RemoteMonitor: could not reach {self.root}: {error}")
 
 
-def _plain(value: TensorLike) -> Any:
+def _plain(value: Any) -> Any:
     """Return a value that JSON supports."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

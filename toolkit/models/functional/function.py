@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.models.functional.node_views import NodeView, nodes_by_depth
 from toolkit.models.functional.topology import Topology
 from toolkit.ops.symbolic import KerasTensor, Operation, infer, is_symbolic
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import Shape
 
 
 class Function(Operation):
@@ -32,9 +32,7 @@ class Function(Operation):
         [2.0, 6.0]
     """
 
-    def __init__(
-        self, inputs: TensorLike, outputs: Any, name: str | None = None
-    ) -> None:
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
         super().__init__(name)
         for argument, structure in (("inputs", inputs), ("outputs", outputs)):
             leaves = tree.flatten(structure)
@@ -60,7 +58,7 @@ class Function(Operation):
         """Return depth -> nodes, which libraries for Keras read."""
         return nodes_by_depth(self._topology.depths)
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: Any) -> Any:
         """Replay the recorded calls on `inputs`."""
         values = dict(zip(map(id, self.inputs), self._checked(inputs), strict=True))
 
@@ -74,7 +72,7 @@ class Function(Operation):
             values.update(zip(map(id, symbols), results, strict=True))
         return tree.map_structure(stand_in, self._outputs_struct)
 
-    def _checked(self, inputs: TensorLike) -> list[Any]:
+    def _checked(self, inputs: Any) -> list[Any]:
         """Return the inputs as tensors in one list."""
         nested = tree.is_nested(self._inputs_struct)
         same = not nested or isinstance(inputs, type(self._inputs_struct))
@@ -95,7 +93,7 @@ class Function(Operation):
                 )
         return tensors
 
-    def compute_output_spec(self, inputs: TensorLike) -> Any:
+    def compute_output_spec(self, inputs: Any) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         return infer(self.call, (inputs,), {})
 

@@ -12,7 +12,6 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers import InputSpec
 from toolkit.models.functional.symbols import FunctionalSymbols
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
-from toolkit.type_aliases import TensorLike
 
 
 class FunctionalInputs(FunctionalSymbols):
@@ -38,10 +37,10 @@ class FunctionalInputs(FunctionalSymbols):
         return [_spec_of(x, x.name) for x in self._inputs]
 
     @input_spec.setter
-    def input_spec(self, value: TensorLike) -> None:
+    def input_spec(self, value: Any) -> None:
         self._input_spec, self._last_fit = value, None
 
-    def _standardize(self, inputs: TensorLike) -> list[Any]:
+    def _standardize(self, inputs: Any) -> list[Any]:
         """Check the inputs; return tensors in the order of `self.inputs`."""
         flat = self._ordered(inputs)
         is_nested = len(flat) > 1 or isinstance(inputs, dict)
@@ -78,7 +77,7 @@ class FunctionalInputs(FunctionalSymbols):
                 return ".".join(map(str, path))
         return ""
 
-    def _structure_message(self, inputs: TensorLike) -> str:
+    def _structure_message(self, inputs: Any) -> str:
         """Return the message for inputs in a wrong structure."""
         expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
         count = f"{len(self._inputs)} input(s)"
@@ -119,7 +118,7 @@ class FunctionalInputs(FunctionalSymbols):
             tensor._keras_mask = mask
         return tensor
 
-    def _explain(self, x: TensorLike, error: ShapeError) -> None:
+    def _explain(self, x: Any, error: ShapeError) -> None:
         """Prefix an error's message with the shape of the only input, if wrong."""
         (symbol,) = self._inputs
         if hasattr(x, "shape") and not _fits(x, symbol) and not self._is_strict:

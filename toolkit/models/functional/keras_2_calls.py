@@ -12,7 +12,6 @@ from typing import Any
 from toolkit.layers import RNN, Bidirectional
 from toolkit.models.functional.keras_2_functions import upgrade_function_call
 from toolkit.serialization import deserialize_keras_object
-from toolkit.type_aliases import TensorLike
 
 SYMBOL = "__keras_tensor__"
 _CONSTANT = "_CONSTANT_VALUE"
@@ -53,7 +52,7 @@ def _references(data: Any) -> Iterator[Any]:
             yield from _references(value)
 
 
-def _is_reference(value: TensorLike) -> bool:
+def _is_reference(value: Any) -> bool:
     return (
         isinstance(value, (list, tuple))
         and len(value) in (3, 4)

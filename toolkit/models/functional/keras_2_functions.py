@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from toolkit import ops
 from toolkit.errors import UnsupportedError
 from toolkit.ops.symbolic import FunctionOperation
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.ir import Spec
@@ -220,7 +219,7 @@ def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {"args": [first, kwargs["b"]], "kwargs": subscripts}
 
 
-def _sections(value: TensorLike) -> Any:
+def _sections(value: Any) -> Any:
     """Return the split indices, for a number of parts or for their sizes."""
     if not isinstance(value, list):
         return value

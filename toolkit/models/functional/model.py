@@ -28,7 +28,7 @@ from toolkit.ops.symbolic import (
     is_symbolic,
     without_masks,
 )
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import Shape
 
 Values = list[Any]
 
@@ -59,7 +59,7 @@ class Functional(FunctionalInputs, Model):
     _convert_input_args = _casts_inputs = False
 
     def __init__(
-        self, inputs: TensorLike, outputs: Any, name: str | None = None, **kwargs: Any
+        self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any
     ) -> None:
         _check_symbols("inputs", inputs)
         _check_symbols("outputs", outputs)
@@ -98,7 +98,7 @@ class Functional(FunctionalInputs, Model):
         return [op for op in self._operations if isinstance(op, Layer)]
 
     @layers.setter
-    def layers(self, value: TensorLike) -> None:
+    def layers(self, value: Any) -> None:
         raise AttributeError(RESERVED)
 
     @property
@@ -133,9 +133,9 @@ class Functional(FunctionalInputs, Model):
 
     def call(
         self,
-        inputs: TensorLike,
+        inputs: Any,
         training: bool | None = None,
-        mask: TensorLike | None = None,
+        mask: Any = None,
     ) -> Any:
         """Replay the recorded calls on `inputs`."""
         flat = self._standardize(inputs)
@@ -161,15 +161,15 @@ class Functional(FunctionalInputs, Model):
             return results[0]
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
-    def compute_mask(self, inputs: TensorLike, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
         self,
-        inputs: TensorLike,
+        inputs: Any,
         training: bool | None = None,
-        mask: TensorLike | None = None,
+        mask: Any = None,
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         symbols = self._ordered(inputs)
@@ -248,7 +248,7 @@ def _narrowed(x: Any, symbol: KerasTensor) -> Any:
     return narrowed
 
 
-def _warn_of_names(inputs: TensorLike) -> None:
+def _warn_of_names(inputs: Any) -> None:
     for key, symbol in inputs.items() if isinstance(inputs, dict) else ():
         if is_symbolic(symbol) and symbol.name != key:
             warn(
@@ -315,7 +315,7 @@ def _is_shape(value: Any) -> bool:
     return all(n is None or isinstance(n, int) for n in value)
 
 
-def _shapes_of(shapes: Any, inputs: TensorLike) -> list[Any]:
+def _shapes_of(shapes: Any, inputs: Any) -> list[Any]:
     """Return the shapes in a list, tuple or dict, in the order of the inputs."""
     if isinstance(shapes, dict):
         keys = tree.keys_of(inputs if isinstance(inputs, dict) else shapes)

@@ -31,7 +31,6 @@ from toolkit.reading.onnx.graph import (
     graph_config,
     graph_from_config,
 )
-from toolkit.type_aliases import TensorLike
 
 _UNROLLED = 5_000  # nodes that unrolled loops can add
 _MORE = 64  # multiple of the load budget: shape inference also runs larger extents
@@ -49,7 +48,7 @@ class OnnxLayer(Layer):
         self.output_shape: Any = None
         self.built = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: Any) -> Any:
         raise ModelFileError(
             f"{self.name}: this layer only stores weights of the model's graph; call "
             "the model instead"
@@ -137,7 +136,7 @@ class OnnxModel(FunctionalInputs, Model):
 
     # --- calls ------------------------------------------------------------------------
 
-    def call(self, inputs: TensorLike, training: bool | None = None) -> Any:
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Run the graph; `training` is ignored, since the file is for inference."""
         if self._reason and state.trace is None:
             warn(
@@ -193,9 +192,7 @@ class OnnxModel(FunctionalInputs, Model):
             for results, info in zip(outputs, self._graph.outputs, strict=True)
         ]
 
-    def compute_output_spec(
-        self, inputs: TensorLike, training: bool | None = None
-    ) -> Any:
+    def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         values = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
         shapes = [(tuple(x.shape), x.dtype) for x in values]
@@ -281,7 +278,7 @@ def _weight_of(row: Any) -> Weight:
     return Weight(source, layer, name, tuple(shape), dtype, tuple(order), trainable)
 
 
-def _listed(value: TensorLike) -> list[Any]:
+def _listed(value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise ModelFileError(f"expected a list of integers; received {value!r:.99}")
     return list(value)

@@ -18,7 +18,6 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import NAMES, numpy_dtype
 from toolkit.errors import UnsupportedError
-from toolkit.type_aliases import TensorLike
 
 Order: TypeAlias = tuple[int, ...]
 Shape: TypeAlias = tuple[int, ...]
@@ -62,7 +61,7 @@ class Value:
         self.static_array: np.ndarray[Any, Any] | None = None
 
     @classmethod
-    def of(cls, array: TensorLike) -> Value:
+    def of(cls, array: Any) -> Value:
         """Return a static value of an array."""
         value = cls.__new__(cls)
         value.static_array = np.asarray(array)

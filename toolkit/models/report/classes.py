@@ -10,7 +10,6 @@ import numpy as np
 
 from toolkit.errors import ArgumentError
 from toolkit.pictures.page import Markup, bar, captioned, table, tag
-from toolkit.type_aliases import TensorLike
 
 _MOST = 30  # the maximum number of classes for which the matrix is shown
 _PAIRS = 10  # the maximum length of the list of frequent mistakes
@@ -31,7 +30,7 @@ class Confusion:
 
 
 def confusion(
-    y_true: TensorLike, y_pred: TensorLike, names: Sequence[str] | None
+    y_true: Any, y_pred: Any, names: Sequence[str] | None
 ) -> Confusion | None:
     """Return the confusion matrix, or None if the outputs are not classes.
 

@@ -18,7 +18,6 @@ from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.boxes import truncate
 from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
@@ -61,7 +60,7 @@ def weight_bytes(variables: Any) -> int:
     return sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
 
 
-def layer_costs(model: Any, x: TensorLike) -> list[LayerCost]:
+def layer_costs(model: Any, x: Any) -> list[LayerCost]:
     """Return the costs of the called layers of a forward pass, in order."""
     calls: dict[int, list[Any]] = {}
     operations = getattr(model, "operations", model.layers)

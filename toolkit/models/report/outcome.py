@@ -13,7 +13,6 @@ from toolkit.models.training.data_adapters import (
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.epochs import make_batches
-from toolkit.type_aliases import TensorLike
 
 _INFINITE = -1  # the result of a Dataset's `cardinality`
 
@@ -35,7 +34,7 @@ class Outcome(NamedTuple):
     y_pred: Any
 
 
-def outcome(model: Any, data: TensorLike, batch_size: int) -> Outcome:
+def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
     """Run the model over data once, without changing weights.
 
     Args:
@@ -70,7 +69,7 @@ def outcome(model: Any, data: TensorLike, batch_size: int) -> Outcome:
     return Outcome(first, samples, logs, y_true, y_pred)
 
 
-def _array(array: TensorLike) -> Any:
+def _array(array: Any) -> Any:
     """Return the only array of a component of a batch, or a nest of several."""
     leaves = [np.asarray(leaf) for leaf in tree.flatten(array) if leaf is not None]
     return leaves[0] if len(leaves) == 1 else leaves or None

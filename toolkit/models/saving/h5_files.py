@@ -13,7 +13,6 @@ import numpy as np
 
 from toolkit.reading.hdf5 import CHECKSUM, Dataset
 from toolkit.reading.hdf5_library import import_h5py
-from toolkit.type_aliases import TensorLike
 
 
 class _Disk:
@@ -51,7 +50,7 @@ class _Disk:
         """Read back written data."""
         return self._file.read(size)
 
-    def readinto(self, data: TensorLike) -> int:
+    def readinto(self, data: Any) -> int:
         """Read back written data."""
         return self._file.readinto(data)  # type: ignore[attr-defined]
 

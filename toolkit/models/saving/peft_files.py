@@ -26,7 +26,6 @@ from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.file_errors import check_present
 from toolkit.reading.safetensors import open_safetensors, prepare_file, write_prepared
 from toolkit.reading.text import parse_json
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
@@ -245,5 +244,5 @@ def _setting(config: Mapping[str, Any], pattern: str, name: str, module: str) ->
     return config.get(name)
 
 
-def _is_number(value: TensorLike) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -19,7 +19,6 @@ from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.models.training.composites import is_composite
-from toolkit.type_aliases import TensorLike
 
 # rows that processes compare, and the limit in bytes
 _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
@@ -27,17 +26,17 @@ _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
 FIELDS = ("x", "y", "sample_weight")
 
 
-def is_array(x: TensorLike) -> bool:
+def is_array(x: Any) -> bool:
     """Return whether `x` is an array or tensor of any library."""
     return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
 
 
-def is_arrays(x: TensorLike) -> bool:
+def is_arrays(x: Any) -> bool:
     """Return whether `x` is an array, or a list, tuple or dict."""
     return tree.is_nested(x) or is_array(x)
 
 
-def to_array(x: TensorLike, name: str) -> np.ndarray[Any, Any]:
+def to_array(x: Any, name: str) -> np.ndarray[Any, Any]:
     """Return `x` as a NumPy array of numbers, without a copy if possible.
 
     The inputs of a model, `name` "x", can also be strings.
@@ -129,7 +128,7 @@ def _only(values: list[int]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def repeat_weights(weights: np.ndarray[Any, Any], y: TensorLike) -> Any:
+def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
     """Repeat an array of sample weights for each of several outputs."""
     if weights.ndim > 1 and weights.shape[1:] != (1,):
         raise ShapeError(
@@ -159,7 +158,7 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
     return np.array(values, dtypes.numpy_dtype(settings.floatx()))[positions]
 
 
-def _labels(y: TensorLike) -> np.ndarray[Any, Any]:
+def _labels(y: Any) -> np.ndarray[Any, Any]:
     """Return the class of each sample, from one-hot codes or rounded numbers."""
     labels = np.asarray(y)
     if labels.ndim > 1:
@@ -183,7 +182,7 @@ def check_class_weight(class_weight: Any) -> None:
             )
 
 
-def warn_of_absent_classes(y: TensorLike, class_weight: dict[int, float]) -> None:
+def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
     """Warn about weights for classes without a sample."""
     absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
     if absent:

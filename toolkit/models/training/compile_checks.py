@@ -14,7 +14,6 @@ from toolkit.core.tensor import Tensor
 from toolkit.dtypes import is_float
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.checks import broadcast_shapes
-from toolkit.type_aliases import TensorLike
 
 Shape = tuple[int, ...]
 
@@ -46,7 +45,7 @@ _OF_PROBABILITIES = {
 }
 
 
-def describe_term(kind: str, name: str, output: TensorLike) -> str:
+def describe_term(kind: str, name: str, output: Any) -> str:
     """Return a name for messages: `loss 'mse' of the output 'score'`."""
     suffix = f" of the output {output!r}" if output and output != name else ""
     return f"{kind} {name!r}{suffix}"
@@ -69,9 +68,7 @@ def add_term_to_shape_errors(
         ) from error
 
 
-def check_shapes(
-    loss: Any, output: TensorLike, true: TensorLike, pred: TensorLike
-) -> None:
+def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
     """Raise if targets do not fit the outputs; warn if they are broadcast.
 
     Args:

@@ -19,7 +19,6 @@ from toolkit.models.training.compile_utils import (
     get_loss,
     pack_like,
 )
-from toolkit.type_aliases import TensorLike
 
 Path = tuple[Any, ...]
 
@@ -90,7 +89,7 @@ class CompileLoss:
             self.metrics = [metrics.Mean(name=f"{t.name}_loss") for t in self._terms]
         self.built = True
 
-    def check_targets(self, y_true: TensorLike, y_pred: TensorLike) -> None:
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
         """Raise or warn if the first batch's targets do not fit losses or outputs.
 
         Args:
@@ -116,7 +115,7 @@ class CompileLoss:
                 f"received {count} weights"
             )
 
-    def _follow_outputs(self, nest: Any, y_pred: TensorLike) -> Any:
+    def _follow_outputs(self, nest: Any, y_pred: Any) -> Any:
         """Return the nest of losses in the containers of the outputs."""
         if not tree.is_nested(nest):
             return tree.map_structure(lambda _: nest, y_pred)
@@ -139,14 +138,14 @@ class CompileLoss:
             return tree.pack_sequence_as(y_pred, nest)
         return nest
 
-    def _names(self, y_pred: TensorLike) -> Any:
+    def _names(self, y_pred: Any) -> Any:
         names: Any = self.output_names
         leaves = tree.flatten(y_pred)
         if names is None or len(names) != len(leaves):
             names = [None] * len(leaves)
         return tree.pack_sequence_as(y_pred, names)
 
-    def _align(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def _align(self, y_true: Any, y_pred: Any) -> Any:
         """Return the targets in the containers of the outputs; None if missing."""
         if not tree.is_nested(y_true) and not tree.is_nested(y_pred):
             return y_true
@@ -162,7 +161,7 @@ class CompileLoss:
             )
         return aligned
 
-    def _align_partly(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def _align_partly(self, y_true: Any, y_pred: Any) -> Any:
         """Return the targets for the outputs that have a loss."""
         names = self.output_names
         if isinstance(y_true, dict) and isinstance(y_pred, dict):
@@ -274,7 +273,7 @@ def _items(nest: Any) -> Any:
     return nest.items() if isinstance(nest, dict) else enumerate(nest)
 
 
-def _contains_key(structure: Any, key: TensorLike) -> bool:
+def _contains_key(structure: Any, key: Any) -> bool:
     if isinstance(structure, (list, tuple)):
         return key in range(len(structure))
     return isinstance(structure, dict) and key in structure

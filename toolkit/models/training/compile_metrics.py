@@ -15,7 +15,6 @@ from toolkit.models.training.compile_utils import (
     get_metric,
     is_flat,
 )
-from toolkit.type_aliases import TensorLike
 
 
 class OutputMetrics:
@@ -73,7 +72,7 @@ class CompileMetrics:
     def variables(self) -> list[Any]:
         return [v for metric in self.metrics for v in metric.variables]
 
-    def build(self, y_true: TensorLike, y_pred: TensorLike) -> None:
+    def build(self, y_true: Any, y_pred: Any) -> None:
         """Match metrics and outputs, with example tensors or symbols of both."""
         names = self._resolve_names(y_pred)
         is_nested = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
@@ -85,7 +84,7 @@ class CompileMetrics:
         self._plain, self._weighted = groups
         self.built = True
 
-    def _resolve_names(self, y_pred: TensorLike) -> list[Any]:
+    def _resolve_names(self, y_pred: Any) -> list[Any]:
         """Return the names of the outputs in flattening order."""
         count = len(tree.flatten(y_pred))
         if is_flat(y_pred) and isinstance(y_pred, dict):
@@ -100,8 +99,8 @@ class CompileMetrics:
         self,
         argument: str,
         metrics: Any,
-        y_true: TensorLike,
-        y_pred: TensorLike,
+        y_true: Any,
+        y_pred: Any,
         names: list[Any],
     ) -> list[OutputMetrics | None]:
         """Return the metrics of each output."""
@@ -130,7 +129,7 @@ class CompileMetrics:
         return [_group(m, t, p, name) for m, t, p, name in rows]
 
     def _per_output(
-        self, argument: str, metrics: Any, y_pred: TensorLike, names: list[Any]
+        self, argument: str, metrics: Any, y_pred: Any, names: list[Any]
     ) -> list[Any]:
         if is_flat(y_pred):
             if isinstance(metrics, (list, tuple)) and len(metrics) == len(names):
@@ -155,9 +154,9 @@ class CompileMetrics:
 
     def update_state(
         self,
-        y_true: TensorLike,
-        y_pred: TensorLike,
-        sample_weight: TensorLike | None = None,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
     ) -> None:
         """Update each metric with the targets, outputs and weights of its output."""
         if not self.built:
@@ -198,7 +197,7 @@ class CompileMetrics:
 
 
 def _group(
-    metrics: Any, y_true: TensorLike, y_pred: TensorLike, output_name: str | None
+    metrics: Any, y_true: Any, y_pred: Any, output_name: str | None
 ) -> OutputMetrics | None:
     if metrics is None:
         return None

@@ -9,7 +9,6 @@ from typing import Any
 from toolkit import losses, metrics, tree
 from toolkit.core.naming import restore_counts, to_snake_case
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import TensorLike
 
 ACCURACY = ("accuracy", "acc")
 CROSSENTROPY = ("crossentropy", "ce")
@@ -46,7 +45,7 @@ def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> Non
                 get(leaf)
 
 
-def get_loss(identifier: Any, y_true: TensorLike, y_pred: TensorLike) -> Any:
+def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
     """Return the Loss for a string, function or Loss; shapes decide "crossentropy"."""
     if str(identifier).lower() in CROSSENTROPY:
         function = {
@@ -62,7 +61,7 @@ def get_loss(identifier: Any, y_true: TensorLike, y_pred: TensorLike) -> Any:
     return losses.LossFunctionWrapper(function, name=name)
 
 
-def get_metric(identifier: Any, y_true: TensorLike, y_pred: TensorLike) -> Any:
+def get_metric(identifier: Any, y_true: Any, y_pred: Any) -> Any:
     """Return the Metric for a string, function or Metric; shapes decide "accuracy"."""
     if identifier is None:
         raise ArgumentError("compile: expected a metric; received None")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import data, tree
-from toolkit.type_aliases import TensorLike
 
 
-def is_composite(x: TensorLike) -> bool:
+def is_composite(x: Any) -> bool:
     """Return whether `x` is a ragged or sparse tensor of the TensorFlow API."""
     return bool(getattr(type(x), "is_composite", False))
 

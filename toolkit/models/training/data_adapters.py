@@ -6,10 +6,9 @@ from typing import Any
 
 from toolkit.console.tracebacks import filter_traceback
 from toolkit.errors import ArgumentError, ToolkitError
-from toolkit.type_aliases import TensorLike
 
 
-def unpack_x_y_sample_weight(data: TensorLike) -> tuple[Any, Any, Any]:
+def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     """Return (x, y, sample_weight) of a batch x, (x,), (x, y) or all three.
 
     Example:
@@ -27,9 +26,7 @@ def unpack_x_y_sample_weight(data: TensorLike) -> tuple[Any, Any, Any]:
     return x, y, sample_weight
 
 
-def pack_x_y_sample_weight(
-    x: TensorLike, y: TensorLike | None = None, sample_weight: TensorLike | None = None
-) -> Any:
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """Return a batch in the form of `fit`: x, (x, y) or (x, y, sample_weight)."""
     if y is None and sample_weight is None:
         return (x,) if isinstance(x, (tuple, list)) else x

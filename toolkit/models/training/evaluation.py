@@ -41,7 +41,6 @@ from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restore_on_error
-from toolkit.type_aliases import TensorLike
 
 _VERBOSE = ("auto", 0, 1, 2)
 
@@ -185,7 +184,7 @@ class Evaluation(Steps):
     @check_arguments
     def predict(
         self,
-        x: TensorLike,
+        x: Any,
         batch_size: int | None = None,
         verbose: int | str = "auto",
         steps: int | None = None,
@@ -210,7 +209,7 @@ class Evaluation(Steps):
         with callbacks.handle_interrupts():
             return self._predict(batches, callbacks)
 
-    def _is_one_batch(self, x: TensorLike, batch_size: int | None) -> bool:
+    def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
         """Return whether all data is one batch: then skip the bookkeeping of a run.
 
         It takes as long as the computation of a small network.
@@ -271,7 +270,7 @@ class Evaluation(Steps):
         return logs if return_dict else self._order_logs(logs)
 
     @check_arguments
-    def predict_on_batch(self, x: TensorLike) -> Any:
+    def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
         with named_errors("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
@@ -361,10 +360,10 @@ class Evaluation(Steps):
             if any(component is self._compile_loss for component in unbuilt_components):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
 
-    def _build_for_batches(self, x: TensorLike) -> None:
+    def _build_for_batches(self, x: Any) -> None:
         """Build the model for batches of any size, if its class supports it."""
 
-    def _check_targets(self, y: TensorLike, y_pred: TensorLike) -> None:
+    def _check_targets(self, y: Any, y_pred: Any) -> None:
         """Check the first targets, unless a subclass overrides their use."""
         steps = ("train_step", "test_step", "compute_loss")
         if all(getattr(type(self), name) is getattr(Steps, name) for name in steps):

@@ -23,7 +23,6 @@ from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.ir import Spec
@@ -191,12 +190,12 @@ class Steps:
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def _forward(self, x: TensorLike, training: bool) -> Any:
+    def _forward(self, x: Any, training: bool) -> Any:
         if self._info.takes_training:
             return self(x, training=training)
         return self(x)
 
-    def train_step(self, data: TensorLike) -> dict[str, Any]:
+    def train_step(self, data: Any) -> dict[str, Any]:
         """Run one step of training on a batch; override it for custom training.
 
         Args:
@@ -221,7 +220,7 @@ class Steps:
             warn(f"{self.name}: the model has no trainable weights")
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
-    def test_step(self, data: TensorLike) -> dict[str, Any]:
+    def test_step(self, data: Any) -> dict[str, Any]:
         """Run one step of evaluation on a batch and return the logs."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self._forward(x, training=False)
@@ -229,7 +228,7 @@ class Steps:
         self._loss_tracker.update_state(loss, sample_weight=samples(x))
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
-    def predict_step(self, data: TensorLike) -> Any:
+    def predict_step(self, data: Any) -> Any:
         """Return the outputs for a batch."""
         x, _, _ = unpack_x_y_sample_weight(data)
         return self._forward(x, training=False)
@@ -328,10 +327,10 @@ class Steps:
 
     def compute_metrics(
         self,
-        x: TensorLike,
-        y: TensorLike,
-        y_pred: TensorLike,
-        sample_weight: TensorLike | None = None,
+        x: Any,
+        y: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
     ) -> dict[str, Any]:
         """Update the compiled metrics with a batch and return all results."""
         if self._compile_metrics is not None:
@@ -423,9 +422,7 @@ def _warn_of_old_name(name: str, new_name: str) -> None:
 class _EmptyMetrics:
     """Placeholder for the metrics of a model that was compiled without any."""
 
-    def update_state(
-        self, y: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
-    ) -> None:
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Do nothing."""
 
 
@@ -439,7 +436,7 @@ def samples(x: Any) -> Any:
     return extent(batch_size(x), "float32")
 
 
-def batch_size(x: TensorLike) -> int:
+def batch_size(x: Any) -> int:
     """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
     leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)

@@ -33,7 +33,6 @@ from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
 from toolkit.thread_state import restore_on_error
-from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.optimizers.optimizer import Optimizer
@@ -384,7 +383,7 @@ class Trainer(CompileConfigured, Evaluation):
 
 
 def _validation(
-    data: TensorLike, batch_size: int | None, train: Any, steps: int | None
+    data: Any, batch_size: int | None, train: Any, steps: int | None
 ) -> EpochBatches | None:
     """Return the steps of validation; arrays use the batch size of training."""
     if data is None:

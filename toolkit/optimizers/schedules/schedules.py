@@ -12,7 +12,6 @@ from toolkit.arguments import Checked, Finite
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import TensorLike
 
 
 class LearningRateSchedule(Checked):
@@ -36,7 +35,7 @@ class LearningRateSchedule(Checked):
         return cls(**config)
 
 
-def _number(x: TensorLike) -> Tensor:
+def _number(x: Any) -> Tensor:
     return convert(x, "float32")
 
 

@@ -11,7 +11,6 @@ from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.tensors import dtype_of
-from toolkit.type_aliases import TensorLike
 
 _HEADS = (0, 2, 1, 3)  # (batch, heads, steps, features) as (batch, steps, heads, ...)
 _LOGITS = 3  # the output of logits or weights
@@ -216,7 +215,7 @@ def _by_steps(q: Value, k: Value, v: Value, mask: _Mask, how: Any) -> Any:
     return ops.matmul(weights, values), (logits, capped, biased, weights)
 
 
-def _softmax(x: TensorLike) -> Any:
+def _softmax(x: Any) -> Any:
     """Return the softmax over the last axis, each step rounded to the dtype of x."""
     largest = ops.max(x, axis=-1, keepdims=True)
     largest = ops.where(ops.isinf(largest), ops.zeros_like(largest), largest)

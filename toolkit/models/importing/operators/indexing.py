@@ -13,7 +13,6 @@ from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
 from toolkit.ops.index import flat_indices
-from toolkit.type_aliases import TensorLike
 
 
 def _indices(indices: Value, extent: int) -> Any:
@@ -155,7 +154,7 @@ def _scatter_steps(
     return _scatter(x, indices, updates.tensor, "none")
 
 
-def _scatter(x: Value, positions: list[Any], updates: TensorLike, mode: str) -> Value:
+def _scatter(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
     if mode not in _MODES:
         raise ModelFileError(f"unsupported reduction={mode!r}")
     indices = ops.stack([ops.reshape(p, (-1,)) for p in positions], axis=-1)

@@ -11,7 +11,6 @@ from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
 from toolkit.models.importing.operators.elementwise import apply
 from toolkit.models.importing.values import Value, channels_last, file_order
-from toolkit.type_aliases import TensorLike
 
 
 def _batch_normalization(
@@ -59,7 +58,7 @@ def _instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> 
     return Value(y * scale.tensor + bias.tensor, order)
 
 
-def _standard(tensor: TensorLike, axes: tuple[int, ...], epsilon: float) -> Any:
+def _standard(tensor: Any, axes: tuple[int, ...], epsilon: float) -> Any:
     """Normalize to mean 0 and variance 1 over axes."""
     centered = tensor - ops.mean(tensor, axis=axes, keepdims=True)
     variance = ops.mean(centered * centered, axis=axes, keepdims=True)
@@ -165,7 +164,7 @@ def along(x: Value, axis: int) -> tuple[Any, Any, int]:
 
 
 def _softmax(name: str, function: Callable[..., Any]) -> Operator:
-    def of_one(tensor: TensorLike) -> Any:
+    def of_one(tensor: Any) -> Any:
         return ops.zeros_like(tensor) if name == "LogSoftmax" else ops.ones_like(tensor)
 
     def run(call: Call, x: Value) -> Value:

@@ -25,7 +25,7 @@ from toolkit.models.importing.operators.windows import (
 from toolkit.models.importing.values import Value
 from toolkit.ops.pool import max_pool_p, sum_pool_p
 from toolkit.ops.shape import pad_p
-from toolkit.type_aliases import Axis, TensorLike
+from toolkit.type_aliases import Axis
 
 _MOST_TERMS = 1_000  # of a window that is computed as slices
 
@@ -276,7 +276,7 @@ def _global(reduce: Callable[..., Any]) -> Callable[..., Value]:
 def _global_lp(call: Call, x: Value) -> Value:
     p = call.integer("p", 2)
 
-    def norm(tensor: TensorLike, axis: Axis, keepdims: bool) -> Any:
+    def norm(tensor: Any, axis: Axis, keepdims: bool) -> Any:
         powers = ops.power(ops.abs(tensor), float(p))
         return ops.power(ops.sum(powers, axis=axis, keepdims=keepdims), 1 / p)
 

@@ -14,7 +14,6 @@ from toolkit.models.importing.operators.convolutions import convolve
 from toolkit.models.importing.operators.elementwise import apply, cast
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.tensors import dtype_of
-from toolkit.type_aliases import TensorLike
 
 _LARGEST_TERM = 255 * 255  # of a product of two 8-bit integers
 _EXACT = 1 << 24  # float32 represents integers up to it exactly
@@ -80,7 +79,7 @@ def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value
         )
     limits = np.iinfo(dtype)
 
-    def function(x: TensorLike, *zeros: Any) -> Any:
+    def function(x: Any, *zeros: Any) -> Any:
         total = ops.round(ops.cast(x, "float32"))
         for zero_point in zeros:
             total = total + ops.cast(zero_point, "float32")

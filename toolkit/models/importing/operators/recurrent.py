@@ -12,7 +12,6 @@ from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.indexing import reversed_sequences
 from toolkit.models.importing.values import Value
-from toolkit.type_aliases import TensorLike
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "sigmoid": ops.sigmoid,
@@ -190,7 +189,7 @@ def _scanned(
     return _reverse(outputs, lengths) if back else outputs, list(last)
 
 
-def _reverse(x: TensorLike, lengths: Any) -> Any:
+def _reverse(x: Any, lengths: Any) -> Any:
     """Reverse the steps of (steps, batch, ...)."""
     if lengths is None:
         return ops.flip(x, axis=0)
@@ -209,7 +208,7 @@ def _joined(sequences: _Sequences, results: list[Any]) -> tuple[Value, ...]:
     return y, *states
 
 
-def _clipped(x: TensorLike, clip: float | None) -> Any:
+def _clipped(x: Any, clip: float | None) -> Any:
     return x if clip is None else ops.clip(x, -clip, clip)
 
 

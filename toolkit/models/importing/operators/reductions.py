@@ -12,7 +12,7 @@ from toolkit import dtypes, ops
 from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
 from toolkit.models.importing.operators.normalization import along
 from toolkit.models.importing.values import Value, without_axes
-from toolkit.type_aliases import Axis, TensorLike
+from toolkit.type_aliases import Axis
 
 # Results of reductions of no elements, except the smallest integer.
 _OF_NOTHING = {"ReduceMax": -math.inf, "ReduceMin": math.inf}
@@ -69,7 +69,7 @@ def _sum_of(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda x, **options: ops.sum(function(x), **options)
 
 
-def _log_sum_exp(x: TensorLike, axis: Axis, keepdims: bool) -> Any:
+def _log_sum_exp(x: Any, axis: Axis, keepdims: bool) -> Any:
     return ops.logsumexp(x, axis=axis, keepdims=keepdims)
 
 
