@@ -21,6 +21,7 @@ from toolkit.core import naming
 from toolkit.dtypes import result_type
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.random import seeds
+from toolkit.type_aliases import DTypeLike
 
 __all__ = [
     "backend",
@@ -43,7 +44,7 @@ with suppress(ImportError):  # then NumPy also recognizes the name bfloat16
     dtypes.numpy_dtype("bfloat16")
 
 
-def standardize_dtype(dtype: Any) -> str:
+def standardize_dtype(dtype: DTypeLike) -> str:
     """Return the name of a dtype in any form.
 
     Args:
@@ -58,12 +59,12 @@ def standardize_dtype(dtype: Any) -> str:
     return dtypes.standardize(dtype)
 
 
-def is_float_dtype(dtype: Any) -> bool:
+def is_float_dtype(dtype: DTypeLike) -> bool:
     """Return whether a dtype, in any form, is floating."""
     return dtypes.is_float(dtypes.standardize(dtype))
 
 
-def is_int_dtype(dtype: Any) -> bool:
+def is_int_dtype(dtype: DTypeLike) -> bool:
     """Return whether a dtype, in any form, is an integer dtype; bool is not."""
     return dtypes.is_integer(dtypes.standardize(dtype))
 

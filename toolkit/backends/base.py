@@ -44,6 +44,9 @@ from toolkit.ir import PRIMITIVES, Primitive, Spec
 from toolkit.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
+    from toolkit.ir import Graph, Node
+
+if TYPE_CHECKING:
     from toolkit.backends.library import Library, LibrarySource
     from toolkit.backends.locations import LoopBody, Shares
 
@@ -137,13 +140,13 @@ class Backend:
             return CompositeKernel(self, primitive)
         return self.kernels[primitive.name]
 
-    def can_compute(self, node: Any) -> bool:
+    def can_compute(self, node: Node) -> bool:
         """Return whether a composite node runs as one node; else it is expanded."""
         return self.supports(node.op.name)
 
     def lower(
         self,
-        node: Any,
+        node: Node,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         is_aligned: bool = True,
@@ -297,11 +300,11 @@ class Backend:
         """Return whether `lower` ever returns a result."""
         return False
 
-    def can_fuse(self, node: Any) -> bool:
+    def can_fuse(self, node: Node) -> bool:
         """Return whether an elementwise node can be part of a generated kernel."""
         return False
 
-    def fused_kernel(self, body: Any) -> Kernel:
+    def fused_kernel(self, body: Graph) -> Kernel:
         """Return the kernel of a graph of elementwise nodes that `fuses` accepted."""
         raise NotImplementedError(f"backend {self.name} generates no kernels")
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from toolkit.ir import Node
+
+if TYPE_CHECKING:
     from toolkit.backends.base import Operand
 
 
@@ -22,7 +25,7 @@ class LibraryCallLimits(Protocol):
 
     def can_lower(
         self,
-        node: Any,
+        node: Node,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         is_aligned: bool,

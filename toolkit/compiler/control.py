@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import LoopOperand, Operand, align_up
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
+
+if TYPE_CHECKING:
+    from toolkit.backends.base import Backend
 
 Array = Any
 
@@ -48,7 +51,7 @@ class ControlKernel:
         return 0
 
     def lower(
-        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """Return generated code, or None if the programs must be called."""
         return None
@@ -74,7 +77,7 @@ class Cond(ControlKernel):
         self.programs[branch].run(inputs, out)
 
     def lower(
-        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """Generate code for the choice, if both branches are generated code."""
         if not backend.can_jump:
@@ -98,7 +101,7 @@ class _Loop(ControlKernel):
         return 2 * sum(align_up(spec.nbytes) for spec in self.carried) or 0
 
     def lowered_body(
-        self, backend: Any, body: Graph, inputs: Sequence[Operand]
+        self, backend: Backend, body: Graph, inputs: Sequence[Operand]
     ) -> tuple[Any, list[int]]:
         """Return the program of one iteration, and the values that it updates in place.
 
@@ -171,7 +174,7 @@ class Scan(_Loop):
             target[...] = value
 
     def lower(
-        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """Generate code for the loop, if the whole body is generated code.
 
@@ -250,7 +253,7 @@ class While(_Loop):
             target[...] = value
 
     def lower(
-        self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """Generate code for the loop, if condition and body are generated code."""
         n = self.attrs["carry"]

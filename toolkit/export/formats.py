@@ -6,7 +6,7 @@ import inspect
 import os
 from importlib import import_module
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.console.messages import print_message
 from toolkit.errors import (
@@ -16,6 +16,9 @@ from toolkit.errors import (
     unknown_arguments,
 )
 from toolkit.export.native.names import KINDS
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 # Name -> the module whose `export(model, path, input_signature, **options)` writes the
 # format; imported on demand.
@@ -45,7 +48,7 @@ ENDINGS = {
 
 
 def export_model(
-    model: Any,
+    model: Model,
     filepath: str | os.PathLike[str],
     format: str | None = None,
     verbose: bool | None = None,

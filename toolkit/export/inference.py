@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes, tree
 from toolkit.compiler.passes.rewriting import expand
@@ -19,6 +19,9 @@ from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.ir import Graph, Spec
 from toolkit.layers.call import map_shapes
 from toolkit.layers.input_spec import InputSpec
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 BATCH = "batch"
 
@@ -87,7 +90,7 @@ class InferenceGraph:
     structure: Any
 
 
-def signature_of(model: Any, input_signature: Any = None) -> Signature:
+def signature_of(model: Model, input_signature: Any = None) -> Signature:
     """Return the call signature of a model, from its symbols or its build shapes.
 
     The free first extent of each input is `batch`; other free extents of input i are
@@ -116,7 +119,7 @@ def signature_of(model: Any, input_signature: Any = None) -> Signature:
     return Signature(inputs, tree.structure_of(arguments))
 
 
-def _call_arguments(model: Any, signature: Any) -> tuple[Any, ...]:
+def _call_arguments(model: Model, signature: Any) -> tuple[Any, ...]:
     """Return the call arguments, from a signature or a single argument."""
     if not isinstance(signature, (list, tuple)):
         return (signature,)
@@ -126,7 +129,7 @@ def _call_arguments(model: Any, signature: Any) -> tuple[Any, ...]:
     return tuple(signature)
 
 
-def _model_inputs(model: Any) -> Any:
+def _model_inputs(model: Model) -> Any:
     """Return the symbols of a model's inputs, or its build shapes."""
     symbols = getattr(model, "inputs", None)
     if symbols:
@@ -144,7 +147,7 @@ def _model_inputs(model: Any) -> Any:
     )
 
 
-def _takes_several_arguments(model: Any) -> bool:
+def _takes_several_arguments(model: Model) -> bool:
     """Return whether a call requires more than one argument."""
     try:
         inspect.signature(model.call).bind(None)
@@ -166,7 +169,7 @@ def _unique_names(leaves: Sequence[Any]) -> list[str]:
     return names
 
 
-def _model_tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:
+def _model_tensor(model: Model, number: int, x: Any, name: str) -> ModelTensor:
     shape = getattr(x, "shape", None)
     if shape is None:
         raise ArgumentError(
@@ -182,7 +185,7 @@ def _model_tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:
 
 
 def trace_inference(
-    model: Any, signature: Signature, sizes: Mapping[str, int]
+    model: Model, signature: Signature, sizes: Mapping[str, int]
 ) -> InferenceGraph:
     """Return the graph of `model(inputs, training=False)` for these sizes.
 
@@ -212,7 +215,7 @@ def without_gradients(graph: Graph) -> Graph:
     return expand(graph, lambda node: node.op.name == "custom_gradient")
 
 
-def output_names(model: Any, outputs: Any) -> list[str]:
+def output_names(model: Model, outputs: Any) -> list[str]:
     """Return the keys of a dict, the names of a functional model, or `output_{i}`."""
     if isinstance(outputs, dict) and not any(map(tree.is_nested, outputs.values())):
         return [str(key) for key in tree.keys_of(outputs)]

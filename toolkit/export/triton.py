@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.arguments import is_int
 from toolkit.definitions.records import record
@@ -17,6 +17,9 @@ from toolkit.export.batching import can_be_batched, graph_of_outputs
 from toolkit.export.inference import BATCH, signature_of, trace_inference
 from toolkit.export.onnx.exporter import DEFAULT_OPSET, export as export_onnx
 from toolkit.files.staging import move_with_retries, replace_file
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 CONFIG = "config.pbtxt"
 # ONNX type names that differ in Triton.
@@ -35,7 +38,7 @@ class _Tensor:
 
 
 def export(
-    model: Any,
+    model: Model,
     path: str,
     input_signature: Any = None,
     *,
@@ -119,7 +122,7 @@ def export(
                 parent.rmdir()
 
 
-def _can_be_batched(model: Any, input_signature: Any) -> bool:
+def _can_be_batched(model: Model, input_signature: Any) -> bool:
     """Return whether the server can batch several requests."""
     signature = signature_of(model, input_signature)
     return can_be_batched(

@@ -18,6 +18,7 @@ from toolkit.type_aliases import (
     ConstraintLike,
     InitializerLike,
     RegularizerLike,
+    Shape,
 )
 
 
@@ -218,7 +219,7 @@ class PReLU(Layer):
         )
         self.input_spec = InputSpec(ndim=len(input_shape), axes=shared_axes_map)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
     def call(self, inputs: Any) -> Any:

@@ -9,7 +9,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import extents
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import IntOrInts, Shape
 
 
 class _AdaptivePooling(Layer):
@@ -36,7 +36,7 @@ class _AdaptivePooling(Layer):
     def call(self, inputs: Any) -> Any:
         return self.pool(inputs, self.output_size, self.data_format)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         if self.data_format == "channels_last":
             return (input_shape[0], *self.output_size, input_shape[-1])
         return (*input_shape[:2], *self.output_size)

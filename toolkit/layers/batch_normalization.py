@@ -12,7 +12,13 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.normalization import Affine, widened
 from toolkit.layers.weights import static_extent
 from toolkit.ops.normalization import normalize_batch
-from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
+from toolkit.type_aliases import (
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+)
 
 
 class BatchNormalization(Affine):
@@ -102,7 +108,7 @@ class BatchNormalization(Affine):
         )
         if self.renorm:
 
-            def deviation(shape: Any, dtype: Any = None) -> Any:
+            def deviation(shape: Shape, dtype: DTypeLike | None = None) -> Any:
                 return ops.sqrt(variance(shape, dtype=dtype))
 
             self.moving_stddev: Variable = self._statistic(
@@ -114,7 +120,9 @@ class BatchNormalization(Affine):
             )
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
 
-    def _statistic(self, name: str, channels: int, initializer: Any) -> Variable:
+    def _statistic(
+        self, name: str, channels: int, initializer: InitializerLike
+    ) -> Variable:
         return self.add_weight(
             (channels,), initializer, trainable=False, autocast=False, name=name
         )

@@ -23,6 +23,7 @@ from toolkit.ops.symbolic import (
     record,
 )
 from toolkit.thread_state import ThreadState
+from toolkit.type_aliases import TensorLike
 
 
 class _Context(ThreadState):
@@ -125,7 +126,7 @@ def propagate_arguments(
         context.arguments = outer
 
 
-def mask_of(x: Any) -> Any:
+def mask_of(x: TensorLike) -> Any:
     """Return the mask of a tensor, or None."""
     return getattr(x, "_keras_mask", None)
 
@@ -176,7 +177,7 @@ def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
     return [x for x in tree.flatten(mask) if is_symbolic(x)]
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: TensorLike) -> bool:
     """Return whether `x` is a tensor, a symbol, a Variable, or an array of strings."""
     return isinstance(x, (Tensor, KerasTensor, Variable)) or is_strings(x)
 

@@ -12,6 +12,7 @@ from toolkit.layers.cells import Cell
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import KerasTensor, infer
+from toolkit.type_aliases import TensorLike
 
 
 class StackedRNNCells(WithParts, Layer):
@@ -86,7 +87,7 @@ class StackedRNNCells(WithParts, Layer):
             )
             features = output_size_of(cell)
 
-        def step(x: Any, states: Any) -> Any:
+        def step(x: TensorLike, states: Any) -> Any:
             new_states = []
             for cell, cell_states, mask in zip(self.cells, states, masks, strict=True):
                 if mask is not None:
@@ -121,7 +122,7 @@ def extents(size: Any) -> tuple[int, ...]:
     return tuple(size) if isinstance(size, (list, tuple)) else (size,)
 
 
-def apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
+def apply_cell(cell: Any, x: TensorLike, states: Any, training: bool | None) -> Any:
     """Call a user's cell; return the output and the new states in the old structure."""
     call = cell if callable(cell) else cell.call
     takes_training = isinstance(cell, Layer) and cell._info.takes_training
@@ -152,7 +153,7 @@ def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:
     dtype = cell.compute_dtype
     symbols = map_shapes(lambda shape: KerasTensor(shape, dtype), step_shape)
 
-    def call(x: Any) -> Any:
+    def call(x: TensorLike) -> Any:
         return apply_cell(cell, x, initial_state(tree.flatten(x)[0].shape[0]), False)
 
     with context.override(symbolic=True):

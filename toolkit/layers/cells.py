@@ -24,8 +24,11 @@ from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
+    DTypeLike,
     InitializerLike,
     RegularizerLike,
+    Shape,
+    TensorLike,
 )
 
 
@@ -119,14 +122,16 @@ class Cell(DropoutRNNCell, Layer):
             inputs = inputs * mask
         return self._add_input_bias(ops.matmul(inputs, self.kernel))
 
-    def _add_input_bias(self, x: Any) -> Any:
+    def _add_input_bias(self, x: TensorLike) -> Any:
         return x if self.bias is None else x + self.bias
 
     def recur(self, h: Any) -> Any:
         """Return the terms of the state in the gates."""
         return ops.matmul(h, self.recurrent_kernel)
 
-    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+    def step(
+        self, x: TensorLike, states: Any, mask: Any = None
+    ) -> tuple[Any, list[Any]]:
         """Return the output and the new states.
 
         Args:
@@ -193,7 +198,9 @@ class SimpleRNNCell(Cell):
 
     gates = 1
 
-    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+    def step(
+        self, x: TensorLike, states: Any, mask: Any = None
+    ) -> tuple[Any, list[Any]]:
         h = states[0] if mask is None else states[0] * mask
         h = x + self.recur(h)
         h = h if self.activation is None else self.activation(h)
@@ -283,12 +290,14 @@ class GRUCell(Cell):
     def _create_bias(self, width: int) -> Variable:
         return create_weight(self, "bias", (2, width) if self.reset_after else (width,))
 
-    def _add_input_bias(self, x: Any) -> Any:
+    def _add_input_bias(self, x: TensorLike) -> Any:
         if self.bias is None:
             return x
         return x + (self.bias[0] if self.reset_after else self.bias)
 
-    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+    def step(
+        self, x: TensorLike, states: Any, mask: Any = None
+    ) -> tuple[Any, list[Any]]:
         previous = states[0]
         h = previous if mask is None else previous * mask
         x_z, x_r, x_n = ops.split(x, 3, axis=-1)
@@ -388,7 +397,7 @@ class LSTMCell(Cell):
     def _create_bias(self, width: int) -> Variable:
         initializer = self.bias_initializer
 
-        def forget_bias_of_1(shape: Any, dtype: Any = None) -> Any:
+        def forget_bias_of_1(shape: Shape, dtype: DTypeLike | None = None) -> Any:
             sides = (
                 initializer((self.units,), dtype=dtype),
                 initializer((2 * self.units,), dtype=dtype),
@@ -406,7 +415,9 @@ class LSTMCell(Cell):
             name="bias",
         )
 
-    def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
+    def step(
+        self, x: TensorLike, states: Any, mask: Any = None
+    ) -> tuple[Any, list[Any]]:
         h, c = states
         h = h if mask is None else h * mask
         gates = ops.split(x + self.recur(h), 4, axis=self.gate_axis)

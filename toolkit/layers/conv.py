@@ -26,6 +26,8 @@ from toolkit.type_aliases import (
     InitializerLike,
     IntOrInts,
     RegularizerLike,
+    Shape,
+    TensorLike,
 )
 
 
@@ -73,7 +75,7 @@ class Convolution(LowRankLayer):
     def _channel_axis(self) -> int:
         return -1 if self.data_format == "channels_last" else 1
 
-    def _channels(self, input_shape: Any) -> int:
+    def _channels(self, input_shape: Shape) -> int:
         """Return the inputs' channels; all later inputs must have the same number."""
         axis = self._channel_axis
         channels = static_extent(self, input_shape, axis)
@@ -103,7 +105,7 @@ class Convolution(LowRankLayer):
         widths[axis] = (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0)
         return ops.pad(inputs, widths)
 
-    def _finish(self, x: Any) -> Any:
+    def _finish(self, x: TensorLike) -> Any:
         """Add the bias and apply the activation."""
         if self.bias is not None:
             bias: Any = self.bias

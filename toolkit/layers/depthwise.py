@@ -16,6 +16,7 @@ from toolkit.type_aliases import (
     InitializerLike,
     IntOrInts,
     RegularizerLike,
+    Shape,
 )
 
 
@@ -73,7 +74,7 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
     def _shared_axes(self) -> tuple[int, ...]:
         return tuple(range(self.rank))
 
-    def _create_adapted(self, shape: Any) -> None:
+    def _create_adapted(self, shape: Shape) -> None:
         if self.quantization_mode is not None:
             super()._create_adapted(shape)
         else:

@@ -19,6 +19,7 @@ from toolkit.type_aliases import (
     ConstraintLike,
     InitializerLike,
     RegularizerLike,
+    Shape,
 )
 
 
@@ -170,7 +171,7 @@ class _EinsumScales(ScaleLayout):
         shape = [extents.get(letter, 1) for letter in self._outputs]
         return ops.reshape(ops.transpose(scale, order), shape)
 
-    def of_weight(self, scale: Any, shape: Any) -> Any:
+    def of_weight(self, scale: Any, shape: Shape) -> Any:
         axes = self.scale_shape(shape)
         back = sorted(range(len(axes)), key=self._order.__getitem__)
         return ops.transpose(ops.reshape(scale, [axes[i] for i in self._order]), back)
@@ -180,7 +181,7 @@ class _EinsumScales(ScaleLayout):
 
 
 def analyse_einsum(
-    equation: str, bias_axes: str | None, input_shape: Any, output_shape: Any
+    equation: str, bias_axes: str | None, input_shape: Shape, output_shape: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return the shapes of kernel and bias.
 

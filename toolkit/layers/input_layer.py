@@ -125,7 +125,7 @@ def _check_fits(tensor: Any, **expected: Any) -> None:
             )
 
 
-def _check_one_shape(shape: Any, batch_shape: Any, batch_size: Any) -> None:
+def _check_one_shape(shape: Shape, batch_shape: Any, batch_size: Any) -> None:
     if batch_shape is None:
         if shape is None:
             raise ArgumentError("Input: pass a `shape` argument, or a `batch_shape`")
@@ -140,9 +140,9 @@ def _check_one_shape(shape: Any, batch_shape: Any, batch_size: Any) -> None:
 
 @check_arguments
 def Input(
-    shape: Any = None,
+    shape: Shape | None = None,
     batch_size: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     sparse: bool | None = None,
     ragged: bool | None = None,
     batch_shape: Any = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from typing import Any, Self
 
@@ -227,7 +227,7 @@ class Layer(Configurable, Operation):
 
     def _run(
         self,
-        function: Any,
+        function: Callable[..., Any],
         args: Any,
         kwargs: Any,
         training: bool | None,

@@ -20,6 +20,7 @@ from toolkit.type_aliases import (
     InitializerLike,
     IntOrInts,
     RegularizerLike,
+    TensorLike,
 )
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +146,7 @@ class LocallyConnected(Convolution):
             y = ops.moveaxis(y, -1, 1)
         return y if self.activation is None else self.activation(y)
 
-    def _by_window(self, x: Any) -> Any:
+    def _by_window(self, x: TensorLike) -> Any:
         windows = np.stack(self._windows())
         patches = ops.take(x, windows, axis=1)  # (batch, window, position, channel)
         if self.data_format == "channels_first":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -11,7 +11,7 @@ from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
-from toolkit.type_aliases import Axis
+from toolkit.type_aliases import Axis, TensorLike
 
 
 class Merge(Layer):
@@ -279,7 +279,7 @@ class Dot(Merge):
         """Return None: the sum removes the masked axis."""
 
 
-def _of_length_1(x: Any, axis: int) -> Any:
+def _of_length_1(x: TensorLike, axis: int) -> Any:
     squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squared, 1e-12))
 
@@ -289,7 +289,9 @@ def _expand_mask(mask: Any, x: Any) -> Any:
     return ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
 
 
-def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
+def _of_unmasked(
+    function: Callable[..., Any], inputs: list[Any], masks: list[Any]
+) -> Any:
     """Reduce pairs of tensors; a masked element yields to the unmasked one."""
     result, is_valid = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:], strict=True):
@@ -336,6 +338,6 @@ def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
     return Concatenate(axis=axis, **kwargs)(inputs)
 
 
-def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
+def dot(inputs: Any, axes: Axis = -1, **kwargs: Any) -> Any:
     """Return the batched dot product of two tensors: `Dot(axes, **kwargs)(inputs)`."""
     return Dot(axes=axes, **kwargs)(inputs)

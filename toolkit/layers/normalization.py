@@ -17,7 +17,14 @@ from toolkit.layers.weights import (
     positive,
     static_extent,
 )
-from toolkit.type_aliases import Axis, ConstraintLike, InitializerLike, RegularizerLike
+from toolkit.type_aliases import (
+    Axis,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+    TensorLike,
+)
 
 
 class Affine(Layer):
@@ -36,7 +43,7 @@ class Affine(Layer):
         self.beta: Any = None
         self.supports_masking = True
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
     def _create_affine(self, shape: tuple[int, ...]) -> None:
@@ -247,10 +254,10 @@ class RMSNormalization(Layer):
             shape, "ones", autocast=False, name="scale"
         )
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
-    def call(self, x: Any) -> Any:
+    def call(self, x: TensorLike) -> Any:
         x = ops.rms_normalization(x, self.scale, self.axis, self.epsilon)
         return ops.cast(x, self.compute_dtype)
 

@@ -11,7 +11,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.ops.symbolic import infer
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import IntOrInts, Shape
 
 
 class _Pooling(Layer):
@@ -41,7 +41,7 @@ class _Pooling(Layer):
         self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         first = 2 if self.data_format == "channels_first" else 1
         shape = list(input_shape)
         for axis, n in enumerate(shape[first : first + self.rank]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, alias
@@ -19,6 +19,9 @@ from toolkit.layers.tracking import with_losses
 from toolkit.ops.box import dynamic_slice_p
 from toolkit.ops.symbolic import KerasTensor, any_symbolic
 from toolkit.thread_state import ThreadState
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 MODES = ("full", "activations", "larger_than", "list_of_layers", None)
 
@@ -92,7 +95,7 @@ def rematerialized(layer: Any, call: Any, args: Any, kwargs: Any) -> Any:
     return remat(call)
 
 
-def _with_activation_again(layer: Any, call: Any) -> Any:
+def _with_activation_again(layer: Layer, call: Any) -> Any:
     activation = getattr(layer, "activation", None)
     if activation is None:
         return call
@@ -108,7 +111,7 @@ def _with_activation_again(layer: Any, call: Any) -> Any:
     return wrapper
 
 
-def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
+def _output_size(layer: Layer, args: Any, kwargs: Any) -> int:
     """Return the number of output elements of a call with these tensors."""
     args, kwargs = tree.map_structure(
         lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x,

@@ -28,6 +28,7 @@ from toolkit.layers.input_spec import InputSpec, describe
 from toolkit.layers.layer import Layer
 from toolkit.layers.standard_cells import find_standard_cell
 from toolkit.layers.tracking import no_tracking
+from toolkit.type_aliases import IntOrInts, Shape, TensorLike
 
 
 class RNN(WithParts, Layer):
@@ -263,7 +264,7 @@ def _check_ranks(layer: Layer, shapes: Any) -> None:
     """Raise unless there are axes for batch, steps and (of one input) features."""
     minimum = 3 if is_shape(shapes) else 2
 
-    def check(shape: Any) -> None:
+    def check(shape: Shape) -> None:
         if len(shape) < minimum:
             raise ShapeError(
                 f"{describe(layer)}: expected sequences with at least {minimum} axes, "
@@ -273,14 +274,14 @@ def _check_ranks(layer: Layer, shapes: Any) -> None:
     map_shapes(check, shapes)
 
 
-def _state_shapes(batch: int | None, size: Any) -> Any:
+def _state_shapes(batch: int | None, size: IntOrInts) -> Any:
     """Return the shape of one state, or of the states of each stacked cell."""
     if isinstance(size, (list, tuple)):
         return [_state_shapes(batch, n) for n in size]
     return (batch, size)
 
 
-def _time_first(x: Any) -> Any:
+def _time_first(x: TensorLike) -> Any:
     """Swap batch and steps."""
     return ops.swapaxes(x, 0, 1)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.layers.tracking import Walk
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 
 class _Snapshot(NamedTuple):
@@ -34,7 +37,7 @@ def rollback_on_error(layers: Iterable[Any]) -> Iterator[None]:
         raise
 
 
-def _take_snapshot(layer: Any) -> _Snapshot:
+def _take_snapshot(layer: Layer) -> _Snapshot:
     attributes = dict(vars(layer))
     if "_arrivals" in attributes:
         attributes["_arrivals"] = attributes["_arrivals"].copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from toolkit import activations
@@ -36,7 +37,7 @@ def find_standard_cell(cell: Any, masked: bool) -> tuple[str, dict[str, Any]] | 
     return _STANDARD_CELLS[kind], properties
 
 
-def _find_activation_name(function: Any) -> str | None:
+def _find_activation_name(function: Callable[..., Any]) -> str | None:
     """Return the name of an activation that ONNX and cuDNN support, or None."""
     if function is None:
         return "linear"

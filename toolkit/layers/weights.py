@@ -15,6 +15,7 @@ from toolkit.errors import (
     OutOfRangeError,
     unknown_choice,
 )
+from toolkit.type_aliases import InitializerLike, Shape
 
 T = TypeVar("T")
 
@@ -38,9 +39,9 @@ def declare_weights(layer: Any, arguments: dict[str, Any], *names: str) -> None:
 def create_weight(
     layer: Any,
     name: str,
-    shape: Any,
+    shape: Shape,
     declared: str | None = None,
-    initializer: Any = None,
+    initializer: InitializerLike | None = None,
     **options: Any,
 ) -> Variable:
     """Create the weight `name` as declared, possibly under another name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from toolkit.layers.call import context, mask_of, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
+from toolkit.type_aliases import TensorLike
 
 
 class Wrapper(WithParts, Layer):
@@ -143,7 +145,7 @@ class TimeDistributed(Wrapper):
         return not (type(self.layer).call.__module__ or "").startswith("toolkit.")
 
 
-def _with_mask(function: Any, x: Any, mask: Any) -> Any:
+def _with_mask(function: Callable[..., Any], x: TensorLike, mask: Any) -> Any:
     """Return the result of a function, with its mask computed from the mask of `x`."""
     result = function(x)
     if mask is not None:

@@ -62,7 +62,12 @@ class Loss(Recorded):
         """Return the losses, without weights and reduction."""
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
+    def __call__(
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
+    ) -> Tensor:
         """Return the losses, weighted and reduced.
 
         Args:
@@ -166,10 +171,10 @@ def match_ranks(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 def reduce_weighted(
     values: Any,
-    sample_weight: Any = None,
+    sample_weight: TensorLike | None = None,
     mask: Any = None,
     reduction: str | None = "sum_over_batch_size",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     label: str = "loss",
 ) -> Tensor:
     """Apply weights and the mask to `values` and reduce them."""

@@ -10,7 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import to_tensor_pair
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 @operation
@@ -57,8 +57,8 @@ def tversky(
 
 @operation
 def circle(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     ref_labels: Any = None,
     ref_embeddings: Any = None,
     remove_diagonal: bool = True,

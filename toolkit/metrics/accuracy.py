@@ -11,6 +11,7 @@ from toolkit.losses.loss import match_ranks
 from toolkit.losses.regression import match_pair
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 def _to_float(matches: Any) -> Tensor:
@@ -18,7 +19,7 @@ def _to_float(matches: Any) -> Tensor:
 
 
 @operation
-def accuracy(y_true: Any, y_pred: Any) -> Tensor:
+def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where y_true equals y_pred, else 0.
 
     Args:
@@ -43,7 +44,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
 
 
 @operation
-def categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
+def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where the right class has the largest prediction, else 0.
 
     Args:
@@ -85,7 +86,9 @@ def _is_in_top_k(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
 
 
 @operation
-def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Tensor:
+def top_k_categorical_accuracy(
+    y_true: TensorLike, y_pred: TensorLike, k: int = 5
+) -> Tensor:
     """Return 1 where the right class is in the k largest predictions, else 0.
 
     Args:

@@ -15,6 +15,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.losses.loss import align_weight, match_ranks
 from toolkit.metrics.metric import Metric
+from toolkit.type_aliases import Shape
 
 KINDS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
@@ -172,7 +173,7 @@ class ThresholdMetric(Metric):
     multi_label = False
     label_weights: Any = None
 
-    def _add_counts(self, shape: Any = None) -> None:
+    def _add_counts(self, shape: Shape | None = None) -> None:
         shape = (len(self.thresholds),) if shape is None else shape
         for kind in self._counts:
             setattr(self, kind, self.add_variable(shape, "zeros", name=kind))

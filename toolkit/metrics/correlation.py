@@ -10,10 +10,13 @@ from toolkit.core.tensor import Tensor
 from toolkit.losses.regression import match_pair
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 @operation
-def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+def pearson_correlation(
+    y_true: TensorLike, y_pred: TensorLike, axis: int = -1
+) -> Tensor:
     """Compute covariance(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
@@ -28,7 +31,9 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
 
 
 @operation
-def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+def concordance_correlation(
+    y_true: TensorLike, y_pred: TensorLike, axis: int = -1
+) -> Tensor:
     """Compute 2 * covariance / (var(y_true) + var(y_pred) + (offset of means) ** 2).
 
     Args:

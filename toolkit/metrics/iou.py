@@ -13,6 +13,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.losses.loss import align_weight
 from toolkit.metrics.metric import Metric
+from toolkit.type_aliases import TensorLike
 
 
 class IoU(Metric):
@@ -69,7 +70,12 @@ class IoU(Metric):
         self.sparse_y_pred = sparse_y_pred
         self.axis = axis
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
+    ) -> None:
         """Count a batch; weights have the first axes of the labels, or all axes."""
         labels = self._classes(y_true, self.sparse_y_true)
         true = ops.reshape(labels, (-1,))
@@ -135,7 +141,12 @@ class BinaryIoU(IoU):
         super().__init__(2, target_class_ids, name=name, dtype=dtype)
         self.threshold = threshold
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
+    ) -> None:
         y_pred = ops.convert_to_tensor(y_pred) >= self.threshold
         super().update_state(y_true, y_pred, sample_weight)
 

@@ -9,6 +9,7 @@ from toolkit.arguments import Axes, Fraction
 from toolkit.core.tensor import Tensor
 from toolkit.metrics.reduction import MeanMetricWrapper
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 class MeanSquaredError(MeanMetricWrapper):
@@ -85,7 +86,7 @@ class LogCoshError(MeanMetricWrapper):
 
 
 @operation
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Tensor:
+def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return the cosine of the angle between y_true and y_pred: 1 if parallel.
 
     Args:

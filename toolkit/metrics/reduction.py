@@ -16,6 +16,7 @@ from toolkit.losses.loss import (
     match_ranks,
 )
 from toolkit.metrics.metric import Metric
+from toolkit.type_aliases import TensorLike
 
 
 def per_sample(
@@ -144,7 +145,10 @@ class MeanMetricWrapper(Mean):
             self._direction = "down"
 
     def update_state(  # type: ignore[override]
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike,
+        sample_weight: TensorLike | None = None,
     ) -> None:
         """Accumulate the values of a batch; a mask of y_pred is also a weight."""
         mask = getattr(y_pred, "_keras_mask", None)

@@ -31,6 +31,7 @@ from toolkit.quantizers.quantizer import (
     StaticQuantizer,
     abs_max_quantize,
 )
+from toolkit.type_aliases import InitializerLike
 
 __all__ = [
     "AWQConfig",
@@ -67,7 +68,7 @@ _OBJECTS = {
 }
 
 
-def serialize(initializer: Any) -> Any:
+def serialize(initializer: InitializerLike) -> Any:
     """Return a quantizer, or config of quantization, as a dict of plain values."""
     return serialization.serialize_keras_object(initializer)
 

@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.core.convert import convert
 from toolkit.dtypes import result_type
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 @operation
@@ -58,7 +59,7 @@ def fake_quant_with_min_max_vars(
 
 
 def _fake_quantize(
-    x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool
+    x: TensorLike, low: Any, high: Any, num_bits: int, narrow_range: bool
 ) -> Any:
     """Compute `fake_quant_with_min_max_vars` for bounds that broadcast with x."""
     min_integer, max_integer = int(narrow_range), 2**num_bits - 1
@@ -73,7 +74,7 @@ def _fake_quantize(
     highest = ops.multiply(ops.subtract(max_integer, zero), step)
 
     @ops.custom_gradient
-    def rounded(x: Any, low: Any, high: Any) -> Any:
+    def rounded(x: TensorLike, low: Any, high: Any) -> Any:
         position = ops.multiply(
             ops.subtract(ops.clip(x, lowest, highest), lowest), steps_per_unit
         )

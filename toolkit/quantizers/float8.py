@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.core.convert import convert
 from toolkit.errors import unknown_choice
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 
 class Format(NamedTuple):
@@ -54,7 +55,7 @@ def compute_float8_scale(
 
 
 @operation
-def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
+def compute_float8_amax_history(x: TensorLike, amax_history: Any) -> Any:
     """Shift the history of absolute maxima, (n,); put the maximum of x first.
 
     Example:

@@ -11,6 +11,7 @@ from toolkit.core.convert import convert
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
 from toolkit.ops.symbolic import operation
 from toolkit.settings import epsilon as default_epsilon
+from toolkit.type_aliases import TensorLike
 
 
 @operation
@@ -152,7 +153,7 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
     return ops.moveaxis(flat[:orig_len], 0, axis)
 
 
-def _check_dtype(function: str, x: Any, dtype: str) -> Any:
+def _check_dtype(function: str, x: TensorLike, dtype: str) -> Any:
     if dtype not in _DTYPES:
         raise unknown_choice(
             f"{function}: Expected dtype to be 'int8' or 'uint8'", dtype, _DTYPES

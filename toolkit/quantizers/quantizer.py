@@ -15,12 +15,13 @@ from toolkit.ops.quantize import quantize
 from toolkit.ops.symbolic import operation
 from toolkit.serialization.recording import Recorded
 from toolkit.settings import epsilon as default_epsilon
+from toolkit.type_aliases import Axis, TensorLike
 
 
 @operation
 def abs_max_quantize(
     inputs: Any,
-    axis: Any,
+    axis: Axis,
     value_range: tuple[int, int] = (-127, 127),
     dtype: str = "int8",
     epsilon: float | None = None,
@@ -76,7 +77,7 @@ class Quantizer(Recorded):
     def __init__(self, output_dtype: str = "int8") -> None:
         self.output_dtype = output_dtype
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Any:
         return x
 
 
@@ -115,7 +116,7 @@ class StaticQuantizer(Quantizer):
         low, high = self.value_range
         return (high - low).bit_length()
 
-    def __call__(self, x: Any, scale: Any = 1.0) -> Any:
+    def __call__(self, x: TensorLike, scale: Any = 1.0) -> Any:
         """Return the codes of `x * scale`, as uint8."""
         return quantize(x, scale, self.offset, self.bits)
 
@@ -158,7 +159,9 @@ class AbsMaxQuantizer(Quantizer):
         self.value_range: tuple[int, int] = low, high
         self.epsilon: float = default_epsilon() if epsilon is None else epsilon
 
-    def __call__(self, x: Any, axis: Any = None, to_numpy: bool = False) -> Any:
+    def __call__(
+        self, x: TensorLike, axis: Axis | None = None, to_numpy: bool = False
+    ) -> Any:
         """Return (quantized, scale) of x; `axis` shares a scale."""
         axis = next((a for a in (axis, self.axis) if a is not None), -1)
         options = self.value_range, self.output_dtype, self.epsilon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from toolkit.utils.features import (
     parse_description,
     serialize_description,
 )
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 
 class FeatureSpace(FeatureMakers, layers.Layer):
@@ -286,7 +289,7 @@ _KINDS = (
 )
 
 
-def _is_adaptable(layer: Any) -> bool:
+def _is_adaptable(layer: Layer) -> bool:
     if isinstance(layer, layers.Normalization):
         return layer.input_mean is None
     if isinstance(layer, layers.Discretization):
@@ -296,7 +299,7 @@ def _is_adaptable(layer: Any) -> bool:
     return hasattr(layer, "adapt") and not has_vocabulary
 
 
-def _num_categories(name: str, layer: Any) -> int:
+def _num_categories(name: str, layer: Layer) -> int:
     """Return the number of categories that a layer maps to."""
     if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
         return layer.vocabulary_size()

@@ -26,6 +26,7 @@ from toolkit.errors import (
 from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.images import import_pillow, open_image
 from toolkit.settings import floatx, standardize_data_format
+from toolkit.type_aliases import DTypeLike
 
 MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
@@ -94,7 +95,9 @@ def load_img(
     return image.resize(size, method, box=box)
 
 
-def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArray[Any]:
+def img_to_array(
+    img: Any, data_format: Any = None, dtype: DTypeLike | None = None
+) -> NDArray[Any]:
     """Convert a Pillow image to an array.
 
     Args:
@@ -118,7 +121,7 @@ def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArra
 
 
 def array_to_img(
-    x: Any, data_format: Any = None, scale: bool = True, dtype: Any = None
+    x: Any, data_format: Any = None, scale: bool = True, dtype: DTypeLike | None = None
 ) -> Any:
     """Convert an array to a Pillow image.
 
@@ -137,7 +140,7 @@ def array_to_img(
 
 
 def _convert_to_pixels(
-    x: Any, data_format: Any, scale: bool, dtype: Any = None
+    x: Any, data_format: Any, scale: bool, dtype: DTypeLike | None = None
 ) -> NDArray[np.integer[Any]]:
     """Return (height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
     array = np.asarray(x, dtype=dtype or floatx())

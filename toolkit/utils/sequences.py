@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from toolkit.core.convert import convert
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.type_aliases import DTypeLike
 from toolkit.utils.dataset_tensors import to_tensor
 
 _SIDES = ("pre", "post")
@@ -18,7 +19,7 @@ _SIDES = ("pre", "post")
 def pad_sequences(
     sequences: Any,
     maxlen: int | None = None,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     padding: str = "pre",
     truncating: str = "pre",
     value: Any = 0.0,

@@ -15,6 +15,7 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
+from toolkit.type_aliases import IntOrInts
 from toolkit.utils.dataset_tensors import to_tensor
 
 
@@ -107,7 +108,7 @@ def split_dataset(
     return first.batch(batch_size), last.batch(batch_size)
 
 
-def _find_samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
+def _find_samples(dataset: Dataset) -> tuple[Callable[[int], Any], int]:
     """Return a function from an index to a sample, and the number of samples."""
     if isinstance(dataset, (np.ndarray, list, tuple, dict)):
         leaves = tree.flatten(dataset)
@@ -161,7 +162,7 @@ def _count_subsets(left_size: Any, right_size: Any, total: int) -> tuple[int, in
     return first, last
 
 
-def _count_samples(name: str, size: Any, total: int) -> int | None:
+def _count_samples(name: str, size: IntOrInts, total: int) -> int | None:
     if size is None:
         return None
     if isinstance(size, bool) or not is_real(size):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
 from toolkit.backends.cupy.signatures import Builder, Signature
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 HALVES = frozenset({"float16", "bfloat16"})
 MAX_HEAD_FEATURES = 128  # features per head
@@ -23,7 +26,7 @@ _ONES = make_kernel(
 )
 
 
-def is_supported(node: Any) -> bool:
+def is_supported(node: Node) -> bool:
     """Return whether cuDNN supports an attention: half precision, no bias, no mask."""
     query, key, value = (x.spec for x in node.inputs[:3])
     features = query.shape[3]

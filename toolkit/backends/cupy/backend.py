@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from toolkit.backends.locations import LoopBody
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 Array = Any
 # Calls that draw uniform float32 and fill an array. One kernel serves every size.
@@ -97,7 +100,7 @@ class CupyBackend(Backend):
         is_composite = primitive is not None and primitive.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
 
-    def can_compute(self, node: Any) -> bool:
+    def can_compute(self, node: Node) -> bool:
         """Return whether a composite runs as one node: cuDNN attention or a product."""
         if node.op.name == "attention_grad_of":
             return True
@@ -135,13 +138,13 @@ class CupyBackend(Backend):
         """Return the current limits of one library call."""
         return LibraryCalls(self.numerics)
 
-    def can_fuse(self, node: Any) -> bool:
+    def can_fuse(self, node: Node) -> bool:
         """Return whether the code generator supports the operation and its dtypes."""
         return is_fusable(node)
 
     def lower(
         self,
-        node: Any,
+        node: Node,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         is_aligned: bool = True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer, Scratch
@@ -18,6 +18,9 @@ from toolkit.backends.cupy.signatures import (
 )
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 OPS = {
     "conv": "conv_fprop",
@@ -134,7 +137,7 @@ def _signature(
     return convolution(op, shapes, geometry, dtype, precision, follow)
 
 
-def _has_few_channels(node: Any) -> bool:
+def _has_few_channels(node: Node) -> bool:
     """Return whether a gradient of filters has too few channels for fast cuDNN engines.
 
     For float32 with 3 x 3 filters and 3 channels, cuDNN's plans take twice as long as

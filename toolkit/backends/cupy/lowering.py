@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -17,6 +17,9 @@ from toolkit.backends.cupy.steps import Lowered, Product
 from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 CONVOLUTIONS = tuple(convolutions.OPS)
@@ -90,7 +93,7 @@ DEFAULT = Numerics()
 
 
 def lower(
-    node: Any,
+    node: Node,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     aligned: bool = True,
@@ -141,7 +144,7 @@ class LibraryCalls:
 
     def can_lower(
         self,
-        node: Any,
+        node: Node,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         is_aligned: bool,
@@ -160,7 +163,7 @@ def _is_offered(lowered: Lowered, numerics: Numerics, aligned: bool) -> bool:
     )
 
 
-def _body(node: Any) -> Graph:
+def _body(node: Node) -> Graph:
     """Return the graph of a fused node, or a graph of the single node."""
     if node.op.name == "fused":
         body: Graph = node.attrs["body"]
@@ -169,7 +172,7 @@ def _body(node: Any) -> Graph:
 
 
 def _generated(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Lowered | None:
     launches = generate(node, inputs, outputs, aligned)
     if launches is None:
@@ -186,7 +189,7 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
 }
 
 
-def check_supported(node: Any, kernels: Any) -> None:
+def check_supported(node: Node, kernels: Any) -> None:
     """Raise an error at compile time for a node that nothing computes.
 
     Args:

@@ -7,7 +7,7 @@ in registers. Whether cuDNN's kernels are faster is not measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -15,6 +15,9 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kerne
 from toolkit.backends.cupy.signatures import Builder, Signature
 from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 OPS = ("batch_norm_of", "batch_norm_grad_of")
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
@@ -32,7 +35,7 @@ _VARIANCE = make_kernel(
 )
 
 
-def is_supported(node: Any) -> bool:
+def is_supported(node: Node) -> bool:
     """Return whether cuDNN computes a batch normalization, or its gradients."""
     specs = [value.spec for value in node.inputs]
     x, scale = specs[:2] if node.op.name == OPS[0] else specs[1:3]

@@ -22,6 +22,9 @@ from toolkit.console.frames import warn
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
+    from toolkit.ir import Node
+
+if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import Generator
 
 
@@ -60,11 +63,11 @@ class NumPyBackend(Backend):
             for shape, dtype in specs
         ]
 
-    def can_fuse(self, node: Any) -> bool:
+    def can_fuse(self, node: Node) -> bool:
         """Return whether the generator supports the operation and its dtypes."""
         return self.can_generate and self.generator.is_fusable(node)
 
-    def can_compute(self, node: Any) -> bool:
+    def can_compute(self, node: Node) -> bool:
         """Return whether a kernel exists or the generator supports the whole node."""
         if super().can_compute(node):
             return True
@@ -89,7 +92,7 @@ class NumPyBackend(Backend):
 
     def lower(
         self,
-        node: Any,
+        node: Node,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         is_aligned: bool = True,

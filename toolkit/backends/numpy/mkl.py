@@ -6,7 +6,7 @@ import ctypes
 import math
 import site
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -204,7 +204,7 @@ class Mkl:
             kernel.workspace = rule  # type: ignore[attr-defined]
         return kernel
 
-    def _apply(self, function: Any, x: Array, out: Array) -> None:
+    def _apply(self, function: Callable[..., Any], x: Array, out: Array) -> None:
         """Apply a vector function to ranges of contiguous arrays."""
         source, target = (a.__array_interface__["data"][0] for a in (x, out))
 

@@ -17,6 +17,7 @@ from toolkit.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
+from toolkit.type_aliases import TensorLike
 
 
 def extents(shape: Any) -> tuple[int, ...]:
@@ -97,7 +98,7 @@ def fitting(value: Any, dtype: Any, function: str) -> Any:
     return value
 
 
-def _is_misfit(x: Any, dtype: str) -> bool:
+def _is_misfit(x: TensorLike, dtype: str) -> bool:
     """Return whether a dtype cannot hold the kind of a leaf."""
     if isinstance(x, (str, bytes)):
         return dtype != dtypes.STRING

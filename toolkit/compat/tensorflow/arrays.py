@@ -28,6 +28,7 @@ from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 globals().update(
     rename_functions(
@@ -54,7 +55,7 @@ globals().update(
 
 
 def constant(
-    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const"
+    value: Any, dtype: Any = None, shape: Shape | None = None, name: str = "Const"
 ) -> Any:
     """Create a tensor from numbers or strings.
 
@@ -85,7 +86,7 @@ def constant(
 
 
 def convert_to_tensor(
-    value: Any, dtype: Any = None, dtype_hint: Any = None, name: Any = None
+    value: Any, dtype: DTypeLike | None = None, dtype_hint: Any = None, name: Any = None
 ) -> Any:
     """Convert a value to a tensor; `dtype_hint` applies if the value has no dtype."""
     if dtype is None and not hasattr(value, "dtype"):
@@ -96,7 +97,7 @@ def convert_to_tensor(
     return constant(value, dtype)
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor, a ragged or sparse tensor, or a Variable."""
     is_composite = getattr(x, "is_composite", False)
     return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
@@ -109,7 +110,7 @@ def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Any:
     return ops.zeros(extents(shape), dtype_name(dtype))
 
 
-def ones(shape: Any, dtype: Any = "float32", name: Any = None) -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike = "float32", name: Any = None) -> Tensor:
     """Create a tensor of ones."""
     return ops.ones(extents(shape), dtype_name(dtype))
 
@@ -133,7 +134,7 @@ def eye(
     num_rows: Any,
     num_columns: Any = None,
     batch_shape: Any = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: Any = None,
 ) -> Tensor:
     """Create an identity matrix, or a batch of them."""
@@ -212,12 +213,12 @@ def linspace(
 
 
 def one_hot(
-    indices: Any,
+    indices: TensorLike,
     depth: Any,
     on_value: Any = None,
     off_value: Any = None,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     name: Any = None,
 ) -> Tensor:
     """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""

@@ -76,7 +76,7 @@ class ExponentialMovingAverage:
             rate = ops.cast(1 - decay, value.dtype)
             average.assign_sub((average.read() - value) * rate)
 
-    def _add(self, variable: Any) -> None:
+    def _add(self, variable: Variable) -> None:
         """Create the average of a Variable, if it does not exist."""
         if not isinstance(variable, CoreVariable):
             raise ArgumentTypeError(
@@ -95,7 +95,7 @@ class ExponentialMovingAverage:
             average = Variable(value, trainable=False, name=self._name_of(variable))
         self._averages[id(variable)] = variable, average
 
-    def _name_of(self, variable: Any) -> str:
+    def _name_of(self, variable: Variable) -> str:
         return f"{str(variable.name).partition(':')[0]}/{self._name}"
 
     def average(self, var: Any) -> Variable | None:

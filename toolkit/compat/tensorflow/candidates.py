@@ -15,6 +15,7 @@ from toolkit.compat.tensorflow.seeds import source
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import SeedLike, TensorLike
 
 Candidates = tuple[Tensor, Tensor, Tensor]
 # A logit whose class has probability 0.
@@ -129,7 +130,7 @@ def all_candidate_sampler(
     num_true: int,
     num_sampled: int,
     unique: bool,
-    seed: Any = None,
+    seed: SeedLike | None = None,
     name: Any = None,
 ) -> Candidates:
     """Return the classes below num_sampled, and ones.
@@ -201,7 +202,7 @@ def compute_accidental_hits(
     true_classes: Any,
     sampled_candidates: Any,
     num_true: int,
-    seed: Any = None,
+    seed: SeedLike | None = None,
     name: Any = None,
 ) -> Candidates:
     """Return the drawn classes that are true classes; `seed` has no effect.
@@ -229,14 +230,14 @@ def compute_accidental_hits(
 def sampled_softmax_loss(
     weights: Any,
     biases: Any,
-    labels: Any,
+    labels: TensorLike,
     inputs: Any,
     num_sampled: int,
     num_classes: int,
     num_true: int = 1,
     sampled_values: Any = None,
     remove_accidental_hits: bool = True,
-    seed: Any = None,
+    seed: SeedLike | None = None,
     name: Any = None,
 ) -> Tensor:
     """Return the cross entropy of a softmax over true and drawn classes.
@@ -270,7 +271,7 @@ def sampled_softmax_loss(
 def nce_loss(
     weights: Any,
     biases: Any,
-    labels: Any,
+    labels: TensorLike,
     inputs: Any,
     num_sampled: int,
     num_classes: int,
@@ -302,7 +303,7 @@ def _compute_sampled_logits(
     function: str,
     weights: Any,
     biases: Any,
-    labels: Any,
+    labels: TensorLike,
     inputs: Any,
     num_true: int,
     sampled: Any,

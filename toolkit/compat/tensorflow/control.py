@@ -25,6 +25,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
+from toolkit.type_aliases import DTypeLike, InitializerLike
 
 
 def cond(
@@ -130,7 +131,7 @@ def switch_case(
 def map_fn(
     fn: Callable[[Any], Any],
     elems: Any,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     parallel_iterations: int | None = None,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -178,7 +179,7 @@ def vectorized_map(
 def scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
-    initializer: Any = None,
+    initializer: InitializerLike | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -232,7 +233,7 @@ def scan(
 def foldl(
     fn: Callable[[Any, Any], Any],
     elems: Any,
-    initializer: Any = None,
+    initializer: InitializerLike | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -249,7 +250,7 @@ def foldl(
 def foldr(
     fn: Callable[[Any, Any], Any],
     elems: Any,
-    initializer: Any = None,
+    initializer: InitializerLike | None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
@@ -365,7 +366,7 @@ def _call_python(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> An
     return [_cast_result(name, y, t) for y, t in zip(result, Tout, strict=False)]
 
 
-def _cast_result(name: str, y: Any, dtype: Any) -> Any:
+def _cast_result(name: str, y: Any, dtype: DTypeLike) -> Any:
     """Convert a result to a tensor of the declared dtype."""
     expected = dtype_name(dtype)
     if isinstance(y, Tensor) and y.dtype != expected:

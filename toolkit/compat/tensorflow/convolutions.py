@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 
 def _to_data_format(data_format: str | None) -> str:
@@ -43,7 +44,7 @@ def _spatial_sizes(
     return inner
 
 
-def _apply_padding(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
+def _apply_padding(x: TensorLike, padding: Any, count: int) -> tuple[Tensor, str]:
     """Apply explicit padding, and return the input and the padding mode."""
     if isinstance(padding, str):
         return convert(x), padding.lower()
@@ -59,7 +60,7 @@ def _make_convolution(operation: Callable[..., Tensor], name: str, count: int) -
     def convolve(
         input: Any,
         filters: Any,
-        strides: Any,
+        strides: IntOrInts,
         padding: Any,
         data_format: Any = None,
         dilations: Any = None,
@@ -101,7 +102,7 @@ def conv1d(
 def depthwise_conv2d(
     input: Any,
     filter: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: Any,
     data_format: Any = None,
     dilations: Any = None,
@@ -117,7 +118,7 @@ def separable_conv2d(
     input: Any,
     depthwise_filter: Any,
     pointwise_filter: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: Any,
     data_format: Any = None,
     dilations: Any = None,
@@ -135,7 +136,7 @@ def _transposed_convolution(
     input: Any,
     filters: Any,
     output_shape: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: str,
     data_format: Any,
     dilations: Any,
@@ -174,7 +175,7 @@ def _make_transposed(name: str, data_format: str | None) -> Any:
         input: Any,
         filters: Any,
         output_shape: Any,
-        strides: Any,
+        strides: IntOrInts,
         padding: str = "SAME",
         data_format: Any = default,
         dilations: Any = None,
@@ -258,7 +259,7 @@ def _make_pooling(
     def pool(
         input: Any,
         ksize: Any,
-        strides: Any,
+        strides: IntOrInts,
         padding: Any,
         data_format: Any = None,
         name: Any = None,
@@ -291,7 +292,7 @@ avg_pool3d: Any = _make_pooling(ops.average_pool, "avg_pool3d", 3)
 def convolution(
     input: Any,
     filters: Any,
-    strides: Any = None,
+    strides: IntOrInts | None = None,
     padding: Any = "VALID",
     data_format: Any = None,
     dilations: Any = None,
@@ -306,7 +307,7 @@ def pool(
     input: Any,
     window_shape: Any,
     pooling_type: str,
-    strides: Any = None,
+    strides: IntOrInts | None = None,
     padding: str = "VALID",
     data_format: Any = None,
     dilations: Any = None,

@@ -9,6 +9,7 @@ from toolkit.compat.tensorflow.arguments import check_within, dtype_name, refuse
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def bincount(
@@ -16,7 +17,7 @@ def bincount(
     weights: Any = None,
     minlength: Any = None,
     maxlength: Any = None,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     name: Any = None,
     axis: int | None = None,
     binary_output: bool = False,
@@ -47,7 +48,12 @@ def bincount(
 
 
 def _count_rows(
-    arr: Tensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, binary: bool
+    arr: Tensor,
+    weights: Any,
+    minlength: Any,
+    maxlength: Any,
+    dtype: DTypeLike,
+    binary: bool,
 ) -> Tensor:
     """Compute `bincount` of each row of a matrix."""
     count = int(ops.max(arr).numpy()) + 1 if arr.size else 0
@@ -62,11 +68,11 @@ def _count_rows(
 
 
 def confusion_matrix(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     num_classes: Any = None,
     weights: Any = None,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     name: Any = None,
 ) -> Tensor:
     """Count for each label (row) the predictions of each class (column)."""

@@ -11,9 +11,10 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.sparse import SparseTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import TensorLike
 
 
-def _as_sparse(labels: Any) -> SparseTensor:
+def _as_sparse(labels: TensorLike) -> SparseTensor:
     """Convert rows of labels that end with -1 to a SparseTensor."""
     rows = np.asarray(labels)
     is_label = rows >= 0
@@ -72,7 +73,7 @@ def ctc_beam_search_decoder(
 
 
 def collapse_repeated(
-    labels: Any, seq_length: Any, name: Any = None
+    labels: TensorLike, seq_length: Any, name: Any = None
 ) -> tuple[Tensor, Tensor]:
     """Remove labels that repeat their predecessor; return the rows and their lengths.
 
@@ -99,7 +100,7 @@ _SMALLEST = 1e-7  # added to probabilities before the logarithm
 
 
 def ctc_batch_cost(
-    y_true: Any, y_pred: Any, input_length: Any, label_length: Any
+    y_true: TensorLike, y_pred: TensorLike, input_length: Any, label_length: Any
 ) -> Tensor:
     """Return `ctc_loss` of probabilities; the blank is the last class.
 
@@ -120,7 +121,7 @@ def ctc_batch_cost(
 
 
 def ctc_decode(
-    y_pred: Any,
+    y_pred: TensorLike,
     input_length: Any,
     greedy: bool = True,
     beam_width: int = 100,
@@ -150,7 +151,7 @@ def ctc_decode(
     return [ops.cast(path, "int64") for path in labels], scores
 
 
-def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
+def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: Any) -> SparseTensor:
     """Convert the first labels of each row to a SparseTensor."""
     rows, lengths = np.asarray(convert(labels)), np.asarray(convert(label_lengths))
     is_label = np.arange(rows.shape[1]) < lengths.reshape(-1, 1)

@@ -29,6 +29,7 @@ from toolkit.data.rows import Rows
 from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 AUTOTUNE = core.AUTOTUNE
 INFINITE_CARDINALITY = core.INFINITE_CARDINALITY
@@ -219,7 +220,7 @@ def _wrap_transformation(method: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _is_function(x: Any) -> bool:
+def _is_function(x: TensorLike) -> bool:
     """Return whether x is a function; a callable Variable counts as a number."""
     return callable(x) and not isinstance(x, Tensor)
 

@@ -14,6 +14,7 @@ from toolkit.compat.tensorflow.data import (
     CsvDataset as CsvDataset,
     Dataset,
 )
+from toolkit.type_aliases import DTypeLike
 
 Applied = Callable[[Dataset], Any]  # the argument of `apply`
 
@@ -53,7 +54,7 @@ def choose_from_datasets(
     return choose(datasets, choice_dataset, stop_on_empty_dataset)
 
 
-def Counter(start: int = 0, step: int = 1, dtype: Any = "int64") -> Dataset:
+def Counter(start: int = 0, step: int = 1, dtype: DTypeLike = "int64") -> Dataset:
     """Return an infinite data set of numbers that increase by a step."""
     source: Any = Dataset.counter
     return source(start, step, dtype)

@@ -19,6 +19,7 @@ from toolkit.compat.tensorflow.printing import format_value
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 # The error of failed assertions; in TensorFlow it is `tf.errors.InvalidArgumentError`.
 InvalidArgumentError = ArgumentError
@@ -43,7 +44,11 @@ def _check(
 
 def _make_comparison(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
-        x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None
+        x: TensorLike,
+        y: Any,
+        message: Any = None,
+        summarize: Any = None,
+        name: Any = None,
     ) -> None:
         x, y = convert(x), convert(y)
         _check(compare(x, y), f"x {words} y", message, x, y, summarize=summarize)
@@ -65,7 +70,7 @@ assert_less_equal: Any = _make_comparison("assert_less_equal", ops.less_equal, "
 
 def _make_sign_check(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
-        x: Any, message: Any = None, summarize: Any = None, name: Any = None
+        x: TensorLike, message: Any = None, summarize: Any = None, name: Any = None
     ) -> None:
         x = convert(x)
         _check(compare(x, 0), f"x {words} 0", message, x, summarize=summarize)
@@ -108,7 +113,9 @@ def assert_near(
     _check(ops.absolute(x - y) <= bound, "x near y", message, x, y, summarize=summarize)
 
 
-def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> None:
+def assert_rank(
+    x: TensorLike, rank: Any, message: Any = None, name: Any = None
+) -> None:
     """Raise a ShapeError unless x has this number of axes."""
     shape = tuple(convert(x).shape)
     if len(shape) != int(rank):
@@ -118,7 +125,7 @@ def assert_rank(x: Any, rank: Any, message: Any = None, name: Any = None) -> Non
 
 
 def assert_rank_at_least(
-    x: Any, rank: Any, message: Any = None, name: Any = None
+    x: TensorLike, rank: Any, message: Any = None, name: Any = None
 ) -> None:
     """Raise a ShapeError unless x has at least this number of axes."""
     shape = tuple(convert(x).shape)
@@ -129,7 +136,9 @@ def assert_rank_at_least(
         )
 
 
-def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) -> None:
+def assert_rank_in(
+    x: TensorLike, ranks: Any, message: Any = None, name: Any = None
+) -> None:
     """Raise a ShapeError unless the number of axes of x is in `ranks`."""
     shape = tuple(convert(x).shape)
     if len(shape) not in map(int, ranks):
@@ -139,7 +148,7 @@ def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) ->
         )
 
 
-def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
+def assert_integer(x: TensorLike, message: Any = None, name: Any = None) -> None:
     """Raise a DTypeError unless x has an integer dtype."""
     dtype = convert(x).dtype
     if not dtypes.is_integer(dtype):
@@ -206,7 +215,7 @@ def check_numerics(tensor: Any, message: str, name: Any = None) -> Tensor:
     return x
 
 
-def assert_all_finite(x: Any, message: str, name: Any = None) -> Tensor:
+def assert_all_finite(x: TensorLike, message: str, name: Any = None) -> Tensor:
     """Call `check_numerics`."""
     return check_numerics(x, message)
 

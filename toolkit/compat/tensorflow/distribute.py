@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.scopes import device
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import Axis
 
 
 class ReduceOp(Enum):
@@ -56,7 +57,7 @@ class Strategy:
         """Return the result of the only replica: `fn(*args, **kwargs)`."""
         return fn(*args, **(kwargs or {}))
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+    def reduce(self, reduce_op: Any, value: Any, axis: Axis) -> Any:
         """Return the value of the only replica; summed or averaged over an axis, if
         any."""
         if axis is None:

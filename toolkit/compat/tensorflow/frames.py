@@ -15,6 +15,7 @@ from toolkit.compat.tensorflow.windows import hann_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.fourier import overlap_add
+from toolkit.type_aliases import DTypeLike
 
 
 def frame(
@@ -128,7 +129,7 @@ def inverse_stft_window_fn(
     """
     step = int(frame_step)
 
-    def inverse_window(frame_length: Any, dtype: Any = "float32") -> Tensor:
+    def inverse_window(frame_length: Any, dtype: DTypeLike = "float32") -> Tensor:
         length = int(frame_length)
         window = convert(forward_window_fn(length, dtype=dtype), dtype_name(dtype))
         overlaps = -(-length // step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from toolkit.core.variable import Variable
 from toolkit.dtypes import STRING
 from toolkit.errors import SignatureError
 from toolkit.ops import zeros
+
+if TYPE_CHECKING:
+    from toolkit.ir import Spec
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -157,7 +160,7 @@ def _mark_tracing() -> Iterator[None]:
         local.is_tracing = outer
 
 
-def _convert_to_spec(spec: Any, argument: Any) -> Any:
+def _convert_to_spec(spec: Spec, argument: Any) -> Any:
     """Convert an argument to its spec: lists to tensors; cast numbers and arrays."""
     if isinstance(spec, data.TensorSpec):
         is_plain = not isinstance(argument, (Tensor, Variable))

@@ -26,6 +26,7 @@ from toolkit.compat.tensorflow.random import random_crop as random_crop
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 globals().update(
     rename_functions(
@@ -91,39 +92,39 @@ def _area_means(x: Tensor, axis: int, count: int) -> Tensor:
     return ops.moveaxis(y, -1, axis)
 
 
-def flip_left_right(image: Any) -> Tensor:
+def flip_left_right(image: TensorLike) -> Tensor:
     """Flip the image from left to right."""
     return ops.flip(image, -2)
 
 
-def flip_up_down(image: Any) -> Tensor:
+def flip_up_down(image: TensorLike) -> Tensor:
     """Flip the image upside down."""
     return ops.flip(image, -3)
 
 
-def transpose(image: Any, name: Any = None) -> Tensor:
+def transpose(image: TensorLike, name: Any = None) -> Tensor:
     """Exchange height and width."""
     return ops.swapaxes(image, -3, -2)
 
 
-def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
+def rot90(image: TensorLike, k: int = 1, name: Any = None) -> Tensor:
     """Rotate the image counterclockwise by k quarters."""
     return ops.rot90(image, k, (-3, -2))
 
 
-def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
+def rgb_to_grayscale(images: TensorLike, name: Any = None) -> Tensor:
     """Convert to brightness, in one channel."""
     _check_channels("rgb_to_grayscale", images, 3)
     return _apply_to_floats(images, ops.image.rgb_to_grayscale)
 
 
-def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
+def grayscale_to_rgb(images: TensorLike, name: Any = None) -> Tensor:
     """Repeat the one channel three times."""
     _check_channels("grayscale_to_rgb", images, 1)
     return ops.repeat(images, 3, -1)
 
 
-def _check_channels(function: str, images: Any, count: int) -> None:
+def _check_channels(function: str, images: TensorLike, count: int) -> None:
     shape = tuple(convert(images).shape)
     if shape[-1:] != (count,):
         raise ShapeError(
@@ -133,7 +134,7 @@ def _check_channels(function: str, images: Any, count: int) -> None:
 
 
 def convert_image_dtype(
-    image: Any, dtype: Any, saturate: bool = False, name: Any = None
+    image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: Any = None
 ) -> Tensor:
     """Convert from the range of the dtype to the range of another; [0, 1] for
     floats."""
@@ -160,12 +161,12 @@ def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
     return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
 
 
-def adjust_brightness(image: Any, delta: Any) -> Tensor:
+def adjust_brightness(image: TensorLike, delta: Any) -> Tensor:
     """Add delta to each value, in the scale of [0, 1]."""
     return _apply_to_floats(image, lambda x: x + delta)
 
 
-def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
+def adjust_contrast(images: TensorLike, contrast_factor: Any) -> Tensor:
     """Compute (x - mean) * contrast_factor + mean for each channel."""
 
     def adjust(x: Tensor) -> Tensor:
@@ -175,21 +176,23 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
     return _apply_to_floats(images, adjust)
 
 
-def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> Tensor:
+def adjust_saturation(
+    image: TensorLike, saturation_factor: Any, name: Any = None
+) -> Tensor:
     """Multiply the saturation of each colour by a factor."""
     return _adjust_in_hsv(
         image, lambda h, s, v: (h, ops.clip(s * saturation_factor, 0, 1), v)
     )
 
 
-def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
+def adjust_hue(image: TensorLike, delta: Any, name: Any = None) -> Tensor:
     """Rotate the hue of each colour by delta in [-1, 1]; 1 is the whole circle."""
     if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
         raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
     return _adjust_in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
 
 
-def _adjust_in_hsv(image: Any, change: Any) -> Tensor:
+def _adjust_in_hsv(image: TensorLike, change: Any) -> Tensor:
     def adjust(x: Tensor) -> Tensor:
         hsv = ops.unstack(ops.image.rgb_to_hsv(x), axis=-1)
         return ops.image.hsv_to_rgb(ops.stack(change(*hsv), -1))
@@ -197,7 +200,7 @@ def _adjust_in_hsv(image: Any, change: Any) -> Tensor:
     return _apply_to_floats(image, adjust)
 
 
-def _apply_to_floats(image: Any, change: Any) -> Tensor:
+def _apply_to_floats(image: TensorLike, change: Any) -> Tensor:
     """Apply a change to an image scaled to [0, 1]; keep the dtype."""
     x = convert(image)
     if dtypes.is_float(x.dtype):
@@ -206,7 +209,7 @@ def _apply_to_floats(image: Any, change: Any) -> Tensor:
     return convert_image_dtype(changed, x.dtype, saturate=True)
 
 
-def per_image_standardization(image: Any) -> Tensor:
+def per_image_standardization(image: TensorLike) -> Tensor:
     """Compute (x - mean) / max(std, 1 / sqrt(number of values)) of each image."""
     x = convert(image)
     x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
@@ -217,7 +220,7 @@ def per_image_standardization(image: Any) -> Tensor:
 
 
 def crop_to_bounding_box(
-    image: Any,
+    image: TensorLike,
     offset_height: Any,
     offset_width: Any,
     target_height: Any,
@@ -237,7 +240,7 @@ def crop_to_bounding_box(
 
 
 def pad_to_bounding_box(
-    image: Any,
+    image: TensorLike,
     offset_height: Any,
     offset_width: Any,
     target_height: Any,
@@ -256,7 +259,7 @@ def pad_to_bounding_box(
     return ops.pad(x, [(0, 0)] * (x.ndim - 3) + [(top, below), (x0, right), (0, 0)])
 
 
-def central_crop(image: Any, central_fraction: float) -> Tensor:
+def central_crop(image: TensorLike, central_fraction: float) -> Tensor:
     """Crop to the center of the image: this fraction of height and width."""
     if not 0 < central_fraction <= 1:
         raise ArgumentError(
@@ -269,7 +272,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 
 
 def resize_with_crop_or_pad(
-    image: Any, target_height: Any, target_width: Any
+    image: TensorLike, target_height: Any, target_width: Any
 ) -> Tensor:
     """Crop or pad with zeros around the center."""
     x, target = convert(image), (int(target_height), int(target_width))
@@ -281,7 +284,7 @@ def resize_with_crop_or_pad(
 
 
 def resize_with_pad(
-    image: Any,
+    image: TensorLike,
     target_height: Any,
     target_width: Any,
     method: str = "bilinear",
@@ -351,7 +354,7 @@ def ssim(
     return ops.image.ssim(img1, img2, float(max_val), filter_size, filter_sigma, k1, k2)
 
 
-def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
+def image_gradients(image: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the differences to the next row and column; 0 at the last ones."""
     x = convert(image)
     dy, dx = x[:, 1:] - x[:, :-1], x[:, :, 1:] - x[:, :, :-1]
@@ -361,7 +364,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
     )
 
 
-def sobel_edges(image: Any) -> Tensor:
+def sobel_edges(image: TensorLike) -> Tensor:
     """Return the gradients down and to the right, on a last axis; images are
     reflected."""
     x = _require_signed("sobel_edges", image)
@@ -372,7 +375,7 @@ def sobel_edges(image: Any) -> Tensor:
     return ops.stack([down, right], -1)
 
 
-def _require_signed(function: str, image: Any) -> Tensor:
+def _require_signed(function: str, image: TensorLike) -> Tensor:
     """Convert to a tensor; raise for unsigned dtypes, which have no differences."""
     x = convert(image)
     if x.dtype.is_unsigned:
@@ -383,12 +386,12 @@ def _require_signed(function: str, image: Any) -> Tensor:
     return x
 
 
-def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
+def adjust_gamma(image: TensorLike, gamma: Any = 1, gain: Any = 1) -> Tensor:
     """Compute gain * x ** gamma, in the scale of [0, 1]."""
     return _apply_to_floats(image, lambda x: gain * ops.power(x, gamma))
 
 
-def total_variation(images: Any, name: Any = None) -> Tensor:
+def total_variation(images: TensorLike, name: Any = None) -> Tensor:
     """Sum the absolute differences between neighbours, for each image."""
     x = _require_signed("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
@@ -411,7 +414,7 @@ _FROM_YIQ = np.array(
 
 
 def _by(matrix: Any, name: str) -> Any:
-    def change(images: Any) -> Tensor:
+    def change(images: TensorLike) -> Tensor:
         x = convert(images)
         return ops.matmul(x, convert(matrix, x.dtype))
 

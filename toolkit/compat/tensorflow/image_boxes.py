@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 __all__ = (
     "crop_and_resize",
@@ -32,8 +33,8 @@ _COLORS = np.array(
 
 
 def crop_and_resize(
-    image: Any,
-    boxes: Any,
+    image: TensorLike,
+    boxes: TensorLike,
     box_indices: Any,
     crop_size: Any,
     method: str = "bilinear",
@@ -124,7 +125,7 @@ def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def non_max_suppression(
-    boxes: Any,
+    boxes: TensorLike,
     scores: Any,
     max_output_size: Any,
     iou_threshold: Any = 0.5,
@@ -146,7 +147,7 @@ def non_max_suppression(
 
 
 def non_max_suppression_with_scores(
-    boxes: Any,
+    boxes: TensorLike,
     scores: Any,
     max_output_size: Any,
     iou_threshold: Any = 0.5,
@@ -172,7 +173,7 @@ def non_max_suppression_with_scores(
 
 def _select_boxes(
     function: str,
-    boxes: Any,
+    boxes: TensorLike,
     scores: Any,
     limit: Any,
     overlap: Any,
@@ -231,7 +232,7 @@ def _intersection_over_union(low: Any, high: Any, i: int, j: int) -> float:
 
 
 def draw_bounding_boxes(
-    images: Any, boxes: Any, colors: Any, name: Any = None
+    images: TensorLike, boxes: TensorLike, colors: Any, name: Any = None
 ) -> Tensor:
     """Draw the outlines of boxes, one pixel wide.
 

@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.modes import require_eager
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import SeedLike, TensorLike
 
 __all__ = [
     "sample_distorted_bounding_box",
@@ -81,7 +82,7 @@ def sample_distorted_bounding_box(
 def stateless_sample_distorted_bounding_box(
     image_size: Any,
     bounding_boxes: Any,
-    seed: Any,
+    seed: SeedLike,
     min_object_covered: Any = 0.1,
     aspect_ratio_range: Sequence[float] | None = None,
     area_range: Sequence[float] | None = None,
@@ -104,7 +105,7 @@ def stateless_sample_distorted_bounding_box(
 def _sample_crop(
     seed_tensor: Any,
     image_size: Any,
-    boxes: Any,
+    boxes: TensorLike,
     min_covered: Any,
     limits: Any,
     uses_image: Any,

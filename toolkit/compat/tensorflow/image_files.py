@@ -20,6 +20,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.reading.images import import_pillow, open_frames, open_image, upper_bits
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 _SEVERAL = ("GIF", "WEBP")  # can hold several images, and are a batch
@@ -31,7 +32,7 @@ _BRIGHTNESS = np.array([9797, 19234, 3737])
 def decode_image(
     contents: Any,
     channels: int | None = None,
-    dtype: Any = "uint8",
+    dtype: DTypeLike = "uint8",
     name: Any = None,
     expand_animations: bool = True,
 ) -> Tensor:
@@ -86,7 +87,7 @@ def decode_jpeg(
 
 
 def decode_png(
-    contents: Any, channels: int = 0, dtype: Any = "uint8", name: Any = None
+    contents: Any, channels: int = 0, dtype: DTypeLike = "uint8", name: Any = None
 ) -> Tensor:
     """Decode a PNG file, or a JPEG or GIF file with one image.
 
@@ -112,7 +113,9 @@ def decode_gif(contents: Any, name: Any = None) -> Tensor:
     return image if image.ndim == 4 else image[None]
 
 
-def _decode_one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
+def _decode_one(
+    contents: Any, function: str, channels: int, dtype: DTypeLike
+) -> Tensor:
     image = _decode(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
     if image.ndim == 4 and len(image) > 1:
         raise ArgumentError(
@@ -127,7 +130,7 @@ def _decode(
     function: str,
     formats: tuple[str, ...],
     channels: int | None,
-    dtype: Any,
+    dtype: DTypeLike,
 ) -> Tensor:
     """Return the pixels of one image, or of several, in a dtype."""
     data, dtype, count = (
@@ -247,7 +250,9 @@ def is_jpeg(contents: Any, name: Any = None) -> Tensor:
 # --- encoding -------------------------------------------------------------------------
 
 
-def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTensor:
+def encode_png(
+    image: TensorLike, compression: int = -1, name: Any = None
+) -> StringTensor:
     """Encode pixels as a PNG file.
 
     Args:
@@ -270,7 +275,7 @@ def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTen
 
 
 def encode_jpeg(
-    image: Any,
+    image: TensorLike,
     format: str = "",
     quality: int = 95,
     progressive: bool = False,
@@ -324,7 +329,7 @@ def encode_jpeg(
 
 
 def _validate_image(
-    function: str, image: Any, channels: tuple[int, ...], kinds: tuple[str, ...]
+    function: str, image: TensorLike, channels: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Any:
     """Return the validated pixels of one image as an array."""
     array = np.asarray(convert(image))

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.random import uniform
+from toolkit.type_aliases import SeedLike, TensorLike
 
 __all__ = (
     *("random_brightness", "random_contrast", "random_flip_left_right"),
@@ -73,7 +74,9 @@ def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
     return adjust_brightness(image, _draw_uniform(ends, seed))
 
 
-def stateless_random_brightness(image: Any, max_delta: Any, seed: Any) -> Tensor:
+def stateless_random_brightness(
+    image: TensorLike, max_delta: Any, seed: SeedLike
+) -> Tensor:
     """Apply `random_brightness` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_brightness", max_delta)
     return adjust_brightness(image, _make_stateless(ends, seed))
@@ -85,7 +88,9 @@ def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Ten
     return adjust_contrast(image, _draw_uniform(ends, seed))
 
 
-def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> Tensor:
+def stateless_random_contrast(
+    image: TensorLike, lower: Any, upper: Any, seed: SeedLike
+) -> Tensor:
     """Apply `random_contrast` with a seed of two integers."""
     ends = _positive("stateless_random_contrast", lower, upper)
     return adjust_contrast(image, _make_stateless(ends, seed))
@@ -113,7 +118,7 @@ def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
     )
 
 
-def stateless_random_hue(image: Any, max_delta: Any, seed: Any) -> Tensor:
+def stateless_random_hue(image: TensorLike, max_delta: Any, seed: SeedLike) -> Tensor:
     """Apply `random_hue` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_hue", max_delta, 0.5)
     return adjust_hue(image, _make_stateless(ends, seed))
@@ -133,21 +138,23 @@ def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
     )
 
 
-def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
+def stateless_random_flip_left_right(image: TensorLike, seed: SeedLike) -> Tensor:
     """Apply `random_flip_left_right` with a seed of two integers."""
     return _flip_at_random(
         image, -2, lambda shape: random.stateless_uniform(shape, seed)
     )
 
 
-def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
+def stateless_random_flip_up_down(image: TensorLike, seed: SeedLike) -> Tensor:
     """Apply `random_flip_up_down` with a seed of two integers."""
     return _flip_at_random(
         image, -3, lambda shape: random.stateless_uniform(shape, seed)
     )
 
 
-def _flip_at_random(image: Any, axis: int, sample: Callable[[Any], Tensor]) -> Tensor:
+def _flip_at_random(
+    image: TensorLike, axis: int, sample: Callable[[Any], Tensor]
+) -> Tensor:
     x = convert(image)
     shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
     return ops.where(sample(shape) < 0.5, ops.flip(x, axis), x)

@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
 class Unique(NamedTuple):
@@ -48,7 +49,9 @@ class IndexedSlices:
         return self.values.dtype
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Tensor:
+def where(
+    condition: Any, x: TensorLike | None = None, y: Any = None, name: Any = None
+) -> Tensor:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
     Returns:
@@ -149,7 +152,9 @@ def _check_vectors(function: str, indices: Any, shape: Any) -> None:
             check_within(function, convert(indices.constant[..., axis]), shape[axis])
 
 
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tensor:
+def scatter_nd(
+    indices: TensorLike, updates: Any, shape: Shape, name: Any = None
+) -> Tensor:
     """Add updates to zeros at index vectors, which a trace does not check."""
     indices = convert(indices)
     _check_vectors("scatter_nd", indices, extents(shape))
@@ -157,7 +162,9 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tens
 
 
 def _make_scatter(reduction: str | None) -> Any:
-    def scatter(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
+    def scatter(
+        tensor: Any, indices: TensorLike, updates: Any, name: Any = None
+    ) -> Tensor:
         tensor, indices = convert(tensor), convert(indices)
         _check_vectors("tensor_scatter_nd", indices, tensor.shape)
         return ops.scatter_update(tensor, indices, updates, reduction)
@@ -175,7 +182,7 @@ tensor_scatter_nd_min: Any = _make_scatter("min")
 
 
 def tensor_scatter_nd_sub(
-    tensor: Any, indices: Any, updates: Any, name: Any = None
+    tensor: Any, indices: TensorLike, updates: Any, name: Any = None
 ) -> Tensor:
     """Subtract updates at index vectors."""
     tensor, indices = convert(tensor), convert(indices)
@@ -184,7 +191,7 @@ def tensor_scatter_nd_sub(
 
 
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: Any = "bool", name: Any = None
+    lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: Any = None
 ) -> Tensor:
     """Return True for the first `length` elements of each row with `maxlen`
     elements."""
@@ -258,7 +265,7 @@ def histogram_fixed_width(
     values: Any,
     value_range: Any,
     nbins: Any = 100,
-    dtype: Any = "int32",
+    dtype: DTypeLike = "int32",
     name: Any = None,
 ) -> Tensor:
     """Count the values in bins of equal width; the outer bins include outliers."""
@@ -337,7 +344,7 @@ def searchsorted(
     return ops.cast(result, dtype_name(out_type))
 
 
-def unique(x: Any, out_idx: Any = "int32", name: Any = None) -> Unique:
+def unique(x: TensorLike, out_idx: Any = "int32", name: Any = None) -> Unique:
     """Return the distinct values in order of appearance, and the index of each
     element."""
     y, idx, _ = unique_with_counts(x, out_idx)

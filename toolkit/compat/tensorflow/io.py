@@ -301,7 +301,7 @@ def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
     os.replace(to_path(src), to_path(dst))
 
 
-def _open(name: Any, mode: str = "r") -> IO[Any]:
+def _open(name: str, mode: str = "r") -> IO[Any]:
     """Open a file as TensorFlow does: UTF-8 text, with unchanged line ends."""
     if "b" in mode:
         return open(to_path(name), mode)

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.math import (
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import Axis, TensorLike
 
 globals().update(
     rename_functions(
@@ -65,7 +66,7 @@ def matmul(
     return convert(product, dtype_name(output_type))
 
 
-def _transpose_matrix(x: Any, transposed: bool, adjoint: bool) -> Tensor:
+def _transpose_matrix(x: TensorLike, transposed: bool, adjoint: bool) -> Tensor:
     x = matrix_transpose(x) if transposed or adjoint else convert(x)
     return ops.conj(x) if adjoint else x
 
@@ -108,7 +109,7 @@ def einsum(equation: str, *inputs: Any, name: Any = None) -> Tensor:
 def norm(
     tensor: Any,
     ord: Any = "euclidean",
-    axis: Any = None,
+    axis: Axis | None = None,
     keepdims: bool | None = None,
     name: Any = None,
 ) -> Tensor:
@@ -198,7 +199,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: Any = None) -> Tensor:
 
 
 def normalize(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: Any = None
+    tensor: Any, ord: Any = "euclidean", axis: Axis | None = None, name: Any = None
 ) -> tuple[Tensor, Tensor]:
     """Return the tensor divided by its norm, and the norm."""
     size = norm(tensor, ord, axis, keepdims=True)
@@ -210,7 +211,7 @@ def logdet(matrix: Any, name: Any = None) -> Tensor:
     return ops.slogdet(matrix)[1]
 
 
-def trace(x: Any, name: Any = None) -> Tensor:
+def trace(x: TensorLike, name: Any = None) -> Tensor:
     """Return the sum of the diagonal of the last two axes."""
     return ops.trace(x, axis1=-2, axis2=-1)
 

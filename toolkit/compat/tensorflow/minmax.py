@@ -17,6 +17,7 @@ from toolkit.dtypes import INEXACT
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import maximum_p, minimum_p
 from toolkit.ops.shape import sum_to
+from toolkit.type_aliases import TensorLike
 
 
 def _define_extreme(name: str, record: Primitive, first: Any) -> Primitive:
@@ -37,12 +38,14 @@ first_maximum_p: Primitive = _define_extreme(
 first_minimum_p: Primitive = _define_extreme("first_minimum", minimum_p, ops.less_equal)
 
 
-def _bind_extreme(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
+def _bind_extreme(
+    x: TensorLike, y: Any, composite: Primitive, plain: Primitive
+) -> Tensor:
     (x, y), dtype = operands(x, y)
     return bind(composite if dtype in INEXACT else plain, x, y)
 
 
-def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
+def maximum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
     """Return the larger of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
@@ -50,7 +53,7 @@ def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
     return _bind_extreme(x, y, first_maximum_p, maximum_p)
 
 
-def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
+def minimum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
     """Return the smaller of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.

@@ -11,6 +11,7 @@ from typing import Any
 from toolkit.core.tensor import state
 from toolkit.errors import TraceError
 from toolkit.ops.symbolic import Probe
+from toolkit.type_aliases import TensorLike
 
 
 class NeedsValues(TraceError):
@@ -102,7 +103,7 @@ def set_run(run: Any) -> Iterator[None]:
 class _EagerRun:
     """A run without a graph."""
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: TensorLike) -> Any:
         """Return `x`."""
         return x
 

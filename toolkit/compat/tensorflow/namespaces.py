@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.averages import ExponentialMovingAverage
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tapes import GradientTape
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class UnconnectedGradients(StrEnum):
@@ -153,7 +154,7 @@ class constant_initializer(initializers.Constant):
     def __init__(self, value: Any = 0) -> None:
         super().__init__(value)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Any:
         """Return the values in a shape."""
         return arrays.constant(self.value, dtype, shape)
 

@@ -70,6 +70,7 @@ from toolkit.compat.tensorflow.windowed import (
 )
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import TensorLike
 
 globals().update(
     rename_functions(
@@ -150,7 +151,7 @@ def moments(
 
 
 def batch_normalization(
-    x: Any,
+    x: TensorLike,
     mean: Any,
     variance: Any,
     offset: Any,
@@ -184,14 +185,14 @@ def embedding_lookup(
 
 
 def softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, axis: int = -1, name: Any = None
+    labels: TensorLike, logits: TensorLike, axis: int = -1, name: Any = None
 ) -> Tensor:
     """Return -sum(labels * log_softmax(logits)) along an axis."""
     return ops.negative(ops.sum(labels * ops.log_softmax(logits, axis), axis))
 
 
 def sparse_softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, name: Any = None
+    labels: TensorLike, logits: TensorLike, name: Any = None
 ) -> Tensor:
     """Return -log_softmax(logits)[label] for integer labels."""
     return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
@@ -215,7 +216,9 @@ def weighted_cross_entropy_with_logits(
 
 
 def compute_average_loss(
-    per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+    per_example_loss: Any,
+    sample_weight: TensorLike | None = None,
+    global_batch_size: Any = None,
 ) -> Tensor:
     """Return the sum of (weighted) losses, divided by the size of the batch."""
     losses = convert(per_example_loss)

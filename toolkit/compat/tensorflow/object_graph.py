@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.modules import Module
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.data import DatasetIterator
 from toolkit.layers import Layer
+from toolkit.type_aliases import TensorLike
 
 VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 STATE = ".ATTRIBUTES/ITERATOR_STATE"
@@ -40,7 +41,7 @@ def named_leaves(root: Any) -> dict[str, tuple[Any, list[str]]]:
     return leaves
 
 
-def identity_key(x: Any) -> int:
+def identity_key(x: TensorLike) -> int:
     """Return a key for an object that is not always hashable."""
     return id(x)
 
@@ -49,13 +50,13 @@ def _key(path: str, leaf: Any) -> str:
     return f"{path}/{STATE if isinstance(leaf, DatasetIterator) else VALUE}"
 
 
-def is_leaf(x: Any) -> bool:
+def is_leaf(x: TensorLike) -> bool:
     """Return whether an object has a value in a checkpoint: a Variable, or an
     iterator."""
     return isinstance(x, (Variable, DatasetIterator))
 
 
-def is_trackable(x: Any) -> bool:
+def is_trackable(x: TensorLike) -> bool:
     """Return whether an object can contain values of a checkpoint."""
     if is_leaf(x) or isinstance(x, (Layer, Module)) or hasattr(x, "tracked_parts"):
         return True

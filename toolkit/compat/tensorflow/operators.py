@@ -22,6 +22,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.dtypes import INEXACT, is_integer
 from toolkit.errors import ArgumentError, DTypeError
+from toolkit.type_aliases import TensorLike
 
 _BINARY = "add sub mul truediv floordiv mod matmul pow and or xor".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
@@ -59,7 +60,7 @@ def own_tensor(x: Any) -> Tensor:
     return convert(np.asarray(x) if isinstance(x, np.generic) else x)
 
 
-def _as_dtype(function: str, x: Any, dtype: str) -> Tensor:
+def _as_dtype(function: str, x: TensorLike, dtype: str) -> Tensor:
     if isinstance(x, _ARRAYS):
         return convert(np.asarray(x), dtype)
     if not isinstance(x, _TENSORS):
@@ -130,7 +131,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     setattr(kind, name, operate)
 
 
-def _has_core_dtype(x: Any, other: Any, divides: bool) -> bool:
+def _has_core_dtype(x: TensorLike, other: Any, divides: bool) -> bool:
     """Return whether toolkit's operator already has TensorFlow's dtype."""
     x = x if isinstance(x, Tensor) else convert(x)
     dtype = x._dtype

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import TensorLike
 
 _TENSORS = (Tensor, Variable, StringTensor)
 
@@ -73,7 +74,7 @@ def print(
         )
 
 
-def format_value(x: Any, edge: int = 3) -> str:
+def format_value(x: TensorLike, edge: int = 3) -> str:
     """Return the text of a value, with `edge` elements at each end of an axis."""
     if isinstance(x, _TENSORS):
         return _array(x, edge)
@@ -92,7 +93,7 @@ class _Shown(str):
         return str(self)
 
 
-def _array(x: Any, edge: int) -> str:
+def _array(x: TensorLike, edge: int) -> str:
     tensor = x.value if isinstance(x, Variable) else x
     if isinstance(tensor, Tensor) and tensor.static_value() is None:
         raise NeedsValues("print")

@@ -29,6 +29,7 @@ from toolkit.core.dialects import constructors
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import TensorLike
 
 _LISTS = (list, tuple, np.ndarray)
 
@@ -72,7 +73,7 @@ def constant(
     return RaggedTensor.from_nested_row_splits(values, splits) if splits else values
 
 
-def _depth(x: Any) -> int:
+def _depth(x: TensorLike) -> int:
     """Return the depth of nested lists.
 
     Raises:
@@ -117,7 +118,7 @@ def stack(values: Sequence[Any], axis: int = 0, name: Any = None) -> Any:
     return RaggedTensor.operations["stack"](stack, rows, axis)
 
 
-def _is_ragged(x: Any) -> bool:
+def _is_ragged(x: TensorLike) -> bool:
     return isinstance(x, RaggedTensor)
 
 

@@ -20,6 +20,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import Axis, TensorLike
 
 _Function = Callable[..., Any]
 
@@ -62,7 +63,7 @@ def concatenate_rows(function: _Function, values: list[Any], axis: int) -> Any:
     )
 
 
-def _with_rank(x: Any, ragged_rank: int) -> Any:
+def _with_rank(x: TensorLike, ragged_rank: int) -> Any:
     if isinstance(x, RaggedTensor):
         return x
     return RaggedTensor.from_tensor(x, ragged_rank=ragged_rank)
@@ -97,7 +98,9 @@ def _expand_dims(function: _Function, input: Any, axis: Any, **names: Any) -> An
     return insert_axis(input, int(axis) % (input.ndim + 1))
 
 
-def _squeeze(function: _Function, input: Any, axis: Any = None, **names: Any) -> Any:
+def _squeeze(
+    function: _Function, input: Any, axis: Axis | None = None, **names: Any
+) -> Any:
     axes = [int(n) % input.ndim for n in np.atleast_1d([] if axis is None else axis)]
     if not axes:
         axes = [i for i, n in enumerate(input.shape) if n == 1]
@@ -106,7 +109,7 @@ def _squeeze(function: _Function, input: Any, axis: Any = None, **names: Any) ->
     return input
 
 
-def _without_axis(x: Any, axis: int) -> Any:
+def _without_axis(x: TensorLike, axis: int) -> Any:
     if not isinstance(x, RaggedTensor):
         return ops.squeeze(x, axis)
     if axis == 0:
@@ -130,9 +133,9 @@ def stack_rows(rows: Sequence[Any]) -> Any:
 def _gather(
     function: _Function,
     params: Any,
-    indices: Any,
+    indices: TensorLike,
     validate_indices: Any = None,
-    axis: Any = None,
+    axis: Axis | None = None,
     batch_dims: int = 0,
     **names: Any,
 ) -> Any:
@@ -158,7 +161,9 @@ def _array(rows: RaggedTensor) -> Any:
     return np.asarray(rows.flat_values)
 
 
-def _gather_nd(function: _Function, params: Any, indices: Any, *args: Any) -> Any:
+def _gather_nd(
+    function: _Function, params: Any, indices: TensorLike, *args: Any
+) -> Any:
     indices_array = np.asarray(convert(indices))
     rows = [
         params[tuple(map(int, key))]
@@ -178,7 +183,7 @@ def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
     return input
 
 
-def _reverse(function: _Function, tensor: Any, axis: Any, **names: Any) -> Any:
+def _reverse(function: _Function, tensor: Any, axis: Axis, **names: Any) -> Any:
     for axis_index in np.atleast_1d(axis):
         key = [slice(None)] * tensor.ndim
         key[int(axis_index)] = slice(None, None, -1)

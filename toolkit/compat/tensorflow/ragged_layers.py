@@ -6,7 +6,7 @@ padded rows and a mask. Models, and layers of users, receive the rows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.layers.call import call_info
 from toolkit.models import Model
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
 
 _OF_VALUES = (
     *(layers.Activation, layers.Dense, layers.Discretization, layers.Dropout),
@@ -42,11 +45,11 @@ def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
     return layer(_pad_rows(rows, layer), *remaining, **kwargs)
 
 
-def _is_recurrent(layer: Any) -> bool:
+def _is_recurrent(layer: Layer) -> bool:
     return isinstance(layer, (layers.RNN, layers.Bidirectional))
 
 
-def _pad_rows(rows: RaggedTensor, layer: Any) -> Any:
+def _pad_rows(rows: RaggedTensor, layer: Layer) -> Any:
     """Return the padded rows, with a mask of the valid values."""
     fill = None
     if isinstance(layer, _MAXIMA):
@@ -59,7 +62,7 @@ def _pad_rows(rows: RaggedTensor, layer: Any) -> Any:
     return tensor
 
 
-def _run(layer: Any, rows: RaggedTensor, args: Any, kwargs: Any) -> Any:
+def _run(layer: Layer, rows: RaggedTensor, args: Any, kwargs: Any) -> Any:
     """Run the `call` method of the layer with the rows."""
     is_built = layer.built
     if not is_built:

@@ -20,6 +20,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import Shape, TensorLike
 
 _Function = Callable[..., Any]
 
@@ -63,7 +64,7 @@ def map_flat(function: _Function, args: Any, kwargs: Any) -> Any:
     for other in ragged_args:
         _check_same_rows(function, rows, other)
 
-    def flat(x: Any) -> Any:
+    def flat(x: TensorLike) -> Any:
         if isinstance(x, RaggedTensor):
             return x.flat_values
         return _broadcast(rows, x)
@@ -84,16 +85,16 @@ def _check_same_rows(
         )
 
 
-def _may_broadcast(x: Any) -> bool:
+def _may_broadcast(x: TensorLike) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype") and len(x.shape) > 0
 
 
-def _broadcast(rows: RaggedTensor, x: Any) -> Any:
+def _broadcast(rows: RaggedTensor, x: TensorLike) -> Any:
     """Return the element of a tensor for each of the innermost values of rows."""
     return map_broadcast(x, tuple(rows.shape), coordinates(rows))
 
 
-def map_broadcast(x: Any, shape: tuple[Any, ...], indices: Sequence[Any]) -> Any:
+def map_broadcast(x: TensorLike, shape: tuple[Any, ...], indices: Sequence[Any]) -> Any:
     """Return the broadcast elements of a tensor at indices.
 
     Args:
@@ -163,7 +164,7 @@ def _compare(name: str) -> _Function:
     return compare
 
 
-def _of_tensors(x: Any) -> Any:
+def _of_tensors(x: TensorLike) -> Any:
     """Convert an operand to a tensor or rows; a number does not change."""
     if isinstance(x, (RaggedTensor, bool, int, float, complex, np.generic)):
         return x
@@ -174,7 +175,9 @@ def _of_tensors(x: Any) -> Any:
 # --------------------------------------------------------------------
 
 
-def _where(function: _Function, condition: Any, x: Any = None, y: Any = None) -> Any:
+def _where(
+    function: _Function, condition: Any, x: TensorLike | None = None, y: Any = None
+) -> Any:
     if x is not None or y is not None:
         return map_flat(function, (condition, x, y), {})
     indices = np.stack(coordinates(condition), 1)
@@ -185,11 +188,11 @@ def _size(function: _Function, input: Any, *args: Any, **names: Any) -> Any:
     return function(input.flat_values, *args, **names)
 
 
-def _rank(function: _Function, input: Any, name: Any = None) -> Any:
+def _rank(function: _Function, input: Any, name: str | None = None) -> Any:
     return convert(np.array(input.ndim, "int32"))
 
 
-def _add_n(function: _Function, inputs: Any, name: Any = None) -> Any:
+def _add_n(function: _Function, inputs: Any, name: str | None = None) -> Any:
     first, *remaining = inputs
     for other in remaining:
         first = first + other
@@ -224,7 +227,9 @@ def _matmul(function: _Function, a: Any, b: Any, **options: Any) -> Any:
     return product
 
 
-def _reshape(function: _Function, tensor: Any, shape: Any, name: Any = None) -> Any:
+def _reshape(
+    function: _Function, tensor: Any, shape: Shape, name: str | None = None
+) -> Any:
     if np.asarray(convert(shape)).tolist() != [-1]:
         raise ShapeError(
             "reshape: expected [-1] or the current shape for ragged rows; received "

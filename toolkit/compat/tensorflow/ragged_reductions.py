@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.ragged_values import (
     reshape_values,
 )
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Axis
 
 _Function = Callable[..., Any]
 _SEGMENTS = {name: f"unsorted_segment_{name}" for name in ("sum", "prod", "max", "min")}
@@ -25,7 +26,7 @@ def _reduction(kind: str) -> _Function:
     def reduce_rows(
         function: _Function,
         input_tensor: Any,
-        axis: Any = None,
+        axis: Axis | None = None,
         keepdims: bool = False,
         name: Any = None,
     ) -> Any:

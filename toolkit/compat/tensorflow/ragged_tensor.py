@@ -21,6 +21,7 @@ from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import DTypeLike, Shape
 
 _BINARY = "add sub mul truediv floordiv mod pow and or xor matmul".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
@@ -178,7 +179,7 @@ class RaggedTensor(RaggedConstructors):
             return self.with_values(inner.with_flat_values(new_values))
         return self.with_values(new_values)
 
-    def with_row_splits_dtype(self, dtype: Any) -> RaggedTensor:
+    def with_row_splits_dtype(self, dtype: DTypeLike) -> RaggedTensor:
         """Return the same rows with splits of a dtype, int32 or int64."""
         inner = self.values
         if isinstance(inner, RaggedTensor):
@@ -210,7 +211,7 @@ class RaggedTensor(RaggedConstructors):
 
     @wrap_results
     def to_tensor(
-        self, default_value: Any = None, name: Any = None, shape: Any = None
+        self, default_value: Any = None, name: Any = None, shape: Shape | None = None
     ) -> Any:
         """Pad all rows to the longest, and return a tensor.
 

@@ -14,6 +14,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
+from toolkit.type_aliases import TensorLike
 
 
 def is_composite(values: Any) -> bool:
@@ -46,7 +47,7 @@ def static_integers(numbers: Any, argument: str) -> np.ndarray[Any, Any]:
     return np.asarray(numbers).astype("int64")
 
 
-def gather_values(values: Any, indices: Any) -> Any:
+def gather_values(values: Any, indices: TensorLike) -> Any:
     """Gather values along the first axis, in the shape of the indices."""
     if is_composite(values):
         return gather_rows(values, indices)
@@ -55,7 +56,7 @@ def gather_values(values: Any, indices: Any) -> Any:
     return ops.take(values, indices, 0)
 
 
-def gather_rows(rows: Any, indices: Any) -> Any:
+def gather_rows(rows: Any, indices: TensorLike) -> Any:
     """Gather rows by their indices."""
     firsts, lengths = rows.splits[:-1][indices], rows.lengths[indices]
     flat_indices = [np.arange(first, first + n) for first, n in zip(firsts, lengths)]  # noqa: B905

@@ -31,6 +31,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.ops.quadrature import doubles
+from toolkit.type_aliases import DTypeLike, SeedLike, Shape, TensorLike
 
 
 def uniform(
@@ -156,8 +157,8 @@ def stateless_poisson(
 
 
 def stateless_binomial(
-    shape: Any,
-    seed: Any,
+    shape: Shape,
+    seed: SeedLike,
     counts: Any,
     probs: Any,
     output_dtype: Any = "int32",
@@ -176,11 +177,11 @@ def stateless_binomial(
 
 
 def stateless_gamma(
-    shape: Any,
-    seed: Any,
+    shape: Shape,
+    seed: SeedLike,
     alpha: Any,
     beta: Any = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: Any = None,
 ) -> Tensor:
     """Sample from the gamma distribution by a seed.
@@ -196,8 +197,8 @@ def stateless_gamma(
 
 
 def stateless_parameterized_truncated_normal(
-    shape: Any,
-    seed: Any,
+    shape: Shape,
+    seed: SeedLike,
     means: Any = 0.0,
     stddevs: Any = 1.0,
     minvals: Any = -2.0,
@@ -224,14 +225,14 @@ def stateless_parameterized_truncated_normal(
 
 
 def stateless_shuffle(
-    value: Any, seed: Any, alg: str = "auto_select", name: Any = None
+    value: Any, seed: SeedLike, alg: str = "auto_select", name: Any = None
 ) -> Tensor:
     """Shuffle the rows by a seed."""
     refuse("stateless_shuffle", alg=(alg, "auto_select"))
     return core.shuffle(value, 0, key_of(seed))
 
 
-def index_shuffle(index: Any, seed: Any, max_index: Any) -> Tensor:
+def index_shuffle(index: Any, seed: SeedLike, max_index: Any) -> Tensor:
     """Return the images of indices under a random permutation of 0 to max_index."""
     order = ops.arange(int(max_index) + 1, dtype=convert(index).dtype)
     return ops.take(core.shuffle(order, 0, key_of(seed)), index)
@@ -252,11 +253,11 @@ def stateless_uniform(
 
 
 def stateless_normal(
-    shape: Any,
-    seed: Any,
+    shape: Shape,
+    seed: SeedLike,
     mean: Any = 0.0,
     stddev: Any = 1.0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: Any = None,
     alg: str = "auto_select",
 ) -> Tensor:
@@ -266,11 +267,11 @@ def stateless_normal(
 
 
 def stateless_truncated_normal(
-    shape: Any,
-    seed: Any,
+    shape: Shape,
+    seed: SeedLike,
     mean: Any = 0.0,
     stddev: Any = 1.0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: Any = None,
     alg: str = "auto_select",
 ) -> Tensor:
@@ -282,7 +283,11 @@ def stateless_truncated_normal(
 
 
 def stateless_categorical(
-    logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: Any = None
+    logits: TensorLike,
+    num_samples: Any,
+    seed: SeedLike,
+    dtype: DTypeLike = "int64",
+    name: Any = None,
 ) -> Tensor:
     """Sample as `categorical`, by a seed of two integers."""
     return core.categorical(logits, int(num_samples), dtype_name(dtype), key_of(seed))
@@ -328,10 +333,10 @@ class Generator:
     @wrap_results
     def uniform(
         self,
-        shape: Any,
+        shape: Shape,
         minval: Any = 0,
         maxval: Any = None,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: Any = None,
     ) -> Tensor:
         """Sample as `tf.random.uniform`."""
@@ -340,10 +345,10 @@ class Generator:
     @wrap_results
     def normal(
         self,
-        shape: Any,
+        shape: Shape,
         mean: Any = 0.0,
         stddev: Any = 1.0,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: Any = None,
     ) -> Tensor:
         """Sample as `tf.random.normal`."""
@@ -352,10 +357,10 @@ class Generator:
     @wrap_results
     def truncated_normal(
         self,
-        shape: Any,
+        shape: Shape,
         mean: Any = 0.0,
         stddev: Any = 1.0,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: Any = None,
     ) -> Tensor:
         """Sample as `tf.random.truncated_normal`."""
@@ -366,10 +371,10 @@ class Generator:
     @wrap_results
     def binomial(
         self,
-        shape: Any,
+        shape: Shape,
         counts: Any,
         probs: Any,
-        dtype: Any = "int32",
+        dtype: DTypeLike = "int32",
         name: Any = None,
     ) -> Tensor:
         """Sample from the binomial distribution."""
@@ -378,7 +383,7 @@ class Generator:
 
     @wrap_results
     def uniform_full_int(
-        self, shape: Any, dtype: Any = "uint64", name: Any = None
+        self, shape: Shape, dtype: DTypeLike = "uint64", name: Any = None
     ) -> Tensor:
         """Return integers from the whole range of a dtype."""
         return full_integers(shape, dtype, self._seeds)

@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
+from toolkit.type_aliases import Axis
 
 _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
     **dict.fromkeys(("all", "any"), (lambda dtype: dtype == "bool", "booleans")),
@@ -25,7 +26,7 @@ _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
 def _make_extreme(reduction: Any, start: str) -> Any:
     """Wrap a reduction so that an empty one returns its neutral element."""
 
-    def reduce_tensor(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    def reduce_tensor(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
         if x.size:
             return reduction(x, axis, keepdims)
         initial = float(start) if dtypes.is_float(x._dtype) else None
@@ -37,7 +38,7 @@ def _make_extreme(reduction: Any, start: str) -> Any:
     return reduce_tensor
 
 
-def _logsumexp(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     if x.size:
         return ops.logsumexp(x, axis, keepdims)
     return ops.log(ops.sum(ops.exp(x), axis, keepdims))
@@ -59,7 +60,7 @@ def _make_reduction(reduction: Any, kind: str) -> Any:
     return reduce_tensor
 
 
-def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+def _mean(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     if x.dtype in dtypes.INEXACT:
         if x.size:
             return ops.mean(x, axis, keepdims)

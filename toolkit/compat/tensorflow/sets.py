@@ -14,13 +14,14 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError, ShapeError
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _DTYPES = "int8 int16 int32 int64 uint8 uint16 string".split()
 Array = np.ndarray[Any, Any]
 
 
 def _rows_as_sets(
-    function: str, x: Any
+    function: str, x: TensorLike
 ) -> tuple[tuple[int, ...], dict[Any, set[Any]], Any]:
     """Return the leading shape, the set of each row, and the dtype."""
     if isinstance(x, SparseTensor):
@@ -49,7 +50,7 @@ def _rows_as_sets(
 
 
 def _as_sparse(
-    shape: tuple[int, ...], sets: dict[Any, set[Any]], dtype: Any
+    shape: tuple[int, ...], sets: dict[Any, set[Any]], dtype: DTypeLike
 ) -> SparseTensor:
     """Return the sorted elements of sets as the rows of a SparseTensor."""
     rows = {key: sorted(sets[key]) for key in sorted(sets)}

@@ -46,6 +46,7 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _ELEMENTWISE = "abs cast identity negative sign sqrt square stop_gradient tanh".split()
 
@@ -110,7 +111,10 @@ def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
 
 
 def eye(
-    num_rows: Any, num_columns: Any = None, dtype: Any = "float32", name: Any = None
+    num_rows: Any,
+    num_columns: Any = None,
+    dtype: DTypeLike = "float32",
+    name: Any = None,
 ) -> SparseTensor:
     """Return ones on the diagonal of a matrix."""
     rows = int(num_rows)
@@ -147,7 +151,7 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
     ):
         raise ShapeError("map_values: expected values at the same indices")
 
-    def values(x: Any) -> Any:
+    def values(x: TensorLike) -> Any:
         return x.values if isinstance(x, SparseTensor) else x
 
     names = {key: values(x) for key, x in kwargs.items()}
@@ -194,7 +198,9 @@ def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseT
     return _extreme("minimum", sp_a, sp_b, ops.minimum)
 
 
-def _extreme(name: str, a: SparseTensor, b: SparseTensor, function: Any) -> Any:
+def _extreme(
+    name: str, a: SparseTensor, b: SparseTensor, function: Callable[..., Any]
+) -> Any:
     union = _combine(name, a, b, lambda values, ids, n: np.zeros(n))
     cells = tuple(union.index_array.T)
     of_a, of_b = (
@@ -300,7 +306,7 @@ def _axes(axis: Any) -> Any:
 
 def segment_sum(
     data: Any,
-    indices: Any,
+    indices: TensorLike,
     segment_ids: Any,
     num_segments: Any = None,
     name: Any = None,
@@ -313,7 +319,7 @@ def segment_sum(
 
 def segment_mean(
     data: Any,
-    indices: Any,
+    indices: TensorLike,
     segment_ids: Any,
     num_segments: Any = None,
     name: Any = None,
@@ -326,7 +332,12 @@ def segment_mean(
 
 
 def _reduce_segments(
-    function: Any, unsorted: Any, data: Any, indices: Any, ids: Any, count: Any
+    function: Callable[..., Any],
+    unsorted: Any,
+    data: Any,
+    indices: TensorLike,
+    ids: Any,
+    count: Any,
 ) -> Any:
     rows = ops.take(as_values(data), static_int64(indices), 0)
     if count is None:
@@ -343,7 +354,9 @@ def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:
     return compute
 
 
-def _elementwise(function: Any, x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+def _elementwise(
+    function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any
+) -> Any:
     return x.with_values(function(x.values, *args, **kwargs))
 
 

@@ -14,6 +14,7 @@ from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import as_values
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor
 from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.type_aliases import TensorLike
 
 
 def bincount(
@@ -61,7 +62,7 @@ def as_shape(values: Any) -> Any:
     return values.shape if hasattr(values, "shape") else as_values(values).shape
 
 
-def _rows_and_values(x: Any) -> tuple[Any, Any]:
+def _rows_and_values(x: TensorLike) -> tuple[Any, Any]:
     if isinstance(x, SparseTensor):
         return x.index_array[:, 0], np.asarray(x.values)
     if isinstance(x, RaggedTensor):
@@ -94,7 +95,7 @@ def cross(
     )
 
 
-def _texts_of_rows(x: Any) -> list[list[bytes]]:
+def _texts_of_rows(x: TensorLike) -> list[list[bytes]]:
     rows, values = _rows_and_values(x)
     texts = [v if isinstance(v, bytes) else str(v).encode() for v in values.tolist()]
     row_texts: list[list[bytes]] = [[] for _ in range(int(as_shape(x)[0]))]

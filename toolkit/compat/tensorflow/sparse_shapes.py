@@ -15,6 +15,7 @@ from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, static_int64
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import IntOrInts
 
 
 def flat_offsets(indices: Any, shape: Any) -> Any:
@@ -82,7 +83,7 @@ def retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
     return SparseTensor(sp_input.index_array[is_kept], values, sp_input.extents)
 
 
-def slice(sp_input: SparseTensor, start: Any, size: Any, name: Any = None) -> Any:
+def slice(sp_input: SparseTensor, start: Any, size: IntOrInts, name: Any = None) -> Any:
     """Return a slice: `size` elements from `start` on along each axis."""
     first, count = static_int64(start), static_int64(size)
     last = np.minimum(first + count, sp_input.extents)

@@ -15,6 +15,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windows import vorbis_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
+from toolkit.type_aliases import DTypeLike
 
 
 def dct(
@@ -135,7 +136,7 @@ def linear_to_mel_weight_matrix(
     sample_rate: Any = 8000,
     lower_edge_hertz: Any = 125.0,
     upper_edge_hertz: Any = 3800.0,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: Any = None,
 ) -> Tensor:
     """Return the matrix that maps a spectrum to its mel spectrum.

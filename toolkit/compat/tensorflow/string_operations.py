@@ -26,6 +26,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import DType
 from toolkit.core.strings import StringTensor as CoreStringTensor, apply_by_index
 from toolkit.errors import DTypeError, ShapeError
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 _Function = Callable[..., Any]
 
@@ -87,7 +88,7 @@ def _nonzero(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
     return function(np.asarray(to_bytes_array(input) != b"", bool), *args, **kwargs)
 
 
-def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
+def _unique(function: _Function, x: TensorLike, *args: Any, **kwargs: Any) -> Any:
     """Replace equal strings by equal numbers."""
     codes: dict[bytes, int] = {}
     array = to_bytes_array(x)
@@ -101,9 +102,9 @@ def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
 def _constant(
     function: _Function,
     value: Any,
-    dtype: Any = None,
-    shape: Any = None,
-    name: Any = "Const",
+    dtype: DTypeLike | None = None,
+    shape: Shape | None = None,
+    name: str = "Const",
     **options: Any,
 ) -> StringTensor:
     if dtype is not None and dtypes.standardize(dtype) != dtypes.STRING:
@@ -120,12 +121,14 @@ def _constant(
     return StringTensor(np.resize(array, expected))
 
 
-def _fill(function: _Function, dims: Any, value: Any, name: Any = None) -> StringTensor:
+def _fill(
+    function: _Function, dims: Any, value: Any, name: str | None = None
+) -> StringTensor:
     return StringTensor(np.full(extents(dims), to_single_bytes(value, "fill"), object))
 
 
 def _zeros_like(
-    function: _Function, input: Any, dtype: Any = None, **options: Any
+    function: _Function, input: Any, dtype: DTypeLike | None = None, **options: Any
 ) -> Any:
     shape = to_bytes_array(input).shape
     if dtype is None or dtypes.standardize(dtype) == dtypes.STRING:
@@ -139,7 +142,7 @@ def _pad(
     paddings: Any,
     mode: str = "CONSTANT",
     constant_values: Any = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     array, widths = to_bytes_array(tensor), np.asarray(paddings)
     if mode.upper() != "CONSTANT":
@@ -149,15 +152,19 @@ def _pad(
     return StringTensor(np.pad(array, widths, constant_values=fill))
 
 
-def _equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
+def _equal(function: _Function, x: TensorLike, y: Any, name: str | None = None) -> Any:
     return compare_strings(x, y, "==")
 
 
-def _not_equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
+def _not_equal(
+    function: _Function, x: TensorLike, y: Any, name: str | None = None
+) -> Any:
     return compare_strings(x, y, "!=")
 
 
-def _add(function: _Function, x: Any, y: Any, name: Any = None) -> StringTensor:
+def _add(
+    function: _Function, x: TensorLike, y: Any, name: str | None = None
+) -> StringTensor:
     return StringTensor(to_bytes_array(x) + to_bytes_array(y))
 
 

@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.core import strings as core
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import TensorLike
 
 
 class StringTensor(core.StringTensor):
@@ -61,7 +62,7 @@ def as_strings(value: Any) -> StringTensor:
     return value if isinstance(value, StringTensor) else StringTensor(value)
 
 
-def compare_strings(x: Any, y: Any, sign: str) -> Any:
+def compare_strings(x: TensorLike, y: Any, sign: str) -> Any:
     """Compare strings for equality, or with the sign "!=" for inequality."""
     a, b = to_bytes_array(x), to_bytes_array(y)
     try:

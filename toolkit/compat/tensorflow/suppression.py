@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.image_boxes import non_max_suppression
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import TensorLike
 
 __all__ = (
     "combined_non_max_suppression",
@@ -30,7 +31,7 @@ class CombinedNonMaxSuppression(NamedTuple):
 
 
 def non_max_suppression_padded(
-    boxes: Any,
+    boxes: TensorLike,
     scores: Any,
     max_output_size: Any,
     iou_threshold: Any = 0.5,
@@ -113,7 +114,7 @@ def non_max_suppression_overlaps(
 
 
 def combined_non_max_suppression(
-    boxes: Any,
+    boxes: TensorLike,
     scores: Any,
     max_output_size_per_class: Any,
     max_total_size: Any,

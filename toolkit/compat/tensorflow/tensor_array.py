@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.arguments import dtype_name, extents
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, TraceError
+from toolkit.type_aliases import TensorLike
 
 
 def _static_size(size: Any) -> int:
@@ -125,7 +126,7 @@ class TensorArray:
         """Concatenate all tensors."""
         return ops.concatenate(self._read_all())
 
-    def gather(self, indices: Any, name: Any = None) -> Tensor:
+    def gather(self, indices: TensorLike, name: Any = None) -> Tensor:
         """Stack the tensors at some indices."""
         return ops.take(self.stack(), indices, 0)
 

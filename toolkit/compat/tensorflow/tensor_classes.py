@@ -26,6 +26,7 @@ from toolkit.core.variable import Variable as CoreVariable
 from toolkit.dtypes import is_integer
 from toolkit.errors import ShapeError, UnknownTruthError
 from toolkit.functions import function as functions
+from toolkit.type_aliases import Shape, TensorLike
 
 
 class Reference:
@@ -105,7 +106,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         """Return the extents."""
         return self.shape
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: Shape) -> None:
         """Check the shape, which is static: None matches any extent."""
         self.shape.assert_is_compatible_with(shape)
 
@@ -153,7 +154,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return format(self.numpy(), spec)
 
 
-def _compare(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
+def _compare(compare: Any, x: TensorLike, y: Any, otherwise: bool) -> Any:
     """Return the comparison, or `otherwise` if the shapes do not broadcast."""
     try:
         return compare(x, y)

@@ -14,6 +14,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.config import list_physical_devices
+from toolkit.type_aliases import TensorLike
 
 # Tolerances of the 16-bit floating-point types.
 _NARROW = {"float16": 1e-3, "bfloat16": 1e-2}
@@ -194,7 +195,7 @@ class TestCase(unittest.TestCase):
         return manager
 
 
-def _as_nest(x: Any) -> Any:
+def _as_nest(x: TensorLike) -> Any:
     """Convert tensors in a nest to arrays; a list of numbers is an array, too."""
     if isinstance(x, dict):
         return {key: _as_nest(value) for key, value in x.items()}
@@ -203,13 +204,13 @@ def _as_nest(x: Any) -> Any:
     return np.asarray(x)
 
 
-def _is_nest_item(x: Any) -> bool:
+def _is_nest_item(x: TensorLike) -> bool:
     """Return whether an item makes a list a nest: a tensor, array with axes, or
     dict."""
     return isinstance(x, dict) or bool(hasattr(x, "shape") and len(x.shape))
 
 
-def _widen(x: Any) -> Any:
+def _widen(x: TensorLike) -> Any:
     """Convert 16-bit floats to float32."""
 
     def widened(leaf: Any) -> Any:

@@ -17,6 +17,7 @@ from toolkit.core.naming import name_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 
 class _AnyVariable(type):
@@ -179,17 +180,19 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         part_value._part = self, key
         return part_value
 
-    def sparse_read(self, indices: Any, name: Any = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: Any = None) -> Tensor:
         """Gather rows by their indices: `tf.gather`."""
         return indexing.gather(self.read(), indices)
 
-    def gather_nd(self, indices: Any, name: Any = None) -> Tensor:
+    def gather_nd(self, indices: TensorLike, name: Any = None) -> Tensor:
         """Gather slices by index vectors: `tf.gather_nd`."""
         return indexing.gather_nd(self.read(), indices)
 
 
 def _scattering(how: str) -> Any:
-    def scatter(self: Variable, indices: Any, updates: Any, name: Any = None) -> Any:
+    def scatter(
+        self: Variable, indices: TensorLike, updates: Any, name: Any = None
+    ) -> Any:
         change = getattr(indexing, f"tensor_scatter_nd_{how}")
         return self.assign(change(self.read(), indices, updates))
 

@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.type_aliases import IntOrInts
 
 Array = np.ndarray[Any, Any]
 _PADDINGS = ("SAME", "VALID")
@@ -100,7 +101,7 @@ class _Windows:
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: str,
     data_format: str = "NHWC",
     output_dtype: Any = "int64",
@@ -143,7 +144,7 @@ def max_pool_with_argmax(
 def dilation2d(
     input: Any,
     filters: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: str,
     data_format: str,
     dilations: Any,
@@ -167,7 +168,7 @@ def _dilation(
     function: str,
     input: Any,
     filters: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: str,
     data_format: str,
     dilations: Any,
@@ -189,7 +190,7 @@ def _dilation(
 def erosion2d(
     value: Any,
     filters: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: str,
     data_format: str,
     dilations: Any,

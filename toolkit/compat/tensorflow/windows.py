@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import DTypeLike
 
 
 def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
@@ -21,7 +22,7 @@ def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
     def window(
         window_length: Any,
         periodic: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
         name: Any = None,
     ) -> Tensor:
         count = int(window_length)
@@ -55,14 +56,14 @@ def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
 
 
 def kaiser_window(
-    window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
+    window_length: Any, beta: Any = 12.0, dtype: DTypeLike = "float32", name: Any = None
 ) -> Tensor:
     """Return the Kaiser window; a larger beta gives a narrower window."""
     return _kaiser(int(window_length), beta, dtype)
 
 
 def kaiser_bessel_derived_window(
-    window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
+    window_length: Any, beta: Any = 12.0, dtype: DTypeLike = "float32", name: Any = None
 ) -> Tensor:
     """Return the window w with w[n] ** 2 + w[n + half] ** 2 = 1.
 
@@ -75,7 +76,7 @@ def kaiser_bessel_derived_window(
 
 
 def vorbis_window(
-    window_length: Any, dtype: Any = "float32", name: Any = None
+    window_length: Any, dtype: DTypeLike = "float32", name: Any = None
 ) -> Tensor:
     """Return the power complementary window of Vorbis."""
     count = int(window_length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from toolkit.comm import Group, Leaves
 from toolkit.definitions.records import record
@@ -85,7 +85,7 @@ class MeshAxis:
         """Return the leaves that have units."""
         return Leaves.of_rows(units, self.leaves)
 
-    def local_slices(self, split: Split, spec: Any) -> tuple[slice, ...]:
+    def local_slices(self, split: Split, spec: Spec) -> tuple[slice, ...]:
         """Return the slices of this rank's shard, which must be one range of units.
 
         Args:

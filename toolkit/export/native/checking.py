@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.export.inference import signature_of
 from toolkit.export.native.binding import resolve_library
 from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 MAX_ERROR = 1e-3  # maximum relative error of a correct library
 _ROWS = (2, 13)  # batch sizes that usually have no program
@@ -33,7 +36,7 @@ class Comparison:
 
 
 def check_native(
-    model: Any,
+    model: Model,
     path: str | os.PathLike[str],
     prefix: str | None = None,
     input_signature: Any = None,

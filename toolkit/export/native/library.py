@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.arguments import is_int
 from toolkit.core.tensor import backend
@@ -15,9 +15,12 @@ from toolkit.export.native.names import prefix_of, validate_prefix
 from toolkit.export.native.source import WORKSPACE_BYTES, Sizes, make_source
 from toolkit.export.native.weights import WeightsLocation, embed_rule
 
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
+
 
 def export(
-    model: Any,
+    model: Model,
     path: str,
     input_signature: Any = None,
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from toolkit.export.inference import (
     trace_inference,
 )
 
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
+
 # Default batch sizes, limited by the workspace.
 BATCHES = (1, 4, 16, 64, 256)
 WORKSPACE_BYTES = 1 << 28
@@ -52,7 +55,7 @@ class Sizes:
 
 
 def make_source(
-    model: Any,
+    model: Model,
     signature: Signature,
     sizes: Sizes,
     processors: Sequence[Any],

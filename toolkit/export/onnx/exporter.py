@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnsupportedError
@@ -18,12 +18,16 @@ from toolkit.export.onnx.prepare import PreparedModel, prepare_model
 from toolkit.export.onnx.sizes import Extent
 from toolkit.export.onnx.writer import Writer
 from toolkit.settings import VERSION
+from toolkit.type_aliases import Axis
+
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
 
 DEFAULT_OPSET = 20
 
 
 def export(
-    model: Any,
+    model: Model,
     path: str,
     input_signature: Any = None,
     *,
@@ -96,7 +100,7 @@ def _is_axis_names(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_are_names, value.values()))
 
 
-def _are_names(axes: Any) -> bool:
+def _are_names(axes: Axis) -> bool:
     return isinstance(axes, Mapping) and all(
         isinstance(name, str) and name for name in axes.values()
     )
@@ -154,7 +158,7 @@ def _with_axis_names(
 
 
 def _convert_model(
-    model: Any,
+    model: Model,
     prepared: PreparedModel,
     opset: int,
     metadata: Mapping[str, str],
@@ -225,7 +229,7 @@ def _extent(n: Any) -> int | str | None:
     return None
 
 
-def _metadata(model: Any, prepared: PreparedModel) -> dict[str, str]:
+def _metadata(model: Model, prepared: PreparedModel) -> dict[str, str]:
     """Return the metadata: versions and names."""
     return {
         "toolkit_version": VERSION,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ArgumentError
 from toolkit.export.onnx.exporter import (
@@ -17,9 +17,12 @@ from toolkit.export.onnx.exporter import (
 )
 from toolkit.files.staging import replace_files
 
+if TYPE_CHECKING:
+    from toolkit.models.model import Model
+
 
 def export(
-    model: Any,
+    model: Model,
     path: str,
     input_signature: Any = None,
     *,

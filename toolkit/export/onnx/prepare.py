@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.target import Target
@@ -30,6 +30,10 @@ from toolkit.export.onnx.sizes import sample_sizes
 from toolkit.export.onnx.table import has_rule
 from toolkit.export.onnx.windows import check_windows
 from toolkit.ir import Graph, Kind, Node, Value
+
+if TYPE_CHECKING:
+    from toolkit.core.variable import Variable
+    from toolkit.models.model import Model
 
 _PASSES = (prune, simplify, fold, share, tidy_scans, simplify, prune)
 RANDOM_REASON = (
@@ -63,7 +67,7 @@ class PreparedModel:
 
 
 def prepare_model(
-    model: Any, signature: Signature, allow_random: bool = False
+    model: Model, signature: Signature, allow_random: bool = False
 ) -> PreparedModel:
     """Trace a model at several sizes.
 
@@ -145,7 +149,7 @@ def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
         )
 
 
-def _layer_of(trace: InferenceGraph, variable: Any) -> str:
+def _layer_of(trace: InferenceGraph, variable: Variable) -> str:
     """Return the path of the layer that computes the new value of a Variable."""
     count = len(trace.graph.outputs) - len(trace.updated_variables)
     number = [v is variable for v in trace.updated_variables].index(True)

@@ -14,6 +14,7 @@ from toolkit.quantizers.float8 import (
     compute_float8_scale,
     quantize_and_dequantize,
 )
+from toolkit.type_aliases import TensorLike
 
 _FORWARD, _BACKWARD = "float8_e4m3fn", "float8_e5m2"
 _ROUNDED = ("inputs", "kernel", "outputs_grad")
@@ -66,15 +67,15 @@ class Float8Weight(Weight):
         return _with_rounded_gradient(y, gradient, dtype)
 
 
-def _next(x: Any, scale: Any, history: Any, kind: str) -> tuple[Any, Any]:
+def _next(x: TensorLike, scale: Any, history: Any, kind: str) -> tuple[Any, Any]:
     """Return scale and history after x."""
     scale = compute_float8_scale(ops.max(history), scale, FORMATS[kind].largest)
     return scale, compute_float8_amax_history(x, history)
 
 
-def _rounded(x: Any, state: list[Any], dtype: str) -> Any:
+def _rounded(x: TensorLike, state: list[Any], dtype: str) -> Any:
     @ops.custom_gradient
-    def rounded(x: Any, scale: Any, history: Any) -> Any:
+    def rounded(x: TensorLike, scale: Any, history: Any) -> Any:
         y = quantize_and_dequantize(x, scale, _FORWARD, dtype)
         return y, lambda g: (g, *_next(x, scale, history, _FORWARD))
 

@@ -17,6 +17,7 @@ from toolkit.quantizers.grouped import (
     unpack_int4,
 )
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
+from toolkit.type_aliases import TensorLike
 
 _RANGE = (-8, 7)
 
@@ -106,7 +107,7 @@ class Int4Weight(IntegerWeight):
             return super().multiply(product, inputs)
         return matmul_int4(inputs, self.variable, *(map(self._stored, range(3))))
 
-    def rows(self, indices: Any) -> Any:
+    def rows(self, indices: TensorLike) -> Any:
         integers = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)
         expanded = [
             ops.take(self._stored(i), indices, axis=0)
@@ -119,7 +120,7 @@ class Int4Weight(IntegerWeight):
     def _stored(self, number: int) -> Any:
         return ops.convert_to_tensor(getattr(self.layer, self.scales[number]))
 
-    def _expand_blocks(self, x: Any, axis: int) -> Any:
+    def _expand_blocks(self, x: TensorLike, axis: int) -> Any:
         """Expand values per block along an axis to values per row or column."""
         return ops.take(x, ops.cast(self._stored(2), "int32"), axis=axis)
 

@@ -11,6 +11,7 @@ from toolkit.core.variable import Variable
 from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
+from toolkit.type_aliases import Shape, TensorLike
 
 
 class Int8Weight(IntegerWeight):
@@ -37,7 +38,7 @@ class Int8Weight(IntegerWeight):
         """Return the Variable of the scales."""
         return getattr(self.layer, self.scales[0])
 
-    def create(self, shape: Any) -> None:
+    def create(self, shape: Shape) -> None:
         self._create(self.name, shape, "zeros", "int8")
         stored = self.layout.to_stored_scale(ops.ones(self.layout.scale_shape(shape)))
         self._create(self.scales[0], stored.shape, "ones")
@@ -68,7 +69,7 @@ class Int8Weight(IntegerWeight):
         layout, dtype = self.layout, self.layer.compute_dtype
 
         @ops.custom_gradient
-        def multiplied(x: Any, weight: Any, scale: Any) -> Any:
+        def multiplied(x: TensorLike, weight: Any, scale: Any) -> Any:
             integers, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
             y = ops.cast(product(integers, weight), dtype)
             # Only the few scales are inverted; a division per element would be slower.
@@ -85,6 +86,6 @@ class Int8Weight(IntegerWeight):
 
         return multiplied
 
-    def rows(self, indices: Any) -> Any:
+    def rows(self, indices: TensorLike) -> Any:
         scale = ops.take(self.scale, indices, axis=0)
         return ops.divide(super().rows(indices), ops.expand_dims(scale, -1))

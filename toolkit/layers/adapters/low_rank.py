@@ -12,7 +12,7 @@ from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
-from toolkit.type_aliases import InitializerLike
+from toolkit.type_aliases import InitializerLike, Shape, TensorLike
 
 
 class LowRankWeight(Weight):
@@ -47,7 +47,7 @@ class LowRankWeight(Weight):
             )
         return super().multiply(product, inputs)
 
-    def rows(self, indices: Any) -> Any:
+    def rows(self, indices: TensorLike) -> Any:
         a, b = self.factors()
         update = ops.matmul(ops.take(a, indices, axis=0), b)
         return self.frozen.rows(indices) + self._scale() * update
@@ -84,7 +84,7 @@ class LowRankLayer(Layer):
         self.lora_rank = lora_rank
         self.lora_alpha = lora_rank if lora_alpha is None else lora_alpha
 
-    def _create_adapted(self, shape: Any) -> None:
+    def _create_adapted(self, shape: Shape) -> None:
         """Create the main weight."""
         name, initializer = self._adapted, self._main_initializer()
         weight = create_weight(self, name, shape, initializer=initializer)

@@ -23,6 +23,7 @@ from toolkit.quantizers.configs import (
 )
 from toolkit.quantizers.gptq import GPTQ
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
+from toolkit.type_aliases import Shape
 
 Calibration = GPTQ | AWQ
 
@@ -161,7 +162,7 @@ class QuantizableLayer(LowRankLayer):
                 f"of the model's `quantize`; received the policy {policy!r}"
             )
 
-    def _create_adapted(self, shape: Any) -> None:
+    def _create_adapted(self, shape: Shape) -> None:
         if self.quantization_mode in ("int8", "int4", *CALIBRATED):
             return self._create_whole(self._whole_weight(), shape)
         super()._create_adapted(shape)
@@ -192,7 +193,7 @@ class QuantizableLayer(LowRankLayer):
         config = config or Int4QuantizationConfig(block_size=size)
         return Int4Weight(self, layout, config, name)
 
-    def _create_whole(self, weight: IntegerWeight, shape: Any) -> None:
+    def _create_whole(self, weight: IntegerWeight, shape: Shape) -> None:
         weight.create(tuple(shape))
         self._adapt_with(weight)
 

@@ -23,6 +23,7 @@ from toolkit.ops.quantize import convolve_whole
 from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer, StaticQuantizer
 from toolkit.settings import epsilon
+from toolkit.type_aliases import Shape, TensorLike
 
 # With fewer channels, float convolutions are as fast: the sums are short.
 FEWEST_CHANNELS = 8
@@ -88,7 +89,7 @@ class StaticInt8Weight(IntegerWeight):
             axis=layout.shared
         )
 
-    def create(self, shape: Any) -> None:
+    def create(self, shape: Shape) -> None:
         self._create(self.name, shape, "zeros", "int8")
         outputs = tuple(n for n in self.layout.scale_shape(shape) if n != 1) or (1,)
         self._create(self.scales[0], outputs, "ones")
@@ -117,7 +118,7 @@ class StaticInt8Weight(IntegerWeight):
         dtype, options = layer.compute_dtype, layer._window_options()
 
         @ops.custom_gradient
-        def convolved(x: Any, weight: Any, scale: Any, x_scale: Any) -> Any:
+        def convolved(x: TensorLike, weight: Any, scale: Any, x_scale: Any) -> Any:
             integers = quantizer(x, ops.cast(x_scale, dtype))
             y = convolve_whole(
                 *(integers, layer._as_filters(weight)),

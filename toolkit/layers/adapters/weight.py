@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.type_aliases import TensorLike
 
 
 class Weight:
@@ -46,6 +47,6 @@ class Weight:
         """Return `product(inputs, weight)`."""
         return product(self.rounded(inputs), self.value())
 
-    def rows(self, indices: Any) -> Any:
+    def rows(self, indices: TensorLike) -> Any:
         """Return `weight[indices]`."""
         return ops.take(self.variable, indices, axis=0)

@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.weight import Weight
+from toolkit.type_aliases import DTypeLike, Shape
 
 Extents = tuple[int, ...]
 
@@ -70,7 +71,7 @@ class ScaleLayout:
         """Convert a scale (of shape `scale_shape`) to the format of Keras files."""
         return ops.squeeze(scale, self.shared)
 
-    def of_weight(self, scale: Any, shape: Any) -> Any:
+    def of_weight(self, scale: Any, shape: Shape) -> Any:
         """Reshape a stored scale to the `scale_shape` of a weight of this shape."""
         return ops.reshape(scale, self.scale_shape(shape))
 
@@ -93,7 +94,7 @@ class IntegerWeight(Weight):
         self.config = config
         self.inputs_quantizer: Any = config.activation_quantizer
 
-    def create(self, shape: Any) -> None:
+    def create(self, shape: Shape) -> None:
         """Create the layer's Variables for a weight of this shape."""
         raise NotImplementedError
 
@@ -126,7 +127,9 @@ class IntegerWeight(Weight):
         error = ops.subtract(ops.divide(integers, scale), inputs)
         return ops.add(inputs, ops.stop_gradient(error))
 
-    def _create(self, name: str, shape: Any, start: Any, dtype: Any = None) -> Variable:
+    def _create(
+        self, name: str, shape: Shape, start: Any, dtype: DTypeLike | None = None
+    ) -> Variable:
         """Create a Variable of the layer that is not trained."""
         variable = self.layer.add_weight(
             shape,

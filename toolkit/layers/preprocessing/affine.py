@@ -15,7 +15,7 @@ from toolkit.layers.preprocessing.geometric_layer import (
     symmetric_range,
 )
 from toolkit.layers.preprocessing.image_layer import Size
-from toolkit.type_aliases import NumberOrRange, Range
+from toolkit.type_aliases import NumberOrRange, Range, SeedLike, TensorLike
 
 
 def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Any:
@@ -69,7 +69,9 @@ class RandomRotation(AffineLayer):
         )
         self.factor: Range = factor_range(self, factor)
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         degrees = [360.0 * x for x in self.factor]
         return {"angle": ops.squeeze(_uniform(degrees, n, seed), -1)}
 
@@ -137,7 +139,9 @@ class RandomTranslation(AffineLayer):
             )
         ]
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         pairs = zip(self._ranges, size, strict=True)
         down, right = (_uniform(bounds, n, seed) * extent for bounds, extent in pairs)
         return {"translations": ops.concatenate([right, down], axis=1)}
@@ -147,7 +151,7 @@ class RandomTranslation(AffineLayer):
         one, zero = ops.ones_like(right), ops.zeros_like(right)
         return one, zero, -right, zero, one, -down
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
         distances = ops.unstack(transformation["translations"], axis=-1)
         right, down = (expand_like(x, boxes) for x in distances)
         return shifted(boxes, down, right)
@@ -207,7 +211,9 @@ class RandomZoom(AffineLayer):
             if factor is not None or name == "height_factor"
         ]
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         zooms = [_uniform(bounds, n, seed, offset=1.0) for bounds in self._ranges]
         return {"height_zoom": zooms[0], "width_zoom": zooms[-1]}
 
@@ -272,7 +278,9 @@ class RandomShear(AffineLayer):
         self.x_factor: Range = symmetric_range(self, "x_factor", x_factor, (0.0, 1.0))
         self.y_factor: Range = symmetric_range(self, "y_factor", y_factor, (0.0, 1.0))
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         sides = ops.where(random.uniform((n, 1), seed=seed) > 0.5, -1.0, 1.0)
         factors = [
             _uniform(bounds, n, seed) for bounds in (self.x_factor, self.y_factor)

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 Coordinates = tuple[Any, Any, Any, Any]
 
@@ -47,7 +48,7 @@ _RELATIVE = ("rel_xyxy", "rel_yxyx", "rel_xywh", "rel_center_xywh")
 FORMATS = (*_FORMATS, *_RELATIVE)
 
 
-def coordinates(boxes: Any) -> Coordinates:
+def coordinates(boxes: TensorLike) -> Coordinates:
     """Split boxes into four coordinates, (..., 1) each."""
     left, top, right, bottom = ops.split(boxes, 4, axis=-1)
     return left, top, right, bottom

@@ -12,7 +12,7 @@ from toolkit.layers.preprocessing.color_layer import (
     per_image,
     rescaled,
 )
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
 
 
 class RandomBrightness(RandomColorLayer):
@@ -49,7 +49,7 @@ class RandomBrightness(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         low, high = self.value_range
         return {"rgb_delta": self._uniform(n, seed) * (high - low)}
 
@@ -94,7 +94,7 @@ class RandomContrast(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         bounds = 1.0 - self.factor[0], 1.0 + self.factor[1]
         return {"contrast_factor": self._uniform(n, seed, bounds)}
 
@@ -130,7 +130,7 @@ class RandomSaturation(RandomColorLayer):
         [[[1.0, 1.0, 1.0]]]
     """
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         factor = self._uniform(n, seed)
         return {"factor": factor / (1 - factor + settings.epsilon())}
 
@@ -168,7 +168,7 @@ class RandomHue(RandomColorLayer):
 
     bounds: ClassVar[Range] = (0.0, 1.0)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         sign = ops.where(self._uniform(n, seed, (0.0, 1.0)) > 0.5, -1.0, 1.0)
         return {"factor": sign * self._uniform(n, seed) * 0.5}
 
@@ -248,10 +248,10 @@ class RandomGrayscale(RandomColorLayer):
             )
         super().__init__((factor, factor), data_format=data_format, seed=seed, **kwargs)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         return {"should_apply": self._uniform(n, seed, (0.0, 1.0)) < self.factor[0]}
 
-    def _adjusted(self, x: Any, should_apply: Any) -> Any:
+    def _adjusted(self, x: TensorLike, should_apply: Any) -> Any:
         gray = ops.image.rgb_to_grayscale(x, "channels_last")
         return ops.where(per_image(should_apply), gray, x)
 
@@ -291,7 +291,7 @@ class RandomInvert(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         return {"apply_inversion": self._draw_is_selected(n, seed)}
 
     def _adjusted(self, x: Any, apply_inversion: Any) -> Any:

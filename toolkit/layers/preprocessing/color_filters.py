@@ -14,7 +14,14 @@ from toolkit.layers.preprocessing.color_layer import (
     per_image,
     rescaled,
 )
-from toolkit.type_aliases import IntOrInts, NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import (
+    IntOrInts,
+    NumberOrRange,
+    NumberRange,
+    Range,
+    SeedLike,
+    TensorLike,
+)
 
 # The blur kernel of RandomSharpness, PIL's ImageFilter.SMOOTH.
 _SMOOTH = [[1 / 13, 1 / 13, 1 / 13], [1 / 13, 5 / 13, 1 / 13], [1 / 13, 1 / 13, 1 / 13]]
@@ -83,7 +90,7 @@ class RandomPosterization(RandomColorLayer):
 
     bounds: ClassVar[Range] = (1, 8)
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         low, high = map(int, self.factor)
         bits = random.randint((n, 1, 1, 1), low, max(high, low + 1), seed=seed)
         return {"shift_factor": 8 - bits}
@@ -146,7 +153,7 @@ class RandomGaussianBlur(RandomColorLayer):
         self.kernel_size: tuple[Any, ...] = tuple(sizes)
         self.sigma: Range = factor_range(self, sigma, self.bounds, "sigma")
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         # A sigma of 0 would compute 0 / 0 in the center of the kernel.
         low, high = map(float, self.sigma)
         sigma = random.uniform((2,), low, high, seed=seed) + 1e-6
@@ -155,7 +162,7 @@ class RandomGaussianBlur(RandomColorLayer):
             "blur_factor": sigma,
         }
 
-    def _adjusted(self, x: Any, should_apply_blur: Any, blur_factor: Any) -> Any:
+    def _adjusted(self, x: TensorLike, should_apply_blur: Any, blur_factor: Any) -> Any:
         blurred = ops.image.gaussian_blur(
             x, self.kernel_size, blur_factor, "channels_last"
         )
@@ -207,7 +214,7 @@ class Solarization(RandomColorLayer):
             self, threshold_factor, bounds, "threshold_factor"
         )
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         return {
             "additions": self._uniform(n, seed, self.addition_factor) * 255,
             "thresholds": self._uniform(n, seed, self.threshold_factor) * 255,

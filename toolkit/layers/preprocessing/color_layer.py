@@ -10,7 +10,14 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.conv import channels_last, in_format
 from toolkit.random.seeds import as_generator
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import (
+    DTypeLike,
+    NumberOrRange,
+    NumberRange,
+    Range,
+    SeedLike,
+    TensorLike,
+)
 
 BYTES = (0.0, 255.0)  # the range of tables with 256 entries
 
@@ -66,7 +73,7 @@ def batch_size(data: Any) -> int:
     return shape[0] if len(shape) == 4 else 1
 
 
-def per_image(x: Any, dtype: Any = None) -> Any:
+def per_image(x: TensorLike, dtype: DTypeLike | None = None) -> Any:
     """Reshape (n,) to (n, 1, 1, 1), to broadcast to n images."""
     x = ops.reshape(x, (-1, 1, 1, 1))
     return x if dtype is None or x.dtype == "bool" else ops.cast(x, dtype)
@@ -96,12 +103,12 @@ class ColorLayer(ImageLayer):
         self.value_range: Range = sorted_range(self, value_range)
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         return {}  # no random values
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         images = ops.cast(images, self.compute_dtype)
         if not (training or self.in_inference):
@@ -116,7 +123,7 @@ class ColorLayer(ImageLayer):
         """Return images (batch, height, width, channels) after the change."""
         raise NotImplementedError(f"{type(self).__name__} does not define _adjusted")
 
-    def _clipped(self, x: Any) -> Any:
+    def _clipped(self, x: TensorLike) -> Any:
         return ops.clip(x, *self.value_range)
 
 
@@ -146,7 +153,7 @@ class RandomColorLayer(ColorLayer):
         self.generator: random.SeedGenerator = as_generator(seed)
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         """Return the random values of each image, by name; None in inference.
 
@@ -161,7 +168,7 @@ class RandomColorLayer(ColorLayer):
             batch_size(data), self.generator if seed is None else seed
         )
 
-    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         """Return the transformation of n images."""
         return {"factor": self._uniform(n, seed)}
 
@@ -170,6 +177,6 @@ class RandomColorLayer(ColorLayer):
         low, high = bounds or self.factor
         return random.uniform((n, 1, 1, 1), float(low), float(high), seed=seed)
 
-    def _draw_is_selected(self, n: int, seed: Any) -> Any:
+    def _draw_is_selected(self, n: int, seed: SeedLike) -> Any:
         """Return a random boolean per image; its probability is drawn from `factor`."""
         return self._uniform(n, seed, (0.0, 1.0)) < self._uniform(n, seed)

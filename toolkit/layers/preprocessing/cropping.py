@@ -9,6 +9,7 @@ from toolkit.arguments import Seed
 from toolkit.layers.preprocessing.boxes import cut, scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.random.seeds import as_generator
+from toolkit.type_aliases import TensorLike
 
 Window = tuple[Any, Any, int, int]  # top, left, height, width
 
@@ -76,7 +77,7 @@ class CroppingLayer(ImageLayer):
         )
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         images = ops.cast(images, self.compute_dtype)
         return self._cropped(images, transformation, "bilinear")
@@ -92,7 +93,7 @@ class CroppingLayer(ImageLayer):
         top, left, height, width = transformation["window"]
         scales = self.height / height, self.width / width
 
-        def move(boxes: Any) -> Any:
+        def move(boxes: TensorLike) -> Any:
             return scaled(cut(boxes, top, left, height, width), *scales)
 
         new_size = self.height, self.width

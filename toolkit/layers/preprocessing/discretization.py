@@ -17,7 +17,7 @@ from toolkit.layers.preprocessing.encoding import (
 )
 from toolkit.layers.preprocessing.host import Array, batches_of, refuse_sparse
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike
+from toolkit.type_aliases import PolicyLike, Shape
 
 
 class Discretization(DataLayer):
@@ -136,7 +136,7 @@ class Discretization(DataLayer):
         bins = ops.digitize(ops.cast(inputs, settings.floatx()), limits)
         return encode(bins, self.output_mode, len(limits) + 1, self.output_dtype)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         limits = self.bin_boundaries
         depth = self.num_bins if limits is None else len(limits) + 1
         return encoded_shape(input_shape, self.output_mode, depth)

@@ -12,11 +12,14 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.host import refuse_sparse
 from toolkit.layers.weights import positive
+from toolkit.type_aliases import Shape, TensorLike
 
 MODES = ("int", "one_hot", "multi_hot", "count")
 
 
-def encode(indices: Any, mode: str, depth: int, dtype: str, weights: Any = None) -> Any:
+def encode(
+    indices: TensorLike, mode: str, depth: int, dtype: str, weights: Any = None
+) -> Any:
     """Encode indices: unchanged, one-hot, multi-hot or as counts.
 
     Args:
@@ -142,5 +145,5 @@ class CategoryEncoding(DataLayer):
                 f"numbers; received values from {low} to {high}"
             )
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return encoded_shape(input_shape, self.output_mode, self.num_tokens)

@@ -13,7 +13,7 @@ from toolkit.layers.preprocessing.color_layer import (
     factor_range,
 )
 from toolkit.layers.preprocessing.image_layer import ImageLayer
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
 
 
 class RandomErasing(RandomColorLayer):
@@ -73,7 +73,7 @@ class RandomErasing(RandomColorLayer):
         self.fill_value: Any = fill_value
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         if not training:
             return None
@@ -93,7 +93,7 @@ class RandomErasing(RandomColorLayer):
             "fill_value": self._filling(tuple(images.shape), seed),
         }
 
-    def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
+    def _filling(self, shape: tuple[int, ...], seed: SeedLike) -> Any:
         """Return the values of erased pixels, broadcastable to images of that shape."""
         if self.fill_value is None:
             value = random.normal(shape, seed=seed) * self.value_range[1]
@@ -104,7 +104,7 @@ class RandomErasing(RandomColorLayer):
         return self._clipped(value)
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         images = ops.cast(images, self.compute_dtype)
         if not training or transformation is None:
@@ -115,7 +115,7 @@ class RandomErasing(RandomColorLayer):
         return ops.where(erased, filling, images)
 
 
-def _interval(extent: int, share: Any, axis: int, seed: Any) -> Any:
+def _interval(extent: int, share: Any, axis: int, seed: SeedLike) -> Any:
     """Return, (n, ...) with 4 axes, which positions are in the interval."""
     n = share.shape[0]
     length = share * extent
@@ -158,7 +158,7 @@ class MaxNumBoundingBoxes(ImageLayer):
         self.fill_value: int = int(fill_value)
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         return images
 

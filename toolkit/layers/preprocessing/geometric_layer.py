@@ -12,7 +12,7 @@ from toolkit.layers.preprocessing.color_layer import batch_size
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.ops.image.warping import check_mode
 from toolkit.random.seeds import as_generator
-from toolkit.type_aliases import Range
+from toolkit.type_aliases import Range, SeedLike, TensorLike
 
 
 def symmetric_range(
@@ -42,7 +42,7 @@ def symmetric_range(
     return -abs(factor), abs(factor)
 
 
-def expand_like(x: Any, y: Any) -> Any:
+def expand_like(x: TensorLike, y: Any) -> Any:
     """Reshape (n,) numbers, one per image, to the rank of y."""
     return ops.reshape(x, (-1, *(1,) * (len(y.shape) - 1)))
 
@@ -80,7 +80,7 @@ class GeometricLayer(ImageLayer):
         self.generator: random.SeedGenerator = as_generator(seed)
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         """Return the random values of each image, by name; None in inference.
 
@@ -99,7 +99,7 @@ class GeometricLayer(ImageLayer):
         return {**draws, "input_shape": tuple(images.shape)}
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         images = ops.cast(images, self.compute_dtype)
         if not training or transformation is None:
@@ -121,20 +121,22 @@ class GeometricLayer(ImageLayer):
             return bounding_boxes
         size = self.size_in(transformation["input_shape"])
 
-        def move(boxes: Any) -> Any:
+        def move(boxes: TensorLike) -> Any:
             return self._moved_boxes(boxes, transformation, size)
 
         return self._move_boxes(bounding_boxes, size, size, move)
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         """Return the random transformation of n images."""
         raise NotImplementedError(f"{type(self).__name__} does not define _drawn")
 
-    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
         """Return images or masks after the transformation, in the same dtype."""
         raise NotImplementedError(f"{type(self).__name__} does not define _moved")
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
         """Return boxes (batch, n, 4), "xyxy" in pixels, after the transformation."""
         raise NotImplementedError(f"{type(self).__name__} does not define _moved_boxes")
 
@@ -157,7 +159,7 @@ class AffineLayer(GeometricLayer):
         n = max(row.shape[0] for row in rows)
         return [ops.broadcast_to(row, (n,)) for row in rows]
 
-    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
         numbers = self._numbers(transformation, self.image_size(x))
         zeros = ops.zeros_like(numbers[0])
         transform = ops.stack([*numbers, zeros, zeros], axis=-1)
@@ -170,13 +172,13 @@ class AffineLayer(GeometricLayer):
             data_format=self.data_format,
         )
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
         a0, a1, a2, b0, b1, b2 = (
             ops.reshape(x, (-1, 1, 1)) for x in self._numbers(transformation, size)
         )
         determinant = a0 * b1 - a1 * b0
 
-        def map_point(x: Any, y: Any) -> tuple[Any, Any]:
+        def map_point(x: TensorLike, y: Any) -> tuple[Any, Any]:
             x, y = x - a2, y - b2
             return (
                 (b1 * x - a1 * y) / determinant,
@@ -186,7 +188,7 @@ class AffineLayer(GeometricLayer):
         return upright(boxes, map_point)
 
 
-def upright(boxes: Any, map_point: Any) -> Any:
+def upright(boxes: TensorLike, map_point: Any) -> Any:
     """Return axis-aligned bounding boxes of the corners of boxes, mapped by `place`."""
     left, top, right, bottom = coordinates(boxes)
     corners = [(left, top), (right, top), (left, bottom), (right, bottom)]

@@ -18,12 +18,12 @@ from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
 from toolkit.random.elastic import distort_elastically
 from toolkit.random.seeds import draw_seed
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
 
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
 
-def _draw_selection(factor: Any, n: int, seed: Any) -> Any:
+def _draw_selection(factor: Any, n: int, seed: SeedLike) -> Any:
     """Return a random boolean per image, (n,), with a probability from `factor`."""
     low, high = map(float, factor)
     probability = random.uniform((n,), low, high, seed=seed)
@@ -66,10 +66,12 @@ class RandomFlip(GeometricLayer):
             raise unknown_choice("RandomFlip: mode", mode, _MODES)
         self.mode = mode
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         return {"flips": random.uniform((n, 1, 1, 1), seed=seed) <= 0.5}
 
-    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
         width = -1 if self.data_format == "channels_first" else -2
         axes = [
             axis
@@ -79,7 +81,7 @@ class RandomFlip(GeometricLayer):
         flips = expand_like(transformation["flips"], x)
         return ops.where(flips, ops.flip(x, axis=axes), x)
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
         height, width = size
         left, top, right, bottom = coordinates(boxes)
         if "horizontal" in self.mode:
@@ -138,7 +140,9 @@ class RandomPerspective(GeometricLayer):
             )
         self.scale = scale
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         height, width = size
         is_selected = _draw_selection(self.factor, n, seed)
         bound = 0.5 * self.scale
@@ -157,7 +161,7 @@ class RandomPerspective(GeometricLayer):
         names = "start_points", "end_points"
         return [ops.cast(transformation[name], "float32") for name in names]
 
-    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
         start, end = self._points(transformation)
         y = ops.image.perspective_transform(
             x,
@@ -169,14 +173,14 @@ class RandomPerspective(GeometricLayer):
         )
         return ops.where(expand_like(transformation["apply_perspective"], x), y, x)
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
         start, end = self._points(transformation)
         a0, a1, a2, b0, b1, b2, c0, c1 = (
             ops.reshape(x, (-1, 1, 1))
             for x in ops.unstack(homographies(end, start), axis=1)
         )
 
-        def map_point(x: Any, y: Any) -> tuple[Any, Any]:
+        def map_point(x: TensorLike, y: Any) -> tuple[Any, Any]:
             depth = c0 * x + c1 * y + 1
             return (a0 * x + a1 * y + a2) / depth, (b0 * x + b1 * y + b2) / depth
 
@@ -238,13 +242,15 @@ class RandomElasticTransform(GeometricLayer):
         self.value_range: Range = sorted_range(self, value_range)
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         if self.factor[1] == 0 or self.scale[1] == 0:
             return None
         return super().get_random_transformation(data, training, seed)
 
-    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(
+        self, n: int, size: Size, seed: SeedLike
+    ) -> dict[str, Any]:
         low, high = map(float, self.scale)
         return {
             "apply_transform": _draw_selection(self.factor, n, seed),
@@ -254,14 +260,14 @@ class RandomElasticTransform(GeometricLayer):
         }
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         y = super().transform_images(images, transformation, training)
         if not training or transformation is None:
             return y
         return ops.clip(y, *self.value_range)
 
-    def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
         size = self.image_size(x)
         scale = ops.cast(transformation["distortion_factor"], "float32")
         # The kernel size fits the largest sigma; a sigma of 0 is not a Gaussian.

@@ -25,7 +25,7 @@ from toolkit.layers.preprocessing.host import (
 )
 from toolkit.layers.preprocessing.string_hashes import farm_hash, join, sip_hash
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike
+from toolkit.type_aliases import PolicyLike, Shape
 
 # The initial fingerprint of crossings, as in TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE
@@ -154,7 +154,7 @@ class Hashing(HostLayer):
                 f"{('strings' if of_text else inputs.dtype)}"
             )
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         return encoded_shape(input_shape, self.output_mode, self.num_bins)
 
     def compute_output_spec(self, inputs: Any) -> Any:

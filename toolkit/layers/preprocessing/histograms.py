@@ -8,7 +8,7 @@ from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import BYTES, ColorLayer, rescaled
-from toolkit.type_aliases import NumberRange
+from toolkit.type_aliases import NumberRange, TensorLike
 
 _LEVELS = 256
 
@@ -51,7 +51,7 @@ class AutoContrast(ColorLayer):
 
     in_inference = True
 
-    def _adjusted(self, x: Any) -> Any:
+    def _adjusted(self, x: TensorLike) -> Any:
         low = ops.amin(x, axis=(1, 2), keepdims=True)
         extent = ops.amax(x, axis=(1, 2), keepdims=True) - low
         flat = extent == 0
@@ -159,12 +159,12 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         self.tile_grid_size: tuple[int, ...] = tuple(tile_grid_size)
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
+        self, images: TensorLike, transformation: Any = None, training: bool = True
     ) -> Any:
         result = super().transform_images(images, transformation, training)
         return ops.cast(result, ops.convert_to_tensor(images).dtype)
 
-    def _adjusted(self, x: Any) -> Any:
+    def _adjusted(self, x: TensorLike) -> Any:
         x = ops.cast(x, "float32")
         batch, height, width, channels = x.shape
         extents = height, width

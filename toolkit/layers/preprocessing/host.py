@@ -17,12 +17,13 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
+from toolkit.type_aliases import TensorLike
 
 Array = np.ndarray[Any, Any]
 _MOST_FILLED = 1 << 22  # padded characters or words per block
 
 
-def host_array(layer: Any, x: Any) -> Array:
+def host_array(layer: Any, x: TensorLike) -> Array:
     """Return `x` as a NumPy array; strings, also in nested lists, as an array of str.
 
     Raises:

@@ -14,6 +14,7 @@ from toolkit.layers.preprocessing.boxes import (
 )
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import SeedLike, TensorLike
 
 Size = tuple[int, int]
 
@@ -88,7 +89,7 @@ class ImageLayer(DataLayer):
         return shape[start], shape[start + 1]
 
     def get_random_transformation(
-        self, data: Any, training: bool = True, seed: Any = None
+        self, data: Any, training: bool = True, seed: SeedLike | None = None
     ) -> Any:
         """Return the arguments of `transform_...`: by default (height, width).
 
@@ -100,7 +101,7 @@ class ImageLayer(DataLayer):
         return self.image_size(data["images"] if isinstance(data, dict) else data)
 
     def transform_images(
-        self, images: Any, transformation: Any, training: bool = True
+        self, images: TensorLike, transformation: Any, training: bool = True
     ) -> Any:
         """Return images (batch, height, width, channels) after the transformation."""
         raise NotImplementedError(
@@ -108,7 +109,7 @@ class ImageLayer(DataLayer):
         )
 
     def transform_labels(
-        self, labels: Any, transformation: Any, training: bool = True
+        self, labels: TensorLike, transformation: Any, training: bool = True
     ) -> Any:
         """Return labels (batch, ...) after the transformation; by default unchanged."""
         return labels

@@ -29,7 +29,7 @@ from toolkit.layers.preprocessing.vocabulary import (
 )
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike
+from toolkit.type_aliases import PolicyLike, Shape
 
 _FILE = "vocabulary.txt"
 _OOV_METHODS = ("floormod", "farmhash")
@@ -219,7 +219,7 @@ class IndexLookup(VocabularyLayer):
         result[:] = values
         return result.reshape(inputs.shape)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         mode = "count" if self.output_mode == "tf_idf" else self.output_mode
         return encoded_shape(input_shape, mode, self._depth())
 

@@ -8,6 +8,7 @@ from toolkit import dtypes, ops
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer
+from toolkit.type_aliases import TensorLike
 
 
 class Resizing(ImageLayer):
@@ -73,7 +74,7 @@ class Resizing(ImageLayer):
             )
         return self.height, self.width
 
-    def _resized(self, images: Any, interpolation: str) -> Any:
+    def _resized(self, images: TensorLike, interpolation: str) -> Any:
         return ops.image.resize(
             images,
             self._size,

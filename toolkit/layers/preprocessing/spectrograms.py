@@ -15,6 +15,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.reading.budget import spend
 from toolkit.settings import standardize_data_format
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
@@ -151,7 +152,7 @@ class STFTSpectrogram(DataLayer):
             data_format="channels_last",
         )
 
-    def _shown(self, x: Any) -> Any:
+    def _shown(self, x: TensorLike) -> Any:
         """Return the output of the mode: (signals, frames, frequencies)."""
         if self.mode in ("real", "imag"):
             return self._side(self.mode, x)
@@ -291,7 +292,7 @@ class MelSpectrogram(DataLayer):
         sampling_rate: float = 8000,
         lower_edge_hertz: float = 125.0,
         upper_edge_hertz: float = 3800.0,
-        dtype: Any = "float32",
+        dtype: DTypeLike = "float32",
     ) -> Any:
         """Return the weights of mel bands: (num_spectrogram_bins, num_mel_bins).
 

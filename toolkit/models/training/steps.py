@@ -24,9 +24,6 @@ from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
 
-if TYPE_CHECKING:
-    from toolkit.ir import Spec
-
 Step = Callable[[Any], Any]
 _TENSOR = {Tensor}
 
@@ -139,7 +136,7 @@ def _spec_of(leaf: Any) -> Any:
     return None if leaf is None else leaf.spec
 
 
-def _zeros_like(spec: Spec) -> Any:
+def _zeros_like(spec: Any) -> Any:
     return None if spec is None else ops.zeros(spec.shape, spec.dtype)
 
 
@@ -326,11 +323,7 @@ class Steps:
         return loss, (trainable_variables, *metric_values)
 
     def compute_metrics(
-        self,
-        x: Any,
-        y: Any,
-        y_pred: Any,
-        sample_weight: Any = None,
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
         """Update the compiled metrics with a batch and return all results."""
         if self._compile_metrics is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import check_arguments, is_int
@@ -33,9 +33,6 @@ from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
 from toolkit.thread_state import restore_on_error
-
-if TYPE_CHECKING:
-    from toolkit.optimizers.optimizer import Optimizer
 
 _WATCH = 0.1  # seconds between two checks of the loss
 
@@ -126,7 +123,7 @@ class Trainer(CompileConfigured, Evaluation):
         self.stop_training = False
         self.compiled = True
 
-    def _with_loss_scale(self, optimizer: Optimizer) -> Any:
+    def _with_loss_scale(self, optimizer: Any) -> Any:
         """Return the optimizer, wrapped in loss scaling if float16 needs it."""
         scaling = optimizers.LossScaleOptimizer
         is_mixed_float16 = self.dtype_policy.name == "mixed_float16"

@@ -53,7 +53,7 @@ def _has_scalar_rule(node: Node) -> bool:
 
 
 def generate_fused(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a fused node."""
     body = node.attrs["body"]
@@ -117,7 +117,7 @@ def _generate_subgraph(
 
 
 def generate_single(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of one elementwise node."""
     if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
@@ -148,7 +148,7 @@ def generate_body(
 
 
 def generate_reduction(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a reduction over any axes."""
     (x,), name, axis = inputs, node.op.name, node.attrs["axis"]

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Launch
 from toolkit.backends.loops.iteration_space import REDUCTIONS
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 Generator = Callable[
     [Any, Sequence[Operand], Sequence[Operand], bool], Sequence[Launch] | None
@@ -68,7 +71,7 @@ def _import(location: str) -> Generator:
 
 
 def generate(
-    node: Any,
+    node: Node,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     aligned: bool = True,

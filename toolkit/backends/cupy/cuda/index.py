@@ -8,7 +8,7 @@ deterministic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
@@ -21,9 +21,12 @@ from toolkit.backends.cupy.cuda.threads import Threads, in_units, offset_text, u
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import UPDATES
 
+if TYPE_CHECKING:
+    from toolkit.ir import Node
+
 
 def generate_gather(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of x[..., indices, ...] along an axis."""
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -33,7 +36,7 @@ def generate_gather(
 
 
 def generate_take_along_axis(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that take elements at indices along an axis, elementwise."""
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -42,7 +45,7 @@ def generate_take_along_axis(
 
 
 def _generate_read(
-    node: Any,
+    node: Node,
     x: Operand,
     index: Operand,
     y: Operand,
@@ -73,7 +76,7 @@ def _generate_read(
 
 
 def generate_scatter(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that copy x and combine updates into x[..., indices, ...]."""
     (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -97,7 +100,7 @@ def generate_scatter(
 
 
 def generate_put_along_axis(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that copy x and combine updates at indices along an axis."""
     (x, index, updates), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -118,7 +121,7 @@ def generate_put_along_axis(
 
 
 def _sort_updates(
-    node: Any, index: Operand, extent: int, y: Operand | None, bad: int
+    node: Node, index: Operand, extent: int, y: Operand | None, bad: int
 ) -> list[Launch]:
     """Return the launches that sort (destination, number of the update) pairs.
 
@@ -171,7 +174,7 @@ def _load_run_target(
     k(f"{COMPUTED[y.spec.dtype]} sum = widen({target});")
 
 
-def _combine(k: Threads, node: Any, where: str, y: Operand) -> None:
+def _combine(k: Threads, node: Node, where: str, y: Operand) -> None:
     """Combine one update into the accumulator of a thread."""
     dtype, mode = y.spec.dtype, node.attrs["mode"]
     update = k.let(dtype, f"widen(updates[{where}])")

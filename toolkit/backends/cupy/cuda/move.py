@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from toolkit.backends.cupy.cuda.threads import (
 )
 from toolkit.backends.loops.nest import collapse_loops
 from toolkit.ir import Spec
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # The side of a tile that a block transposes in shared memory, and the number of its
 # lines that the threads move at once.
@@ -110,7 +113,7 @@ def _transpose_tiled(
 
 
 def generate_copy(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that copy or bitcast a view into a new array."""
     (x,), (y,), attrs = inputs, outputs, node.attrs
@@ -134,7 +137,7 @@ def generate_copy(
 
 
 def generate_slice(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a strided slice."""
     (x,), (y,) = inputs, outputs
@@ -156,7 +159,7 @@ def _declare(k: Threads, y: Operand, out: int) -> None:
 
 
 def generate_concatenate(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Use one launch for row-major inputs, and one copy per input otherwise."""
     (y,), axis = outputs, node.attrs["axis"]
@@ -195,7 +198,7 @@ def _concatenate_inputs(
 
 
 def generate_pad(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that pad an array with a number."""
     (x,), (y,), widths = inputs, outputs, node.attrs["widths"]
@@ -224,7 +227,7 @@ def generate_pad(
 
 
 def generate_dynamic_slice(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a slice at starts that are computed on the device."""
     (x, *starts), (y,) = inputs, outputs
@@ -238,7 +241,7 @@ def generate_dynamic_slice(
 
 
 def generate_dynamic_update_slice(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches that copy x and overwrite a slice at computed starts."""
     (x, update, *starts), (y,) = inputs, outputs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -18,6 +18,9 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
 from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, offset_text
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def _flat(names: Sequence[str], extents: Sequence[int]) -> str:
 
 
 def generate_max_pool(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch for the maximum of each window, and its first position.
 
@@ -143,7 +146,7 @@ class _Channels(Threads):
 
 
 def generate_max_pool_gather(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch that takes the argmax elements; 0 on padding."""
     (x, index), (y,) = inputs, outputs
@@ -171,7 +174,7 @@ def generate_max_pool_gather(
 
 
 def generate_sum_pool(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch for the sum of each window."""
     (x,), (y,) = inputs, outputs
@@ -179,7 +182,7 @@ def generate_sum_pool(
 
 
 def generate_sum_pool_grad(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch that adds each element of g to all pixels of its window."""
     (g,), (y,) = inputs, outputs
@@ -187,7 +190,7 @@ def generate_sum_pool_grad(
 
 
 def generate_max_pool_scatter(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch that adds each element of g to its argmax pixel."""
     (g, index), (y,) = inputs, outputs
@@ -195,7 +198,7 @@ def generate_max_pool_scatter(
 
 
 def _sum(
-    node: Any,
+    node: Node,
     x: Operand,
     y: Operand,
     aligned: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
@@ -12,9 +12,12 @@ from toolkit.backends.cupy.cuda.reduction import Reducer
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
+if TYPE_CHECKING:
+    from toolkit.ir import Node
+
 
 def generate_matmul(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch for matrix products with broadcast leading axes."""
     (a, b), (y,) = inputs, outputs

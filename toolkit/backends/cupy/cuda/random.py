@@ -9,12 +9,15 @@ each launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # For each dtype: elements per block, the type of their bits, dropped bits, the scale.
 _FORMATS = {
@@ -46,7 +49,7 @@ DEVICE Words philox(u64 counter, u64 first, u64 second) {
 
 
 def generate_random_uniform(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch for numbers in [0, 1) from a key of two words."""
     (key,), (y,) = inputs, outputs

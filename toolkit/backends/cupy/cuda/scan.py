@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.body import kernel_text
@@ -14,6 +14,9 @@ from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
+if TYPE_CHECKING:
+    from toolkit.ir import Node
+
 # Contiguous lines of at least this length get one block each.
 SHORTEST = 64
 # Elements that a thread of such a block scans sequentially.
@@ -21,7 +24,7 @@ ITEMS = 4
 
 
 def generate_cumulative(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch of a cumulative sum or product."""
     (x,), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -47,11 +50,11 @@ def generate_cumulative(
     return [k.launch()]
 
 
-def _order(node: Any, count: int) -> str:
+def _order(node: Node, count: int) -> str:
     return f"{count - 1} - n" if node.attrs["reverse"] else "n"
 
 
-def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
+def _by_blocks(node: Node, x: Operand, y: Operand) -> Launch:
     """Return the launch with one block per line: a thread scan, then a block scan."""
     w, axis, shape = SourceWriter(), node.attrs["axis"], y.spec.shape
     count, dtype = shape[axis], x.spec.dtype

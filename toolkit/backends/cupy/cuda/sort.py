@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up as aligned_bytes
@@ -25,6 +25,9 @@ from toolkit.backends.cupy.cuda.launch import (
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # Pairs that a block sorts in shared memory.
 TILE = 2048
@@ -148,7 +151,7 @@ def pairs_in(rows: int, length: int, offset: int = 0) -> Scratch:
 
 
 def generate_argsort(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a stable argsort along an axis."""
     (x,), (y,), axis = inputs, outputs, node.attrs["axis"]
@@ -185,7 +188,7 @@ def generate_argsort(
 
 
 def generate_searchsorted(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launch of a binary search per thread in sorted elements."""
     (edges, values), (y,) = inputs, outputs

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.calls import Lowered, Lowering
@@ -21,6 +21,9 @@ from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.numpy.jit.products import PRODUCTS
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # The lowering of each primitive, or its module and name in this package. The lowerings
 # of ANCHORS receive a Graph: their node, then elementwise nodes on its result.
@@ -79,7 +82,7 @@ ANCHORS = frozenset(
 CONTIGUOUS_ONLY = frozenset({"matmul_int4", "conv_integer"})
 
 
-def takes_whole(node: Any) -> bool:
+def takes_whole(node: Node) -> bool:
     """Return whether a composite is lowered without decomposition."""
     if node.op.name not in COMPOSITES:
         return False

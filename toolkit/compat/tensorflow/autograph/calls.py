@@ -52,7 +52,11 @@ def resolve_iterable(function: Any, converted: Convert, args: Any, kwargs: Any) 
 
 
 def _range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
+    start: Any,
+    limit: Any = None,
+    delta: Any = 1,
+    dtype: Any = None,
+    name: str | None = None,
 ) -> Range:
     if limit is None:
         start, limit = 0, start

@@ -9,9 +9,12 @@ import sys
 import sysconfig
 from functools import lru_cache, partial
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.compat.tensorflow.autograph.rewriting import RUNTIME, rewrite
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # Functions in these folders are libraries, and are not rewritten.
 _INSTALLED = tuple(
@@ -155,7 +158,7 @@ def _is_function(node: Any, code: CodeType) -> bool:
     return min(lines) == code.co_firstlineno
 
 
-def _is_lambda(node: Any, code: CodeType) -> bool:
+def _is_lambda(node: Node, code: CodeType) -> bool:
     """Return whether all instructions are inside a lambda with these arguments."""
     if not isinstance(node, ast.Lambda):
         return False

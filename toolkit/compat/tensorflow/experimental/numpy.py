@@ -14,6 +14,7 @@ from toolkit import ops, random as _random
 from toolkit.core.convert import convert as _convert
 from toolkit.core.tensor import Tensor as ndarray  # noqa: F401
 from toolkit.random import set_random_seed
+from toolkit.type_aliases import DTypeLike, IntOrInts
 
 _CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
 _DTYPES = (
@@ -49,7 +50,10 @@ def _uniform(low: float = 0.0, high: float = 1.0, size: Any = None) -> Any:
 
 
 def _randint(
-    low: int, high: int | None = None, size: Any = None, dtype: Any = "int32"
+    low: int,
+    high: int | None = None,
+    size: IntOrInts | None = None,
+    dtype: DTypeLike = "int32",
 ) -> Any:
     low, high = (0, low) if high is None else (low, high)
     shape = () if size is None else (size,) if isinstance(size, int) else tuple(size)

@@ -6,6 +6,7 @@ Modules can be imported by their dotted names, as in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from typing import Any
@@ -99,7 +100,7 @@ def _public_class(value: Any) -> Any:
     return BASES.get(value, value) if isinstance(value, type) else value
 
 
-def _wrap_datasets(function: Any) -> Any:
+def _wrap_datasets(function: Callable[..., Any]) -> Any:
     """Wrap a function of toolkit so that its data sets are `tf.data` data sets."""
 
     def wrapped(dataset: Any) -> Any:

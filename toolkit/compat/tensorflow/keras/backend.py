@@ -33,6 +33,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _UNARY = "abs cos exp log round sigmoid sign sin softplus softsign sqrt square tanh"
 _BINARY = "equal greater greater_equal less less_equal maximum minimum not_equal"
@@ -88,7 +89,7 @@ elu: Any = vars(nn)["elu"]
 
 
 @wrap_results
-def flatten(x: Any) -> Tensor:
+def flatten(x: TensorLike) -> Tensor:
     """Flatten a tensor to one axis."""
     return ops.reshape(x, (-1,))
 
@@ -116,7 +117,7 @@ def dtype(x: Any) -> str:
 
 
 @wrap_results
-def cast_to_floatx(x: Any) -> Any:
+def cast_to_floatx(x: TensorLike) -> Any:
     """Cast to the default floating dtype; the result for an array is an array."""
     if isinstance(x, np.ndarray):
         return x.astype(core.floatx())
@@ -124,7 +125,7 @@ def cast_to_floatx(x: Any) -> Any:
 
 
 @wrap_results
-def gather(reference: Any, indices: Any) -> Tensor:
+def gather(reference: Any, indices: TensorLike) -> Tensor:
     """Gather the rows at the indices."""
     return ops.take(reference, indices, 0)
 
@@ -157,7 +158,7 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     return ops.where(condition, then_expression, else_expression)
 
 
-def variable(value: Any, dtype: Any = None, name: Any = None) -> Variable:
+def variable(value: Any, dtype: DTypeLike | None = None, name: Any = None) -> Variable:
     """Create a Variable."""
     return Variable(value, dtype=dtype or core.floatx(), name=name)
 
@@ -172,7 +173,7 @@ def count_params(x: Any) -> int:
     return int(np.prod(x.shape))
 
 
-def get_value(x: Any) -> Any:
+def get_value(x: TensorLike) -> Any:
     """Return the value of a Variable or tensor as an array."""
     return convert(x).numpy()
 

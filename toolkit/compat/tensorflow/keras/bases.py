@@ -14,6 +14,7 @@ from toolkit import tree
 from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert, wrap_tensors
 from toolkit.layers import Layer
 from toolkit.models import Model
+from toolkit.type_aliases import TensorLike
 
 
 class _OfTensors:
@@ -26,7 +27,7 @@ class _OfTensors:
             return of_toolkit.__call__(*args, **kwargs)
 
 
-def _convert_argument(x: Any) -> Any:
+def _convert_argument(x: TensorLike) -> Any:
     return (
         convert(x)
         if isinstance(x, np.ndarray) and x.dtype != object

@@ -19,6 +19,7 @@ from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ShapeError, TraceError, UnsupportedError
+from toolkit.type_aliases import DTypeLike, Shape
 
 # --- modes ----------------------------------------------------------------------------
 
@@ -75,7 +76,9 @@ def _check_graph(function: str) -> None:
 # --- placeholders ---------------------------------------------------------------------
 
 
-def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> GraphTensor:
+def placeholder(
+    dtype: DTypeLike, shape: Shape | None = None, name: str | None = None
+) -> GraphTensor:
     """Create a tensor of the graph that must be fed.
 
     Args:
@@ -103,7 +106,7 @@ def _unfed(run: Any) -> Any:
 
 
 def placeholder_with_default(
-    input: Any, shape: Any, name: str | None = None
+    input: Any, shape: Shape, name: str | None = None
 ) -> GraphTensor:
     """Create a tensor of the graph that can be fed, with `input` as the default.
 

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit.compat.tensorflow import nn
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import IntOrInts
 
 
 def _select_argument(
@@ -22,8 +23,8 @@ def convolution(
     input: Any,
     filter: Any = None,
     padding: Any = None,
-    strides: Any = None,
-    dilation_rate: Any = None,
+    strides: IntOrInts | None = None,
+    dilation_rate: IntOrInts | None = None,
     name: Any = None,
     data_format: Any = None,
     filters: Any = None,
@@ -45,8 +46,8 @@ def pool(
     window_shape: Any,
     pooling_type: str,
     padding: str,
-    dilation_rate: Any = None,
-    strides: Any = None,
+    dilation_rate: IntOrInts | None = None,
+    strides: IntOrInts | None = None,
     name: Any = None,
     data_format: Any = None,
     dilations: Any = None,
@@ -86,7 +87,7 @@ def conv2d_transpose(
     value: Any = None,
     filter: Any = None,
     output_shape: Any = None,
-    strides: Any = None,
+    strides: IntOrInts | None = None,
     padding: str = "SAME",
     data_format: Any = "NHWC",
     name: Any = None,
@@ -105,7 +106,7 @@ def conv2d_transpose(
 def depthwise_conv2d(
     input: Any,
     filter: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: Any,
     rate: Any = None,
     name: Any = None,
@@ -123,7 +124,7 @@ def separable_conv2d(
     input: Any,
     depthwise_filter: Any,
     pointwise_filter: Any,
-    strides: Any,
+    strides: IntOrInts,
     padding: Any,
     rate: Any = None,
     name: Any = None,

@@ -22,6 +22,7 @@ from toolkit.compat.tensorflow.v1 import convolutions
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 
 def accept_legacy_names(
@@ -143,7 +144,9 @@ def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
     return ops.where(condition, x, y)
 
 
-def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+def where(
+    condition: Any, x: TensorLike | None = None, y: Any = None, name: Any = None
+) -> Any:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
     Args:
@@ -157,14 +160,14 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
 
 
 def _depth_to_space(
-    input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Any:
     """Move blocks of channels to height and width."""
     return ops.depth_to_space(input, block_size, _FORMATS[data_format])
 
 
 def _space_to_depth(
-    input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Any:
     """Move blocks of height and width to channels."""
     return ops.space_to_depth(input, block_size, _FORMATS[data_format])
@@ -253,7 +256,7 @@ def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
 
 
 def dropout(
-    x: Any,
+    x: TensorLike,
     keep_prob: Any = None,
     noise_shape: Any = None,
     seed: int | None = None,
@@ -282,7 +285,7 @@ _conv2d = accept_legacy_names(nn2.conv2d, filter="filters")
 def conv2d(
     input: Any,
     filter: Any = None,
-    strides: Any = None,
+    strides: IntOrInts | None = None,
     padding: Any = None,
     use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC",
@@ -318,7 +321,7 @@ class _NN:
         return vars(math)["in_top_k"](targets, predictions, k, name=name)
 
     @staticmethod
-    def xw_plus_b(x: Any, weights: Any, biases: Any, name: Any = None) -> Any:
+    def xw_plus_b(x: TensorLike, weights: Any, biases: Any, name: Any = None) -> Any:
         """Return x @ weights + biases."""
         return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)
 

@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import DTypeLike, SeedLike, Shape
 
 
 class _Initializer:
@@ -32,7 +33,7 @@ class _Initializer:
         """Return a tensor of this shape."""
         shape, dtype = tuple(shape), dtypes.standardize(dtype or self.dtype)
 
-        def draw(seed: Any) -> Any:
+        def draw(seed: SeedLike) -> Any:
             return self._kind(**self._options, seed=seed)(shape, dtype=dtype)
 
         if not building_graph():
@@ -159,7 +160,7 @@ class _DtypeInitializer(initializers.Initializer):
     def __init__(self, dtype: Any = "float32") -> None:
         self.dtype: str = dtypes.standardize(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Any:
         return super().__call__(shape, dtype or self.dtype)
 
 

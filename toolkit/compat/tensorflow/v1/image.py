@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_recordable
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
 
@@ -136,8 +137,8 @@ def resize(
 
 def _make_resize(method: str, name: str) -> Any:
     def resize_pictures(
-        images: Any,
-        size: Any,
+        images: TensorLike,
+        size: IntOrInts,
         align_corners: bool = False,
         half_pixel_centers: bool = False,
         name: Any = None,

@@ -12,6 +12,14 @@ from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import (
+    ActivationLike,
+    InitializerLike,
+    IntOrInts,
+    RegularizerLike,
+    SeedLike,
+    TensorLike,
+)
 
 
 def _layer_scope(name: str | None, default: str, reuse: Any) -> variable_scope:
@@ -50,11 +58,11 @@ def _finish_layer(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) ->
 def dense(
     inputs: Any,
     units: int,
-    activation: Any = None,
+    activation: ActivationLike | None = None,
     use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = zeros_initializer(),  # noqa: B008
-    kernel_regularizer: Any = None,
+    kernel_initializer: InitializerLike | None = None,
+    bias_initializer: InitializerLike = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: RegularizerLike | None = None,
     bias_regularizer: Any = None,
     activity_regularizer: Any = None,
     kernel_constraint: Any = None,
@@ -118,16 +126,16 @@ def _conv(ndim: int, options: dict[str, Any]) -> Any:
 def conv1d(
     inputs: Any,
     filters: int,
-    kernel_size: Any,
-    strides: Any = 1,
+    kernel_size: IntOrInts,
+    strides: IntOrInts = 1,
     padding: str = "valid",
     data_format: str = "channels_last",
-    dilation_rate: Any = 1,
-    activation: Any = None,
+    dilation_rate: IntOrInts = 1,
+    activation: ActivationLike | None = None,
     use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = zeros_initializer(),  # noqa: B008
-    kernel_regularizer: Any = None,
+    kernel_initializer: InitializerLike | None = None,
+    bias_initializer: InitializerLike = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: RegularizerLike | None = None,
     bias_regularizer: Any = None,
     activity_regularizer: Any = None,
     kernel_constraint: Any = None,
@@ -143,16 +151,16 @@ def conv1d(
 def conv2d(
     inputs: Any,
     filters: int,
-    kernel_size: Any,
-    strides: Any = (1, 1),
+    kernel_size: IntOrInts,
+    strides: IntOrInts = (1, 1),
     padding: str = "valid",
     data_format: str = "channels_last",
-    dilation_rate: Any = (1, 1),
-    activation: Any = None,
+    dilation_rate: IntOrInts = (1, 1),
+    activation: ActivationLike | None = None,
     use_bias: bool = True,
-    kernel_initializer: Any = None,
-    bias_initializer: Any = zeros_initializer(),  # noqa: B008
-    kernel_regularizer: Any = None,
+    kernel_initializer: InitializerLike | None = None,
+    bias_initializer: InitializerLike = zeros_initializer(),  # noqa: B008
+    kernel_regularizer: RegularizerLike | None = None,
     bias_regularizer: Any = None,
     activity_regularizer: Any = None,
     kernel_constraint: Any = None,
@@ -174,7 +182,7 @@ def conv2d(
     return _conv(2, dict(locals()))
 
 
-def _pool(pool: Any, name: str | None, x: Any, *arguments: Any) -> Any:
+def _pool(pool: Any, name: str | None, x: TensorLike, *arguments: Any) -> Any:
     size, strides, padding, data_format = arguments
     pool_options = {"padding": padding, "data_format": data_format}
     with get_default_graph().name_scope(name or pool.__name__):
@@ -183,8 +191,8 @@ def _pool(pool: Any, name: str | None, x: Any, *arguments: Any) -> Any:
 
 def max_pooling2d(
     inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    pool_size: IntOrInts,
+    strides: IntOrInts,
     padding: str = "valid",
     data_format: str = "channels_last",
     name: str | None = None,
@@ -195,8 +203,8 @@ def max_pooling2d(
 
 def average_pooling2d(
     inputs: Any,
-    pool_size: Any,
-    strides: Any,
+    pool_size: IntOrInts,
+    strides: IntOrInts,
     padding: str = "valid",
     data_format: str = "channels_last",
     name: str | None = None,
@@ -239,7 +247,7 @@ def dropout(
     """
     graph = get_default_graph()
 
-    def drop(x: Any, training: Any, seed: Any) -> Any:
+    def drop(x: TensorLike, training: Any, seed: SeedLike) -> Any:
         dropped = random_numbers.dropout(x, rate, noise_shape, seed)
         return dropped if training is True else ops.where(training, dropped, x)
 
@@ -310,7 +318,9 @@ def batch_normalization(
         moving = [variable(f"moving_{key}", False) for key in ("mean", "variance")]
         statistics = _statistics(inputs, axis, moving, training, momentum)
 
-    def normalize(x: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
+    def normalize(
+        x: TensorLike, mean: Any, variance: Any, beta: Any, gamma: Any
+    ) -> Any:
         return ops.batch_normalization(x, mean, variance, axis, beta, gamma, epsilon)
 
     arguments = (inputs, *statistics, beta, gamma)

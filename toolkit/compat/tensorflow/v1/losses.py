@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 
 class Reduction:
@@ -138,7 +139,7 @@ def _check_weights(losses: Any, weights: Any) -> None:
         )
 
 
-def _match_shapes(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
+def _match_shapes(name: str, labels: TensorLike, predictions: Any) -> tuple[Any, Any]:
     """Convert both to floating tensors of compatible shapes."""
     predictions = (
         predictions if isinstance(predictions, KerasTensor) else convert(predictions)
@@ -156,7 +157,7 @@ def _match_shapes(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
 
 
 def mean_squared_error(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = 1.0,
     scope: str | None = None,
@@ -171,7 +172,7 @@ def mean_squared_error(
 
 
 def absolute_difference(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = 1.0,
     scope: str | None = None,
@@ -186,7 +187,7 @@ def absolute_difference(
 
 
 def huber_loss(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = 1.0,
     delta: float = 1.0,
@@ -204,7 +205,7 @@ def huber_loss(
 
 
 def log_loss(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = 1.0,
     epsilon: float = 1e-7,
@@ -220,8 +221,8 @@ def log_loss(
 
 
 def hinge_loss(
-    labels: Any,
-    logits: Any,
+    labels: TensorLike,
+    logits: TensorLike,
     weights: Any = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
@@ -235,7 +236,7 @@ def hinge_loss(
 
 
 def cosine_distance(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     axis: int | None = None,
     weights: Any = 1.0,
@@ -254,7 +255,7 @@ def cosine_distance(
 
 def sigmoid_cross_entropy(
     multi_class_labels: Any,
-    logits: Any,
+    logits: TensorLike,
     weights: Any = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
@@ -279,7 +280,7 @@ def sigmoid_cross_entropy(
 
 def softmax_cross_entropy(
     onehot_labels: Any,
-    logits: Any,
+    logits: TensorLike,
     weights: Any = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
@@ -304,8 +305,8 @@ def softmax_cross_entropy(
 
 
 def sparse_softmax_cross_entropy(
-    labels: Any,
-    logits: Any,
+    labels: TensorLike,
+    logits: TensorLike,
     weights: Any = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,

@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.type_aliases import TensorLike
 
 _KEYS = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
 
@@ -96,7 +97,7 @@ def mean(
 
 
 def accuracy(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = None,
     metrics_collections: Any = None,
@@ -114,7 +115,7 @@ def accuracy(
 
 
 def mean_squared_error(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = None,
     metrics_collections: Any = None,
@@ -132,7 +133,7 @@ def mean_squared_error(
 
 
 def precision(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = None,
     metrics_collections: Any = None,
@@ -152,7 +153,7 @@ def precision(
 
 
 def recall(
-    labels: Any,
+    labels: TensorLike,
     predictions: Any,
     weights: Any = None,
     metrics_collections: Any = None,

@@ -23,6 +23,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 
 def group(*inputs: Any, name: str | None = None) -> GraphOperation:
@@ -212,16 +213,16 @@ def py_func(
 def _scatter(name: str, method: str) -> Callable[..., Any]:
     def scatter(
         ref: GraphVariable,
-        indices: Any,
+        indices: TensorLike,
         updates: Any,
         use_locking: bool = True,
         name: str | None = None,
     ) -> Any:
-        def change(run: Any, v: Any, indices: Any, updates: Any) -> Any:
+        def change(run: Any, v: Any, indices: TensorLike, updates: Any) -> Any:
             with run.at(v):
                 return changed(run, v, indices, updates)
 
-        def changed(run: Any, v: Any, indices: Any, updates: Any) -> Any:
+        def changed(run: Any, v: Any, indices: TensorLike, updates: Any) -> Any:
             old, rows = run.cell(v).read(), convert(run.value(indices))
             new = convert(run.values(updates), old.dtype)
             new = ops.broadcast_to(new, (*rows.shape, *old.shape[1:]))

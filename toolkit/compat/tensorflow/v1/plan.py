@@ -34,6 +34,7 @@ from toolkit.errors import (
     TraceError,
 )
 from toolkit.ir import Node
+from toolkit.type_aliases import TensorLike
 
 
 class FailedPreconditionError(NotBuiltError, RuntimeError):
@@ -265,7 +266,7 @@ class Run:
             self.tape.watch(value)
         self.symbol_values.setdefault(symbol, value)
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: TensorLike) -> Any:
         """Return the value of a symbol, or the current value of a Variable."""
         if isinstance(x, KerasTensor):
             if x not in self.symbol_values and isinstance(x, GraphVariable):

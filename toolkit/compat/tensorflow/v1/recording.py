@@ -88,7 +88,9 @@ def _wrap_step(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _check(function: Any, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
+def _check(
+    function: Callable[..., Any], *args: Any, name: str | None = None, **kwargs: Any
+) -> Any:
     """Record the call of a function that raises for some values."""
     step = GraphStep(_wrap_step(function), "Assert", compiles=False)
     return get_default_graph().append(step, args, None, kwargs, name)
@@ -115,7 +117,7 @@ _BY_VALUES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _py_function(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
+def _py_function(func: Any, inp: Any, Tout: Any, name: str | None = None) -> Any:
     """Call `operations.py_func` with a function of tensors."""
     called = lambda *xs: func(*map(tensor_classes.convert, xs))  # noqa: E731
     return operations.py_func(called, inp, Tout, name=name)

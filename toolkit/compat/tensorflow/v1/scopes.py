@@ -14,6 +14,7 @@ from toolkit.compat.tensorflow.variables import Variable
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, TraceError, UnsupportedError
+from toolkit.type_aliases import Shape
 
 
 class _AutoReuse:
@@ -250,7 +251,7 @@ def get_variable(
     return v
 
 
-def _as_shape(shape: Any) -> tuple[int | None, ...]:
+def _as_shape(shape: Shape) -> tuple[int | None, ...]:
     return standardize_shape((shape,) if isinstance(shape, int) else shape)
 
 

@@ -29,6 +29,7 @@ from toolkit.errors import (
     TraceError,
 )
 from toolkit.random import SeedGenerator
+from toolkit.type_aliases import TensorLike
 
 
 class Summary:
@@ -132,7 +133,7 @@ class Session:
             tree.make_packer(fetches),
         )
 
-    def _resolve_fetch(self, x: Any) -> Any:
+    def _resolve_fetch(self, x: TensorLike) -> Any:
         try:
             element = self.graph.as_graph_element(x)
         except ToolkitError as error:
@@ -151,7 +152,7 @@ class Session:
             )
         return element
 
-    def _resolve_feed(self, x: Any) -> GraphTensor:
+    def _resolve_feed(self, x: TensorLike) -> GraphTensor:
         try:
             element = self.graph.as_graph_element(x)
         except ToolkitError as error:

@@ -16,6 +16,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
 from toolkit.ir import Spec
 from toolkit.random import SeedGenerator
+from toolkit.type_aliases import TensorLike
 
 
 class Extents(KerasTensor):
@@ -127,7 +128,7 @@ class Trial:
 
     # --- interface of a run -----------------------------------------------------------
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: TensorLike) -> Any:
         """Return the stand-in of a tensor of the graph that is not an argument."""
         if not isinstance(x, KerasTensor):
             return x

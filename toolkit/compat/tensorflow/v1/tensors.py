@@ -17,6 +17,7 @@ from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
 from toolkit.ops.symbolic import Operation
+from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.compat.tensorflow.v1.graph import Graph
@@ -247,7 +248,7 @@ def session_of(session: Any, method: str) -> Any:
     return session or local.sessions[-1]
 
 
-def operation_of(x: Any, graph: Graph) -> GraphOperation:
+def operation_of(x: TensorLike, graph: Graph) -> GraphOperation:
     """Return the operation of a tensor, or an operation itself."""
     x = graph.as_graph_element(x)
     if isinstance(x, GraphOperation):

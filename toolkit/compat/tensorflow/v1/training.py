@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import schedules
+from toolkit.type_aliases import TensorLike
 
 
 def get_global_step(graph: Graph | None = None) -> GraphVariable | None:
@@ -123,7 +124,7 @@ def polynomial_decay(
 
 
 def piecewise_constant(
-    x: Any, boundaries: Any, values: Any, name: str | None = None
+    x: TensorLike, boundaries: Any, values: Any, name: str | None = None
 ) -> Any:
     """Return values[0] while x <= boundaries[0], then values[1], and so on."""
     schedule = schedules.PiecewiseConstantDecay(list(boundaries), list(values))

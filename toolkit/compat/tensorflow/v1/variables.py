@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from toolkit.compat.tensorflow.v1.tensors import (
 )
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError, UnsupportedError
+
+if TYPE_CHECKING:
+    from toolkit.core.variable import Variable
 
 
 class GraphKeys:
@@ -216,7 +219,7 @@ def _no_value(run: Any) -> Any:
     raise AssertionError("to get the value of a Variable, use the session")
 
 
-def _known_or_initial(run: Any, variable: Any, value: Any) -> Any:
+def _known_or_initial(run: Any, variable: Variable, value: Any) -> Any:
     return run.value(variable if run.is_initialized(variable) else value)
 
 
@@ -233,7 +236,7 @@ def _assign(
     return _record_update(v, step, value, name, read_value)
 
 
-def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
+def _change(v: Any, method: str, delta: Any, name: str, read_value: Any) -> Any:
     _check_shape(v, delta)
 
     def change(run: Any, variable: Any, delta: Any) -> Any:
@@ -244,7 +247,7 @@ def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
 
 
 def _record_update(
-    v: Any, step: GraphStep, value: Any, name: Any, read_value: Any
+    v: Any, step: GraphStep, value: Any, name: str, read_value: Any
 ) -> Any:
     if local.run is not None:  # called by a running function
         return step.function(local.run, v, value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -27,6 +27,9 @@ from toolkit.backends.numpy.jit.kernels.gather import (
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # The least bytes of a task of a scatter: each task reads all indices.
 _TASK_BYTES = 1 << 20
@@ -160,7 +163,7 @@ def _all_contiguous(operands: Sequence[Operand]) -> bool:
 
 
 def lower_gather(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a gather of runs of x by indices along an axis."""
     x, indices = inputs
@@ -185,7 +188,7 @@ def lower_gather(
 
 
 def lower_scatter(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a scatter: x with runs of updates combined at indices along an axis."""
     x, indices, updates = inputs
@@ -213,7 +216,7 @@ def lower_scatter(
 
 
 def _along_axis(
-    node: Any, inputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand]
 ) -> tuple[tuple[int, int, int], int] | None:
     """Return (index count, extent of x, elements after the axis), and the rows."""
     x, indices = inputs[0].spec.shape, inputs[1].spec.shape
@@ -225,7 +228,7 @@ def _along_axis(
 
 
 def lower_take_along_axis(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a gather of one element of x for each index."""
     layout = _along_axis(node, inputs)
@@ -247,7 +250,7 @@ def lower_take_along_axis(
 
 
 def lower_put_along_axis(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a scatter of one element at each index."""
     layout = _along_axis(node, inputs)
@@ -272,7 +275,7 @@ def _lower_call(
     numbers: tuple[int, ...],
     rows: int,
     by_rows: set[Reference],
-    node: Any,
+    node: Node,
     name: str,
     outputs: Sequence[Operand],
 ) -> Lowered:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -19,6 +19,9 @@ from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # Vectors of columns per iteration: several chains hide the latency of an addition.
 _VECTORS = 4
@@ -124,7 +127,7 @@ def emit_line(op: str, dtype: str, inner: int) -> Kernel:
 
 
 def lower_middle(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a reduction over adjacent axes, with other axes before or after them."""
     x, result, op = inputs[0], outputs[0].spec, node.op.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     interleave_call,
 )
 from toolkit.backends.numpy.jit.processor import current
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:
@@ -45,7 +48,7 @@ def emit_run(dtype: str, is_cut: bool) -> Kernel:
 
 
 def lower_concatenate(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the concatenation of arrays along an axis."""
     axis, spec = node.attrs["axis"], outputs[0].spec
@@ -250,7 +253,7 @@ def _copy_box(
 
 
 def lower_dynamic_slice(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a slice of x at dynamic starts."""
     x, *starts = inputs
@@ -271,7 +274,7 @@ def emit_copy_unless_alias(dtype: str) -> Kernel:
 
 
 def lower_dynamic_update_slice(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the replacement of a box of x at dynamic starts."""
     x, update, *starts = inputs

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 DTYPES = ("float32", "float64", "int32", "int64")
 # Vectors of channels per pixel, and the largest number of taps that is unrolled.
@@ -321,7 +324,7 @@ def _add(b: Kernel, x: Value, y: Value) -> Value:
 
 def _lower_pooling(
     emit: Callable[..., Builder],
-    node: Any,
+    node: Node,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     image: Shape,
@@ -358,7 +361,7 @@ def _lower_pooling(
 
 
 def lower_max_pool(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the maximum of each window and its position."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
@@ -366,7 +369,7 @@ def lower_max_pool(
 
 
 def lower_max_pool_gather(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the gather of the elements at the positions of the maxima."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
@@ -374,7 +377,7 @@ def lower_max_pool_gather(
 
 
 def lower_sum_pool(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the sum of each window."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
@@ -382,7 +385,7 @@ def lower_sum_pool(
 
 
 def lower_max_pool_scatter(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the scatter-add of each element to the position of its maximum."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape
@@ -392,7 +395,7 @@ def lower_max_pool_scatter(
 
 
 def lower_sum_pool_grad(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the gradient of the sum: scatter-add to all pixels of a window."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape

@@ -8,13 +8,16 @@ Blocks are independent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import TYPES, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 _ROUNDS = 10
 _FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -90,7 +93,7 @@ def _signed(word: int) -> int:
 
 
 def lower_random_uniform(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower uniform random numbers from a key of two words."""
     spec = outputs[0].spec

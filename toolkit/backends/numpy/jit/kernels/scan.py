@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit.backends.base import Operand
 from toolkit.backends.loops.plan import identity
@@ -13,6 +13,9 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 DTYPES = ("float32", "float64", "int32", "int64")
 _COMBINED = {"cumsum": ("sum", "add"), "cumprod": ("prod", "multiply")}
@@ -41,7 +44,7 @@ def emit_cumulative(op: str, dtype: str, reverse: bool, lanes: int) -> Kernel:
 
 
 def lower_cumulative(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a cumulative sum or product, forward or reverse."""
     spec, axis = inputs[0].spec, node.attrs["axis"]

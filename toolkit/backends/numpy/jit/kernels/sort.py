@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up
@@ -18,6 +18,9 @@ from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # The largest row that is sorted by rank: every pair of keys is compared.
 _MAX_RANKED_ROW = 128
@@ -250,7 +253,7 @@ def emit_argsort(dtype: str, is_short: bool) -> Kernel:
 
 
 def lower_searchsorted(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a binary search of values in a sorted sequence."""
     edges, x = inputs
@@ -274,7 +277,7 @@ def lower_searchsorted(
 
 
 def lower_argsort(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the stable order along an axis."""
     x, axis = inputs[0].spec, node.attrs["axis"]

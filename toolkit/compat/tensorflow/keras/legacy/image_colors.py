@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair
 from toolkit.reading.images import import_pillow
+from toolkit.type_aliases import TensorLike
 from toolkit.utils.images import array_to_img, img_to_array
 
 Array = NDArray[Any]
@@ -37,7 +38,7 @@ def apply_channel_shift(x: Any, intensity: float, channel_axis: int = 0) -> Arra
 
 
 def random_channel_shift(
-    x: Any, intensity_range: float, channel_axis: int = 0
+    x: TensorLike, intensity_range: float, channel_axis: int = 0
 ) -> Array:
     """Add a random number to an image, and clip to the original range.
 
@@ -60,7 +61,9 @@ def random_channel_shift(
     return apply_channel_shift(x, intensity)
 
 
-def apply_brightness_shift(x: Any, brightness: float, scale: bool = True) -> Array:
+def apply_brightness_shift(
+    x: TensorLike, brightness: float, scale: bool = True
+) -> Array:
     """Multiply the brightness of an image, with 8 bits per channel.
 
     Args:
@@ -101,7 +104,9 @@ def shift_brightness(
     return y
 
 
-def random_brightness(x: Any, brightness_range: Any, scale: bool = True) -> Array:
+def random_brightness(
+    x: TensorLike, brightness_range: Any, scale: bool = True
+) -> Array:
     """Multiply the brightness of an image by a random factor.
 
     Args:

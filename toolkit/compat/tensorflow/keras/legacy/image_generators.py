@@ -50,6 +50,7 @@ from toolkit.compat.tensorflow.keras.legacy.image_transforms import (
 from toolkit.console.frames import warn
 from toolkit.errors import unknown_arguments
 from toolkit.settings import floatx, standardize_data_format
+from toolkit.type_aliases import TensorLike
 
 __all__ = [
     *("DataFrameIterator", "DirectoryIterator", "ImageDataGenerator", "Iterator"),
@@ -173,11 +174,11 @@ class ImageDataGenerator(Standardizer):
 
     def flow(
         self,
-        x: Any,
+        x: TensorLike,
         y: Any = None,
         batch_size: int = 32,
         shuffle: bool = True,
-        sample_weight: Any = None,
+        sample_weight: TensorLike | None = None,
         seed: int | None = None,
         save_to_dir: Any = None,
         save_prefix: str = "",
@@ -303,7 +304,9 @@ class ImageDataGenerator(Standardizer):
             "brightness": brightness,
         }
 
-    def apply_transform(self, x: Any, transform_parameters: dict[str, Any]) -> Array:
+    def apply_transform(
+        self, x: TensorLike, transform_parameters: dict[str, Any]
+    ) -> Array:
         """Transform an image with parameters from `get_random_transform`, or some of
         them.
 

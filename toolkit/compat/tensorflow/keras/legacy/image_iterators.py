@@ -19,6 +19,7 @@ from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError, unknown_choice
 from toolkit.settings import floatx, standardize_data_format
+from toolkit.type_aliases import TensorLike
 from toolkit.utils import PyDataset
 from toolkit.utils.images import array_to_img
 
@@ -306,7 +307,7 @@ def warn_of_channels(caller: str, shape: Sequence[int], data_format: str) -> Non
         )
 
 
-def _split_arrays(x: Any) -> tuple[Array, list[Array]]:
+def _split_arrays(x: TensorLike) -> tuple[Array, list[Array]]:
     """Return the images, and the further arrays."""
     if not isinstance(x, (tuple, list)):
         return np.asarray(x), []

@@ -13,6 +13,7 @@ from toolkit.arguments import Checked
 from toolkit.compat.tensorflow.keras.legacy.image_iterators import warn_of_channels
 from toolkit.console.frames import warn
 from toolkit.errors import DTypeError, ShapeError
+from toolkit.type_aliases import TensorLike
 
 Array = NDArray[Any]
 # (argument, other argument that it sets, value).
@@ -48,7 +49,7 @@ class Standardizer(Checked):
     std: Any = None
     zca_whitening_matrix: Any = None
 
-    def random_transform(self, x: Any, seed: int | None = None) -> Array:
+    def random_transform(self, x: TensorLike, seed: int | None = None) -> Array:
         """Transform an image at random; a subclass defines it."""
         raise NotImplementedError
 
@@ -107,7 +108,11 @@ class Standardizer(Checked):
         return bool(getattr(self, name)) and statistics is not None
 
     def fit(
-        self, x: Any, augment: bool = False, rounds: int = 1, seed: int | None = None
+        self,
+        x: TensorLike,
+        augment: bool = False,
+        rounds: int = 1,
+        seed: int | None = None,
     ) -> None:
         """Compute the mean, standard deviation and whitening matrix of images.
 

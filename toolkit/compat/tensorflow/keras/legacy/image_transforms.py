@@ -17,12 +17,13 @@ from toolkit.compat.tensorflow.keras.legacy.image_sampling import (
     sample_affine,
 )
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 Array = NDArray[Any]
 
 
 def random_rotation(
-    x: Any,
+    x: TensorLike,
     rg: float,
     row_axis: int = 1,
     col_axis: int = 2,
@@ -103,7 +104,7 @@ def random_shift(
 
 
 def random_shear(
-    x: Any,
+    x: TensorLike,
     intensity: float,
     row_axis: int = 1,
     col_axis: int = 2,
@@ -142,7 +143,7 @@ def random_shear(
 
 
 def random_zoom(
-    x: Any,
+    x: TensorLike,
     zoom_range: Any,
     row_axis: int = 1,
     col_axis: int = 2,

@@ -96,7 +96,7 @@ def _md5(word: str) -> int:
     return int(hashlib.md5(word.encode(), usedforsecurity=False).hexdigest(), 16)
 
 
-def _words(text: Any, filters: str, lower: bool, split: str, analyzer: Any) -> Any:
+def _words(text: str, filters: str, lower: bool, split: str, analyzer: Any) -> Any:
     if analyzer is not None:
         return analyzer(text)
     return text_to_word_sequence(text, filters, lower, split)
@@ -162,7 +162,7 @@ class Tokenizer:
         self.word_index: dict[Any, int] = {}
         self.index_word: dict[int, Any] = {}
 
-    def _words(self, text: Any) -> Any:
+    def _words(self, text: str) -> Any:
         """Return the words of a text, which can also be a list of words."""
         if not self.char_level and not isinstance(text, list):
             return _words(text, self.filters, self.lower, self.split, self.analyzer)

@@ -170,7 +170,7 @@ class Decoder:
         return value
 
     def _node(
-        self, name: Any, inputs: Any, attrs: Any, outputs: Any, device: Any
+        self, name: str, inputs: Any, attrs: Any, outputs: Any, device: Any
     ) -> Node:
         self._count += 1
         if self._count > MOST_NODES:

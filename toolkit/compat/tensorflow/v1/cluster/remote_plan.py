@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.compat.tensorflow.modes import set_run
 from toolkit.compat.tensorflow.tensor_classes import DIALECT
@@ -22,6 +22,9 @@ from toolkit.definitions.records import record
 from toolkit.errors import TraceError, UnsupportedError
 from toolkit.ir import Node
 from toolkit.thread_state import restore_on_error
+
+if TYPE_CHECKING:
+    from toolkit.ir import Graph
 
 # Steps with only client-side effects: they run before each run.
 _CLIENTS = ("MakeIterator",)
@@ -243,7 +246,7 @@ class Tracing(Run):
         number = self.session.next_program()
         return Prepared(number, messages, sent, results, awaited)
 
-    def _initial_value(self, variable: Any) -> Tensor:
+    def _initial_value(self, variable: Variable) -> Tensor:
         """Return the value of a Variable at the start of the run: the fed one or its
         own."""
         if variable in self.symbol_values:
@@ -268,7 +271,7 @@ class Tracing(Run):
         task, name = self.plan.locate(variable)
         return name, task
 
-    def _states(self, graph: Any, where: Any) -> dict[Variable, tuple[str, Task]]:
+    def _states(self, graph: Graph, where: Any) -> dict[Variable, tuple[str, Task]]:
         """Return the states of random numbers, each on the task that draws them."""
         captures: dict[Any, Any] = dict(self._trace.captures)
         states: dict[Variable, tuple[str, Task]] = {}

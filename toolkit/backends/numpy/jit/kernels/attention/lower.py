@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up
@@ -20,6 +20,9 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
 )
 from toolkit.backends.numpy.jit.processor import current
 
+if TYPE_CHECKING:
+    from toolkit.ir import Node
+
 # Keys of a block: their logits stay in the L1 cache.
 _FORWARD_KEYS, _BACKWARD_KEYS = 256, 128
 # The rows of a head are packed if their stride covers more bytes than this.
@@ -30,7 +33,7 @@ _EXP_COST = 20  # instructions of an exponential, counted as FLOPs
 
 
 def lower_attention(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower (query, key, value, *extras) -> (out, peak, total)."""
     names = (*forward.INPUTS, *node.attrs["given"], *forward.OUTPUTS)
@@ -38,7 +41,7 @@ def lower_attention(
 
 
 def lower_attention_grad(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower (g, delta, peak, total, query, key, value, *extras) -> three gradients."""
     names = (*backward.INPUTS, *node.attrs["given"], *backward.OUTPUTS)

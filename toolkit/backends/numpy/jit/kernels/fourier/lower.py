@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
@@ -30,6 +30,9 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import (
     plane_bytes,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
 
 # Bytes of the buffers of all tasks.
 _MAX_BUFFER_BYTES = 1 << 26
@@ -160,7 +163,7 @@ def emit_inverse_real(dtype: str, half: int) -> Kernel:
 
 
 def lower_dft(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the transform of complex numbers along an axis."""
     spec, axis = inputs[0].spec, node.attrs["axis"]
@@ -196,14 +199,14 @@ def lower_dft(
 
 
 def lower_rdft(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the transform of real numbers along the last axis."""
     return _lower_real(emit_real, inputs[0].spec.shape[-1], inputs, outputs)
 
 
 def lower_irdft(
-    node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the inverse transform to real numbers along the last axis."""
     return _lower_real(emit_inverse_real, node.attrs["length"], inputs, outputs)

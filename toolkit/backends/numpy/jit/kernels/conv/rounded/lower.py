@@ -292,7 +292,7 @@ def _sweeps(
     attrs: Mapping[str, Any],
     images: Operand,
     weights: Operand,
-    spec: Any,
+    spec: Spec,
     is_input_grad: bool,
 ) -> tuple[tuple[geometry.Axes, ...], tuple[int, ...]]:
     """Return the axes of each correlation, and the extents of the weights."""
