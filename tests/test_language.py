@@ -15,7 +15,6 @@ PROSE_ABOVE: dict[str, int] = {}
 NAMES_ABOVE: dict[str, int] = {
     "tests": 250,
     "toolkit": 303,
-    "toolkit/comm": 832,
     "toolkit/inspection": 40,
     "toolkit/losses": 72,
     "toolkit/metrics": 43,

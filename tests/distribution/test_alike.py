@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.distribution.jobs import needs_mpi, run
-from toolkit.comm import exchange, local, tell
+from toolkit.comm import exchange, exchange_number, local
 from toolkit.core.variable import Variable
 from toolkit.distribution import (
     DataParallel,
@@ -171,10 +171,10 @@ def test_inconsistent_metrics_are_refused():
     def of(group):
         with pytest.raises(ProgramMismatchError, match="rank 0 .*rank 1 compares"):
             if group.rank:
-                tell(group, "batches", 3)
+                exchange_number(group, "batches", 3)
             else:
                 exchange(group, "a")
-        return tell(group, "stops", group.rank)
+        return exchange_number(group, "stops", group.rank)
 
     assert local.run(2, of) == [[0, 1]] * 2
 

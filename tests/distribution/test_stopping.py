@@ -6,7 +6,7 @@ import pytest
 
 from tests.distribution.jobs import needs_mpi, run
 from toolkit import callbacks as cb
-from toolkit.comm import exchange, local, tell
+from toolkit.comm import exchange, exchange_number, local
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.training.agreement import Agreement
@@ -25,7 +25,7 @@ class Job:
 
     def agree(self, subject, number):
         self.agreed += 1
-        return tell(self.group, subject, number)
+        return exchange_number(self.group, subject, number)
 
 
 class StoppingCallback(cb.Callback):

@@ -1,7 +1,7 @@
 """Groups of ranks with collectives on bytes, and reductions in a fixed order."""
 
 from toolkit.comm.flight_recorder import named
-from toolkit.comm.group import Group, exchange, tell
+from toolkit.comm.group import Group, exchange, exchange_number
 from toolkit.comm.jobs import is_elastic, recover, world
 from toolkit.comm.leaves import Leaves
 from toolkit.comm.ordered import all_reduce, reduce_scatter
@@ -15,10 +15,10 @@ __all__ = [
     "all_reduce",
     "compare_programs",
     "exchange",
+    "exchange_number",
     "is_elastic",
     "named",
     "recover",
     "reduce_scatter",
-    "tell",
     "world",
 ]

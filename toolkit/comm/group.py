@@ -142,7 +142,7 @@ SUBJECTS = {
 _NUMBER_BITS = 48  # bits of a number; higher bits encode the subject
 
 
-def tell(group: Group, subject: str, number: int) -> list[int]:
+def exchange_number(group: Group, subject: str, number: int) -> list[int]:
     """Exchange a number; return the numbers of all ranks, in rank order.
 
     Args:
@@ -184,7 +184,7 @@ def exchange(group: Group, value: Any) -> list[Any]:
         [{'rank': 0}, {'rank': 1}]
     """
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    lengths = tell(group, "lengths", text.size)
+    lengths = exchange_number(group, "lengths", text.size)
     received = np.empty(sum(lengths), np.uint8)
     group.all_gather_varying(text, received, lengths)
     spans = zip(offsets_of(lengths), lengths, strict=True)

@@ -75,7 +75,7 @@ class DistributionContext(Protocol):
         """Gather a value from all processes as JSON; all processes call this."""
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """Gather a small number from all processes; all call this (`comm.tell`)."""
+        """Gather a small number from all processes: see `comm.exchange_number`."""
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         """Call a function in one process while the others wait; all call this."""

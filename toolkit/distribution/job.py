@@ -38,7 +38,7 @@ class Job:
 
         def gather() -> list[int]:
             with comm.named("an agreement of all processes between steps"):
-                return comm.tell(comm.world(), subject, number)
+                return comm.exchange_number(comm.world(), subject, number)
 
         return recovery.run(gather)
 

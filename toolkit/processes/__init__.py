@@ -9,7 +9,7 @@ from toolkit.processes.programs import (
     find_package_folders as find_package_folders,
     find_program as find_program,
     load_library as load_library,
-    set_processor_name as know_processor,
+    set_processor_name as set_processor_name,
 )
 from toolkit.processes.python import (
     enter_user_code as enter_user_code,
