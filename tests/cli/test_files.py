@@ -220,7 +220,7 @@ def corrupt_zip():
         (oversized((10**9,)), "declares 8000000000 bytes, but the file contains 8"),
         (zipped(x=oversized((10**9,))), "x declares 8000000000 bytes"),
         (zipped(x=b"no array"), "x: expected an array as NumPy saves them"),
-        (corrupt_zip(), "damaged"),
+        (corrupt_zip(), "corrupt"),
         (
             zipped(x=b"").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff"),
             "25.5",
@@ -229,7 +229,7 @@ def corrupt_zip():
         (record_of(4), "record 0 is corrupt or truncated"),
         (b"\x1f\x8b\x08 no gzip", "expected TFRecord"),
         (b"\x89HDF\r\n\x1a\n no HDF5", "expected an HDF5 file"),
-        (b"toolkit elements 1\n\xff", "cut off"),
+        (b"toolkit elements 1\n\xff", "truncated"),
         (b"\x93NUMPY\x01\x00\x02\x00{(", "expected an array as NumPy saves them"),
         (b"", "the file is empty"),
         (HOSTILE["a terabyte in 8 bytes"][0], "takes 1099511627776 bytes"),

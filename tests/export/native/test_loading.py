@@ -287,10 +287,10 @@ def test_weights_in_another_folder(with_file):
     "change, expected",
     [
         (lambda data: data[:-1] + b"\1", "SHA-256 differs"),
-        (lambda data: data[:-4], "expected 12 bytes.*found 8"),
-        (lambda data: data + bytes(4), "found 16"),
-        (lambda data: b"\xff" * 8 + data[8:], "found 0"),
-        (lambda data: b"", "found 0"),
+        (lambda data: data[:-4], "expected 12 bytes.*received 8"),
+        (lambda data: data + bytes(4), "received 16"),
+        (lambda data: b"\xff" * 8 + data[8:], "received 0"),
+        (lambda data: b"", "received 0"),
     ],
     ids=["value", "shorter", "longer", "header", "empty"],
 )
