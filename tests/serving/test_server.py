@@ -585,7 +585,7 @@ def test_the_command_serves_reloads_and_stops(tmp_path):
     wait_for(lambda: answer_of(process, x)[0] == "2")
     np.testing.assert_allclose(answer_of(process, x)[1], second(x).numpy(), rtol=1e-5)
     code, errors = process.end()
-    assert code == 0 and "version 2 answers" in errors
+    assert code == 0 and "version 2 is active" in errors
 
 
 @pytest.mark.parametrize(
