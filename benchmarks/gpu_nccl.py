@@ -38,7 +38,7 @@ def check(device, stream, bus, finished, load=nccl.library):
         try:
             twin.broadcast(device.empty((4,), "float32"))
         except CommunicationError as error:
-            results["aborts"] = "was ended" in str(error)
+            results["aborts"] = "was destroyed" in str(error)
         group.close()
         second_group = nccl.connect(control, name, stream, 60.0, load)
     results["connects again"] = _gathers(device, second_group, finished)

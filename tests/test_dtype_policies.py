@@ -82,7 +82,7 @@ def test_layers_refuse_quantized_policies(name):
     config = json.loads(json.dumps(dtype_policies.serialize(policy)))
     assert dtype_policies.deserialize(config) == policy and policy.name == name
     assert policy != DTypePolicy("float32")
-    with pytest.raises(ArgumentError, match="quantized"):
+    with pytest.raises(ArgumentError, match="quantization of weights"):
         layers.Conv1D(1, 1, dtype=policy)
 
 

@@ -131,7 +131,7 @@ def copy_containers(structure: Any) -> Any:
 
     Example:
         >>> given = {"a": [1, 2]}
-        >>> copied(given) == given, copied(given)["a"] is given["a"]
+        >>> copy_containers(given) == given, copy_containers(given)["a"] is given["a"]
         (True, False)
     """
     return map_structure(lambda leaf: leaf, structure)

@@ -191,5 +191,5 @@ def test_animations_have_a_budget(monkeypatch):
     frames = [Image.new("L", (4, 4), shade) for shade in range(0, 250, 10)]
     data = file(np.asarray(frames[0]), "GIF", save_all=True, append_images=frames[1:])
     monkeypatch.setattr(module, "MAX_IMAGE_PIXELS", 40)
-    with pytest.raises(ImageFileError, match="pictures have more than 320 pixels"):
+    with pytest.raises(ImageFileError, match="frames have more than 320 pixels"):
         tf.io.decode_gif(data)

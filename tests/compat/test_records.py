@@ -82,7 +82,10 @@ def test_sequences_in_a_data_set():
 
 SEQUENCES = {
     "single(MESSAGE)": (ArgumentError, "context_features or sequence_features"),
-    "single(b'\\xff', None, {'x': STEPS})": (MalformedDataError, "no SequenceExample"),
+    "single(b'\\xff', None, {'x': STEPS})": (
+        MalformedDataError,
+        "not a SequenceExample",
+    ),
     "single(MESSAGE, None, {'z': STEPS})": (MalformedDataError, "no feature list 'z'"),
     "single(MESSAGE, None, {'w': STEPS})": (DTypeError, "expected 'w' of dtype int64"),
     "single(MESSAGE, {'z': one})": (MalformedDataError, "no feature 'z'"),

@@ -99,8 +99,8 @@ def limited():
 
 WARNINGS = {
     "input_shape": lambda: layers.RepeatVector(3, input_shape=(2,)),
-    "limiting epochs": limited,
-    "nothing is trained": lambda: fitted(epochs=1, initial_epoch=2),
+    "limits epochs": limited,
+    "no epoch runs": lambda: fitted(epochs=1, initial_epoch=2),
     "loss is nan": lambda: fitted(value=np.nan),
     "ran out": lambda: fitted(steps_per_epoch=3, batch_size=2),
     "single class": lambda: toolkit.Sequential([Inner()])(ops.ones((2, 1))),

@@ -217,7 +217,7 @@ class Rows(distillation.DistillationLoss):
         ("dtypes must match", {"student": network(dtype="float64")}),
         ("between 0.0 and 1.0", {"student_loss_weight": 2}),
         ("`student_loss_weight` to be", {"student_loss_weight": "x"}),
-        ("as many", {"distillation_loss_weights": [1, 2]}),
+        ("one weight", {"distillation_loss_weights": [1, 2]}),
         (
             "In teacher model",
             {"distillers": distillation.FeatureDistillation("mse", "x")},

@@ -64,7 +64,7 @@ def test_mesh():
         ("Shape and axis_names cannot be empty", (4,), ""),
         ("Shape and axis_names should have same size", (4, 2), ["batch"]),
         ("Shape does not match the number of devices", (4, 1), ["batch", "model"]),
-        ("must differ", (4, 2), ["batch", "batch"]),
+        ("must be unique", (4, 2), ["batch", "batch"]),
     ],
 )
 def test_refused_meshes(match, shape, names):

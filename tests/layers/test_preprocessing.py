@@ -219,7 +219,7 @@ def test_configs_contain_no_file_names(tmp_path):
     for cls in (layers.StringLookup, layers.TextVectorization):
         config = serialize_keras_object(cls())
         config["config"]["vocabulary"] = str(path)
-        with pytest.raises(ArgumentError, match="may not name files"):
+        with pytest.raises(ArgumentError, match="must not refer to files"):
             deserialize_keras_object(config)
 
 

@@ -373,7 +373,7 @@ def test_dropout_scales_the_remaining_values():
 def test_lambda_is_never_restored_from_code(rng):
     layer = layers.Lambda(lambda x, n: x**n, arguments={"n": 2}, output_shape=(3,))
     assert layer(toolkit.Input((3,))).shape == (None, 3)
-    with pytest.warns(UserWarning, match="hold no code"):
+    with pytest.warns(UserWarning, match="contain no code"):
         config = serialization.serialize_keras_object(layer)
     with pytest.raises(ValueError, match="arbitrary code execution"):
         serialization.deserialize_keras_object(config)

@@ -213,7 +213,7 @@ def test_unwritable_cache_names_the_variable(server, tmp_path):
         ({"fname": ".."}, "plain file name"),
         ({"file_hash": "abc"}, "64 hexadecimal digits"),
         ({"file_hash": MD5, "hash_algorithm": "sha256"}, "64 hexadecimal digits"),
-        ({"file_hash": SHA256, "md5_hash": MD5}, "not both"),
+        ({"file_hash": SHA256, "md5_hash": MD5}, "received both"),
         ({"hash_algorithm": "crc"}, "'auto', 'md5', 'sha256'; received 'crc'"),
         ({"extract": True, "archive_format": "rar"}, "received 'rar'"),
         ({"extract": True, "archive_format": None}, "needs an archive_format"),

@@ -205,7 +205,7 @@ class Inspection:
             >>> x = ops.ones((4, 4))
             >>> plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(x)
             >>> plan.plot().title
-            'Arena of <lambda>: 64 B, at most 64 B live at once'
+            'Arena of <lambda>: 64 B, at most 64 B live at the same time'
         """
         if what == "arena":
             picture = drawing.draw_arena(self)

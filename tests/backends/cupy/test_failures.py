@@ -233,7 +233,7 @@ def test_failed_kernel_error_names_the_last_launches(on_host):
         with pytest.raises(DeviceError) as caught:
             model.fit(x, y, batch_size=16, verbose=0)
         assert re.search(
-            r"gpu:0: an illegal memory access.*started last: \d+ captured nodes, from "
+            r"gpu:0: an illegal memory access.*last launch: \d+ captured nodes, from "
             r".* to .*restart the process",
             str(caught.value),
         )

@@ -41,7 +41,7 @@ def test_arm_has_two_names():
 @pytest.mark.parametrize(
     "machine, name, message",
     [
-        ("x86-64-v2", "x86-64-v3", "no x86-64-v3: it lacks avx, avx2"),
+        ("x86-64-v2", "x86-64-v3", "does not support x86-64-v3: it lacks avx, avx2"),
         ("x86-64-v4", "aarch64", "TOOLKIT_PROCESSOR.*x86-64-v2"),
         ("aarch64", "x86-64-v2", "TOOLKIT_PROCESSOR.*aarch64"),
     ],

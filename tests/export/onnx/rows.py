@@ -275,11 +275,11 @@ FREE = {
 REFUSED = {
     "Hashing": (
         lambda: chain(layers.Hashing(4), dtype="int32"),
-        "Hashing 'hashing': it looks values up in Python",
+        "Hashing 'hashing': the layer runs in Python",
     ),
     "HashedCrossing": (
         lambda: called(layers.HashedCrossing(5), (1,), (1,), dtype="int32"),
-        "HashedCrossing 'hashed_crossing': it looks values up in Python",
+        "HashedCrossing 'hashed_crossing': the layer runs in Python",
     ),
     "StringLookup": (
         lambda: chain(layers.StringLookup(vocabulary=["a"]), dtype="string"),

@@ -104,7 +104,7 @@ def _checked_path(filepath: Any, zipped: bool | None) -> Path:
         raise ArgumentError(
             "save_model: uploads of models are unsupported; save to a folder with "
             "zipped=False, then call `huggingface_hub.upload_folder("
-            f"{str(filepath).removeprefix('hf://')!r}, folder_path=folder)`"
+            f"repo_id={str(filepath).removeprefix('hf://')!r}, folder_path=folder)`"
         )
     legacy = path.name.endswith(H5)
     if zipped is False:
