@@ -6,8 +6,6 @@ because models need only some of them.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from toolkit.data.stage_registry import set_importer
 from toolkit.definitions.namespaces import lazy_namespace
 
@@ -43,4 +41,5 @@ __all__ = [
 
 __getattr__, __dir__ = lazy_namespace(__name__, {"toolkit.data.pipeline": __all__})
 
-set_importer(lambda: import_module("toolkit.data.pipeline"))
+# The module of each public name imports all stages.
+set_importer(lambda: __getattr__("Dataset"))
