@@ -124,11 +124,12 @@ def test_sdist_contains_sources_without_links(archives):
 
 
 @pytest.mark.slow
-def test_wheel_contains_only_package_and_examples(archives):
+def test_wheel_contains_only_packages_and_examples(archives):
     _, wheel = archives
     expected = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "toolkit").rglob("*")
+        for package in ("toolkit", "keras_toolkit")
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     } | {
         f"toolkit/{path.relative_to(ROOT).as_posix()}"
