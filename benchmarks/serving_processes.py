@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,8 @@ class ServerProcess:
         pids = [self.process.pid]
         for pid in pids:
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
-                pids += map(int, path.read_text().split())
+                with suppress(OSError):  # the thread ended after the search
+                    pids += map(int, path.read_text().split())
         return pids
 
     def resident_bytes(self) -> int:
