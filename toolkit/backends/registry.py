@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
 from toolkit.backends.base import Backend, accelerators
+from toolkit.definitions.namespaces import import_location
 from toolkit.errors import unknown_choice
 
 Factory = Callable[[], Backend]
@@ -90,6 +90,5 @@ def _find_installed() -> None:
 def _load(factory: Factory | str) -> Factory:
     if not isinstance(factory, str):
         return factory
-    module, _, attribute = factory.partition(":")
-    loaded: Factory = getattr(importlib.import_module(module), attribute)
+    loaded: Factory = import_location(factory)
     return loaded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -40,3 +41,15 @@ def lazy_namespace(
         return sorted(names - {lazy_namespace.__name__})
 
     return find, listed
+
+
+@cache
+def import_location(location: str, package: str = "") -> Any:
+    """Return an object by its location, "module:name".
+
+    Args:
+        location: the module and the name.
+        package: the package of the module; "" for a full name.
+    """
+    module, _, name = location.partition(":")
+    return getattr(import_module(f"{package}.{module}" if package else module), name)

@@ -8,13 +8,12 @@ imported for the first node that needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Launch
 from toolkit.backends.loops.iteration_space import REDUCTIONS
+from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive
 
@@ -59,14 +58,9 @@ GENERATORS: dict[str, str | Generator] = {
 def find_generator(op: Primitive) -> Generator | None:
     """Return the generator of a primitive, or None."""
     generator = GENERATORS.get(op.name, _SCALAR_RULE if op.scalar else None)
-    return _import(generator) if isinstance(generator, str) else generator
-
-
-@cache
-def _import(location: str) -> Generator:
-    module, _, function = location.partition(":")
-    package = __name__.rpartition(".")[0]
-    generator: Generator = getattr(import_module(f"{package}.{module}"), function)
+    if isinstance(generator, str):
+        imported: Generator = import_location(generator, __package__)
+        return imported
     return generator
 
 

@@ -6,8 +6,6 @@ The module of a lowering is imported for the first node that needs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.base import Operand, contiguous
@@ -19,6 +17,7 @@ from toolkit.backends.numpy.jit.fused.elementwise import (
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.numpy.jit.products import PRODUCTS
+from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value
 
@@ -104,15 +103,7 @@ def _query_count(attention: Any) -> int:
 def lowering(name: str) -> Lowering | None:
     """Return the lowering of a primitive; None if it has none."""
     entry = LOWERINGS.get(name)
-    return _import_lowering(entry) if isinstance(entry, str) else entry
-
-
-@cache
-def _import_lowering(path: str) -> Lowering:
-    module, _, function = path.partition(":")
-    package = __name__.rpartition(".")[0]
-    imported: Lowering = getattr(import_module(f"{package}.{module}"), function)
-    return imported
+    return import_location(entry, __package__) if isinstance(entry, str) else entry
 
 
 def lower(
