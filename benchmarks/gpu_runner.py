@@ -40,7 +40,7 @@ class Step:
             its result file, which it can write repeatedly, and {limit} is its time
             limit in seconds.
         limit: the time limit in seconds.
-        least: the minimum remaining seconds to start it.
+        minimum: the minimum remaining seconds to start it.
         modules, programs: its requirements.
         environment: additional environment variables.
     """
@@ -104,7 +104,7 @@ class Session:
         Args:
             steps: in execution order.
             end: the deadline, as a value of `monotonic`.
-            again: names of finished steps to repeat, or "failed".
+            retried: names of finished steps to repeat, or "failed".
 
         Returns:
             Whether all steps passed or were skipped.

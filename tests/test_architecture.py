@@ -302,3 +302,43 @@ def test_names_of_backends_are_found(source, expected):
 )
 def test_cycles_are_found(edges, expected):
     assert find_cycle(edges) == expected
+
+
+def documented_names(text, section):
+    """Yield the names that a section of a docstring describes."""
+    _, _, rest = (text or "").partition(f"{section}:\n")
+    block = re.split(r"\n\n|\n(?=\S)", rest)[0]
+    for line in block.splitlines():
+        if match := re.match(r" {4}(?! )([\w, `*]+):(?: |$)", line):
+            yield from (name.strip("`* ") for name in match[1].split(","))
+
+
+def parameters_of(node):
+    """Return the names of parameters of a function or class, None for any name."""
+    if isinstance(node, ast.ClassDef):
+        methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
+        node = methods.get("__init__") or methods.get("__new__")
+    if node is None or node.args.kwarg is not None:
+        return None
+    return {child.arg for child in ast.walk(node.args) if isinstance(child, ast.arg)}
+
+
+def test_documented_arguments_exist():
+    """A renamed parameter has its new name in the docstring, too."""
+    wrong = [
+        f"toolkit/{path}:{node.lineno} {node.name}: {name}"
+        for path, tree in sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        if (parameters := parameters_of(node)) is not None
+        for name in documented_names(ast.get_docstring(node), "Args")
+        if name not in parameters
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_documented_names_are_found():
+    text = (
+        "Sum.\n\nArgs:\n    a, b: terms,\n        here: none.\n    **c: more.\n\nx: y"
+    )
+    assert [*documented_names(text, "Args")] == ["a", "b", "c"]

@@ -102,7 +102,7 @@ class KernelTable(dict[str, Kernel]):
     """Kernels by primitive name; a missing one is rendered from its record.
 
     Args:
-        known: the explicit kernels.
+        kernels: the explicit kernels.
         render: returns the kernel of a record, or None if it has no rule.
     """
 

@@ -16,7 +16,7 @@ def print_message(text: str, line_break: bool = True, use_stderr: bool = False) 
     Args:
         text: the message.
         line_break: whether to end the line.
-        errors: whether to use standard error, separate from the output of a script.
+        use_stderr: whether to use standard error, separate from the output of a script.
 
     Characters that the encoding of standard output does not support become "?".
     """

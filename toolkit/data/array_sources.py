@@ -203,7 +203,7 @@ class _ChunkedArray:
 
     Args:
         dataset: the h5py data set.
-        most: the maximum size of a segment, and of the cache, in bytes.
+        budget: the maximum size of a segment, and of the cache, in bytes.
     """
 
     max_segments = 16  # segments

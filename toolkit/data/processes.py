@@ -57,7 +57,7 @@ class Worker:
     Attributes:
         connection: readable when an element is ready, or when the process has ended.
         task: the current task, or None.
-        has_begun: whether the process has started and accepts elements.
+        has_started: whether the process has started and accepts elements.
     """
 
     def __init__(self, function: bytes, words: Sequence[int]) -> None:

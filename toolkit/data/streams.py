@@ -43,9 +43,9 @@ class Run:
         watch: the measurements of the stages.
         options: the options of the data set.
         unordered: the stages that deliver elements as they become ready.
-        kept: whether caching stages read their cache in this pass. The choice is fixed
-            for the whole pass.
-        shares: the batch stage with a local shard, and its row selection.
+        uses_cache: whether caching stages read their cache in this pass. The choice is
+            fixed for the whole pass.
+        shard_selectors: the batch stage with a local shard, and its row selection.
     """
 
     def __init__(self, watch: PassProfile, options: Any) -> None:
@@ -83,7 +83,7 @@ class PassContext(NamedTuple):
         epoch: the pass number, and the numbers of nested repetitions. Random choices
             depend on it and on their seed.
         on_error: a handler for an error of one element, if such errors are ignored.
-        within: the enclosing stage of a nested data set, if any.
+        enclosing_stage: the enclosing stage of a nested data set, if any.
         selection: the elements to compute; other elements are ABSENT. None selects all.
     """
 
@@ -116,7 +116,7 @@ class Stream:
 
     Args:
         dataset: the stage.
-        here: the context.
+        context: the context.
         parents: the input streams.
     """
 

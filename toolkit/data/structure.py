@@ -134,8 +134,9 @@ def flatten_argument(
     """Return the item for each part of an element, from a structured argument.
 
     Args:
-        given: the argument; None means None for each part.
-        what: the name of the argument in errors.
+        element: the element, a tuple or a dict.
+        argument: the argument; None means None for each part.
+        name: the name of the argument in errors.
     """
     if argument is None:
         return [None] * len(element)
@@ -213,7 +214,7 @@ def stack_values(
 
     Args:
         values: values of equal shapes.
-        who: the caller in errors.
+        caller: the caller in errors.
         empty: allocates an array of a shape and a dtype.
     """
     first = values[0]

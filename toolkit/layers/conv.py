@@ -35,7 +35,7 @@ class Convolution(LowRankLayer):
     """Base class of all convolutions: windows, weights, bias and activation.
 
     Args:
-        given: all arguments of the constructor, by name: its `locals()`.
+        arguments: all arguments of the constructor, by name: its `locals()`.
         paddings: the valid values of `padding`.
         **kwargs: arguments of Layer.
     """

@@ -15,7 +15,7 @@ def fit_shape(caller: str, gradient: Any, variable: Variable) -> Tensor:
     """Broadcast a gradient to the shape of its variable.
 
     Args:
-        where: the caller, for the message.
+        caller: the caller, for the message.
         gradient: of a shape that broadcasts to the variable's.
         variable: the variable of the gradient.
 

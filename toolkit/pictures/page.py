@@ -111,7 +111,7 @@ def figure(
     Args:
         picture: the picture.
         caption: below it.
-        least: the minimum scale on a narrow page, below which the picture scrolls;
+        min_scale: the minimum scale on a narrow page, below which the picture scrolls;
             None fits it to any page.
     """
     svg = Markup(picture.svg(style=""))

@@ -106,7 +106,7 @@ def check(kind, arrays, attrs, chunk=0):
 def check_layer(kind, problem, options=None):
     """A bias, an activation, a residual and a mask in one kernel with the anchor.
 
-    more: attributes that the reference has none of.
+    options: attributes that the reference does not have.
     """
     (x, w), attrs = problem.of(kind, "float32")
     shape = expected(kind, (x, w), attrs).shape

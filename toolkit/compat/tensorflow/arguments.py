@@ -125,7 +125,7 @@ def refuse(function: str, **arguments: tuple[Any, Any]) -> None:
 
     Args:
         function: the name of the caller.
-        **given: argument -> (value, the only supported value).
+        **arguments: argument -> (value, the only supported value).
     """
     for argument, (value, supported) in arguments.items():
         if value is not supported and value != supported:

@@ -110,7 +110,7 @@ class Table:
         Args:
             paths: of the files.
             defaults: for each column a dtype or the value of an empty field.
-            wanted: the names, or indices, of the columns to read.
+            selection: the names, or indices, of the columns to read.
             blocks: the number of files to interleave row by row; None for sequential
                 reads.
             skips_errors: whether to skip rows with errors.

@@ -197,7 +197,7 @@ def _wrap_method(
 
     Args:
         method: of toolkit's Dataset.
-        given: converts the arguments that are not elements.
+        convert_argument: converts the arguments that are not elements.
     """
     names = list(inspect.signature(method).parameters)
 

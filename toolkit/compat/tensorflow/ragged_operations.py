@@ -100,7 +100,7 @@ def map_broadcast(x: TensorLike, shape: tuple[Any, ...], indices: Sequence[Any])
     Args:
         x: a number, an array or a tensor.
         shape: the shape that it broadcasts to.
-        places: the indices along the first axes; further axes of the shape broadcast.
+        indices: the indices along the first axes; further axes of the shape broadcast.
     """
     if not _may_broadcast(x):
         return x

@@ -72,7 +72,7 @@ def replace_matches(
         pattern: compiled.
         rewrite: strings, and group numbers.
         value: the string.
-        once: whether to replace only the first match.
+        only_first: whether to replace only the first match.
     """
     pieces, position, last = [], 0, -1
     while position <= len(value):

@@ -54,9 +54,9 @@ def split_strings(
 
     Args:
         function: its name in errors.
-        parts: splits bytes.
+        splitter: splits bytes.
         input: a string, or a vector of strings.
-        made: creates a tensor from an array of parts.
+        build: creates a tensor from an array of parts.
     """
     if isinstance(input, RaggedTensor):
         rows = split_strings(function, splitter, input.flat_values, build)

@@ -123,7 +123,7 @@ def map_strings(
     Args:
         function: takes bytes.
         value: strings or ragged rows of strings.
-        made: creates a tensor from an array of results.
+        build: creates a tensor from an array of results.
     """
     if getattr(value, "is_composite", False):  # ragged rows
         flat = value.flat_values

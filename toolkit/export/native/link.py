@@ -133,7 +133,7 @@ def link(task: LinkTask, linker_command: str | None = None) -> None:
     """Link a shared library or a module.
 
     Args:
-        linking: the inputs and the output.
+        task: the inputs and the output.
         linker_command: the linker command; None searches for one.
 
     Raises:

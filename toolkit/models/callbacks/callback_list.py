@@ -71,8 +71,8 @@ class CallbackList(Callback):
         """Return whether a run stops; in a job, all processes stop at the same step.
 
         Args:
-            wants: whether this process requests a stop.
-            now: whether this is the end of an epoch, not of a step.
+            requested: whether this process requests a stop.
+            force: whether this is the end of an epoch, not of a step.
         """
         return (
             requested

@@ -37,7 +37,7 @@ class Topology:
 
     Attributes:
         nodes: the nodes that compute values, producers before consumers.
-        found: all nodes, including mask computations, producers before consumers.
+        all_nodes: all nodes, including mask computations, producers before consumers.
         depths: node -> depth, including the nodes of inputs.
         operations: layers and ops, deepest first; the order of `model.layers`.
     """

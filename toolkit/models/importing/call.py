@@ -62,7 +62,7 @@ class Call:
         opset: the version of its operators.
         ledger: the ledger of the budget.
         run: (graph, inputs) -> outputs, for graphs inside of the node.
-        is_known: whether the results must be static, before the graph runs.
+        is_static: whether the results must be static, before the graph runs.
     """
 
     def __init__(

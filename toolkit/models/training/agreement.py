@@ -196,8 +196,9 @@ class Agreement:
         """Return whether all processes stop now.
 
         Args:
-            wants: whether this process requests a stop.
-            now: whether to agree unconditionally; if False, this is the end of a step.
+            requested: whether this process requests a stop.
+            force: whether to agree unconditionally; if False, this is the end of a
+                step.
 
         Raises:
             KeyboardInterrupt: one of the processes received Ctrl-C.

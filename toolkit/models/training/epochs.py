@@ -22,7 +22,7 @@ class EpochBatches:
 
     Attributes:
         exhausted: whether there are no more batches.
-        done: the number of batches that the current epoch has returned.
+        num_yielded: the number of batches that the current epoch has returned.
     """
 
     def __init__(self, source: Source, steps: int | None) -> None:

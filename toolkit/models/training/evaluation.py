@@ -124,7 +124,7 @@ class Evaluation(Steps):
         """Raise for weights and seeds that differ from other processes.
 
         Args:
-            again: whether to repeat an earlier comparison.
+            force: whether to repeat an earlier comparison.
         """
         job = self._job()
         if job is None or (self._compared_job is job and not force):

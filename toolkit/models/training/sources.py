@@ -60,7 +60,7 @@ class Source:
         batch_size: samples per batch, or None if unknown.
         num_batches: batches of a pass, or None if unknown or infinite.
         is_iterator: whether batches cannot be repeated.
-        taken: the number of batches of this pass that were taken.
+        num_taken: the number of batches of this pass that were taken.
     """
 
     batch_size: int | None = None

@@ -60,7 +60,7 @@ def interpolated(
 
     Args:
         x: (batch, *spatial, channels).
-        places: coordinates for each spatial axis, (batch or 1, *points).
+        coordinates: coordinates for each spatial axis, (batch or 1, *points).
         order: 0 reads the nearest pixel, 1 interpolates linearly.
         mode: mode of the padding, one of FILL_MODES.
         value: value of the padding in mode "constant".

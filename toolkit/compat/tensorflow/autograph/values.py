@@ -127,9 +127,9 @@ def check_same_spec(
     """Raise for two values of a name with different shapes or dtypes.
 
     Args:
-        what: the statement.
+        statement: the statement.
         name: the name.
-        places: the position of each value in the code.
+        locations: the location of each value in the code.
         a, b: the values.
     """
     x, y = convert(a), convert(b)

@@ -201,7 +201,7 @@ def get_variable(
         constraint: a function that optimizers apply to its value after each update.
         use_resource: has no effect: all Variables are resource variables.
         synchronization, aggregation: have no effect: there are no copies.
-        others: only their defaults.
+        caching_device, partitioner, validate_shape, custom_getter: only their defaults.
 
     In eager mode each call creates a new Variable, as in TensorFlow.
 

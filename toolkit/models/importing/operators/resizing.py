@@ -148,7 +148,7 @@ class _Interpolation:
         """Return offsets from the element before each point, and the weights.
 
         Args:
-            part: the distance of each point from that element.
+            fraction: the distance of each point from that element.
             scale: new elements per old element: antialiasing widens kernels.
         """
         scale = min(scale, 1.0) if self.antialias else 1.0

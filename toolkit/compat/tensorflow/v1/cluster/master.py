@@ -106,7 +106,7 @@ class Master:
 
         Args:
             program: its number; a part is registered at a task that does not have it.
-            parts: the message with the part of each task.
+            messages_by_task: the message with the part of each task.
             feeds: the values to send to each task.
         """
         run = next(self._runs)
