@@ -34,6 +34,7 @@ NO_TEXT = {
     "backends/disk_cache",
     "backends/locations",
     "backends/target",
+    "definitions/namespaces",
     "definitions/records",
 }
 
