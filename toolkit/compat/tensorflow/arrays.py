@@ -86,7 +86,10 @@ def constant(
 
 
 def convert_to_tensor(
-    value: Any, dtype: DTypeLike | None = None, dtype_hint: Any = None, name: Any = None
+    value: Any,
+    dtype: DTypeLike | None = None,
+    dtype_hint: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Convert a value to a tensor; `dtype_hint` applies if the value has no dtype."""
     if dtype is None and not hasattr(value, "dtype"):
@@ -103,29 +106,29 @@ def is_tensor(x: TensorLike) -> bool:
     return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
-def zeros(shape: Any, dtype: Any = "float32", name: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Any:
     """Create a tensor of zeros, or of empty strings."""
     if dtype_name(dtype) == dtypes.STRING:
         return StringTensor(np.full(extents(shape), b"", object))
     return ops.zeros(extents(shape), dtype_name(dtype))
 
 
-def ones(shape: Shape, dtype: DTypeLike = "float32", name: Any = None) -> Tensor:
+def ones(shape: Shape, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """Create a tensor of ones."""
     return ops.ones(extents(shape), dtype_name(dtype))
 
 
-def fill(dims: Any, value: Any, name: Any = None) -> Tensor:
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """Create a tensor of one value, in its dtype."""
     return ops.broadcast_to(convert(value), extents(dims))
 
 
-def zeros_like(input: Any, dtype: Any = None, name: Any = None) -> Tensor:
+def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Create zeros with the shape of `input`."""
     return ops.zeros_like(input, dtype_name(dtype))
 
 
-def ones_like(input: Any, dtype: Any = None, name: Any = None) -> Tensor:
+def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     """Create ones with the shape of `input`."""
     return ops.ones_like(input, dtype_name(dtype))
 
@@ -135,7 +138,7 @@ def eye(
     num_columns: Any = None,
     batch_shape: Any = None,
     dtype: DTypeLike = "float32",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Create an identity matrix, or a batch of them."""
     sizes = extents((num_rows, num_rows if num_columns is None else num_columns))
@@ -146,7 +149,11 @@ def eye(
 
 
 def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None
+    start: Any,
+    limit: Any = None,
+    delta: Any = 1,
+    dtype: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the numbers from start to limit, or from 0 to start, in steps of delta.
 
@@ -202,7 +209,7 @@ def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
 
 
 def linspace(
-    start: Any, stop: Any, num: Any, name: Any = None, axis: int = 0
+    start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0
 ) -> Tensor:
     """Return `num` evenly spaced numbers from start to stop, both included."""
     start = convert(start)
@@ -219,7 +226,7 @@ def one_hot(
     off_value: Any = None,
     axis: int | None = None,
     dtype: DTypeLike | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""
     hot = ops.one_hot(indices, int(depth), -1 if axis is None else axis, dtype="bool")
@@ -233,7 +240,7 @@ def one_hot(
 # --- shapes ---------------------------------------------------------------------------
 
 
-def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     """Return the extents as an int32 tensor.
 
     In a traced function the result is a NumPy array: extents are static there, and can
@@ -243,12 +250,12 @@ def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
     return convert(extents_array) if state.trace is None else extents_array
 
 
-def size(input: Any, out_type: Any = None, name: Any = None) -> Any:
+def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     """Return the number of elements as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).size, out_type)
 
 
-def rank(input: Any, name: Any = None) -> Any:
+def rank(input: Any, name: str | None = None) -> Any:
     """Return the number of axes as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).ndim, None)
 
@@ -259,12 +266,12 @@ def shape_of_size(number: int, out_type: Any) -> Any:
     return convert(result) if state.trace is None else result
 
 
-def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Reshape a tensor; one extent can be -1."""
     return ops.reshape(tensor, extents(shape))
 
 
-def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """Combine real and imaginary parts, which broadcast, to a complex tensor."""
     (real, imag), _ = operands(real, imag)
     shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
@@ -272,7 +279,7 @@ def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
     return ops.view_as_complex(ops.stack(components, -1))
 
 
-def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
+def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     """Reinterpret the bits of each element in another dtype.
 
     A larger element becomes several, along a new last axis. Smaller elements along the
@@ -300,7 +307,7 @@ def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
     return ops.squeeze(ops.view(x, dtype), -1)
 
 
-def timestamp(name: Any = None) -> Tensor:
+def timestamp(name: str | None = None) -> Tensor:
     """Return the seconds since the start of 1970, float64; in a trace, the trace
     time."""
     return convert(np.asarray(time()))
@@ -331,7 +338,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
     return convert(result) if state.trace is None else result
 
 
-def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return x after a check of its shape; None matches any extent.
 
     Raises:
@@ -349,14 +356,14 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
 
 
 def transpose(
-    a: Any, perm: Any = None, conjugate: bool = False, name: Any = None
+    a: Any, perm: Any = None, conjugate: bool = False, name: str | None = None
 ) -> Tensor:
     """Permute the axes; reverse them if perm is None."""
     swapped = ops.transpose(a, axes(perm if perm is None else list(perm)))
     return ops.conj(swapped) if conjugate else swapped
 
 
-def meshgrid(*args: Any, indexing: str = "xy", name: Any = None) -> list[Tensor]:
+def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """Return coordinate grids from one vector per axis."""
     return ops.meshgrid(*args, indexing=indexing)
 
@@ -381,7 +388,7 @@ def _stacked(values: Any) -> Any:
     return values
 
 
-def concat(values: Any, axis: Any, name: Any = None) -> Tensor:
+def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     """Concatenate tensors along an axis."""
     values = values if isinstance(values, (list, tuple)) else [values]
     return ops.concatenate(values, int(axis))
@@ -392,7 +399,7 @@ def split(
     num_or_size_splits: Any,
     axis: Any = 0,
     num: int | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> list[Tensor]:
     """Split along an axis into equal parts, or into parts of the given sizes.
 

@@ -26,7 +26,7 @@ def decode_wav(
     contents: Any,
     desired_channels: int = -1,
     desired_samples: int = -1,
-    name: Any = None,
+    name: str | None = None,
 ) -> DecodeWav:
     """Decode a WAV file (PCM).
 
@@ -56,7 +56,7 @@ def decode_wav(
     return DecodeWav(convert(samples), convert(np.int32(rate)))
 
 
-def encode_wav(audio: Any, sample_rate: Any, name: Any = None) -> StringTensor:
+def encode_wav(audio: Any, sample_rate: Any, name: str | None = None) -> StringTensor:
     """Encode a WAV file with 16 bits per sample.
 
     Args:

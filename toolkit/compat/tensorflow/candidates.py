@@ -32,7 +32,7 @@ def uniform_candidate_sampler(
     unique: bool,
     range_max: int,
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Candidates:
     """Sample classes with equal probability.
 
@@ -62,7 +62,7 @@ def log_uniform_candidate_sampler(
     unique: bool,
     range_max: int,
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Candidates:
     """Sample classes with probability log((k + 2) / (k + 1)) / log(range_max + 1).
 
@@ -88,7 +88,7 @@ def fixed_unigram_candidate_sampler(
     shard: int = 0,
     unigrams: Sequence[float] = (),
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Candidates:
     """Sample classes with the probabilities of a list or a file.
 
@@ -131,7 +131,7 @@ def all_candidate_sampler(
     num_sampled: int,
     unique: bool,
     seed: SeedLike | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Candidates:
     """Return the classes below num_sampled, and ones.
 
@@ -203,7 +203,7 @@ def compute_accidental_hits(
     sampled_candidates: Any,
     num_true: int,
     seed: SeedLike | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Candidates:
     """Return the drawn classes that are true classes; `seed` has no effect.
 
@@ -238,7 +238,7 @@ def sampled_softmax_loss(
     sampled_values: Any = None,
     remove_accidental_hits: bool = True,
     seed: SeedLike | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the cross entropy of a softmax over true and drawn classes.
 
@@ -278,7 +278,7 @@ def nce_loss(
     num_true: int = 1,
     sampled_values: Any = None,
     remove_accidental_hits: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the loss of noise contrastive estimation.
 

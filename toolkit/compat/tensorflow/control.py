@@ -32,7 +32,7 @@ def cond(
     pred: Any,
     true_fn: Callable[[], Any] | None = None,
     false_fn: Callable[[], Any] | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return `true_fn()` if the boolean `pred` holds, else `false_fn()`.
 
@@ -56,7 +56,7 @@ def while_loop(
     back_prop: bool = True,
     swap_memory: bool = False,
     maximum_iterations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Apply `body` to the loop variables while `cond` holds.
 
@@ -96,7 +96,7 @@ def case(
     default: Callable[[], Any] | None = None,
     exclusive: bool = False,
     strict: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the value of the first function whose condition holds, or of the default.
 
@@ -118,7 +118,7 @@ def case(
 
 
 def switch_case(
-    branch_index: Any, branch_fns: Any, default: Any = None, name: Any = None
+    branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None
 ) -> Any:
     """Return the value of the function with this index, or of the default."""
     if isinstance(branch_fns, dict):
@@ -136,7 +136,7 @@ def map_fn(
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,
-    name: Any = None,
+    name: str | None = None,
     fn_output_signature: Any = None,
 ) -> Any:
     """Apply a function to each row, and stack the results.
@@ -185,7 +185,7 @@ def scan(
     swap_memory: bool = False,
     infer_shape: bool = True,
     reverse: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return all states of a recurrence (state, row) -> next state.
 
@@ -237,7 +237,7 @@ def foldl(
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the last state of `scan`, with the same arguments.
 
@@ -254,7 +254,7 @@ def foldr(
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the result of `foldl` from the last row to the first.
 
@@ -264,11 +264,11 @@ def foldr(
     return tree.map_structure(lambda x: x[0], states)
 
 
-def group(*inputs: Any, name: Any = None) -> None:
+def group(*inputs: Any, name: str | None = None) -> None:
     """Do nothing: the `inputs` have been computed."""
 
 
-def no_op(name: Any = None) -> None:
+def no_op(name: str | None = None) -> None:
     """Do nothing."""
 
 
@@ -292,7 +292,7 @@ def py_function(
     func: Callable[..., Any] | None = None,
     inp: Any = None,
     Tout: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Call a Python function with concrete tensors.
 
@@ -333,7 +333,7 @@ def numpy_function(
     inp: Any = None,
     Tout: Any = None,
     stateful: bool = True,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Call a function as `py_function`, with NumPy arrays and without a gradient.
 

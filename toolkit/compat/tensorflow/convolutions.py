@@ -64,7 +64,7 @@ def _make_convolution(operation: Callable[..., Tensor], name: str, count: int) -
         padding: Any,
         data_format: Any = None,
         dilations: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         layout = _to_data_format(data_format)
         x, words = _apply_padding(input, padding, count)
@@ -91,7 +91,7 @@ def conv1d(
     padding: Any,
     data_format: Any = "NWC",
     dilations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Compute a convolution over one spatial axis."""
     return _make_convolution(ops.conv, "conv1d", 1)(
@@ -106,7 +106,7 @@ def depthwise_conv2d(
     padding: Any,
     data_format: Any = None,
     dilations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Convolve each channel with separate filters."""
     return _make_convolution(ops.depthwise_conv, "depthwise_conv2d", 2)(
@@ -122,7 +122,7 @@ def separable_conv2d(
     padding: Any,
     data_format: Any = None,
     dilations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Convolve each channel, then across channels."""
     y = depthwise_conv2d(
@@ -179,7 +179,7 @@ def _make_transposed(name: str, data_format: str | None) -> Any:
         padding: str = "SAME",
         data_format: Any = default,
         dilations: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         options = padding, data_format, dilations
         return _transposed_convolution(
@@ -205,7 +205,7 @@ conv_transpose: Any = _make_transposed("conv_transpose", None)
 
 
 def atrous_conv2d(
-    value: Any, filters: Any, rate: int, padding: str, name: Any = None
+    value: Any, filters: Any, rate: int, padding: str, name: str | None = None
 ) -> Tensor:
     """Compute `conv2d` with strides of 1 and a dilation rate."""
     return conv2d(value, filters, 1, padding, None, int(rate))
@@ -217,7 +217,7 @@ def atrous_conv2d_transpose(
     output_shape: Any,
     rate: int,
     padding: str,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Compute the transpose of `atrous_conv2d`."""
     options = 1, padding, "NHWC", int(rate)
@@ -262,7 +262,7 @@ def _make_pooling(
         strides: IntOrInts,
         padding: Any,
         data_format: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         refuse("pool", padding=(isinstance(padding, str), True))
         layout, axes = _to_data_format(data_format), count or convert(input).ndim - 2
@@ -296,7 +296,7 @@ def convolution(
     padding: Any = "VALID",
     data_format: Any = None,
     dilations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Compute a convolution over the spatial axes of the input."""
     convolve = _make_convolution(ops.conv, "convolution", convert(input).ndim - 2)
@@ -311,7 +311,7 @@ def pool(
     padding: str = "VALID",
     data_format: Any = None,
     dilations: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Compute `max_pool` or `avg_pool`, for the pooling_type MAX or AVG."""
     refuse("pool", dilations=(dilations, None))
@@ -327,7 +327,7 @@ def local_response_normalization(
     bias: float = 1.0,
     alpha: float = 1.0,
     beta: float = 0.5,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Compute x / (bias + alpha * sum of squares of the neighbouring channels) **
     beta."""

@@ -18,7 +18,7 @@ def bincount(
     minlength: Any = None,
     maxlength: Any = None,
     dtype: DTypeLike = "int32",
-    name: Any = None,
+    name: str | None = None,
     axis: int | None = None,
     binary_output: bool = False,
 ) -> Tensor:
@@ -73,7 +73,7 @@ def confusion_matrix(
     num_classes: Any = None,
     weights: Any = None,
     dtype: DTypeLike = "int32",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Count for each label (row) the predictions of each class (column)."""
     if weights is not None:

@@ -73,7 +73,7 @@ def ctc_beam_search_decoder(
 
 
 def collapse_repeated(
-    labels: TensorLike, seq_length: Any, name: Any = None
+    labels: TensorLike, seq_length: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Remove labels that repeat their predecessor; return the rows and their lengths.
 

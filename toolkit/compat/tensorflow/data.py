@@ -90,7 +90,7 @@ class Dataset(core.Dataset):
         """Return a hash that changes with the elements; uint64."""
         return convert(np.uint64(self._parents[0].fingerprint()))
 
-    def get_single_element(self, name: Any = None) -> Any:
+    def get_single_element(self, name: str | None = None) -> Any:
         """Return the only element."""
         elements = list(self.take(2))
         if len(elements) != 1:
@@ -116,7 +116,7 @@ class Dataset(core.Dataset):
         reader_func: Callable[[Dataset], Dataset] | None = None,
         wait: bool = False,
         checkpoint_args: None = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> Dataset:
         """Load a data set that `save` wrote.
 
@@ -136,7 +136,7 @@ class Dataset(core.Dataset):
             return loaded
         return reader_func(_numbers(1).map(lambda _: loaded))
 
-    def with_options(self, options: Any, name: Any = None) -> Dataset:
+    def with_options(self, options: Any, name: str | None = None) -> Dataset:
         """Return the data set with options."""
         return Dataset(self._parents[0].with_options(options))
 

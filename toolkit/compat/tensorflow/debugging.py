@@ -48,7 +48,7 @@ def _make_comparison(name: str, compare: Callable[..., Any], words: str) -> Any:
         y: Any,
         message: Any = None,
         summarize: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> None:
         x, y = convert(x), convert(y)
         _check(compare(x, y), f"x {words} y", message, x, y, summarize=summarize)
@@ -70,7 +70,10 @@ assert_less_equal: Any = _make_comparison("assert_less_equal", ops.less_equal, "
 
 def _make_sign_check(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
-        x: TensorLike, message: Any = None, summarize: Any = None, name: Any = None
+        x: TensorLike,
+        message: Any = None,
+        summarize: Any = None,
+        name: str | None = None,
     ) -> None:
         x = convert(x)
         _check(compare(x, 0), f"x {words} 0", message, x, summarize=summarize)
@@ -88,7 +91,9 @@ assert_negative: Any = _make_sign_check("assert_negative", ops.less, "<")
 assert_non_positive: Any = _make_sign_check("assert_non_positive", ops.less_equal, "<=")
 
 
-def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
+def Assert(
+    condition: Any, data: Any, summarize: Any = None, name: str | None = None
+) -> None:
     """Raise an ArgumentError with the data unless a condition holds."""
     _check(condition, "the condition to hold", None, *data, summarize=summarize)
 
@@ -100,7 +105,7 @@ def assert_near(
     atol: Any = None,
     message: Any = None,
     summarize: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> None:
     """Raise an ArgumentError unless |x - y| <= atol + rtol * |y| everywhere.
 
@@ -114,7 +119,7 @@ def assert_near(
 
 
 def assert_rank(
-    x: TensorLike, rank: Any, message: Any = None, name: Any = None
+    x: TensorLike, rank: Any, message: Any = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless x has this number of axes."""
     shape = tuple(convert(x).shape)
@@ -125,7 +130,7 @@ def assert_rank(
 
 
 def assert_rank_at_least(
-    x: TensorLike, rank: Any, message: Any = None, name: Any = None
+    x: TensorLike, rank: Any, message: Any = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless x has at least this number of axes."""
     shape = tuple(convert(x).shape)
@@ -137,7 +142,7 @@ def assert_rank_at_least(
 
 
 def assert_rank_in(
-    x: TensorLike, ranks: Any, message: Any = None, name: Any = None
+    x: TensorLike, ranks: Any, message: Any = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless the number of axes of x is in `ranks`."""
     shape = tuple(convert(x).shape)
@@ -148,7 +153,7 @@ def assert_rank_in(
         )
 
 
-def assert_integer(x: TensorLike, message: Any = None, name: Any = None) -> None:
+def assert_integer(x: TensorLike, message: Any = None, name: str | None = None) -> None:
     """Raise a DTypeError unless x has an integer dtype."""
     dtype = convert(x).dtype
     if not dtypes.is_integer(dtype):
@@ -157,14 +162,14 @@ def assert_integer(x: TensorLike, message: Any = None, name: Any = None) -> None
         )
 
 
-def assert_scalar(tensor: Any, message: Any = None, name: Any = None) -> Tensor:
+def assert_scalar(tensor: Any, message: Any = None, name: str | None = None) -> Tensor:
     """Return the tensor; raise a ShapeError if it has axes."""
     assert_rank(tensor, 0, message)
     return convert(tensor)
 
 
 def assert_type(
-    tensor: Any, tf_type: Any, message: Any = None, name: Any = None
+    tensor: Any, tf_type: Any, message: Any = None, name: str | None = None
 ) -> None:
     """Raise a DTypeError unless a tensor has this dtype."""
     dtype, expected = convert(tensor).dtype, dtypes.standardize(tf_type)
@@ -208,14 +213,14 @@ def assert_shapes(
             )
 
 
-def check_numerics(tensor: Any, message: str, name: Any = None) -> Tensor:
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """Return the tensor; raise an ArgumentError if an element is infinite or NaN."""
     x = convert(tensor)
     _check(ops.isfinite(x), "finite numbers", message, x)
     return x
 
 
-def assert_all_finite(x: TensorLike, message: str, name: Any = None) -> Tensor:
+def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> Tensor:
     """Call `check_numerics`."""
     return check_numerics(x, message)
 

@@ -55,7 +55,7 @@ _NUMBERS = {
 _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
 
 
-def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
+def serialize_tensor(tensor: Any, name: str | None = None) -> StringTensor:
     """Serialize a tensor to a message for `parse_tensor`.
 
     Example:
@@ -87,7 +87,7 @@ def _encode_field(number: int, value: int) -> bytes:
     return encode_number(number << 3) + encode_number(value) if value else b""
 
 
-def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
     """Parse a tensor from `serialize_tensor`.
 
     Args:
@@ -162,7 +162,7 @@ def decode_csv(
     use_quote_delim: bool = True,
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> list[Any]:
     """Parse rows of a CSV file to columns, each a tensor with the shape of `records`.
 
@@ -275,7 +275,7 @@ def decode_raw(
     out_type: Any,
     little_endian: bool = True,
     fixed_length: int | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Reinterpret the bytes of strings as numbers, along a new last axis.
 
@@ -308,7 +308,7 @@ def decode_raw(
     return convert(numbers.reshape(*array.shape, size // dtype.itemsize))
 
 
-def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Strings:
     """Encode bytes as web-safe base64, without `=` at the end."""
 
     def encode(text: bytes) -> bytes:
@@ -318,7 +318,7 @@ def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
     return map_strings(encode, input)
 
 
-def decode_base64(input: Any, name: Any = None) -> Strings:
+def decode_base64(input: Any, name: str | None = None) -> Strings:
     """Decode the result of `encode_base64`."""
 
     def decode(letters: bytes) -> bytes:

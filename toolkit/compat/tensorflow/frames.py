@@ -25,7 +25,7 @@ def frame(
     pad_end: bool = False,
     pad_value: Any = 0,
     axis: int = -1,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return frames of a length along an axis, whose starts differ by a step."""
     x, length, step = convert(signal), int(frame_length), int(frame_step)
@@ -40,7 +40,7 @@ def frame(
     return ops.take(x, indices, axis)
 
 
-def overlap_and_add(signal: Any, frame_step: Any, name: Any = None) -> Tensor:
+def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Tensor:
     """Add overlapping frames, whose starts differ by a step.
 
     Args:
@@ -72,7 +72,7 @@ def stft(
     fft_length: Any = None,
     window_fn: Any = hann_window,
     pad_end: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the Fourier transform of each windowed frame.
 
@@ -92,7 +92,7 @@ def inverse_stft(
     frame_step: Any,
     fft_length: Any = None,
     window_fn: Any = hann_window,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the signal of an `stft`, as far as the windows allow.
 
@@ -119,7 +119,7 @@ def inverse_stft(
 
 
 def inverse_stft_window_fn(
-    frame_step: Any, forward_window_fn: Any = hann_window, name: Any = None
+    frame_step: Any, forward_window_fn: Any = hann_window, name: str | None = None
 ) -> Callable[..., Tensor]:
     """Return the window function with which `inverse_stft` inverts `stft`.
 

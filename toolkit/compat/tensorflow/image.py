@@ -11,6 +11,12 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.image_colors import (
+    rgb_to_yiq as rgb_to_yiq,
+    rgb_to_yuv as rgb_to_yuv,
+    yiq_to_rgb as yiq_to_rgb,
+    yuv_to_rgb as yuv_to_rgb,
+)
 from toolkit.compat.tensorflow.image_files import (
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
@@ -55,7 +61,7 @@ def resize(
     method: str = "bilinear",
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Resize images; float32, except for the nearest neighbour.
 
@@ -102,23 +108,23 @@ def flip_up_down(image: TensorLike) -> Tensor:
     return ops.flip(image, -3)
 
 
-def transpose(image: TensorLike, name: Any = None) -> Tensor:
+def transpose(image: TensorLike, name: str | None = None) -> Tensor:
     """Exchange height and width."""
     return ops.swapaxes(image, -3, -2)
 
 
-def rot90(image: TensorLike, k: int = 1, name: Any = None) -> Tensor:
+def rot90(image: TensorLike, k: int = 1, name: str | None = None) -> Tensor:
     """Rotate the image counterclockwise by k quarters."""
     return ops.rot90(image, k, (-3, -2))
 
 
-def rgb_to_grayscale(images: TensorLike, name: Any = None) -> Tensor:
+def rgb_to_grayscale(images: TensorLike, name: str | None = None) -> Tensor:
     """Convert to brightness, in one channel."""
     _check_channels("rgb_to_grayscale", images, 3)
     return _apply_to_floats(images, ops.image.rgb_to_grayscale)
 
 
-def grayscale_to_rgb(images: TensorLike, name: Any = None) -> Tensor:
+def grayscale_to_rgb(images: TensorLike, name: str | None = None) -> Tensor:
     """Repeat the one channel three times."""
     _check_channels("grayscale_to_rgb", images, 1)
     return ops.repeat(images, 3, -1)
@@ -134,7 +140,7 @@ def _check_channels(function: str, images: TensorLike, count: int) -> None:
 
 
 def convert_image_dtype(
-    image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: Any = None
+    image: TensorLike, dtype: DTypeLike, saturate: bool = False, name: str | None = None
 ) -> Tensor:
     """Convert from the range of the dtype to the range of another; [0, 1] for
     floats."""
@@ -177,7 +183,7 @@ def adjust_contrast(images: TensorLike, contrast_factor: Any) -> Tensor:
 
 
 def adjust_saturation(
-    image: TensorLike, saturation_factor: Any, name: Any = None
+    image: TensorLike, saturation_factor: Any, name: str | None = None
 ) -> Tensor:
     """Multiply the saturation of each colour by a factor."""
     return _adjust_in_hsv(
@@ -185,7 +191,7 @@ def adjust_saturation(
     )
 
 
-def adjust_hue(image: TensorLike, delta: Any, name: Any = None) -> Tensor:
+def adjust_hue(image: TensorLike, delta: Any, name: str | None = None) -> Tensor:
     """Rotate the hue of each colour by delta in [-1, 1]; 1 is the whole circle."""
     if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
         raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
@@ -318,14 +324,19 @@ def _pad_to_center(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def extract_patches(
-    images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: Any = None
+    images: Any,
+    sizes: Any,
+    strides: Any,
+    rates: Any,
+    padding: str,
+    name: str | None = None,
 ) -> Tensor:
     """Extract patches of images; the values of a patch are its channels."""
     size, step, rate = (extents(n)[1:3] for n in (sizes, strides, rates))
     return ops.image.extract_patches(images, size, step, rate, padding.lower())
 
 
-def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
+def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """Compute 20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each image;
     float32.
 
@@ -391,42 +402,13 @@ def adjust_gamma(image: TensorLike, gamma: Any = 1, gain: Any = 1) -> Tensor:
     return _apply_to_floats(image, lambda x: gain * ops.power(x, gamma))
 
 
-def total_variation(images: TensorLike, name: Any = None) -> Tensor:
+def total_variation(images: TensorLike, name: str | None = None) -> Tensor:
     """Sum the absolute differences between neighbours, for each image."""
     x = _require_signed("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])
     return ops.sum(down, (-3, -2, -1)) + ops.sum(right, (-3, -2, -1))
 
-
-_YUV = np.array(
-    [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512],
-     [0.114, 0.43601035, -0.10001026]]
-)  # fmt: skip
-_YIQ = np.array(
-    [[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617],
-     [0.114, -0.32134392, 0.31119955]]
-)  # fmt: skip
-_FROM_YIQ = np.array(
-    [[1.0, 1.0, 1.0], [0.95598634, -0.27201283, -1.10674021],
-     [0.6208248, -0.64720424, 1.70423049]]
-)  # fmt: skip
-
-
-def _by(matrix: Any, name: str) -> Any:
-    def change(images: TensorLike) -> Tensor:
-        x = convert(images)
-        return ops.matmul(x, convert(matrix, x.dtype))
-
-    change.__name__ = change.__qualname__ = name
-    change.__doc__ = f"The colours of {name.replace('_to_', ', as ')}."
-    return change
-
-
-rgb_to_yuv: Any = _by(_YUV, "rgb_to_yuv")
-yuv_to_rgb: Any = _by(np.linalg.inv(_YUV), "yuv_to_rgb")
-rgb_to_yiq: Any = _by(_YIQ, "rgb_to_yiq")
-yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
 make_operations(__name__)
 

@@ -39,7 +39,7 @@ def crop_and_resize(
     crop_size: Any,
     method: str = "bilinear",
     extrapolation_value: float = 0.0,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Crop images to boxes and resize the parts to one size; float32.
 
@@ -130,7 +130,7 @@ def non_max_suppression(
     max_output_size: Any,
     iou_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"),
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the indices of the best boxes without overlap; int32.
 
@@ -153,7 +153,7 @@ def non_max_suppression_with_scores(
     iou_threshold: Any = 0.5,
     score_threshold: Any = float("-inf"),
     soft_nms_sigma: Any = 0.0,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the indices of `non_max_suppression`, and the scores of these boxes.
 
@@ -232,7 +232,7 @@ def _intersection_over_union(low: Any, high: Any, i: int, j: int) -> float:
 
 
 def draw_bounding_boxes(
-    images: TensorLike, boxes: TensorLike, colors: Any, name: Any = None
+    images: TensorLike, boxes: TensorLike, colors: Any, name: str | None = None
 ) -> Tensor:
     """Draw the outlines of boxes, one pixel wide.
 

@@ -39,7 +39,7 @@ def sample_distorted_bounding_box(
     area_range: Sequence[float] | None = None,
     max_attempts: int | None = None,
     use_image_if_no_bounding_boxes: bool | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> SampleDistortedBoundingBoxV2:
     """Return a random crop of an image that covers enough of one of its objects.
 
@@ -88,7 +88,7 @@ def stateless_sample_distorted_bounding_box(
     area_range: Sequence[float] | None = None,
     max_attempts: int | None = None,
     use_image_if_no_bounding_boxes: bool | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> SampleDistortedBoundingBoxV2:
     """Return a crop as `sample_distorted_bounding_box`, by a seed of two integers."""
     seed_tensor = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")

@@ -33,7 +33,7 @@ def decode_image(
     contents: Any,
     channels: int | None = None,
     dtype: DTypeLike = "uint8",
-    name: Any = None,
+    name: str | None = None,
     expand_animations: bool = True,
 ) -> Tensor:
     """Decode a PNG, JPEG, GIF, BMP or WebP file: (height, width, channels).
@@ -59,7 +59,7 @@ def decode_jpeg(
     try_recover_truncated: bool = False,
     acceptable_fraction: float = 1,
     dct_method: str = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Decode a JPEG file, or another file of `decode_png`; uint8.
 
@@ -87,7 +87,10 @@ def decode_jpeg(
 
 
 def decode_png(
-    contents: Any, channels: int = 0, dtype: DTypeLike = "uint8", name: Any = None
+    contents: Any,
+    channels: int = 0,
+    dtype: DTypeLike = "uint8",
+    name: str | None = None,
 ) -> Tensor:
     """Decode a PNG file, or a JPEG or GIF file with one image.
 
@@ -101,12 +104,12 @@ def decode_png(
     return _decode_one(contents, "decode_png", channels, dtype)
 
 
-def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
+def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
     """Decode a BMP file; uint8; `channels`: 3, 4, or 0 for the channels of the file."""
     return _decode(contents, "decode_bmp", ("BMP",), channels, "uint8")
 
 
-def decode_gif(contents: Any, name: Any = None) -> Tensor:
+def decode_gif(contents: Any, name: str | None = None) -> Tensor:
     """Decode the images of a GIF file, or the image of a PNG or JPEG file, as a batch;
     uint8."""
     image = _decode(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
@@ -242,7 +245,7 @@ def _scale_dtype(pixels: Any, dtype: str, kind: str) -> Tensor:
     return ops.cast(ops.cast(convert(pixels), "float32") / highest, dtype)
 
 
-def is_jpeg(contents: Any, name: Any = None) -> Tensor:
+def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
     """Return whether bytes have the signature of a JPEG file."""
     return convert(to_single_bytes(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
 
@@ -251,7 +254,7 @@ def is_jpeg(contents: Any, name: Any = None) -> Tensor:
 
 
 def encode_png(
-    image: TensorLike, compression: int = -1, name: Any = None
+    image: TensorLike, compression: int = -1, name: str | None = None
 ) -> StringTensor:
     """Encode pixels as a PNG file.
 
@@ -285,7 +288,7 @@ def encode_jpeg(
     x_density: int = 300,
     y_density: int = 300,
     xmp_metadata: str = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Encode pixels as a JPEG file.
 

@@ -50,7 +50,7 @@ class IndexedSlices:
 
 
 def where(
-    condition: Any, x: TensorLike | None = None, y: Any = None, name: Any = None
+    condition: Any, x: TensorLike | None = None, y: Any = None, name: str | None = None
 ) -> Tensor:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
@@ -76,7 +76,7 @@ def gather(
     validate_indices: Any = None,
     axis: Any = None,
     batch_dims: int = 0,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Gather slices of params along an axis.
 
@@ -109,7 +109,7 @@ def gather(
 
 
 def gather_nd(
-    params: Any, indices: Any, batch_dims: int = 0, name: Any = None
+    params: Any, indices: Any, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
     """Gather slices of params by index vectors: params[indices[..., :]].
 
@@ -153,7 +153,7 @@ def _check_vectors(function: str, indices: Any, shape: Any) -> None:
 
 
 def scatter_nd(
-    indices: TensorLike, updates: Any, shape: Shape, name: Any = None
+    indices: TensorLike, updates: Any, shape: Shape, name: str | None = None
 ) -> Tensor:
     """Add updates to zeros at index vectors, which a trace does not check."""
     indices = convert(indices)
@@ -163,7 +163,7 @@ def scatter_nd(
 
 def _make_scatter(reduction: str | None) -> Any:
     def scatter(
-        tensor: Any, indices: TensorLike, updates: Any, name: Any = None
+        tensor: Any, indices: TensorLike, updates: Any, name: str | None = None
     ) -> Tensor:
         tensor, indices = convert(tensor), convert(indices)
         _check_vectors("tensor_scatter_nd", indices, tensor.shape)
@@ -182,7 +182,7 @@ tensor_scatter_nd_min: Any = _make_scatter("min")
 
 
 def tensor_scatter_nd_sub(
-    tensor: Any, indices: TensorLike, updates: Any, name: Any = None
+    tensor: Any, indices: TensorLike, updates: Any, name: str | None = None
 ) -> Tensor:
     """Subtract updates at index vectors."""
     tensor, indices = convert(tensor), convert(indices)
@@ -191,7 +191,7 @@ def tensor_scatter_nd_sub(
 
 
 def sequence_mask(
-    lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: Any = None
+    lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: str | None = None
 ) -> Tensor:
     """Return True for the first `length` elements of each row with `maxlen`
     elements."""
@@ -206,7 +206,7 @@ def reverse_sequence(
     seq_lengths: Any,
     seq_axis: int = 1,
     batch_axis: int = 0,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Reverse the first `length` elements of each row."""
     x = ops.moveaxis(input, (batch_axis, seq_axis), (0, 1))
@@ -219,7 +219,7 @@ def reverse_sequence(
 
 
 def dynamic_partition(
-    data: Any, partitions: Any, num_partitions: Any, name: Any = None
+    data: Any, partitions: Any, num_partitions: Any, name: str | None = None
 ) -> list[Tensor]:
     """Partition the data by the number in `partitions`; not in a trace."""
     data, partitions = convert(data), np.asarray(partitions)
@@ -237,7 +237,7 @@ def dynamic_partition(
     ]
 
 
-def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
+def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     """Put the rows of the data at their indices; for duplicates the last row counts.
 
     A missing index has a row of zeros.
@@ -266,7 +266,7 @@ def histogram_fixed_width(
     value_range: Any,
     nbins: Any = 100,
     dtype: DTypeLike = "int32",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Count the values in bins of equal width; the outer bins include outliers."""
     values = convert(values)
@@ -279,7 +279,7 @@ def histogram_fixed_width(
     )
 
 
-def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     """Return the coordinates, one row per axis, of flat indices into a shape."""
     indices, shape = convert(indices), extents(dims)
     check_within("unravel_index", indices, int(np.prod(shape, dtype=int)))
@@ -292,7 +292,7 @@ def unravel_index(indices: Any, dims: Any, name: Any = None) -> Tensor:
 
 
 def sort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", name: Any = None
+    values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
 ) -> Tensor:
     """Sort the values along an axis."""
     result = ops.sort(values, axis)
@@ -304,7 +304,7 @@ def argsort(
     axis: int = -1,
     direction: str = "ASCENDING",
     stable: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the int32 indices that sort the values along an axis.
 
@@ -330,7 +330,7 @@ def searchsorted(
     values: Any,
     side: str = "left",
     out_type: Any = "int32",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the insertion positions of values in a sorted vector, or in sorted
     rows."""
@@ -344,14 +344,14 @@ def searchsorted(
     return ops.cast(result, dtype_name(out_type))
 
 
-def unique(x: TensorLike, out_idx: Any = "int32", name: Any = None) -> Unique:
+def unique(x: TensorLike, out_idx: Any = "int32", name: str | None = None) -> Unique:
     """Return the distinct values in order of appearance, and the index of each
     element."""
     y, idx, _ = unique_with_counts(x, out_idx)
     return Unique(y, idx)
 
 
-def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
+def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) -> Any:
     """Return the results of `unique` and the count of each value."""
     x = convert(x)
     values, first, inverse, counts = np.unique(

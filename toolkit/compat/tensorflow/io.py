@@ -140,7 +140,7 @@ class TFRecordWriter(data.TFRecordWriter):
 
 
 def parse_single_example(
-    serialized: Any, features: Any, example_names: Any = None, name: Any = None
+    serialized: Any, features: Any, example_names: Any = None, name: str | None = None
 ) -> dict[str, Any]:
     """Parse the requested features of an Example to tensors.
 
@@ -162,7 +162,7 @@ def parse_single_example(
 
 
 def parse_example(
-    serialized: Any, features: Any, example_names: Any = None, name: Any = None
+    serialized: Any, features: Any, example_names: Any = None, name: str | None = None
 ) -> dict[str, Any]:
     """Parse the features of a batch of Examples; a VarLenFeature is a sparse tensor.
 
@@ -190,7 +190,7 @@ def parse_single_sequence_example(
     context_features: Any = None,
     sequence_features: Any = None,
     example_name: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse the context features and the step features of a SequenceExample.
 
@@ -217,7 +217,7 @@ def parse_sequence_example(
     context_features: Any = None,
     sequence_features: Any = None,
     example_names: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Parse the features of a batch of SequenceExamples; return also the lengths.
 
@@ -242,7 +242,9 @@ def _wrap_features(features: Any, values: Any) -> dict[str, Any]:
     return {name: _to_sparse(features[name], x) for name, x in tensors.items()}
 
 
-def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) -> Any:
+def decode_compressed(
+    bytes: Any, compression_type: str = "", name: str | None = None
+) -> Any:
     """Decompress strings; compression_type: "ZLIB", "GZIP" or "" for none."""
     strings = as_strings(bytes)
     unpack = {"": lambda x: x, "ZLIB": zlib.decompress, "GZIP": gzip.decompress}
@@ -265,17 +267,17 @@ def _sort_by_name(features: Any) -> dict[str, Any]:
 # --- files ----------------------------------------------------------------------------
 
 
-def read_file(filename: Any, name: Any = None) -> StringTensor:
+def read_file(filename: Any, name: str | None = None) -> StringTensor:
     """Read the bytes of a file."""
     return StringTensor(Path(to_path(filename)).read_bytes())
 
 
-def write_file(filename: Any, contents: Any, name: Any = None) -> None:
+def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
     """Write bytes to a file."""
     Path(to_path(filename)).write_bytes(to_single_bytes(contents, "write_file"))
 
 
-def matching_files(pattern: Any, name: Any = None) -> StringTensor:
+def matching_files(pattern: Any, name: str | None = None) -> StringTensor:
     """Return the names of the files that match a pattern, sorted."""
     return StringTensor(sorted(globbing.glob(to_path(pattern))))
 

@@ -50,7 +50,7 @@ def matmul(
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
     output_type: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Multiply matrices, or batches of them, with optional transposition.
 
@@ -78,7 +78,7 @@ def matvec(
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Multiply a matrix by a vector, or batches of them.
 
@@ -90,18 +90,20 @@ def matvec(
     return ops.squeeze(product, -1)
 
 
-def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Tensor:
+def matrix_transpose(
+    a: Any, name: str | None = None, conjugate: bool = False
+) -> Tensor:
     """Exchange the last two axes."""
     swapped = ops.swapaxes(a, -1, -2)
     return ops.conj(swapped) if conjugate else swapped
 
 
-def adjoint(matrix: Any, name: Any = None) -> Tensor:
+def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     """Return the conjugate transpose."""
     return matrix_transpose(matrix, conjugate=True)
 
 
-def einsum(equation: str, *inputs: Any, name: Any = None) -> Tensor:
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     """Sum products of tensors by an equation such as "ij,jk->ik"."""
     return ops.einsum(equation, *inputs)
 
@@ -111,7 +113,7 @@ def norm(
     ord: Any = "euclidean",
     axis: Axis | None = None,
     keepdims: bool | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the norm of all elements, or along axes.
 
@@ -129,18 +131,24 @@ def norm(
     return ops.norm(tensor, ord, axes(axis), bool(keepdims))
 
 
-def inv(input: Any, adjoint: bool = False, name: Any = None) -> Tensor:
+def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
     """Return the inverse of a matrix."""
     return ops.inv(_transpose_matrix(input, False, adjoint))
 
 
-def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: Any = None) -> Tensor:
+def solve(
+    matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None
+) -> Tensor:
     """Solve matrix @ x = rhs for x."""
     return ops.solve(_transpose_matrix(matrix, False, adjoint), rhs)
 
 
 def triangular_solve(
-    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: Any = None
+    matrix: Any,
+    rhs: Any,
+    lower: bool = True,
+    adjoint: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """Solve matrix @ x = rhs for x, with a triangular matrix."""
     lower = lower if not adjoint else not lower
@@ -152,7 +160,7 @@ def lstsq(
     rhs: Any,
     l2_regularizer: float = 0.0,
     fast: bool = True,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Minimize |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 
@@ -168,7 +176,10 @@ def lstsq(
 
 
 def svd(
-    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None
+    tensor: Any,
+    full_matrices: bool = False,
+    compute_uv: bool = True,
+    name: str | None = None,
 ) -> Any:
     """Return s, u, v with tensor = u @ diag(s) @ transpose(v); without compute_uv only
     s."""
@@ -178,45 +189,48 @@ def svd(
     return s, u, adjoint(vh)
 
 
-def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
     """Return an orthogonal q and an upper triangular r with input = q @ r."""
     return ops.qr(input, "complete" if full_matrices else "reduced")
 
 
-def eigvalsh(tensor: Any, name: Any = None) -> Tensor:
+def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
     """Return the eigenvalues of a symmetric matrix in ascending order."""
     return ops.eigh(tensor)[0]
 
 
-def eigvals(tensor: Any, name: Any = None) -> Tensor:
+def eigvals(tensor: Any, name: str | None = None) -> Tensor:
     """Return the eigenvalues of a matrix, which can be complex."""
     return ops.linalg.eig(tensor)[0]
 
 
-def cholesky_solve(chol: Any, rhs: Any, name: Any = None) -> Tensor:
+def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     """Solve chol @ transpose(chol) @ x = rhs for x."""
     return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True)
 
 
 def normalize(
-    tensor: Any, ord: Any = "euclidean", axis: Axis | None = None, name: Any = None
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Axis | None = None,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the tensor divided by its norm, and the norm."""
     size = norm(tensor, ord, axis, keepdims=True)
     return ops.divide(tensor, size), size
 
 
-def logdet(matrix: Any, name: Any = None) -> Tensor:
+def logdet(matrix: Any, name: str | None = None) -> Tensor:
     """Return the logarithm of the determinant of a positive definite matrix."""
     return ops.slogdet(matrix)[1]
 
 
-def trace(x: TensorLike, name: Any = None) -> Tensor:
+def trace(x: TensorLike, name: str | None = None) -> Tensor:
     """Return the sum of the diagonal of the last two axes."""
     return ops.trace(x, axis1=-2, axis2=-1)
 
 
-def diag(diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
+def diag(diagonal: Any, name: str | None = None, k: int = 0) -> Tensor:
     """Return matrices with the last axis of `diagonal` on their k-th diagonal."""
     x = convert(diagonal)
     count = x.shape[-1] + abs(k)
@@ -226,12 +240,12 @@ def diag(diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
     return ops.where(hot, rows, ops.zeros_like(rows))
 
 
-def diag_part(input: Any, name: Any = None, k: int = 0) -> Tensor:
+def diag_part(input: Any, name: str | None = None, k: int = 0) -> Tensor:
     """Return the k-th diagonal of the last two axes."""
     return ops.diagonal(input, k, -2, -1)
 
 
-def set_diag(input: Any, diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
+def set_diag(input: Any, diagonal: Any, name: str | None = None, k: int = 0) -> Tensor:
     """Replace the main diagonal of matrices."""
     refuse("set_diag", k=(k, 0))
     x = convert(input)
@@ -241,7 +255,9 @@ def set_diag(input: Any, diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
     return ops.where(hot, ops.expand_dims(ops.pad(diagonal, wide), -1), x)
 
 
-def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Tensor:
+def band_part(
+    input: Any, num_lower: Any, num_upper: Any, name: str | None = None
+) -> Tensor:
     """Set the elements outside of a band to 0; a negative number keeps the triangle."""
     x = convert(input)
     if int(num_lower) >= 0:
@@ -249,13 +265,13 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> T
     return ops.tril(x, int(num_upper)) if int(num_upper) >= 0 else x
 
 
-def tensor_diag_part(input: Any, name: Any = None) -> Tensor:
+def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
     """Return the diagonal of a matrix."""
     refuse("tensor_diag_part", rank=(convert(input).ndim, 2))
     return ops.diagonal(input)
 
 
-def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:
+def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
     """Return the matrix with a vector on its diagonal."""
     return ops.diag(diagonal)
 

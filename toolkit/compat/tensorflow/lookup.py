@@ -44,7 +44,7 @@ class KeyValueTensorInitializer:
         values: Any,
         key_dtype: Any = None,
         value_dtype: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> None:
         self.keys = _to_array(convert_to_tensor(keys, key_dtype)).ravel()
         self.values = _to_array(convert_to_tensor(values, value_dtype)).ravel()
@@ -101,7 +101,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
         value_index: int,
         vocab_size: int | None = None,
         delimiter: str = "\t",
-        name: Any = None,
+        name: str | None = None,
         value_index_offset: int = 0,
     ) -> None:
         with open(to_path(filename), "rb") as file:
@@ -157,14 +157,14 @@ class _Table:
         self._sorted, first = np.unique(keys.astype("int64"), return_index=True)
         self._first, self._count = first.astype("int64"), len(self._sorted)
 
-    def size(self, name: Any = None) -> Any:
+    def size(self, name: str | None = None) -> Any:
         """Return the number of keys."""
         return convert_to_tensor(self._count, "int64")
 
     def __getitem__(self, keys: Any) -> Any:
         return self.lookup(keys)
 
-    def lookup(self, keys: Any, name: Any = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Any:
         """Return the values of keys; a subclass defines it."""
         raise NotImplementedError
 
@@ -211,7 +211,7 @@ class StaticHashTable(_Table):
         self,
         initializer: Any,
         default_value: Any,
-        name: Any = None,
+        name: str | None = None,
         experimental_is_anonymous: bool = False,
     ) -> None:
         super().__init__(initializer, name or "hash_table")
@@ -221,7 +221,7 @@ class StaticHashTable(_Table):
         self._initializer = initializer
         self._values = np.append(initializer.values, _to_array(self.default_value))
 
-    def lookup(self, keys: Any, name: Any = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Any:
         """Return the value of each key, in the shape of the keys.
 
         Raises:
@@ -237,7 +237,7 @@ class StaticHashTable(_Table):
             raise NeedsValues("a lookup of strings")
         return StringTensor(self._values[np.asarray(slots)])
 
-    def export(self, name: Any = None) -> tuple[Any, Any]:
+    def export(self, name: str | None = None) -> tuple[Any, Any]:
         """Return all keys, and their values."""
         return (
             convert_to_tensor(self._initializer.keys),
@@ -269,7 +269,7 @@ class StaticVocabularyTable(_Table):
         initializer: Any,
         num_oov_buckets: int,
         lookup_key_dtype: Any = None,
-        name: Any = None,
+        name: str | None = None,
         experimental_is_anonymous: bool = False,
     ) -> None:
         if num_oov_buckets < 1:
@@ -287,11 +287,11 @@ class StaticVocabularyTable(_Table):
             )
         self._values = np.array([*values, -1], "int64")
 
-    def size(self, name: Any = None) -> Any:
+    def size(self, name: str | None = None) -> Any:
         """Return the number of indices, buckets included."""
         return convert_to_tensor(self._count + self._buckets, "int64")
 
-    def lookup(self, keys: Any, name: Any = None) -> Any:
+    def lookup(self, keys: Any, name: str | None = None) -> Any:
         """Return the index of each word, in the shape of the words; int64."""
         keys = convert_to_tensor(keys)
         slots = self._find_slots(keys, self._count)

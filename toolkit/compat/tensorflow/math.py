@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,12 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.counting import (
     bincount as bincount,
     confusion_matrix as confusion_matrix,
+)
+from toolkit.compat.tensorflow.largest import (
+    TopK as TopK,
+    approx_max_k as approx_max_k,
+    approx_min_k as approx_min_k,
+    top_k as top_k,
 )
 from toolkit.compat.tensorflow.minmax import (
     clip_by_value as clip_by_value,
@@ -59,14 +65,6 @@ from toolkit.compat.tensorflow.segments import (
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-
-
-class TopK(NamedTuple):
-    """The largest elements, and their indices."""
-
-    values: Any
-    indices: Any
-
 
 _UNARY = {
     "abs": ops.absolute,
@@ -146,7 +144,7 @@ globals().update({name: getattr(special, name) for name in special.OF_MATH})
 # --- arithmetic -----------------------------------------------------------------------
 
 
-def divide(x: Any, y: Any, name: Any = None) -> Tensor:
+def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x / y; the quotient of integers is float64, of small ones float32."""
     return divide_as_floats(*match_dtypes("divide", (x, y)))
 
@@ -154,7 +152,7 @@ def divide(x: Any, y: Any, name: Any = None) -> Tensor:
 truediv = divide
 
 
-def floordiv(x: Any, y: Any, name: Any = None) -> Tensor:
+def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x / y, rounded down.
 
     Raises:
@@ -164,7 +162,7 @@ def floordiv(x: Any, y: Any, name: Any = None) -> Tensor:
     return ops.floor_divide(x, y)
 
 
-def floormod(x: Any, y: Any, name: Any = None) -> Tensor:
+def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x - floordiv(x, y) * y.
 
     Raises:
@@ -177,7 +175,7 @@ def floormod(x: Any, y: Any, name: Any = None) -> Tensor:
 mod = floormod
 
 
-def add_n(inputs: Any, name: Any = None) -> Tensor:
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
     """Return the sum of tensors of one shape."""
     tensors = [convert(x) for x in inputs]
     shapes = {tuple(x.shape) for x in tensors}
@@ -190,7 +188,7 @@ def add_n(inputs: Any, name: Any = None) -> Tensor:
 
 
 def accumulate_n(
-    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: Any = None
+    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
 ) -> Tensor:
     """Return the sum of tensors of one shape, see `add_n`.
 
@@ -199,58 +197,58 @@ def accumulate_n(
     return add_n(inputs)
 
 
-def scalar_mul(scalar: Any, x: Any, name: Any = None) -> Tensor:
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
     """Multiply x by a number."""
     return ops.multiply(scalar, x)
 
 
-def squared_difference(x: Any, y: Any, name: Any = None) -> Tensor:
+def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return (x - y) ** 2."""
     return ops.square(ops.subtract(x, y))
 
 
-def multiply_no_nan(x: Any, y: Any, name: Any = None) -> Tensor:
+def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x * y, and 0 where y is 0."""
     product = ops.multiply(x, y)
     return ops.where(ops.equal(y, 0), ops.zeros_like(product), product)
 
 
-def xlogy(x: Any, y: Any, name: Any = None) -> Tensor:
+def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x * log(y), and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.multiply(x, ops.log(ops.where(is_zero, ops.ones_like(y), y)))
 
 
-def reciprocal_no_nan(x: Any, name: Any = None) -> Tensor:
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """Return 1 / x, and 0 where x is 0."""
     return ops.divide_no_nan(ops.ones_like(x), x)
 
 
-def xdivy(x: Any, y: Any, name: Any = None) -> Tensor:
+def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x / y, and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.divide(x, ops.where(is_zero, ops.ones_like(y), y))
 
 
-def xlog1py(x: Any, y: Any, name: Any = None) -> Tensor:
+def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return x * log(1 + y), and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.multiply(x, ops.log1p(ops.where(is_zero, ops.zeros_like(y), y)))
 
 
-def is_non_decreasing(x: Any, name: Any = None) -> Tensor:
+def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
     """Return whether no element is less than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] >= x[:-1])
 
 
-def is_strictly_increasing(x: Any, name: Any = None) -> Tensor:
+def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
     """Return whether each element is greater than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] > x[:-1])
 
 
-def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
+def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
     """Evaluate a polynomial at x; the coefficient of the highest power is first."""
     x = convert(x)
     return reduce(lambda y, c: y * x + c, coeffs, ops.zeros_like(x))
@@ -261,14 +259,14 @@ def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
 
 
 def argmax(
-    input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
+    input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None
 ) -> Tensor:
     """Return the first index of the largest element along an axis, 0 by default."""
     return ops.cast(ops.argmax(input, int(axis or 0)), dtype_name(output_type))
 
 
 def argmin(
-    input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
+    input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None
 ) -> Tensor:
     """Return the first index of the smallest element along an axis, 0 by default."""
     return ops.cast(ops.argmin(input, int(axis or 0)), dtype_name(output_type))
@@ -279,7 +277,7 @@ def count_nonzero(
     axis: Any = None,
     keepdims: bool | None = None,
     dtype: Any = "int64",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Count the nonzero elements along axes."""
     x = ops.cast(ops.not_equal(input, 0), dtype_name(dtype))
@@ -292,7 +290,7 @@ def _cumulative(function: Any, start: Any, function_name: str) -> Any:
         axis: Any = 0,
         exclusive: bool = False,
         reverse: bool = False,
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         x, axis = convert(x), int(axis)
         if reverse:
@@ -317,7 +315,7 @@ def cumulative_logsumexp(
     axis: Any = 0,
     exclusive: bool = False,
     reverse: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return log(cumsum(exp(x))) along an axis; an exclusive sum starts with -inf.
 
@@ -329,7 +327,7 @@ def cumulative_logsumexp(
     return ops.log(total) + peak
 
 
-def invert_permutation(x: Any, name: Any = None) -> Tensor:
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """Invert a permutation: y[x[i]] = i.
 
     Raises:
@@ -345,60 +343,12 @@ def invert_permutation(x: Any, name: Any = None) -> Tensor:
     return ops.cast(ops.argsort(x), x.dtype)
 
 
-def top_k(
-    input: Any,
-    k: Any = 1,
-    sorted: bool = True,
-    index_type: Any = "int32",
-    name: Any = None,
-) -> TopK:
-    """Return the k largest elements of the last axis, and their indices."""
-    values, indices = ops.top_k(input, int(k), sorted)
-    return TopK(values, ops.cast(indices, dtype_name(index_type)))
-
-
-def approx_max_k(
-    operand: Any,
-    k: Any,
-    reduction_dimension: int = -1,
-    recall_target: float = 0.95,
-    reduction_input_size_override: int = -1,
-    aggregate_to_topk: bool = True,
-    name: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the k largest elements along an axis, and their indices; they are exact.
-
-    `recall_target`, `reduction_input_size_override` and `aggregate_to_topk`, which
-    allow an approximation, have no effect.
-    """
-    moved = ops.moveaxis(operand, reduction_dimension, -1)
-    best = (ops.moveaxis(y, -1, reduction_dimension) for y in ops.top_k(moved, int(k)))
-    values, indices = best
-    return values, ops.cast(indices, "int32")
-
-
-def approx_min_k(
-    operand: Any,
-    k: Any,
-    reduction_dimension: int = -1,
-    recall_target: float = 0.95,
-    reduction_input_size_override: int = -1,
-    aggregate_to_topk: bool = True,
-    name: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the k smallest elements along an axis, and their indices; they are exact.
-
-    `recall_target`, `reduction_input_size_override` and `aggregate_to_topk`, which
-    allow an approximation, have no effect.
-    """
-    values, indices = approx_max_k(ops.negative(operand), k, reduction_dimension)
-    return ops.negative(values), indices
-
-
 # --- clipping -------------------------------------------------------------------------
 
 
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
+def clip_by_norm(
+    t: Any, clip_norm: Any, axes: Any = None, name: str | None = None
+) -> Tensor:
     """Scale t so that its Euclidean norm is at most clip_norm."""
     total = ops.sum(ops.square(t), _axes(axes), True)
     is_zero = ops.equal(total, 0)  # the square root has no derivative at 0
@@ -407,7 +357,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> 
     return ops.multiply(t, clip_norm) / maximum(norm, clip_norm)
 
 
-def global_norm(t_list: Any, name: Any = None) -> Tensor:
+def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     """Return the Euclidean norm of all tensors together; None is skipped."""
     squares = [ops.sum(ops.square(t)) for t in t_list if t is not None]
     if not squares:
@@ -416,7 +366,7 @@ def global_norm(t_list: Any, name: Any = None) -> Tensor:
 
 
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
     """Scale tensors so that their common norm is at most clip_norm; return also it."""
     norm = global_norm(t_list) if use_norm is None else convert(use_norm)
@@ -425,24 +375,24 @@ def clip_by_global_norm(
 
 
 def l2_normalize(
-    x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None
+    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None
 ) -> Tensor:
     """Divide x by its Euclidean norm along axes."""
     total = ops.sum(ops.square(x), axes(axis), keepdims=True)
     return ops.multiply(x, ops.rsqrt(ops.maximum(total, epsilon)))
 
 
-def softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
+def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Return exp(logits), divided by the sum along an axis, the last by default."""
     return ops.softmax(logits, -1 if axis is None else axis)
 
 
-def log_softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
+def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Return the logarithm of `softmax`."""
     return ops.log_softmax(logits, -1 if axis is None else axis)
 
 
-def zero_fraction(value: Any, name: Any = None) -> Tensor:
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """Return the fraction of zeros."""
     return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
 

@@ -45,7 +45,7 @@ def _bind_extreme(
     return bind(composite if dtype in INEXACT else plain, x, y)
 
 
-def maximum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
+def maximum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
     """Return the larger of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
@@ -53,7 +53,7 @@ def maximum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
     return _bind_extreme(x, y, first_maximum_p, maximum_p)
 
 
-def minimum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
+def minimum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
     """Return the smaller of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
@@ -62,7 +62,7 @@ def minimum(x: TensorLike, y: Any, name: Any = None) -> Tensor:
 
 
 def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Tensor:
     """Clip t to the bounds.
 

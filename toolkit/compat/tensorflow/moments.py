@@ -13,7 +13,11 @@ from toolkit.core.tensor import Tensor
 
 
 def sufficient_statistics(
-    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Any]:
     """Return the count, sum, sum of squares and shift of x along axes.
 
@@ -33,7 +37,7 @@ def sufficient_statistics(
 
 
 def normalize_moments(
-    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: Any = None
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance from the results of `sufficient_statistics`."""
     mean = ops.divide(mean_ss, counts)
@@ -42,7 +46,11 @@ def normalize_moments(
 
 
 def weighted_moments(
-    x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: Any = None
+    x: Any,
+    axes: Any,
+    frequency_weights: Any,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance along axes; weights broadcast with x."""
     x, axes = convert(x), extents(axes)
@@ -63,7 +71,7 @@ def batch_norm_with_global_normalization(
     gamma: Any,
     variance_epsilon: Any,
     scale_after_normalization: bool,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return `batch_normalization`; gamma applies if scale_after_normalization is
     true."""
@@ -73,7 +81,10 @@ def batch_norm_with_global_normalization(
 
 
 def log_poisson_loss(
-    targets: Any, log_input: Any, compute_full_loss: bool = False, name: Any = None
+    targets: Any,
+    log_input: Any,
+    compute_full_loss: bool = False,
+    name: str | None = None,
 ) -> Tensor:
     """Return exp(log_input) - log_input * targets.
 

@@ -92,7 +92,7 @@ globals().update(
 )
 
 
-def gelu(features: Any, approximate: bool = False, name: Any = None) -> Tensor:
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
     """Return x * P(X <= x) for a normal X; `approximate` uses tanh."""
     return ops.gelu(features, approximate)
 
@@ -105,13 +105,17 @@ def silu(features: Any, beta: float = 1.0) -> Tensor:
 swish = silu
 
 
-def crelu(features: Any, axis: int = -1, name: Any = None) -> Tensor:
+def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """Concatenate relu(x) and relu(-x) along an axis."""
     return ops.relu(ops.concatenate([features, ops.negative(features)], axis))
 
 
 def dropout(
-    x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: Any = None
+    x: Any,
+    rate: Any,
+    noise_shape: Any = None,
+    seed: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Set elements to 0 with probability rate in [0, 1), else multiply by 1 / (1 -
     rate)."""
@@ -122,7 +126,7 @@ def dropout(
 
 
 def bias_add(
-    value: Any, bias: Any, data_format: Any = None, name: Any = None
+    value: Any, bias: Any, data_format: Any = None, name: str | None = None
 ) -> Tensor:
     """Add a vector along the channels."""
     first = bool(data_format) and data_format.startswith("NC")
@@ -130,13 +134,17 @@ def bias_add(
     return ops.add(value, ops.reshape(bias, (-1, *[1] * spatial)))
 
 
-def l2_loss(t: Any, name: Any = None) -> Tensor:
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
     """Return half the sum of squares."""
     return ops.sum(ops.square(t)) / 2
 
 
 def moments(
-    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance along axes; as in TensorFlow, `shift` has no effect.
 
@@ -157,7 +165,7 @@ def batch_normalization(
     offset: Any,
     scale: Any,
     variance_epsilon: Any,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + variance_epsilon) * scale + offset."""
     inverse = ops.rsqrt(ops.add(variance, variance_epsilon))
@@ -167,7 +175,7 @@ def batch_normalization(
 
 
 def embedding_lookup(
-    params: Any, ids: Any, max_norm: Any = None, name: Any = None
+    params: Any, ids: Any, max_norm: Any = None, name: str | None = None
 ) -> Tensor:
     """Gather the rows of params at ids, and clip each to a norm if given.
 
@@ -185,21 +193,21 @@ def embedding_lookup(
 
 
 def softmax_cross_entropy_with_logits(
-    labels: TensorLike, logits: TensorLike, axis: int = -1, name: Any = None
+    labels: TensorLike, logits: TensorLike, axis: int = -1, name: str | None = None
 ) -> Tensor:
     """Return -sum(labels * log_softmax(logits)) along an axis."""
     return ops.negative(ops.sum(labels * ops.log_softmax(logits, axis), axis))
 
 
 def sparse_softmax_cross_entropy_with_logits(
-    labels: TensorLike, logits: TensorLike, name: Any = None
+    labels: TensorLike, logits: TensorLike, name: str | None = None
 ) -> Tensor:
     """Return -log_softmax(logits)[label] for integer labels."""
     return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def sigmoid_cross_entropy_with_logits(
-    labels: Any = None, logits: Any = None, name: Any = None
+    labels: Any = None, logits: Any = None, name: str | None = None
 ) -> Tensor:
     """Return softplus(logits) - labels * logits."""
     logits = convert(logits)
@@ -207,7 +215,7 @@ def sigmoid_cross_entropy_with_logits(
 
 
 def weighted_cross_entropy_with_logits(
-    labels: Any, logits: Any, pos_weight: Any, name: Any = None
+    labels: Any, logits: Any, pos_weight: Any, name: str | None = None
 ) -> Tensor:
     """Return the sigmoid cross entropy with weight pos_weight for true labels."""
     logits, labels = convert(logits), convert(labels)
@@ -241,7 +249,7 @@ def ctc_loss(
     logits_time_major: bool = True,
     unique: Any = None,
     blank_index: int | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return -log of the probability of labels under any alignment, for each sample.
 

@@ -29,7 +29,7 @@ def print(
     summarize: int | None = None,
     sep: str = " ",
     end: str = "\n",
-    name: Any = None,
+    name: str | None = None,
 ) -> None:
     """Print values, and the elements of tensors.
 

@@ -43,7 +43,7 @@ def constant(
     dtype: Any = None,
     ragged_rank: int | None = None,
     inner_shape: Any = None,
-    name: Any = None,
+    name: str | None = None,
     row_splits_dtype: Any = "int64",
 ) -> Any:
     """Convert nested lists to a RaggedTensor; a single number to a tensor.
@@ -105,7 +105,7 @@ def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
     return result
 
 
-def stack(values: Sequence[Any], axis: int = 0, name: Any = None) -> Any:
+def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Any:
     """Stack tensors or ragged tensors along a new axis.
 
     Args:
@@ -144,7 +144,7 @@ def range(
     limits: Any = None,
     deltas: Any = 1,
     dtype: Any = None,
-    name: Any = None,
+    name: str | None = None,
     row_splits_dtype: Any = "int64",
 ) -> RaggedTensor:
     """Return rows that count from starts to limits, or from 0 to starts.
@@ -171,7 +171,7 @@ def range(
 
 
 def row_splits_to_segment_ids(
-    splits: Any, name: Any = None, out_type: Any = None
+    splits: Any, name: str | None = None, out_type: Any = None
 ) -> Tensor:
     """Convert row splits to the row index of each value."""
     static_splits = static_integers(splits, "splits")
@@ -180,7 +180,10 @@ def row_splits_to_segment_ids(
 
 
 def segment_ids_to_row_splits(
-    segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: Any = None
+    segment_ids: Any,
+    num_segments: Any = None,
+    out_type: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Convert the row index of each value to row splits."""
     ids = static_integers(segment_ids, "segment_ids")
@@ -189,7 +192,7 @@ def segment_ids_to_row_splits(
 
 
 def stack_dynamic_partitions(
-    data: Any, partitions: Any, num_partitions: Any, name: Any = None
+    data: Any, partitions: Any, num_partitions: Any, name: str | None = None
 ) -> RaggedTensor:
     """Return the values of each partition as a row."""
     ids = static_integers(partitions, "partitions")
@@ -198,7 +201,7 @@ def stack_dynamic_partitions(
     return RaggedTensor.from_value_rowids(values, ids[order], int(num_partitions))
 
 
-def cross(inputs: Sequence[Any], name: Any = None) -> RaggedTensor:
+def cross(inputs: Sequence[Any], name: str | None = None) -> RaggedTensor:
     """Return the combinations of the values in each row, joined by "_X_".
 
     Args:

@@ -38,7 +38,11 @@ class RaggedConstructors:
 
     @classmethod
     def from_row_splits(
-        cls, values: Any, row_splits: Any, name: Any = None, validate: bool = True
+        cls,
+        values: Any,
+        row_splits: Any,
+        name: str | None = None,
+        validate: bool = True,
     ) -> Self:
         """Split values into rows.
 
@@ -60,7 +64,11 @@ class RaggedConstructors:
 
     @classmethod
     def from_row_lengths(
-        cls, values: Any, row_lengths: Any, name: Any = None, validate: bool = True
+        cls,
+        values: Any,
+        row_lengths: Any,
+        name: str | None = None,
+        validate: bool = True,
     ) -> Self:
         """Return rows of these lengths; `validate` has no effect."""
         lengths = static_integers(row_lengths, "row_lengths")
@@ -74,7 +82,7 @@ class RaggedConstructors:
         values: Any,
         value_rowids: Any,
         nrows: Any = None,
-        name: Any = None,
+        name: str | None = None,
         validate: bool = True,
     ) -> Self:
         """Create rows from the row index of each value.
@@ -97,7 +105,11 @@ class RaggedConstructors:
 
     @classmethod
     def from_row_starts(
-        cls, values: Any, row_starts: Any, name: Any = None, validate: bool = True
+        cls,
+        values: Any,
+        row_starts: Any,
+        name: str | None = None,
+        validate: bool = True,
     ) -> Self:
         """Create rows from the start of each; `validate` has no effect."""
         values, starts = as_values(values), static_integers(row_starts, "row_starts")
@@ -105,7 +117,11 @@ class RaggedConstructors:
 
     @classmethod
     def from_row_limits(
-        cls, values: Any, row_limits: Any, name: Any = None, validate: bool = True
+        cls,
+        values: Any,
+        row_limits: Any,
+        name: str | None = None,
+        validate: bool = True,
     ) -> Self:
         """Create rows from the end of each; `validate` has no effect."""
         limits = static_integers(row_limits, "row_limits")
@@ -118,7 +134,7 @@ class RaggedConstructors:
         uniform_row_length: Any,
         nrows: Any = None,
         validate: bool = True,
-        name: Any = None,
+        name: str | None = None,
     ) -> Self:
         """Return rows of one length; `validate` has no effect."""
         values, length = as_values(values), int(uniform_row_length)
@@ -132,7 +148,7 @@ class RaggedConstructors:
         cls,
         flat_values: Any,
         nested_row_splits: Any,
-        name: Any = None,
+        name: str | None = None,
         validate: bool = True,
     ) -> Self:
         """Create nested rows from the splits of each axis, the outermost first.
@@ -149,7 +165,7 @@ class RaggedConstructors:
         cls,
         flat_values: Any,
         nested_row_lengths: Any,
-        name: Any = None,
+        name: str | None = None,
         validate: bool = True,
     ) -> Self:
         """Create nested rows from the lengths in each axis, the outermost first.
@@ -168,7 +184,7 @@ class RaggedConstructors:
         lengths: Any = None,
         padding: Any = None,
         ragged_rank: int = 1,
-        name: Any = None,
+        name: str | None = None,
         row_splits_dtype: Any = "int64",
     ) -> Self:
         """Return the rows of a tensor without their padding.
@@ -203,7 +219,7 @@ class RaggedConstructors:
 
     @classmethod
     def from_sparse(
-        cls, st_input: Any, name: Any = None, row_splits_dtype: Any = "int64"
+        cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = "int64"
     ) -> Self:
         """Return the rows of a sparse tensor of two axes."""
         indices = np.asarray(st_input.indices)

@@ -209,7 +209,7 @@ def _split(
     return [value[a:b] for a, b in zip(ends, ends[1:], strict=False)]
 
 
-def boolean_mask(data: Any, mask: Any, name: Any = None) -> Any:
+def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
     """Return the values where a mask is true, in the original rows.
 
     Args:

@@ -200,7 +200,7 @@ def _add_n(function: _Function, inputs: Any, name: str | None = None) -> Any:
 
 
 def _softmax(
-    function: _Function, logits: Any, axis: Any = None, name: Any = None
+    function: _Function, logits: Any, axis: Any = None, name: str | None = None
 ) -> Any:
     if axis not in (None, -1, logits.ndim - 1):
         raise ShapeError(f"softmax: expected the last axis; received {axis}")

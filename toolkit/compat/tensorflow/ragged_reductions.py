@@ -28,7 +28,7 @@ def _reduction(kind: str) -> _Function:
         input_tensor: Any,
         axis: Axis | None = None,
         keepdims: bool = False,
-        name: Any = None,
+        name: str | None = None,
     ) -> Any:
         rows = input_tensor
         axes = range(rows.ndim) if axis is None else np.atleast_1d(axis)

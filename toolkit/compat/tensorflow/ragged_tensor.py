@@ -117,19 +117,19 @@ class RaggedTensor(RaggedConstructors):
         inner_splits = inner.all_splits() if isinstance(inner, RaggedTensor) else []
         return [self.splits, *inner_splits]
 
-    def nested_row_lengths(self, name: Any = None) -> tuple[Tensor, ...]:
+    def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
         """Return the lengths of rows in each ragged axis."""
         return tuple(convert(np.diff(splits)) for splits in self.all_splits())
 
-    def row_starts(self, name: Any = None) -> Tensor:
+    def row_starts(self, name: str | None = None) -> Tensor:
         """Return the start of each row."""
         return convert(self.splits[:-1])
 
-    def row_limits(self, name: Any = None) -> Tensor:
+    def row_limits(self, name: str | None = None) -> Tensor:
         """Return the end of each row."""
         return convert(self.splits[1:])
 
-    def value_rowids(self, name: Any = None) -> Tensor:
+    def value_rowids(self, name: str | None = None) -> Tensor:
         """Return the row index of each value."""
         return convert(self.rowids())
 
@@ -137,12 +137,12 @@ class RaggedTensor(RaggedConstructors):
         """Return the row index of each value as an array."""
         return np.repeat(np.arange(self.count, dtype=self.splits.dtype), self.lengths)
 
-    def nrows(self, out_type: Any = None, name: Any = None) -> Tensor:
+    def nrows(self, out_type: Any = None, name: str | None = None) -> Tensor:
         """Return the number of rows."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
         return convert(np.array(self.count, dtype))
 
-    def row_lengths(self, axis: int = 1, name: Any = None) -> Any:
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
         """Return the number of values of each row along an axis: ragged for inner
         axes."""
         axis = axis % self.ndim
@@ -153,7 +153,7 @@ class RaggedTensor(RaggedConstructors):
         return self.with_values(self.values.row_lengths(axis - 1))
 
     def bounding_shape(
-        self, axis: int | None = None, name: Any = None, out_type: Any = None
+        self, axis: int | None = None, name: str | None = None, out_type: Any = None
     ) -> Tensor:
         """Return the shape of `to_tensor()`."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
@@ -211,7 +211,10 @@ class RaggedTensor(RaggedConstructors):
 
     @wrap_results
     def to_tensor(
-        self, default_value: Any = None, name: Any = None, shape: Shape | None = None
+        self,
+        default_value: Any = None,
+        name: str | None = None,
+        shape: Shape | None = None,
     ) -> Any:
         """Pad all rows to the longest, and return a tensor.
 
@@ -233,7 +236,7 @@ class RaggedTensor(RaggedConstructors):
             grid[row, : last - first] = np.arange(first, last)[:wide]
         return gather_values(append_padding(inner, default_value), grid)
 
-    def to_sparse(self, name: Any = None) -> Any:
+    def to_sparse(self, name: str | None = None) -> Any:
         """Return the values and their indices as a SparseTensor."""
         return self.operations["to_sparse"](self)
 

@@ -3,13 +3,12 @@ generator."""
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from toolkit import dtypes, ops, random as core
+from toolkit import ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.boundary import make_operations, wrap_results
 from toolkit.compat.tensorflow.candidates import (
@@ -22,16 +21,28 @@ from toolkit.compat.tensorflow.seeds import (
     Algorithm as Algorithm,
     fold_in as fold_in,
     full_integers,
-    key_of,
     set_seed as set_seed,
     source as source,
     split as split,
 )
+from toolkit.compat.tensorflow.stateless_random import (
+    draw_poisson,
+    draw_uniform,
+    index_shuffle as index_shuffle,
+    stateless_binomial as stateless_binomial,
+    stateless_categorical as stateless_categorical,
+    stateless_gamma as stateless_gamma,
+    stateless_normal as stateless_normal,
+    stateless_parameterized_truncated_normal as stateless_parameterized_truncated_normal,  # noqa: E501
+    stateless_poisson as stateless_poisson,
+    stateless_shuffle as stateless_shuffle,
+    stateless_truncated_normal as stateless_truncated_normal,
+    stateless_uniform as stateless_uniform,
+)
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.ops.quadrature import doubles
-from toolkit.type_aliases import DTypeLike, SeedLike, Shape, TensorLike
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 def uniform(
@@ -40,7 +51,7 @@ def uniform(
     maxval: Any = None,
     dtype: Any = "float32",
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the uniform distribution on [minval, maxval): floats or integers.
 
@@ -51,18 +62,7 @@ def uniform(
         dtype: of the result.
         seed: of the operation.
     """
-    return _uniform(shape, minval, maxval, dtype, source(seed))
-
-
-def _uniform(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) -> Tensor:
-    dtype = dtype_name(dtype)
-    if dtypes.is_integer(dtype):
-        if maxval is None:
-            raise ArgumentError("uniform: expected maxval for integers; received None")
-        return core.randint(extents(shape), minval, maxval, dtype, seed)
-    high = 1.0 if maxval is None else maxval
-    low, high = (float(b) if isinstance(b, int) else b for b in (minval, high))
-    return core.uniform(extents(shape), low, high, dtype, seed)
+    return draw_uniform(shape, minval, maxval, dtype, source(seed))
 
 
 def normal(
@@ -71,7 +71,7 @@ def normal(
     stddev: Any = 1.0,
     dtype: Any = "float32",
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the normal distribution."""
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), source(seed))
@@ -83,7 +83,7 @@ def truncated_normal(
     stddev: Any = 1.0,
     dtype: Any = "float32",
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the normal distribution within two standard deviations."""
     return core.truncated_normal(
@@ -91,13 +91,17 @@ def truncated_normal(
     )
 
 
-def shuffle(value: Any, seed: Any = None, name: Any = None) -> Tensor:
+def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     """Shuffle the rows."""
     return core.shuffle(value, 0, source(seed))
 
 
 def categorical(
-    logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: Any = None
+    logits: Any,
+    num_samples: Any,
+    dtype: Any = None,
+    seed: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample classes by the logarithms of their probabilities; int64 by default."""
     dtype = dtype_name(dtype) or "int64"
@@ -110,7 +114,7 @@ def gamma(
     beta: Any = None,
     dtype: Any = "float32",
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the gamma distribution; the axes of alpha are the last axes."""
     alpha = convert(alpha, dtype_name(dtype))
@@ -124,7 +128,7 @@ def poisson(
     lam: Any,
     dtype: Any = "float32",
     seed: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the Poisson distribution.
 
@@ -135,162 +139,7 @@ def poisson(
         seed: of the operation.
     """
     rates = convert(lam)
-    return _poisson((*extents(shape), *rates.shape), rates, dtype, source(seed))
-
-
-def _poisson(shape: Any, rates: Any, dtype: Any, seed: Any) -> Tensor:
-    return ops.cast(core.poisson(shape, rates, "float64", seed), dtype_name(dtype))
-
-
-def stateless_poisson(
-    shape: Any, seed: Any, lam: Any, dtype: Any = "int32", name: Any = None
-) -> Tensor:
-    """Sample from the Poisson distribution by a seed.
-
-    Args:
-        shape: of the result.
-        seed: two integers.
-        lam: the rates; they broadcast to the shape.
-        dtype: of the result.
-    """
-    return _poisson(extents(shape), lam, dtype, key_of(seed))
-
-
-def stateless_binomial(
-    shape: Shape,
-    seed: SeedLike,
-    counts: Any,
-    probs: Any,
-    output_dtype: Any = "int32",
-    name: Any = None,
-) -> Tensor:
-    """Sample from the binomial distribution by a seed.
-
-    Args:
-        shape: of the result.
-        seed: two integers.
-        counts, probs: trials and their probabilities; they broadcast to the shape.
-        output_dtype: of the result.
-    """
-    samples = core.binomial(extents(shape), counts, probs, "float64", key_of(seed))
-    return ops.cast(samples, dtype_name(output_dtype))
-
-
-def stateless_gamma(
-    shape: Shape,
-    seed: SeedLike,
-    alpha: Any,
-    beta: Any = None,
-    dtype: DTypeLike = "float32",
-    name: Any = None,
-) -> Tensor:
-    """Sample from the gamma distribution by a seed.
-
-    Args:
-        shape: of the result.
-        seed: two integers.
-        alpha, beta: shapes and rates; they broadcast to the shape.
-        dtype: of the result.
-    """
-    samples = core.gamma(extents(shape), alpha, dtype_name(dtype), key_of(seed))
-    return samples if beta is None else samples / convert(beta, samples.dtype)
-
-
-def stateless_parameterized_truncated_normal(
-    shape: Shape,
-    seed: SeedLike,
-    means: Any = 0.0,
-    stddevs: Any = 1.0,
-    minvals: Any = -2.0,
-    maxvals: Any = 2.0,
-    name: Any = None,
-) -> Tensor:
-    """Sample from the truncated normal distribution by a seed.
-
-    Args:
-        shape: of the result.
-        seed: two integers.
-        means, stddevs: of the normal distribution; they broadcast to the shape.
-        minvals, maxvals: the bounds; they broadcast to the shape.
-    """
-    (mean, std, low, high), dtype = doubles(means, stddevs, minvals, maxvals)
-    low, high = (low - mean) / std, (high - mean) / std
-    # Use the tail of small probabilities, which has no cancellation.
-    is_right = low > 0
-    a, b = ops.where(is_right, -high, low), ops.where(is_right, -low, high)
-    below, above = (0.5 * ops.erfc(x * -math.sqrt(0.5)) for x in (a, b))
-    u = core.uniform(extents(shape), dtype="float64", seed=key_of(seed))
-    z = ops.clip(ops.ndtri(below + u * (above - below)), a, b)
-    return convert(mean + std * ops.where(is_right, -z, z), dtype)
-
-
-def stateless_shuffle(
-    value: Any, seed: SeedLike, alg: str = "auto_select", name: Any = None
-) -> Tensor:
-    """Shuffle the rows by a seed."""
-    refuse("stateless_shuffle", alg=(alg, "auto_select"))
-    return core.shuffle(value, 0, key_of(seed))
-
-
-def index_shuffle(index: Any, seed: SeedLike, max_index: Any) -> Tensor:
-    """Return the images of indices under a random permutation of 0 to max_index."""
-    order = ops.arange(int(max_index) + 1, dtype=convert(index).dtype)
-    return ops.take(core.shuffle(order, 0, key_of(seed)), index)
-
-
-def stateless_uniform(
-    shape: Any,
-    seed: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = "float32",
-    name: Any = None,
-    alg: str = "auto_select",
-) -> Tensor:
-    """Sample as `uniform`, by a seed of two integers."""
-    refuse("stateless_uniform", alg=(alg, "auto_select"))
-    return _uniform(shape, minval, maxval, dtype, key_of(seed))
-
-
-def stateless_normal(
-    shape: Shape,
-    seed: SeedLike,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: DTypeLike = "float32",
-    name: Any = None,
-    alg: str = "auto_select",
-) -> Tensor:
-    """Sample as `normal`, by a seed of two integers."""
-    refuse("stateless_normal", alg=(alg, "auto_select"))
-    return core.normal(extents(shape), mean, stddev, dtype_name(dtype), key_of(seed))
-
-
-def stateless_truncated_normal(
-    shape: Shape,
-    seed: SeedLike,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: DTypeLike = "float32",
-    name: Any = None,
-    alg: str = "auto_select",
-) -> Tensor:
-    """Sample as `truncated_normal`, by a seed of two integers."""
-    refuse("stateless_truncated_normal", alg=(alg, "auto_select"))
-    return core.truncated_normal(
-        extents(shape), mean, stddev, dtype_name(dtype), key_of(seed)
-    )
-
-
-def stateless_categorical(
-    logits: TensorLike,
-    num_samples: Any,
-    seed: SeedLike,
-    dtype: DTypeLike = "int64",
-    name: Any = None,
-) -> Tensor:
-    """Sample as `categorical`, by a seed of two integers."""
-    return core.categorical(logits, int(num_samples), dtype_name(dtype), key_of(seed))
+    return draw_poisson((*extents(shape), *rates.shape), rates, dtype, source(seed))
 
 
 class Generator:
@@ -337,10 +186,10 @@ class Generator:
         minval: Any = 0,
         maxval: Any = None,
         dtype: DTypeLike = "float32",
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         """Sample as `tf.random.uniform`."""
-        return _uniform(shape, minval, maxval, dtype, self._seeds)
+        return draw_uniform(shape, minval, maxval, dtype, self._seeds)
 
     @wrap_results
     def normal(
@@ -349,7 +198,7 @@ class Generator:
         mean: Any = 0.0,
         stddev: Any = 1.0,
         dtype: DTypeLike = "float32",
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         """Sample as `tf.random.normal`."""
         return core.normal(extents(shape), mean, stddev, dtype_name(dtype), self._seeds)
@@ -361,7 +210,7 @@ class Generator:
         mean: Any = 0.0,
         stddev: Any = 1.0,
         dtype: DTypeLike = "float32",
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         """Sample as `tf.random.truncated_normal`."""
         return core.truncated_normal(
@@ -375,7 +224,7 @@ class Generator:
         counts: Any,
         probs: Any,
         dtype: DTypeLike = "int32",
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         """Sample from the binomial distribution."""
         samples = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
@@ -383,7 +232,7 @@ class Generator:
 
     @wrap_results
     def uniform_full_int(
-        self, shape: Shape, dtype: DTypeLike = "uint64", name: Any = None
+        self, shape: Shape, dtype: DTypeLike = "uint64", name: str | None = None
     ) -> Tensor:
         """Return integers from the whole range of a dtype."""
         return full_integers(shape, dtype, self._seeds)
@@ -415,7 +264,9 @@ def set_global_generator(generator: Generator) -> None:
     _global[:] = [generator]
 
 
-def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Tensor:
+def random_crop(
+    value: Any, size: Any, seed: Any = None, name: str | None = None
+) -> Tensor:
     """Crop a part of this size at a random offset."""
     value, size = convert(value), extents(size)
     limits = [n - s + 1 for n, s in zip(value.shape, size, strict=True)]

@@ -46,7 +46,10 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
 
 def _make_reduction(reduction: Any, kind: str) -> Any:
     def reduce_tensor(
-        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: bool = False,
+        name: str | None = None,
     ) -> Tensor:
         x = convert(input_tensor)
         if not allowed(x._dtype):

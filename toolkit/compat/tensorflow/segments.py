@@ -76,7 +76,7 @@ def _reduce_segments(
 
 def _make_unsorted(name: str) -> Any:
     def reduce_segments(
-        data: Any, segment_ids: Any, num_segments: Any, name: Any = None
+        data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
     ) -> Tensor:
         count = int(num_segments)
         rows, ids = _flatten_rows(f"unsorted_segment_{kind}", data, segment_ids, count)
@@ -100,14 +100,14 @@ unsorted_segment_sum: Any = _make_unsorted("sum")
 
 
 def unsorted_segment_mean(
-    data: Any, segment_ids: Any, num_segments: Any, name: Any = None
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Tensor:
     """Return the mean of each segment, 0 for an empty one; float64 for integers."""
     return _scaled("unsorted_segment_mean", data, segment_ids, num_segments, False)
 
 
 def unsorted_segment_sqrt_n(
-    data: Any, segment_ids: Any, num_segments: Any, name: Any = None
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
 ) -> Tensor:
     """Return the sum of each segment, divided by the square root of its size."""
     return _scaled("unsorted_segment_sqrt_n", data, segment_ids, num_segments, True)
@@ -129,7 +129,7 @@ def _scaled(name: str, data: Any, ids: Any, num_segments: Any, root: bool) -> Te
 
 
 def _make_sorted(name: str) -> Any:
-    def reduce_segments(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
+    def reduce_segments(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
         function_name = f"segment_{kind}"
         static_ids = np.asarray(convert(segment_ids).numpy())
         if (

@@ -82,32 +82,32 @@ def _last(count: int) -> list[int]:
     return list(range(-count, 0))
 
 
-def fft(input: Any, name: Any = None) -> Tensor:
+def fft(input: Any, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last axis."""
     return _complex(ops.fft(_complex_parts(input)))
 
 
-def ifft(input: Any, name: Any = None) -> Tensor:
+def ifft(input: Any, name: str | None = None) -> Tensor:
     """Return the inverse of `fft`."""
     return _transform(input, _last(1), inverse=True)
 
 
-def fft2d(input: Any, name: Any = None) -> Tensor:
+def fft2d(input: Any, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last two axes."""
     return _transform(input, _last(2))
 
 
-def ifft2d(input: Any, name: Any = None) -> Tensor:
+def ifft2d(input: Any, name: str | None = None) -> Tensor:
     """Return the inverse of `fft2d`."""
     return _transform(input, _last(2), inverse=True)
 
 
-def fft3d(input: Any, name: Any = None) -> Tensor:
+def fft3d(input: Any, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last three axes."""
     return _transform(input, _last(3))
 
 
-def ifft3d(input: Any, name: Any = None) -> Tensor:
+def ifft3d(input: Any, name: str | None = None) -> Tensor:
     """Return the inverse of `fft3d`."""
     return _transform(input, _last(3), inverse=True)
 
@@ -150,7 +150,7 @@ def _parse_lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
     return lengths
 
 
-def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """Return the first half of the transform of real numbers.
 
     The last axis is truncated, or padded with zeros, to fft_length.
@@ -160,26 +160,32 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     )
 
 
-def irfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """Return the inverse of `rfft`."""
     return _real_inverse(input_tensor, _last(1), _parse_lengths(fft_length, 1, "irfft"))
 
 
-def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def rfft2d(
+    input_tensor: Any, fft_length: Any = None, name: str | None = None
+) -> Tensor:
     """Return the transform of real numbers over two axes; on the last only one half."""
     return _real_transform(
         input_tensor, _last(2), _parse_lengths(fft_length, 2, "rfft2d")
     )
 
 
-def irfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def irfft2d(
+    input_tensor: Any, fft_length: Any = None, name: str | None = None
+) -> Tensor:
     """Return the inverse of `rfft2d`."""
     return _real_inverse(
         input_tensor, _last(2), _parse_lengths(fft_length, 2, "irfft2d")
     )
 
 
-def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def rfft3d(
+    input_tensor: Any, fft_length: Any = None, name: str | None = None
+) -> Tensor:
     """Return the transform of real numbers over three axes; on the last only one
     half."""
     return _real_transform(
@@ -187,7 +193,9 @@ def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tenso
     )
 
 
-def irfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
+def irfft3d(
+    input_tensor: Any, fft_length: Any = None, name: str | None = None
+) -> Tensor:
     """Return the inverse of `rfft3d`."""
     return _real_inverse(
         input_tensor, _last(3), _parse_lengths(fft_length, 3, "irfft3d")
@@ -215,7 +223,7 @@ def fftnd(
     fft_length: Any = None,
     axes: Any = None,
     norm: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the Fourier transform over axes, all by default; norm is only None."""
     axes_and_lengths = _resolve_axes("fftnd", input_tensor, fft_length, axes, norm)
@@ -227,7 +235,7 @@ def ifftnd(
     fft_length: Any = None,
     axes: Any = None,
     norm: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the inverse of `fftnd`."""
     axes_and_lengths = _resolve_axes("ifftnd", input_tensor, fft_length, axes, norm)
@@ -239,7 +247,7 @@ def rfftnd(
     fft_length: Any = None,
     axes: Any = None,
     norm: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the transform of real numbers over axes; on the last only one half."""
     axes_and_lengths = _resolve_axes("rfftnd", input_tensor, fft_length, axes, norm)
@@ -251,7 +259,7 @@ def irfftnd(
     fft_length: Any = None,
     axes: Any = None,
     norm: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the inverse of `rfftnd`."""
     axes_and_lengths = _resolve_axes("irfftnd", input_tensor, fft_length, axes, norm)
@@ -265,12 +273,12 @@ def _roll(x: Any, axes: Any, sign: int) -> Tensor:
     return x
 
 
-def fftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
+def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
     """Roll the axes so that frequency 0 is in the center."""
     return _roll(x, axes, 1)
 
 
-def ifftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
+def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
     """Return the inverse of `fftshift`."""
     return _roll(x, axes, -1)
 

@@ -20,7 +20,7 @@ def pad(
     paddings: Any,
     mode: str = "CONSTANT",
     constant_values: Any = 0,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Pad a tensor with a constant, or with its reflected or symmetric values."""
     widths = [tuple(map(int, pair)) for pair in np.asarray(paddings)]
@@ -45,7 +45,7 @@ def pad(
     return ops.pad(tensor, widths, constant_values=constant_values)
 
 
-def slice(input_: Any, begin: Any, size: Any, name: Any = None) -> Tensor:
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """Return a slice from `begin` with a size; -1 takes all remaining elements."""
     x, begin, size = convert(input_), extents(begin), extents(size)
     pairs = list(zip(begin, size, x.shape, strict=True))
@@ -68,7 +68,7 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
     var: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return x[begin:end:strides]; the bits of a mask change the meaning of an item.
 
@@ -103,7 +103,7 @@ def strided_slice(
 
 
 def boolean_mask(
-    tensor: Any, mask: Any, axis: int | None = None, name: Any = None
+    tensor: Any, mask: Any, axis: int | None = None, name: str | None = None
 ) -> Tensor:
     """Select the parts of a tensor where a mask over its axes, from `axis` on, is
     true."""

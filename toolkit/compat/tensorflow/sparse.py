@@ -58,7 +58,7 @@ def to_dense(
     sp_input: Any,
     default_value: Any = None,
     validate_indices: bool = True,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the dense tensor.
 
@@ -96,7 +96,7 @@ def _is_ascending(indices: Any, shape: Any) -> bool:
     return bool((np.diff(flat_offsets(indices, shape)) > 0).all())
 
 
-def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
+def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
     """Return the values that are not zero, or not empty, and their indices."""
     x = as_values(tensor)
     if isinstance(x, Tensor) and x.static_value() is None:
@@ -114,7 +114,7 @@ def eye(
     num_rows: Any,
     num_columns: Any = None,
     dtype: DTypeLike = "float32",
-    name: Any = None,
+    name: str | None = None,
 ) -> SparseTensor:
     """Return ones on the diagonal of a matrix."""
     rows = int(num_rows)
@@ -125,7 +125,9 @@ def eye(
     )
 
 
-def to_indicator(sp_input: SparseTensor, vocab_size: Any, name: Any = None) -> Tensor:
+def to_indicator(
+    sp_input: SparseTensor, vocab_size: Any, name: str | None = None
+) -> Tensor:
     """Return booleans that are true at the values of each row."""
     values = np.asarray(sp_input.values)
     dense = np.zeros((*sp_input.extents[:-1], int(vocab_size)), bool)
@@ -188,12 +190,16 @@ def _combine(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> An
     return SparseTensor(indices, reduce(values, ids, len(cells)), a.extents)
 
 
-def maximum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
+def maximum(
+    sp_a: SparseTensor, sp_b: SparseTensor, name: str | None = None
+) -> SparseTensor:
     """Return the maximum where either has a value."""
     return _extreme("maximum", sp_a, sp_b, ops.maximum)
 
 
-def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
+def minimum(
+    sp_a: SparseTensor, sp_b: SparseTensor, name: str | None = None
+) -> SparseTensor:
     """Return the minimum where either has a value."""
     return _extreme("minimum", sp_a, sp_b, ops.minimum)
 
@@ -219,7 +225,7 @@ def sparse_dense_matmul(
     b: Any,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Multiply a sparse and a dense matrix, in either order.
 
@@ -257,7 +263,7 @@ def _is_complex(x: Any) -> bool:
     return str(x.dtype).startswith("complex")
 
 
-def softmax(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
+def softmax(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
     """Return the softmax over the values of each row."""
     flat = flat_offsets(sp_input.index_array[:, :-1], sp_input.extents[:-1])
     _, ids = np.unique(flat, return_inverse=True)
@@ -273,7 +279,7 @@ def reduce_sum(
     axis: Any = None,
     keepdims: bool | None = None,
     output_is_sparse: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the sum along axes, dense by default."""
     total = ops.sum(to_dense(reorder(sp_input)), _axes(axis), bool(keepdims))
@@ -285,7 +291,7 @@ def reduce_max(
     axis: Any = None,
     keepdims: bool | None = None,
     output_is_sparse: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Any:
     """Return the maximum along axes, 0 without a value."""
     values = sp_input.values
@@ -309,7 +315,7 @@ def segment_sum(
     indices: TensorLike,
     segment_ids: Any,
     num_segments: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the segment sums of the rows of data at the indices."""
     return _reduce_segments(
@@ -322,7 +328,7 @@ def segment_mean(
     indices: TensorLike,
     segment_ids: Any,
     num_segments: Any = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the segment means of the rows of data at the indices."""
     total = segment_sum(data, indices, segment_ids, num_segments)
@@ -347,7 +353,10 @@ def _reduce_segments(
 
 def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:
     def compute(
-        function: Any, input: SparseTensor, out_type: Any = "int32", name: Any = None
+        function: Any,
+        input: SparseTensor,
+        out_type: Any = "int32",
+        name: str | None = None,
     ) -> Tensor:
         return convert(np.array(numbers(input), dtype_name(out_type)))
 

@@ -24,7 +24,7 @@ def bincount(
     minlength: Any = None,
     maxlength: Any = None,
     binary_output: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> SparseTensor:
     """Count each integer in all values or in each row.
 
@@ -73,7 +73,7 @@ def _rows_and_values(x: TensorLike) -> tuple[Any, Any]:
 
 
 def cross(
-    inputs: Sequence[Any], name: Any = None, separator: Any = None
+    inputs: Sequence[Any], name: str | None = None, separator: Any = None
 ) -> SparseTensor:
     """Return the combinations of the values of each row, joined by "_X_".
 

@@ -23,7 +23,7 @@ def flat_offsets(indices: Any, shape: Any) -> Any:
     return np.ravel_multi_index(tuple(indices.T), tuple(shape))
 
 
-def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
+def reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
     """Sort the values in row-major order."""
     return _sort_indices(sp_input.index_array, sp_input.values, sp_input.extents)
 
@@ -34,7 +34,7 @@ def _sort_indices(indices: Any, values: Any, shape: Any) -> SparseTensor:
 
 
 def transpose(
-    sp_input: SparseTensor, perm: Any = None, name: Any = None
+    sp_input: SparseTensor, perm: Any = None, name: str | None = None
 ) -> SparseTensor:
     """Permute the axes; reverse them if perm is None."""
     axes = (
@@ -46,7 +46,9 @@ def transpose(
     return _sort_indices(sp_input.index_array[:, axes], sp_input.values, shape)
 
 
-def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTensor:
+def reshape(
+    sp_input: SparseTensor, shape: Any, name: str | None = None
+) -> SparseTensor:
     """Reshape a sparse tensor; one extent can be -1."""
     new_shape = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
     flat = flat_offsets(sp_input.index_array, sp_input.extents)
@@ -55,7 +57,7 @@ def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTenso
 
 
 def expand_dims(
-    sp_input: SparseTensor, axis: int | None = None, name: Any = None
+    sp_input: SparseTensor, axis: int | None = None, name: str | None = None
 ) -> SparseTensor:
     """Insert an axis of one element, by default the last."""
     position = (-1 if axis is None else int(axis)) % (sp_input.ndim + 1)
@@ -83,7 +85,9 @@ def retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
     return SparseTensor(sp_input.index_array[is_kept], values, sp_input.extents)
 
 
-def slice(sp_input: SparseTensor, start: Any, size: IntOrInts, name: Any = None) -> Any:
+def slice(
+    sp_input: SparseTensor, start: Any, size: IntOrInts, name: str | None = None
+) -> Any:
     """Return a slice: `size` elements from `start` on along each axis."""
     first, count = static_int64(start), static_int64(size)
     last = np.minimum(first + count, sp_input.extents)
@@ -96,7 +100,10 @@ def slice(sp_input: SparseTensor, start: Any, size: IntOrInts, name: Any = None)
 
 
 def split(
-    sp_input: Any = None, num_split: Any = None, axis: Any = None, name: Any = None
+    sp_input: Any = None,
+    num_split: Any = None,
+    axis: Any = None,
+    name: str | None = None,
 ) -> list[SparseTensor]:
     """Split along an axis; the first parts are larger if they cannot be equal."""
     axis, count = int(axis) % sp_input.ndim, int(num_split)
@@ -114,7 +121,7 @@ def concat(
     axis: Any,
     sp_inputs: Sequence[SparseTensor],
     expand_nonconcat_dims: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> SparseTensor:
     """Concatenate tensors along an axis.
 
@@ -152,7 +159,7 @@ def concatenate_values(tensors: Sequence[SparseTensor]) -> Any:
 
 
 def fill_empty_rows(
-    sp_input: SparseTensor, default_value: Any, name: Any = None
+    sp_input: SparseTensor, default_value: Any, name: str | None = None
 ) -> Any:
     """Add a value in the first column of each empty row.
 

@@ -41,7 +41,7 @@ OF_MATH = (
 )
 
 
-def lbeta(x: Any, name: Any = None) -> Tensor:
+def lbeta(x: Any, name: str | None = None) -> Tensor:
     """Return the logarithm of the multivariate beta function over the last axis.
 
     Args:

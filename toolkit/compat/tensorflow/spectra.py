@@ -24,7 +24,7 @@ def dct(
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the cosine transform of type 1 to 4: see `toolkit.ops.dct`."""
     return ops.dct(input, type, n, _last_axis("dct", axis), norm)
@@ -36,7 +36,7 @@ def idct(
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the inverse of `dct`, without scale unless norm is "ortho"."""
     return ops.idct(input, type, n, _last_axis("idct", axis), norm)
@@ -57,7 +57,7 @@ def mdct(
     window_fn: Any = vorbis_window,
     pad_end: bool = False,
     norm: str | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the modified cosine transform of half-overlapping frames.
 
@@ -87,7 +87,7 @@ def inverse_mdct(
     mdcts: Any,
     window_fn: Any = vorbis_window,
     norm: str | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the signal of an `mdct` with the same window and norm.
 
@@ -115,7 +115,7 @@ def _apply_window(frames: Tensor, window_fn: Any) -> Tensor:
 
 
 def mfccs_from_log_mel_spectrograms(
-    log_mel_spectrograms: Any, name: Any = None
+    log_mel_spectrograms: Any, name: str | None = None
 ) -> Tensor:
     """Return the cepstral coefficients of log mel spectra.
 
@@ -137,7 +137,7 @@ def linear_to_mel_weight_matrix(
     lower_edge_hertz: Any = 125.0,
     upper_edge_hertz: Any = 3800.0,
     dtype: DTypeLike = "float32",
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the matrix that maps a spectrum to its mel spectrum.
 

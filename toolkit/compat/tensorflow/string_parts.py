@@ -25,7 +25,9 @@ Strings: TypeAlias = StringTensor | RaggedTensor
 Numbers: TypeAlias = Tensor | RaggedTensor
 
 
-def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> Strings:
+def split(
+    input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None
+) -> Strings:
     """Split strings at separators, or at white space.
 
     Args:
@@ -37,7 +39,7 @@ def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> 
     return split_strings("split", lambda s: s.split(between, maxsplit), input)
 
 
-def bytes_split(input: Any, name: Any = None) -> Strings:
+def bytes_split(input: Any, name: str | None = None) -> Strings:
     """Split strings into bytes; a vector of strings gives ragged rows."""
     return split_strings(
         "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
@@ -161,7 +163,7 @@ def unicode_split(
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
-    name: Any = None,
+    name: str | None = None,
 ) -> Strings:
     """Split a string into UTF-8 characters; a vector of strings gives ragged rows.
 
@@ -206,7 +208,7 @@ def unicode_split_with_offsets(
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[Strings, Numbers]:
     """Return the results of `unicode_split` and the byte offsets of the characters;
     int64."""
@@ -221,7 +223,7 @@ def unicode_decode(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Numbers:
     """Return the codes of characters, int32; a vector of strings gives ragged rows.
 
@@ -242,7 +244,7 @@ def unicode_decode_with_offsets(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[Numbers, Numbers]:
     """Return the results of `unicode_decode` and the byte offsets of the characters;
     int64."""
@@ -256,7 +258,7 @@ def unicode_encode(
     output_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Encode character codes as strings.
 
@@ -289,7 +291,7 @@ def unicode_transcode(
     errors: str = "replace",
     replacement_char: int = 65533,
     replace_control_characters: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Strings:
     """Convert strings to another encoding; the arguments are as for
     `unicode_decode`."""
@@ -313,7 +315,7 @@ def ngrams(
     pad_values: Any = None,
     padding_width: int | None = None,
     preserve_short_sequences: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Strings:
     """Join `ngram_width` adjacent strings.
 

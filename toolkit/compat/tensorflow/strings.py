@@ -42,12 +42,12 @@ from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 from toolkit.reading.text import parse_number
 
 
-def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
+def lower(input: Any, encoding: str = "", name: str | None = None) -> Strings:
     """Convert to lower case: only ASCII, or all letters with encoding "utf-8"."""
     return map_strings(lambda s: _make_case_change(s, encoding, "lower"), input)
 
 
-def upper(input: Any, encoding: str = "", name: Any = None) -> Strings:
+def upper(input: Any, encoding: str = "", name: str | None = None) -> Strings:
     """Convert to upper case: only ASCII, or all letters with encoding "utf-8"."""
     return map_strings(lambda s: _make_case_change(s, encoding, "upper"), input)
 
@@ -58,12 +58,12 @@ def _make_case_change(value: bytes, encoding: str, case: str) -> Any:
     return getattr(value, case)()
 
 
-def strip(input: Any, name: Any = None) -> Strings:
+def strip(input: Any, name: str | None = None) -> Strings:
     """Remove white space at both ends."""
     return map_strings(bytes.strip, input)
 
 
-def length(input: Any, unit: str = "BYTE", name: Any = None) -> Numbers:
+def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Numbers:
     """Return the number of bytes, or of UTF-8 characters with unit "UTF8_CHAR"."""
     into, _ = _unit_codec("length", unit)
     return map_strings(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
@@ -85,7 +85,7 @@ def _numbers(array: Any, dtype: str) -> Any:
 
 
 def substr(
-    input: Any, pos: Any, len: Any, unit: str = "BYTE", name: Any = None
+    input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None
 ) -> StringTensor:
     """Return `len` bytes, or characters, from `pos` on.
 
@@ -120,7 +120,7 @@ def substr(
     return StringTensor(np.asarray(np.frompyfunc(cut, 3, 1)(array, starts, counts)))
 
 
-def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
+def join(inputs: Any, separator: str = "", name: str | None = None) -> StringTensor:
     """Concatenate strings elementwise, also in ragged rows."""
     rows = next((x for x in inputs if isinstance(x, RaggedTensor)), None)
     if rows is not None:
@@ -136,7 +136,7 @@ def reduce_join(
     axis: int | None = None,
     keepdims: bool = False,
     separator: str = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Concatenate the strings along an axis.
 
@@ -167,7 +167,7 @@ def unsorted_segment_join(
     segment_ids: Any,
     num_segments: Any,
     separator: str = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Concatenate the strings of each segment.
 
@@ -201,7 +201,7 @@ def format(
     inputs: Any,
     placeholder: str = "{}",
     summarize: int = 3,
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Replace the placeholders of a template by tensors, in the form of `tf.print`.
 
@@ -231,13 +231,15 @@ def format(
 # --- hashes ---------------------------------------------------------------------------
 
 
-def to_hash_bucket_fast(input: Any, num_buckets: int, name: Any = None) -> Numbers:
+def to_hash_bucket_fast(
+    input: Any, num_buckets: int, name: str | None = None
+) -> Numbers:
     """Hash strings to numbers below `num_buckets` by FarmHash64."""
     return _buckets("to_hash_bucket_fast", farm_hash, input, num_buckets)
 
 
 def to_hash_bucket_strong(
-    input: Any, num_buckets: int, key: Any, name: Any = None
+    input: Any, num_buckets: int, key: Any, name: str | None = None
 ) -> Numbers:
     """Hash strings to numbers below `num_buckets` by SipHash with a secret key.
 
@@ -273,7 +275,7 @@ def regex_replace(
     pattern: Any,
     rewrite: Any,
     replace_global: bool = True,
-    name: Any = None,
+    name: str | None = None,
 ) -> Strings:
     r"""Replace the matches of a pattern.
 
@@ -303,7 +305,7 @@ def regex_replace(
     return map_strings(replace, input)
 
 
-def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Numbers:
     """Return whether a pattern, in RE2 syntax, matches the whole string."""
     compiled = re2.compile_pattern(
         to_text(pattern, "regex_full_match"), "regex_full_match"
@@ -321,7 +323,9 @@ _NUMBERS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 _INTEGER, _HEXADECIMAL = re.compile(rb"[+-]?\d+"), re.compile(rb"[+-]?0[xX]")
 
 
-def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Numbers:
+def to_number(
+    input: Any, out_type: Any = "float32", name: str | None = None
+) -> Numbers:
     """Parse strings as numbers.
 
     Args:
@@ -374,7 +378,7 @@ def as_string(
     shortest: bool = False,
     width: int = -1,
     fill: str = "",
-    name: Any = None,
+    name: str | None = None,
 ) -> StringTensor:
     """Convert numbers to strings.
 

@@ -62,7 +62,7 @@ def create_file_writer(
     max_queue: int | None = None,
     flush_millis: int | None = None,
     filename_suffix: str | None = None,
-    name: Any = None,
+    name: str | None = None,
 ) -> SummaryWriter:
     """Create a writer of a new event file in a folder.
 

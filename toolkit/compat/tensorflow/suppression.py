@@ -37,7 +37,7 @@ def non_max_suppression_padded(
     iou_threshold: Any = 0.5,
     score_threshold: Any = _LOWEST,
     pad_to_max_output_size: bool = False,
-    name: Any = None,
+    name: str | None = None,
     sorted_input: bool = False,
     canonicalized_coordinates: bool = False,
     tile_size: int = 512,
@@ -86,7 +86,7 @@ def non_max_suppression_overlaps(
     max_output_size: Any,
     overlap_threshold: Any = 0.5,
     score_threshold: Any = _LOWEST,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the indices of the selected boxes, int32, for given overlaps.
 
@@ -122,7 +122,7 @@ def combined_non_max_suppression(
     score_threshold: Any = _LOWEST,
     pad_per_class: bool = False,
     clip_boxes: bool = True,
-    name: Any = None,
+    name: str | None = None,
 ) -> CombinedNonMaxSuppression:
     """Return the selected boxes of all classes together, best first.
 

@@ -54,7 +54,7 @@ class TensorArray:
         clear_after_read: bool | None = None,
         infer_shape: bool = True,
         element_shape: Any = None,
-        name: Any = None,
+        name: str | None = None,
     ) -> None:
         self.dtype: str | None = dtype_name(dtype)
         self.dynamic_size: bool = bool(dynamic_size)
@@ -64,7 +64,7 @@ class TensorArray:
         self._clears, self._has_one_shape = clear_after_read is not False, infer_shape
         self._tensors: list[Tensor | None] = [None] * _static_size(size)
 
-    def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
+    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write the tensor at a static index; return the array."""
         if isinstance(index, Tensor) and index.static_value() is None:
             raise TraceError(
@@ -94,7 +94,7 @@ class TensorArray:
         self._tensors[i] = x
         return self
 
-    def read(self, index: Any, name: Any = None) -> Tensor:
+    def read(self, index: Any, name: str | None = None) -> Tensor:
         """Return the tensor at an index."""
         x = self._tensors[int(index)]
         if x is None:
@@ -106,7 +106,7 @@ class TensorArray:
             self._tensors[int(index)] = None
         return x
 
-    def size(self, name: Any = None) -> Tensor:
+    def size(self, name: str | None = None) -> Tensor:
         """Return the number of tensors."""
         return convert(len(self._tensors))
 
@@ -118,24 +118,24 @@ class TensorArray:
         zeros = ops.zeros_like(written[0])
         return [zeros if x is None else x for x in self._tensors]
 
-    def stack(self, name: Any = None) -> Tensor:
+    def stack(self, name: str | None = None) -> Tensor:
         """Stack all tensors in the order of their indices."""
         return ops.stack(self._read_all())
 
-    def concat(self, name: Any = None) -> Tensor:
+    def concat(self, name: str | None = None) -> Tensor:
         """Concatenate all tensors."""
         return ops.concatenate(self._read_all())
 
-    def gather(self, indices: TensorLike, name: Any = None) -> Tensor:
+    def gather(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """Stack the tensors at some indices."""
         return ops.take(self.stack(), indices, 0)
 
-    def unstack(self, value: Any, name: Any = None) -> TensorArray:
+    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
         """Return the array with the rows of a tensor."""
         self._tensors = list(ops.unstack(convert(value, self.dtype)))
         return self
 
-    def split(self, value: Any, lengths: Any, name: Any = None) -> TensorArray:
+    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """Return the array with the parts of a tensor that have these lengths."""
         sizes = extents(lengths)
         rows = convert(value, self.dtype)
@@ -147,7 +147,7 @@ class TensorArray:
         self._tensors = list(ops.split(rows, list(accumulate(sizes))[:-1], 0))
         return self
 
-    def scatter(self, indices: Any, value: Any, name: Any = None) -> TensorArray:
+    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """Write the rows of a tensor at indices."""
         for index, row in zip(extents(indices), convert(value), strict=True):
             self.write(index, row)

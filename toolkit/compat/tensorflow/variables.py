@@ -113,7 +113,7 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         self,
         value: Any,
         use_locking: bool = False,
-        name: Any = None,
+        name: str | None = None,
         read_value: Any = True,
     ) -> Any:
         """Replace the value; return the Variable.
@@ -133,7 +133,7 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         self,
         delta: Any,
         use_locking: bool = False,
-        name: Any = None,
+        name: str | None = None,
         read_value: Any = True,
     ) -> Any:
         """Add to the value; return the Variable.
@@ -150,7 +150,7 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         self,
         delta: Any,
         use_locking: bool = False,
-        name: Any = None,
+        name: str | None = None,
         read_value: Any = True,
     ) -> Any:
         """Subtract from the value; return the Variable.
@@ -180,18 +180,18 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         part_value._part = self, key
         return part_value
 
-    def sparse_read(self, indices: TensorLike, name: Any = None) -> Tensor:
+    def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """Gather rows by their indices: `tf.gather`."""
         return indexing.gather(self.read(), indices)
 
-    def gather_nd(self, indices: TensorLike, name: Any = None) -> Tensor:
+    def gather_nd(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """Gather slices by index vectors: `tf.gather_nd`."""
         return indexing.gather_nd(self.read(), indices)
 
 
 def _scattering(how: str) -> Any:
     def scatter(
-        self: Variable, indices: TensorLike, updates: Any, name: Any = None
+        self: Variable, indices: TensorLike, updates: Any, name: str | None = None
     ) -> Any:
         change = getattr(indexing, f"tensor_scatter_nd_{how}")
         return self.assign(change(self.read(), indices, updates))
@@ -205,7 +205,10 @@ def _scattering(how: str) -> Any:
 
 def _scattering_rows(how: str) -> Any:
     def scatter(
-        self: Variable, sparse_delta: Any, use_locking: bool = False, name: Any = None
+        self: Variable,
+        sparse_delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
     ) -> Any:
         if not isinstance(sparse_delta, indexing.IndexedSlices):
             raise ArgumentTypeError(

@@ -106,7 +106,7 @@ def max_pool_with_argmax(
     data_format: str = "NHWC",
     output_dtype: Any = "int64",
     include_batch_in_index: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of windows, and their indices.
 
@@ -148,7 +148,7 @@ def dilation2d(
     padding: str,
     data_format: str,
     dilations: Any,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the maximum of window plus filter, for each channel.
 
@@ -194,7 +194,7 @@ def erosion2d(
     padding: str,
     data_format: str,
     dilations: Any,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the minimum of window minus filter, for each channel.
 

@@ -23,7 +23,7 @@ def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
         window_length: Any,
         periodic: bool = True,
         dtype: DTypeLike = "float32",
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         count = int(window_length)
         # As in TensorFlow, an odd window is equal for periodic True and False.
@@ -56,14 +56,20 @@ def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
 
 
 def kaiser_window(
-    window_length: Any, beta: Any = 12.0, dtype: DTypeLike = "float32", name: Any = None
+    window_length: Any,
+    beta: Any = 12.0,
+    dtype: DTypeLike = "float32",
+    name: str | None = None,
 ) -> Tensor:
     """Return the Kaiser window; a larger beta gives a narrower window."""
     return _kaiser(int(window_length), beta, dtype)
 
 
 def kaiser_bessel_derived_window(
-    window_length: Any, beta: Any = 12.0, dtype: DTypeLike = "float32", name: Any = None
+    window_length: Any,
+    beta: Any = 12.0,
+    dtype: DTypeLike = "float32",
+    name: str | None = None,
 ) -> Tensor:
     """Return the window w with w[n] ** 2 + w[n + half] ** 2 = 1.
 
@@ -76,7 +82,7 @@ def kaiser_bessel_derived_window(
 
 
 def vorbis_window(
-    window_length: Any, dtype: DTypeLike = "float32", name: Any = None
+    window_length: Any, dtype: DTypeLike = "float32", name: str | None = None
 ) -> Tensor:
     """Return the power complementary window of Vorbis."""
     count = int(window_length)

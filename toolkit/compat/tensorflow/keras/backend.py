@@ -158,7 +158,9 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     return ops.where(condition, then_expression, else_expression)
 
 
-def variable(value: Any, dtype: DTypeLike | None = None, name: Any = None) -> Variable:
+def variable(
+    value: Any, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Create a Variable."""
     return Variable(value, dtype=dtype or core.floatx(), name=name)
 

@@ -25,7 +25,7 @@ def convolution(
     padding: Any = None,
     strides: IntOrInts | None = None,
     dilation_rate: IntOrInts | None = None,
-    name: Any = None,
+    name: str | None = None,
     data_format: Any = None,
     filters: Any = None,
     dilations: Any = None,
@@ -48,7 +48,7 @@ def pool(
     padding: str,
     dilation_rate: IntOrInts | None = None,
     strides: IntOrInts | None = None,
-    name: Any = None,
+    name: str | None = None,
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:
@@ -69,7 +69,7 @@ def conv1d(
     padding: Any = None,
     use_cudnn_on_gpu: Any = None,
     data_format: Any = None,
-    name: Any = None,
+    name: str | None = None,
     input: Any = None,
     dilations: Any = None,
 ) -> Tensor:
@@ -90,7 +90,7 @@ def conv2d_transpose(
     strides: IntOrInts | None = None,
     padding: str = "SAME",
     data_format: Any = "NHWC",
-    name: Any = None,
+    name: str | None = None,
     input: Any = None,
     filters: Any = None,
     dilations: Any = None,
@@ -109,7 +109,7 @@ def depthwise_conv2d(
     strides: IntOrInts,
     padding: Any,
     rate: Any = None,
-    name: Any = None,
+    name: str | None = None,
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:
@@ -127,7 +127,7 @@ def separable_conv2d(
     strides: IntOrInts,
     padding: Any,
     rate: Any = None,
-    name: Any = None,
+    name: str | None = None,
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:

@@ -116,7 +116,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 @make_recordable
-def div(x: Any, y: Any, name: Any = None) -> Any:
+def div(x: Any, y: Any, name: str | None = None) -> Any:
     """Divide x by y; the quotient of integers is rounded down."""
     x = ops.convert_to_tensor(x)
     integers = dtypes.is_integer(str(x.dtype))
@@ -124,7 +124,7 @@ def div(x: Any, y: Any, name: Any = None) -> Any:
 
 
 @make_recordable
-def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
+def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
     """Select x where a condition is true, else y; a vector selects whole rows.
 
     Raises:
@@ -145,7 +145,7 @@ def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
 
 
 def where(
-    condition: Any, x: TensorLike | None = None, y: Any = None, name: Any = None
+    condition: Any, x: TensorLike | None = None, y: Any = None, name: str | None = None
 ) -> Any:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
@@ -316,12 +316,16 @@ class _NN:
     """`tf.nn` of TensorFlow 2, with the differences of TensorFlow 1."""
 
     @staticmethod
-    def in_top_k(predictions: Any, targets: Any, k: int, name: Any = None) -> Any:
+    def in_top_k(
+        predictions: Any, targets: Any, k: int, name: str | None = None
+    ) -> Any:
         """Return whether targets are among the k highest predictions."""
         return vars(math)["in_top_k"](targets, predictions, k, name=name)
 
     @staticmethod
-    def xw_plus_b(x: TensorLike, weights: Any, biases: Any, name: Any = None) -> Any:
+    def xw_plus_b(
+        x: TensorLike, weights: Any, biases: Any, name: str | None = None
+    ) -> Any:
         """Return x @ weights + biases."""
         return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)
 

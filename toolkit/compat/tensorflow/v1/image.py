@@ -112,7 +112,7 @@ def resize(
     method: Any = 0,
     align_corners: bool = False,
     preserve_aspect_ratio: bool = False,
-    name: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Resize images: pixel corners are aligned, as in TensorFlow 1.
 
@@ -141,7 +141,7 @@ def _make_resize(method: str, name: str) -> Any:
         size: IntOrInts,
         align_corners: bool = False,
         half_pixel_centers: bool = False,
-        name: Any = None,
+        name: str | None = None,
     ) -> Tensor:
         return _resized(
             images, size, method, bool(align_corners), bool(half_pixel_centers)

@@ -164,7 +164,7 @@ class GraphVariable(GraphTensor):
         self,
         value: Any,
         use_locking: Any = None,
-        name: Any = None,
+        name: str | None = None,
         read_value: Any = True,
     ) -> Any:
         """Replace the value; the result is an operation, or the new value.
