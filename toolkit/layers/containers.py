@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
+
+CONTAINERS = (list, tuple, set, frozenset, dict)
+
+
+def items_of(container: Any) -> Collection[Any]:
+    """Return the items of a container, or the values of a dict."""
+    return container.values() if isinstance(container, dict) else container
 
 
 class ArrivalOrder:
@@ -283,5 +290,4 @@ def set_owner(
         visited.add(id(value))
         if value.owner is None:
             value._owner = weakref.ref(owner)
-        items: Any = value.values() if isinstance(value, dict) else value
-        set_owner(items, owner, visited)
+        set_owner(items_of(value), owner, visited)

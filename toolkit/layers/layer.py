@@ -37,7 +37,7 @@ from toolkit.layers.call import (
 from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.remat import current_scope, rematerialized
-from toolkit.layers.tracking import Walk, no_tracking, with_losses
+from toolkit.layers.tracking import no_tracking, with_losses
 from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 from toolkit.type_aliases import PolicyLike, RegularizerLike
 
@@ -128,7 +128,7 @@ class Layer(Configurable, Operation):
         super().__setattr__(name, value)
         if self.built and name in (self._arguments or ()):
             if state.trace is None and context.layer is None:
-                Walk.changes += 1  # compiled steps may have read the replaced value
+                self._mark_changed()  # compiled steps may have read the replaced value
             else:
                 self.__dict__["_stored_by_calls"] = {*self._stored_by_calls, name}
 

@@ -15,7 +15,7 @@ from toolkit.serialization import deserialize_keras_object, serialize_keras_obje
 
 Path = tuple[str | int, ...]
 
-_MACHINERY = frozenset(("_arguments", "_arrivals", "_losses", "_owned", "_walk"))
+_MACHINERY = frozenset(("_arguments", "_arrivals", "_losses", "_owned", "_walks"))
 
 
 def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit.layers.tracking import Walk
-
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
 
@@ -33,7 +31,7 @@ def rollback_on_error(layers: Iterable[Any]) -> Iterator[None]:
     except BaseException:
         for snapshot in snapshots:
             _restore(snapshot)
-        Walk.changes += 1
+            snapshot.layer._mark_changed()
         raise
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from functools import wraps
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -17,7 +16,15 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, ShapeError, UnsupportedError
 from toolkit.layers.call import context, is_tensor
-from toolkit.layers.containers import ArrivalOrder, is_tracked, set_owner, track
+from toolkit.layers.containers import (
+    CONTAINERS,
+    ArrivalOrder,
+    is_tracked,
+    items_of,
+    set_owner,
+    track,
+)
+from toolkit.layers.walks import Owner, WalkCache, cache_walk, record_read
 from toolkit.metrics.metric import Metric
 from toolkit.ops import divide
 from toolkit.random import SeedGenerator
@@ -28,12 +35,9 @@ T = TypeVar("T")
 # Layers with losses of `add_loss`: usually none, and then clearing costs nothing.
 with_losses: weakref.WeakSet[Any] = weakref.WeakSet()
 
-_CONTAINERS = (list, tuple, set, frozenset, dict)
-
 
 class _Tracking(ThreadState):
     on = True
-    walking = False  # whether a walk is part of the result of another walk
 
 
 _tracking = _Tracking()
@@ -49,87 +53,25 @@ def unique(values: Iterator[T] | list[T]) -> list[T]:
     return list({id(value): value for value in values}.values())
 
 
-def _items(container: Any) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
-
-
 def _leaves(value: Any, visited: set[int]) -> Iterator[Any]:
     """Return the trackable objects in `value`, in order."""
     if isinstance(value, _STATE):
         yield value
-    elif isinstance(value, _CONTAINERS) and id(value) not in visited:
+    elif isinstance(value, CONTAINERS) and id(value) not in visited:
         visited.add(id(value))
-        for item in _items(value):
+        for item in items_of(value):
             if isinstance(item, _HOLDERS):
                 yield from _leaves(item, visited)
 
 
-class Walk:
-    """Cached results of walks over an owner and its state.
-
-    They are valid until an owner tracks or untracks an object, or a walked list or dict
-    changes.
-    """
-
-    changes = 0  # the number of changes of tracked objects
-
-    def __init__(self, owner: StateOwner) -> None:
-        self.owner = owner
-        self.results: dict[str, list[Any]] = {}
-        self._changes = Walk.changes
-        self._containers: list[tuple[Any, list[Any], list[int]]] = []
-        visited: set[int] = set()
-        self._watch(owner, visited)
-
-    def _watch(self, value: Any, visited: set[int]) -> None:
-        if id(value) in visited or not isinstance(value, (StateOwner, *_CONTAINERS)):
-            return
-        visited.add(id(value))
-        if isinstance(value, StateOwner):
-            content = list(value._owned)
-        else:
-            content = list(_items(value))
-            if not isinstance(value, (tuple, frozenset)):
-                self._containers.append((value, content, list(map(id, content))))
-        for item in content:
-            self._watch(item, visited)
-
-    def is_valid_for(self, owner: StateOwner) -> bool:
-        """Return whether the cached results are still valid for `owner`."""
-        if self.owner is not owner or self._changes != Walk.changes:
-            return False
-        for container, _, ids in self._containers:
-            if list(map(id, _items(container))) != ids:
-                return False
-        return True
-
-    def __reduce__(self) -> Any:
-        """Drop the cache in copies and pickles."""
-        return type(None), ()
+def _leaves_of(values: Iterable[Any]) -> Iterator[Any]:
+    """Return the trackable objects in each of `values`."""
+    for value in values:
+        if isinstance(value, _HOLDERS):
+            yield from _leaves(value, set())
 
 
-def cache_walk(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
-    """Cache a method that walks over all state; changes invalidate the result."""
-
-    @wraps(find)
-    def wrapper(self: Any) -> list[T]:
-        if _tracking.walking:
-            return find(self)
-        walk = self._walk
-        if walk is None or not walk.is_valid_for(self):
-            walk = self.__dict__["_walk"] = Walk(self)
-        if find.__name__ not in walk.results:
-            _tracking.walking = True
-            try:
-                walk.results[find.__name__] = find(self)
-            finally:
-                _tracking.walking = False
-        return list(walk.results[find.__name__])
-
-    return wrapper
-
-
-class StateOwner:
+class StateOwner(Owner):
     """Base class of layers: tracks state in attributes, lists, tuples and dicts.
 
     An assigned list, dict, OrderedDict or set, alone or in a tuple, is replaced by a
@@ -140,11 +82,9 @@ class StateOwner:
     activity_regularizer: Any = None
     # The losses of `add_loss`, each with its trace or scope: it has no value elsewhere.
     _losses: list[tuple[Any, Tensor]]
-    _owned: list[Any]  # attributes that hold or can hold state
     _arrivals: ArrivalOrder  # their state, in order of arrival
     _locked = False
     _trainable = True
-    _walk: Walk | None = None
     name: str
     built: bool
 
@@ -154,6 +94,7 @@ class StateOwner:
         instance = create(cls) if is_object_new else create(cls, *args, **kwargs)
         instance.__dict__["_owned"] = []
         instance.__dict__["_arrivals"] = ArrivalOrder()
+        instance.__dict__["_walks"] = WalkCache()
         return instance
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -184,7 +125,7 @@ class StateOwner:
             self._note_arrivals([value])
             if not any(container is value for container in self._owned):
                 self._owned.append(value)
-                Walk.changes += 1
+                self._mark_changed()
         elif isinstance(value, _STATE):
             if any(item is value for item in self._owned):
                 return
@@ -196,7 +137,7 @@ class StateOwner:
                 )
             self._note_arrivals([value])
             self._owned.append(value)
-            Walk.changes += 1
+            self._mark_changed()
             if isinstance(value, Variable) and not self._trainable:
                 value.trainable = False
         elif isinstance(value, tuple):
@@ -213,30 +154,32 @@ class StateOwner:
         """Reduce the tracked objects to this subset."""
         if len(owned) != len(self._owned):
             self.__dict__["_owned"] = owned
-            Walk.changes += 1
+            self._mark_changed()
 
     def _note_arrivals(self, values: Iterable[Any]) -> None:
         """Record new state, after the state of containers that report no changes."""
         silent = [
             item
             for item in self._owned
-            if isinstance(item, _CONTAINERS) and not is_tracked(item, self)
+            if isinstance(item, CONTAINERS) and not is_tracked(item, self)
         ]
-        for value in (*silent, *values):
-            if not isinstance(value, _HOLDERS):
-                continue
-            for leaf in _leaves(value, set()):
-                Walk.changes += self._arrivals.add(leaf)
+        has_new = False
+        for leaf in _leaves_of((*silent, *values)):
+            has_new |= self._arrivals.add(leaf)
+        if has_new:
+            self._mark_changed()
 
     def _discard_arrivals(self, values: Iterable[Any]) -> None:
         """Let removed state be last when it is added again."""
-        for value in values:
-            for leaf in _leaves(value, set()):
-                self._arrivals.discard(leaf)
-                Walk.changes += 1
+        leaves = list(_leaves_of(values))
+        for leaf in leaves:
+            self._arrivals.discard(leaf)
+        if leaves:
+            self._mark_changed()
 
     def _in_order(self) -> list[tuple[Any, bool]]:
         """Return all state in order of arrival, with its trainable flag on arrival."""
+        record_read(self)
         visited: set[int] = set()
         return self._arrivals.sort(
             leaf for value in self._owned for leaf in _leaves(value, visited)
@@ -447,4 +390,4 @@ class StateOwner:
 
 # Types of state, and the types that can hold state.
 _STATE = Variable, StateOwner, Metric, SeedGenerator
-_HOLDERS = *_STATE, *_CONTAINERS
+_HOLDERS = *_STATE, *CONTAINERS

@@ -16,7 +16,8 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
-from toolkit.layers.tracking import cache_walk, unique
+from toolkit.layers.tracking import unique
+from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.compile_checks import describe_indices
 from toolkit.models.training.composites import has_composites, is_composite

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit.layers.tracking import Walk
+from toolkit.layers.walks import Walk
 
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
@@ -25,20 +25,20 @@ class Structure:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._changes = -1
-        self._recorded: list[Any] | None = None  # the structure at the time of a trace
+        self._recorded: list[Any] = []  # the structure at the time of a trace
+        self._walk: Walk | None = None  # the last walk over the structure
 
     def record_current(self) -> None:
         """Record the current structure: a step has been traced."""
-        self._recorded = self._components()
-        self._changes = Walk.changes
+        self._walk = Walk(self._components)
+        self._recorded = self._walk.result
 
     def has_changed(self) -> bool:
         """Return whether the structure differs from the recorded one, if any."""
-        if self._changes == Walk.changes or self._recorded is None:
+        if self._walk is None or self._walk.is_valid():
             return False
-        self._changes = Walk.changes
-        current = self._components()
+        self._walk = Walk(self._components)
+        current = self._walk.result
         return len(current) != len(self._recorded) or not all(
             map(_same, current, self._recorded)
         )
@@ -55,7 +55,7 @@ class Structure:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy without a record: the copied step has no traces."""
-        return {**self.__dict__, "_recorded": None}
+        return {**self.__dict__, "_recorded": [], "_walk": None}
 
 
 def _constructor_arguments(layer: Layer) -> Iterator[Any]:
