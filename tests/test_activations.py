@@ -60,6 +60,11 @@ NAMES = (
 )
 
 
+def test_every_operation_of_the_module_has_a_name():
+    aliases = {"swish", "hard_swish", "legacy_hard_sigmoid"}
+    assert set(activations._ACTIVATIONS) == aliases | set(NAMES)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_names(name):
     function = activations.get(name)

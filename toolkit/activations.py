@@ -1,12 +1,12 @@
 """Activation functions by name.
 
-Most are functions of `toolkit.ops`. An argument such as `activation` may be a name, a
-function, a config, or None for no activation.
+An activation that `keras.ops` also has is a function of `toolkit.ops`, and is imported
+from there. All others are defined here. An argument such as `activation` may be a name,
+a function, a config, or None for no activation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
@@ -138,21 +138,17 @@ def linear(x: TensorLike) -> Any:
 hard_swish = hard_silu
 swish = silu
 
-_FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    *(relu, relu6, leaky_relu, elu, selu, celu, gelu, glu, silu, mish, linear),
-    *(softmax, log_softmax, sparsemax, sigmoid, log_sigmoid, hard_sigmoid),
-    legacy_hard_sigmoid,
-    *(sparse_sigmoid, softplus, sparse_plus, squareplus, softsign, exponential),
-    *(tanh, tanh_shrink, hard_tanh, hard_silu, hard_shrink, soft_shrink, threshold),
-)
-_BY_NAME: dict[str, Any] = {function.__name__: function for function in _FUNCTIONS}
-_ALIASES: dict[str, Any] = {"swish": silu, "hard_swish": hard_silu}
+# Each operation that this module defines or imports is an activation, by its name.
+_ACTIVATIONS: dict[str, Any] = {
+    **{name: x for name, x in dict(vars()).items() if hasattr(x, "__wrapped__")},
+    "linear": linear,
+}
 
 
 def serialize(activation: ActivationLike) -> Any:
     """Return an activation's name if it is in this module, else its config."""
     name = getattr(activation, "__name__", None)
-    if _BY_NAME.get(str(name)) is activation:
+    if _ACTIVATIONS.get(str(name)) is activation:
         return name
     return serialize_keras_object(activation)
 
@@ -160,9 +156,7 @@ def serialize(activation: ActivationLike) -> Any:
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
     """Return the activation for a name or config."""
     return deserialize_keras_object(
-        config,
-        custom_objects=custom_objects,
-        module_objects={**_BY_NAME, **_ALIASES},
+        config, custom_objects=custom_objects, module_objects=_ACTIVATIONS
     )
 
 
@@ -181,10 +175,10 @@ def get(identifier: Any) -> Any:
         return linear
     activation = identifier
     if isinstance(identifier, str):
-        table = {**_BY_NAME, **_ALIASES}
-        activation = get_registered_object(identifier) or table.get(identifier)
+        registered = get_registered_object(identifier)
+        activation = registered or _ACTIVATIONS.get(identifier)
         if activation is None:
-            raise unknown_choice("activation", identifier, table)
+            raise unknown_choice("activation", identifier, _ACTIVATIONS)
     elif isinstance(identifier, dict):
         activation = deserialize(identifier)
     if not callable(activation):
