@@ -3,9 +3,7 @@
 import gc
 import os
 import signal
-from collections import Counter
 
-import pytest
 from hypothesis import settings
 
 # Several test processes share the cores. BLAS threads of one process would wait for
@@ -21,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+pytest_plugins = ["tests.case_groups"]
 # Its import declares operations, which only its test needs.
 collect_ignore = ["tests/outside.py"]
 
@@ -43,18 +42,3 @@ def pytest_collection_finish():
     """Freeze the tests, so that the garbage collector does not scan them."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Run one in n cases of tests with the mark `one_in(n)`; mark the rest as slow."""
-    counts = Counter()
-    for item in items:
-        marker = item.get_closest_marker("one_in")
-        if marker is not None:
-            test = item.path, item.originalname
-            # The selected case differs between groups, because parameters repeat too.
-            group, index = divmod(counts[test], marker.args[0])
-            if index != group % marker.args[0]:
-                item.add_marker("slow")
-            counts[test] += 1

@@ -19,7 +19,7 @@ CASES_OF_CORES = size(("cifar_cnn/fit", "mnist_mlp/fit"), ("mnist_mlp/fit",))
 GPU = size(("cupy",), ())
 TESTS = ("pytest", "hypothesis")
 # A sample of the kernels: memory checks of every access cost a factor of 100.
-WATCHED = ("-k", "float32 and sum and not allocates", "-x")
+WATCHED = ("-k", "sum and not allocates", "--case", "float32", "-x")
 SANITIZER = "compute-sanitizer"
 
 
@@ -32,7 +32,7 @@ def correctness_steps():
     """Return the steps that check correctness."""
     yield stage("facts", 90, *GPU)
     yield stage("first", 120, *GPU)
-    selection = size((), ("-k", "exp and float32 and out_may_be"))
+    selection = size((), ("-k", "exp and out_may_be", "--case", "float32"))
     for number in range(1, PARTS + 1):
         environment = {"GPU_PART": f"{number}/{PARTS}"}
         options = ("--backend=cupy", *selection)

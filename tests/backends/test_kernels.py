@@ -110,7 +110,7 @@ def strided(backend, array):
     return backend.asarray(wide)[..., ::2]
 
 
-@pytest.mark.parametrize("case", [*ELEMENTWISE, *REST], ids=str)
+@pytest.mark.cases("case", [*ELEMENTWISE, *REST])
 def test_kernel(case, backend, reference):
     expected = expected_of(reference, case)
     arrays = [backend.asarray(a) for a in case.arrays]
@@ -131,7 +131,7 @@ def test_kernel(case, backend, reference):
         )
 
 
-@pytest.mark.parametrize("case", ELEMENTWISE, ids=str)
+@pytest.mark.cases("case", ELEMENTWISE)
 def test_out_may_be_an_input(case, backend, reference):
     expected = expected_of(reference, case)
     _, (result,) = specs_of(case)
@@ -146,9 +146,7 @@ def test_out_may_be_an_input(case, backend, reference):
 _NOT_STRIDED = ("isnan", "isinf", "isfinite")
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in ELEMENTWISE if c.name not in _NOT_STRIDED], ids=str
-)
+@pytest.mark.cases("case", [c for c in ELEMENTWISE if c.name not in _NOT_STRIDED])
 def test_out_may_be_strided(case, backend, reference):
     _, (result,) = specs_of(case)
     if result.shape and result.size:
@@ -160,7 +158,7 @@ def test_out_may_be_strided(case, backend, reference):
         compare(case, actual, expected_of(reference, case))
 
 
-@pytest.mark.parametrize("case", VIEWS, ids=str)
+@pytest.mark.cases("case", VIEWS)
 def test_views_share_memory(case, backend, reference):
     x = backend.asarray(case.arrays[0].copy())
     view = backend.kernels[case.name](x, **case.attrs)
@@ -170,16 +168,15 @@ def test_views_share_memory(case, backend, reference):
         assert (backend.to_numpy(view) == 9.0).all()
 
 
-@pytest.mark.parametrize("case", VIEWS, ids=str)
+@pytest.mark.cases("case", VIEWS)
 def test_views_of_the_reference_share_memory(case, reference):
     view = reference.kernels[case.name](case.arrays[0], **case.attrs)
     assert np.shares_memory(view, case.arrays[0]) or not view.size
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "case",
     [c for c in (*ELEMENTWISE, *REST) if sum(a.nbytes for a in c.arrays) > 40_000],
-    ids=str,
 )
 def test_planned_call_allocates_no_large_array(case, backend):
     if backend.devices() != ("cpu:0",):
@@ -226,8 +223,8 @@ def flip_factors(name, factors):
     return first * signs[: first.shape[-1]], *middle, right * rows[:, None]
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in LINALG if c.name in ("qr", "svd", "eigh", "eig")], ids=str
+@pytest.mark.cases(
+    "case", [c for c in LINALG if c.name in ("qr", "svd", "eigh", "eig")]
 )
 def test_factorizations_are_compared_up_to_signs(case, reference):
     expected = expected_of(reference, case)

@@ -33,11 +33,6 @@ NOT_IN_TABLE = {
 }
 
 
-def ids(rows):
-    """Return names of rows, made unique for pytest."""
-    return [str(row) for row in rows]
-
-
 def cast(inputs, dtype):
     """Return the inputs with float arrays in another dtype."""
     numpy_dtype = dtypes.numpy_dtype(dtype)
@@ -110,7 +105,7 @@ def check_values(row, dtype, make=ops.convert_to_tensor):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("row", SAMPLES, ids=ids(SAMPLES))
+@pytest.mark.cases("row", SAMPLES)
 def test_values(row, dtype):
     if dtype == "float64" and not row.has_floats:
         pytest.skip("there are no floats among the inputs")
@@ -120,7 +115,7 @@ def test_values(row, dtype):
 STRIDED = [row for row in SAMPLES if any(np.ndim(x) for x in tree.flatten(row.inputs))]
 
 
-@pytest.mark.parametrize("row", STRIDED, ids=ids(STRIDED))
+@pytest.mark.cases("row", STRIDED)
 def test_values_of_strided_inputs(row):
     check_values(row, "float64", strided)
 
@@ -129,7 +124,7 @@ WITH_HALF_PRECISION = [row for row in SAMPLES if row.half and row.has_floats]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("row", WITH_HALF_PRECISION, ids=ids(WITH_HALF_PRECISION))
+@pytest.mark.cases("row", WITH_HALF_PRECISION)
 def test_values_in_half_precision(row, dtype):
     check_values(row, dtype)
 
@@ -160,7 +155,7 @@ def check_row_grads(row, order):
     check_grads(f, [leaves[i] for i in indices], order)
 
 
-@pytest.mark.parametrize("row", DIFFERENTIABLE, ids=ids(DIFFERENTIABLE))
+@pytest.mark.cases("row", DIFFERENTIABLE)
 def test_gradients(row):
     check_row_grads(row, 1)
 
@@ -169,7 +164,7 @@ TWICE_DIFFERENTIABLE = [row for row in DIFFERENTIABLE if row.order > 1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", TWICE_DIFFERENTIABLE, ids=ids(TWICE_DIFFERENTIABLE))
+@pytest.mark.cases("row", TWICE_DIFFERENTIABLE)
 def test_second_derivatives(row):
     check_row_grads(row, 2)
 
@@ -192,7 +187,7 @@ def traced_call(row, tensors):
     return function, [leaves[i] for i in indices]
 
 
-@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
+@pytest.mark.cases("row", TRACED)
 def test_traced_equals_eager(row):
     inputs = cast(row.inputs, "float32")
     tensors = to_tensors(inputs)
@@ -210,7 +205,7 @@ def test_traced_equals_eager(row):
         assert_close(y, eager)
 
 
-@pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
+@pytest.mark.cases("row", TRACED)
 def test_symbols_infer_shape_and_dtype(row):
     tensors = to_tensors(cast(row.inputs, "float32"))
     if not any(isinstance(x, Tensor) for x in tree.flatten(tensors)):
@@ -234,7 +229,7 @@ def reference_backend():
     config.set_backend(before)
 
 
-@pytest.mark.parametrize("row", SAMPLES, ids=ids(SAMPLES))
+@pytest.mark.cases("row", SAMPLES)
 def test_reference_backend(row, reference_backend):
     check_values(row, "float32")
 

@@ -1,10 +1,13 @@
 """Tests of the axis rule of every operation: ranks agree with one process."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from tests.compiler.sharding.virtual import Split, run, run_on_ranks
 from tests.ops.samples import SAMPLES
+from tests.ops.table import Sample
 from toolkit import ops, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.core.tensor import Tensor
@@ -12,6 +15,22 @@ from toolkit.core.trace import Trace
 from toolkit.errors import ToolkitError
 
 RANKS = 2, 3, 4
+
+
+class Case(NamedTuple):
+    """One distribution of the inputs of a row over a number of ranks."""
+
+    row: Sample
+    layouts: tuple[Split | None, ...]
+    ranks: int
+
+    @property
+    def name(self):
+        return self.row.name
+
+    def __str__(self):
+        axes = [split and split.axis for split in self.layouts]
+        return f"{self.row}, axes {axes} over {self.ranks} ranks"
 
 
 def traced(row, gradient):
@@ -59,20 +78,18 @@ def cases(gradient):
         if len({len(x) for x, s in zip(arrays, leading, strict=True) if s}) == 1:
             choices.append(leading)
         for i, layouts in enumerate(dict.fromkeys(choices)):
-            yield pytest.param(
-                row, layouts, RANKS[(number + i) % 3], id=f"{row}-{number}-{i}"
-            )
+            yield Case(row, layouts, RANKS[(number + i) % 3])
 
 
-def check(row, layouts, ranks, gradient):
+def check(case, gradient):
     try:
-        graph, arrays = traced(row, gradient)
+        graph, arrays = traced(case.row, gradient)
     except (ToolkitError, ValueError, TypeError) as error:
         pytest.skip(f"not in a trace: {error}")
     if not graph.outputs:
         pytest.skip("nothing to compute")
     expected = run(graph, arrays)
-    for outputs, _ in run_on_ranks(graph, arrays, layouts, ranks, leaves=4):
+    for outputs, _ in run_on_ranks(graph, arrays, case.layouts, case.ranks, leaves=4):
         for y, result in zip(expected, outputs, strict=True):
             assert (y.shape, y.dtype) == (result.shape, result.dtype)
             if y.dtype.kind in "fc":
@@ -82,13 +99,13 @@ def check(row, layouts, ranks, gradient):
                 np.testing.assert_array_equal(result, y)
 
 
-@pytest.mark.parametrize("row, layouts, ranks", list(cases(False)))
+@pytest.mark.cases("case", list(cases(False)))
 @pytest.mark.one_in(16)
-def test_ranks_match_one_process(row, layouts, ranks):
-    check(row, layouts, ranks, gradient=False)
+def test_ranks_match_one_process(case):
+    check(case, gradient=False)
 
 
-@pytest.mark.parametrize("row, layouts, ranks", list(cases(True)))
+@pytest.mark.cases("case", list(cases(True)))
 @pytest.mark.one_in(16)
-def test_gradients_of_ranks_match_one_process(row, layouts, ranks):
-    check(row, layouts, ranks, gradient=True)
+def test_gradients_of_ranks_match_one_process(case):
+    check(case, gradient=True)
