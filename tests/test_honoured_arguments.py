@@ -87,12 +87,6 @@ def test_unused_arguments_are_documented():
     assert not wrong, "\n".join(wrong)
 
 
-def test_operation_names_are_documented_as_unused():
-    import toolkit.compat.tensorflow as tf
-
-    assert is_documented("name", tf.__doc__)
-
-
 @pytest.mark.parametrize(
     ("text", "is_expected"),
     [
@@ -109,14 +103,6 @@ def test_is_documented(text, is_expected):
 def test_unused():
     source = "def f(self, a, *, b=1, **c):\n    'b'\n    return a"
     assert unused(ast.parse(source).body[0]) == ["b", "c"]
-
-
-def test_assign_without_read_value_returns_none():
-    import toolkit.compat.tensorflow as tf
-
-    v = tf.Variable([1.0, 2.0])
-    assert v.assign_add([1.0, 1.0], read_value=False) is None
-    assert v.assign([3.0, 4.0]).numpy().tolist() == [3.0, 4.0]
 
 
 def test_model_refuses_symbols_without_history():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import toolkit.compat.tensorflow as tf
 from toolkit.core.tensor import Tensor
 from toolkit.data import Dataset
 from toolkit.errors import ArgumentError
@@ -86,13 +85,3 @@ def test_splits_of_arrays_contain_tensors():
     assert isinstance(x, Tensor) and isinstance(y, Tensor)
     x, _ = next(iter(split_dataset(SETS["samples"], left_size=2)[0]))
     assert isinstance(x, np.ndarray)
-
-
-def test_batches_of_tensors_are_split_by_samples():
-    batches = tf.data.Dataset.range(10).batch(3)
-    for splits in (
-        split_dataset(batches, 0.4),
-        tf.keras.utils.split_dataset(batches, 4),
-    ):
-        values = [[batch.numpy().tolist() for batch in split] for split in splits]
-        assert values == [[[0, 1, 2], [3]], [[4, 5, 6], [7, 8, 9]]]
