@@ -92,7 +92,6 @@ Fraction = Annotated[float, Interval(0, 1)]
 Finite = Annotated[float, Interval(-sys.float_info.max, sys.float_info.max)]
 NonNegative = Annotated[float, Interval(0)]
 Positive = Annotated[int, Interval(1)]
-Natural = Annotated[int, Interval(0)]
 Axes = Annotated[Any, Constraint("an integer, a list of integers or None", _is_axes)]
 Seed = Annotated[Any, Constraint("an integer, a SeedGenerator or None", _is_seed)]
 

@@ -44,7 +44,7 @@ from toolkit.ir import PRIMITIVES, Primitive, Spec
 from toolkit.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
-    from toolkit.ir import Graph, Node
+    from toolkit.ir import Node
 
 if TYPE_CHECKING:
     from toolkit.backends.library import Library, LibrarySource
@@ -303,10 +303,6 @@ class Backend:
     def can_fuse(self, node: Node) -> bool:
         """Return whether an elementwise node can be part of a generated kernel."""
         return False
-
-    def fused_kernel(self, body: Graph) -> Kernel:
-        """Return the kernel of a graph of elementwise nodes that `fuses` accepted."""
-        raise NotImplementedError(f"backend {self.name} generates no kernels")
 
     def errstate(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which a program runs its kernels."""

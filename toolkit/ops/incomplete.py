@@ -38,7 +38,6 @@ from toolkit.ops.quadrature import (
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 
-_INF, _NAN = math.inf, math.nan
 # Below this x the complement of igamma has a power series without large terms.
 _SERIES_BORDER = 1.1
 _SERIES_TERMS = 24
@@ -105,7 +104,7 @@ def _incomplete_gamma(a: TensorLike, x: TensorLike, is_upper: bool) -> Tensor:
     low, high = (1 - at_0, 0.0) if is_upper else (at_0, 1.0)
     is_valid = greater(a, 0) & greater_equal(x, 0) & logical_not(isinf(a) & isinf(x))
     y = where(is_inner, lower_and_upper[is_upper], where(isinf(x), high, low))
-    return convert(where(is_valid, y, _NAN), dtype)
+    return convert(where(is_valid, y, math.nan), dtype)
 
 
 @operation
@@ -196,4 +195,4 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     lower = where(is_right, 1 - inner, inner)
     y = _left_beta(near, far, lower, where(is_right, inner, 1 - inner))
     y = where(is_inner, where(is_right, 1 - y, y), greater(x, 0.5))
-    return convert(where(is_valid, y, _NAN), dtype)
+    return convert(where(is_valid, y, math.nan), dtype)

@@ -186,13 +186,6 @@ def _meet(starts: list[float], ends: list[float]) -> bool:
     return any(abs(a - b) < _NEAR for a in starts for b in ends)
 
 
-def _has_net_below(
-    net: int, nets: list[int], starts: list[list[float]], ends: list[list[float]]
-) -> bool:
-    """Return whether a net in `others` must be above a net."""
-    return any(other != net and _meet(starts[other], ends[net]) for other in nets)
-
-
 def _sort_nets(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
     """Sort the nets so that upper nets are first; a cycle is cut at any net."""
     remaining = sorted(range(len(starts)), key=lambda net: min(starts[net]))

@@ -20,7 +20,6 @@ OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
 # Skips the compiler's own headers, whose unused declarations cost 8 ms per source.
 # NVRTC 13 supports the option; it is an error in some earlier versions.
 MINIMAL = "--minimal"
-BUILTINS = "libnvrtc-builtins.so.*"
 
 
 @cache

@@ -20,7 +20,6 @@ ELEMENTWISE: dict[str, Rule] = {}
 _LINEAR_ALGEBRA = "ONNX has no operator for this decomposition"
 _GRADIENT = "it is the gradient of another operation, which inference does not compute"
 _COMPLEX = "ONNX does not support complex arithmetic"
-_DISTRIBUTED = "it exchanges data with other processes"
 
 # Name -> the reason why it is unsupported.
 UNSUPPORTED: dict[str, str] = {

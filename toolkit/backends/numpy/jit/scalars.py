@@ -32,8 +32,6 @@ _LITERAL = re.compile(r"\b0x([0-9A-F]{16})\b")
 _SIGNLESS, _INFINITE = (1 << 63) - 1, 0x7FF << 52
 # Operations that are undefined for bool, or differ from NumPy.
 _UNSUPPORTED_FOR_BOOL = frozenset(("negative", "abs", "sign", "subtract"))
-# Returns whether to select the first of two values.
-_Relation = Callable[[Value, Value], Value]
 
 
 class LLVMScalars:
