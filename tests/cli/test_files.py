@@ -17,7 +17,7 @@ import pytest
 import toolkit
 from tests.reading.hostile_safetensors import HOSTILE
 from toolkit import cli, layers
-from toolkit.cli.npy_files import save_npz
+from toolkit.cli.convert import save_npz
 from toolkit.data import Dataset, TFRecordWriter, make_example
 from toolkit.data.records import masked_crc32c
 from toolkit.reading.safetensors import write_safetensors

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,6 @@ from toolkit.cli.custom_objects import (
     custom_objects_scope,
     load_model_with_hint,
 )
-from toolkit.cli.npy_files import save_npz
 from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.files.staging import replace_file
@@ -193,3 +193,20 @@ def _write_weights(target: Path, groups: Any, shard_size: float) -> None:
         save_npz(target, arrays)
     else:
         replace_file(target, lambda temporary: write_groups(temporary, groups))
+
+
+def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+    """Write arrays by name to a `.npz` file atomically.
+
+    Dtypes that NumPy lacks become float32, which represents all their values.
+    """
+
+    def write(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "x") as archive:
+            for name, array in arrays.items():
+                if array.dtype.isbuiltin == 2:  # not a NumPy dtype
+                    array = array.astype(np.float32)
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+
+    replace_file(path, write)

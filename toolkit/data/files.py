@@ -1,4 +1,4 @@
-"""Datasets of the records of files: lines of text, CSV rows, TFRecords."""
+"""Datasets of the paths of files, and of their records: lines, CSV rows, TFRecords."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from glob import glob
 from pathlib import Path
 from typing import IO, Any
 
-from toolkit.data.dataset import Dataset
+from toolkit.data.dataset import Dataset, source
 from toolkit.data.records import RecordError, read_record
 from toolkit.data.sources import from_elements
 from toolkit.data.streams import PassContext, Stream
@@ -68,6 +69,58 @@ def open_file(path: str, compression: str | None, block: int = BLOCK_SIZE) -> IO
 def read_lines(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
     """Return the lines of a file; lines of a compressed file have a maximum length."""
     return read_limited_lines(file, decompression_limit(path)) if compression else file
+
+
+@source("list_files")
+class ListFiles(Dataset):
+    """The paths that match patterns, as strings.
+
+    Args:
+        file_pattern: one or several glob patterns, such as "data/*.csv".
+        shuffle: whether to shuffle the paths again in each pass.
+        seed: the shuffle seed; None draws one.
+
+    Raises:
+        DatasetError: no file matches.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.data import Dataset
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Path(folder, "a.txt").touch()
+        ...     [Path(path).name for path in Dataset.list_files(f"{folder}/*.txt")]
+        ['a.txt']
+    """
+
+    def __init__(
+        self,
+        file_pattern: str | Iterable[str],
+        shuffle: bool | None = None,
+        seed: int | None = None,
+    ) -> None:
+        is_single = isinstance(file_pattern, (str, os.PathLike))
+        patterns = [file_pattern] if is_single else list(file_pattern)
+        matches = sorted(
+            path
+            for pattern in patterns
+            for path in glob(str(pattern), include_hidden=True)
+        )
+        if not matches:
+            raise DatasetError(f"list_files: no file matches {patterns}")
+        files = from_elements(matches)
+        if shuffle is not False:
+            files = files.shuffle(len(matches), seed)
+        super().__init__(files)
+
+    def _cardinality(self) -> int:
+        return self._parents[0]._cardinality()
+
+    def _rows(self, context: PassContext) -> Any:
+        return context.rows(self._parents[0])
+
+    def _stream(self, context: PassContext) -> Stream:
+        return context.open(self._parents[0])
 
 
 class Records(Dataset):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from toolkit import ops, tree
+from toolkit import activations, ops, tree
 from toolkit.control_flow.loops import scan
 from toolkit.control_flow.recurrent import run_recurrence
 from toolkit.core.convert import convert
@@ -22,13 +23,21 @@ from toolkit.layers.cell_stacks import (
     is_stepped,
     output_size_of,
 )
-from toolkit.layers.cells import Cell
+from toolkit.layers.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
 from toolkit.layers.config import WithParts
 from toolkit.layers.input_spec import InputSpec, describe
 from toolkit.layers.layer import Layer
-from toolkit.layers.standard_cells import find_standard_cell
 from toolkit.layers.tracking import no_tracking
 from toolkit.type_aliases import IntOrInts, Shape, TensorLike
+
+# Names of cells in ONNX and cuDNN.
+_STANDARD_CELLS: dict[type[Cell], str] = {
+    SimpleRNNCell: "rnn",
+    GRUCell: "gru",
+    LSTMCell: "lstm",
+}
+# Activations of cells in ONNX and cuDNN.
+_ACTIVATIONS = ("tanh", "sigmoid", "hard_sigmoid", "relu", "softsign", "linear")
 
 
 class RNN(WithParts, Layer):
@@ -217,7 +226,7 @@ class RNN(WithParts, Layer):
         items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
         unroll = self.unroll and not context.symbolic
         cell_kind = (
-            None if unroll else find_standard_cell(self.cell, masked=len(items) > 1)
+            None if unroll else _find_standard_cell(self.cell, masked=len(items) > 1)
         )
         if cell_kind is not None and _is_projected(self.cell) and not training:
             result = run_recurrence(
@@ -341,3 +350,31 @@ def _dropping_calls(
         first = tree.flatten(x)[0]
         x = ops.ones((first.shape[0], *extents(output_size_of(one))), dtype=first.dtype)
     return calls
+
+
+def _find_standard_cell(cell: Any, masked: bool) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and properties of a standard cell; None for a custom cell.
+
+    Args:
+        cell: the cell of a recurrent layer.
+        masked: whether steps are masked; the mask is then a part of the loop.
+    """
+    kind = next((kind for kind in _STANDARD_CELLS if isinstance(cell, kind)), None)
+    if kind is None or type(cell).step is not kind.step:
+        return None
+    used = [cell.recurrent_activation] if cell.gates > 1 else []
+    names = tuple(map(_find_activation_name, [*used, cell.activation]))
+    if type(cell).recur is not Cell.recur or None in names:
+        return None
+    properties: dict[str, Any] = {"activations": names, "masked": masked}
+    if kind is GRUCell:
+        properties["reset_after"] = cell.reset_after
+    return _STANDARD_CELLS[kind], properties
+
+
+def _find_activation_name(function: Callable[..., Any]) -> str | None:
+    """Return the name of an activation that ONNX and cuDNN support, or None."""
+    if function is None:
+        return "linear"
+    names = (name for name in _ACTIVATIONS if activations.get(name) is function)
+    return next(names, None)

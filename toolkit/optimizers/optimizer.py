@@ -20,8 +20,7 @@ from toolkit.core.tensor import Tensor, no_tapes
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
-from toolkit.optimizers.clipping import clip_by_global_norm, clip_by_norm
-from toolkit.optimizers.gradients import fit_shape
+from toolkit.optimizers.gradients import clip_by_global_norm, clip_by_norm, fit_shape
 from toolkit.optimizers.rows import (
     PARTS,
     accepts_rows,
