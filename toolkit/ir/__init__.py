@@ -5,7 +5,7 @@ value: a pass receives one and returns a new one.
 """
 
 from toolkit.ir.axes import Axes, axes_of, letters, rule_along_axis
-from toolkit.ir.graph import Graph, Node, format_graph
+from toolkit.ir.graph import Graph, Node, format_graph, needed_nodes
 from toolkit.ir.nodes import cast_node, fused_node, fused_p, node_of
 from toolkit.ir.primitive import PRIMITIVES, Kind, Primitive, primitive
 from toolkit.ir.scalars import Rule
@@ -30,6 +30,7 @@ __all__ = [
     "fused_node",
     "fused_p",
     "letters",
+    "needed_nodes",
     "node_of",
     "primitive",
 ]

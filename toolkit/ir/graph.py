@@ -79,13 +79,7 @@ class Graph:
 
     def pruned(self) -> Graph:
         """Return the graph without the nodes that no output depends on."""
-        needed = set(self.outputs)
-        live_nodes = []
-        for node in reversed(self.nodes):
-            if any(value in needed for value in node.outputs):
-                live_nodes.append(node)
-                needed.update(node.inputs)
-        return self.replace(reversed(live_nodes))
+        return self.replace(needed_nodes(self.nodes, set(self.outputs)))
 
     def producers(self) -> dict[Value, Node]:
         """Return the node that defines each value."""
@@ -151,6 +145,16 @@ class Graph:
 
     def __str__(self) -> str:
         return format_graph(self)
+
+
+def needed_nodes(nodes: Sequence[Node], needed: set[Value]) -> list[Node]:
+    """Return the nodes that compute these values; add their operands to the set."""
+    live_nodes = []
+    for node in reversed(nodes):
+        if any(value in needed for value in node.outputs):
+            live_nodes.append(node)
+            needed.update(node.inputs)
+    return live_nodes[::-1]
 
 
 def format_graph(graph: Graph, marks: Mapping[Node, str] | None = None) -> str:

@@ -24,7 +24,7 @@ from toolkit.backends.target import Target
 from toolkit.compiler.frozen_values import constant_subexpressions
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
-from toolkit.ir import Graph, Kind, Node, Value, fused_node
+from toolkit.ir import Graph, Kind, Node, Value, fused_node, needed_nodes
 
 # A body with more nodes is not fused further: its loop would need too many registers.
 MAX_NODES = 160
@@ -252,20 +252,12 @@ class _Body:
 
     def __init__(self, members: list[Node], read_outside: set[Value]) -> None:
         self.read_outside = read_outside
-        members = self._used_members(members)
+        # Copies can leave a member unused.
+        members = needed_nodes(members, set(read_outside))
         self.views = self._views(members)
         # A reshaped value has different `Value` objects inside and outside.
         self.inner: dict[Value, Value] = {}
         self.nodes = [*([self._fused(members)] if members else ()), *self.views]
-
-    def _used_members(self, members: list[Node]) -> list[Node]:
-        """Return the members that are used: copies can leave a member unused."""
-        needed, used = set(self.read_outside), []
-        for node in reversed(members):
-            if any(y in needed for y in node.outputs):
-                needed.update(node.inputs)
-                used.append(node)
-        return used[::-1]
 
     def _views(self, members: list[Node]) -> list[Node]:
         """Return the reshapes of results that nodes outside read."""

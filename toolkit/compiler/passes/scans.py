@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.target import Target
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value, needed_nodes
 
 
 def tidy_scans(graph: Graph, target: Target) -> Graph:
@@ -118,7 +118,7 @@ class _Hoisting:
         for node in self.body.nodes:
             self._assign_node(node)
         used = set(self.body.outputs)
-        body_nodes = _leading_to(used, self.remaining)
+        body_nodes = needed_nodes(self.remaining, used)
         hoisted = [value for value in self.moved if value in used]
         if not hoisted:
             return [self.scan]
@@ -127,7 +127,7 @@ class _Hoisting:
         )
         inputs = [*self.scan.inputs, *(self.outer[value] for value in hoisted)]
         attrs = {**self.scan.attrs, "body": body}
-        before = _leading_to(set(inputs), self.before)
+        before = needed_nodes(self.before, set(inputs))
         scan = self.scan
         return [*before, Node(scan.op, inputs, attrs, scan.outputs, scan.device)]
 
@@ -156,13 +156,3 @@ class _Hoisting:
         outputs = [Value(y.spec) for y in node.outputs]
         self.before.append(Node(node.op, inputs, node.attrs, outputs, node.device))
         self.outer.update(zip(node.outputs, outputs, strict=True))
-
-
-def _leading_to(used: set[Value], nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that compute these values; add their operands to the set."""
-    nodes_in_order = []
-    for node in reversed(nodes):
-        if any(y in used for y in node.outputs):
-            used.update(node.inputs)
-            nodes_in_order.append(node)
-    return nodes_in_order[::-1]

@@ -10,7 +10,7 @@ from toolkit.compiler.sharding.micro_batches import ENTRIES, EXITS, MicroBatches
 from toolkit.compiler.sharding.pipeline_schedule import stage_at
 from toolkit.compiler.sharding.stages import Stages, final_stages, positions
 from toolkit.definitions.records import record
-from toolkit.ir import Graph, Kind, Node, Value
+from toolkit.ir import Graph, Kind, Node, Value, needed_nodes
 
 # Views that are created again where they are needed, so that no copies are kept.
 _RECOMPUTED_VIEWS = ("reshape", "transpose", "broadcast_to")
@@ -222,14 +222,12 @@ class _Cutter:
 
     def _needed(self, outputs: set[Value]) -> list[Node]:
         """Return the nodes that outputs need after the last micro-batch, in order."""
-        needed_values, needed_nodes = set(outputs), []
-        for node in reversed(self.graph.nodes):
-            if node.outputs[0] in self.micro or node.op.kind is Kind.COLLECTIVE:
-                continue
-            if any(y in needed_values for y in node.outputs):
-                needed_nodes.append(node)
-                needed_values.update(node.inputs)
-        return needed_nodes[::-1]
+        late_nodes = [
+            node
+            for node in self.graph.nodes
+            if node.outputs[0] not in self.micro and node.op.kind is not Kind.COLLECTIVE
+        ]
+        return needed_nodes(late_nodes, set(outputs))
 
     # --- graphs -----------------------------------------------------------------------
 

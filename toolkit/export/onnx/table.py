@@ -7,7 +7,7 @@ writer selects. A primitive without rule or reason is decomposed as a composite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 Rule: TypeAlias = Callable[..., Any]
@@ -32,26 +32,22 @@ UNSUPPORTED: dict[str, str] = {
 }
 
 
-def rule(*names: str) -> Callable[[_F], _F]:
-    """Register a function as the rule of primitives."""
-
+def _registration(table: dict[str, Rule], names: Sequence[str]) -> Callable[[_F], _F]:
     def register(function: _F) -> _F:
-        for name in names:
-            RULES[name] = function
+        table.update(dict.fromkeys(names, function))
         return function
 
     return register
+
+
+def rule(*names: str) -> Callable[[_F], _F]:
+    """Register a function as the rule of primitives."""
+    return _registration(RULES, names)
 
 
 def elementwise(*names: str) -> Callable[[_F], _F]:
     """Register a function as the rule of elementwise primitives."""
-
-    def register(function: _F) -> _F:
-        for name in names:
-            ELEMENTWISE[name] = function
-        return function
-
-    return register
+    return _registration(ELEMENTWISE, names)
 
 
 def register_operators(operators: Mapping[str, str]) -> None:

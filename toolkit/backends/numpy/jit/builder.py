@@ -361,25 +361,8 @@ class Builder:
     @contextmanager
     def loop(self, low: Number, high: Number, step: int = 1) -> Iterator[Index]:
         """Emit for i in range(low, high, step), which can be empty."""
-        head, body, exit_block = (self.fresh(p) for p in ("head", "body", "done"))
-        index = Index(self, f"%{self.fresh('i')}")
-        following = f"%{self.fresh('i')}"
-        before = self.block
-        self.emit(f"br label %{head}")
-        self.label(head)
-        slot = len(self.lines)
-        self.emit("phi")  # replaced after the body
-        check = f"%{self.fresh('c')}"
-        self.emit(f"{check} = icmp slt i64 {index}, {high}")
-        self.emit(f"br i1 {check}, label %{body}, label %{exit_block}")
-        self.label(body)
-        yield index
-        self.emit(f"{following} = add nsw i64 {index}, {step}")
-        self.emit(f"br label %{head}")
-        self.lines[slot] = (
-            f"  {index} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
-        )
-        self.label(exit_block)
+        with self.accumulate(low, high, step, ()) as iteration:
+            yield iteration.index
 
     @contextmanager
     def accumulate(

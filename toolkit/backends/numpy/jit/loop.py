@@ -85,21 +85,13 @@ def lower_loop(
         if any(base in changing for base in bases):
             reference: Reference = ("work", align_up(work))
             work = reference[1] + preparation.nbytes
-            run_calls.append(
-                redirect_operands(
-                    preparation.call,
-                    {**replacements, preparation.call.destination: reference},
-                )
-            )
+            calls = run_calls
         else:
             reference = "kept", first_kept + len(kept_sizes)
             kept_sizes.append(preparation.nbytes)
-            hoisted_calls.append(
-                redirect_operands(
-                    preparation.call,
-                    {**replacements, preparation.call.destination: reference},
-                )
-            )
+            calls = hoisted_calls
+        replacements[preparation.call.destination] = reference
+        calls.append(redirect_operands(preparation.call, replacements))
         moves.append(LoopOperand(reference))
     references = [
         reference for m in moves for reference in (m.base, m.first, m.last) if reference

@@ -70,11 +70,7 @@ def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> N
     a = b.pointer_parameter("a") + row * b.parameter("a_row")
     c = b.pointer_parameter("c") + row * b.parameter("c_row")
     rows = [c + i * w.b.parameter("c_row") for i in range(height)]
-    destinations = [
-        (address + j * w.vector_bytes, mask)
-        for address in rows
-        for j, mask in enumerate(masks)
-    ]
+    destinations = w.vectors_of(rows, masks)
     zeros = [w.zero] * len(destinations)
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as iteration:
         iteration.next([w.load_vector(address, mask) for address, mask in destinations])

@@ -191,17 +191,22 @@ class _Correlation(ConvolutionWriter):
             ends = state.strip, state.strip + 1
             low, high = (end * axis.count // strips for end in ends)
         with b.loop(low, high) as position:
-            base = position * axis.stride + axis.offset
-            next_state = replace(
-                state,
-                x=state.x + base * axis.pitch,
-                element=self._output(state, axis, position),
-                visible_taps=(
-                    *state.visible_taps,
-                    (axis, *self._visible_taps(axis, base)),
-                ),
+            yield from self._positions(
+                axes[1:], self._state_at(state, axis, position), 1
             )
-            yield from self._positions(axes[1:], next_state, 1)
+
+    def _state_at(self, state: _LoopState, axis: Axis, position: Number) -> _LoopState:
+        """Return the state at a position of one more axis."""
+        base = position * axis.stride + axis.offset
+        return replace(
+            state,
+            x=state.x + base * axis.pitch,
+            element=self._output(state, axis, position),
+            visible_taps=(
+                *state.visible_taps,
+                (axis, *self._visible_taps(axis, base)),
+            ),
+        )
 
     def _output(self, state: _LoopState, axis: Axis, position: Number) -> Number:
         """Return the index of an output pixel along one more axis."""
@@ -242,17 +247,7 @@ class _Correlation(ConvolutionWriter):
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
         with self.b.loop(tile.start, tile.start + tile.size) as position:
-            base = position * axis.stride + axis.offset
-            next_state = replace(
-                state,
-                x=state.x + base * axis.pitch,
-                element=self._output(state, axis, position),
-                visible_taps=(
-                    *state.visible_taps,
-                    (axis, *self._visible_taps(axis, base)),
-                ),
-            )
-            self._tile(pixel, single, next_state)
+            self._tile(pixel, single, self._state_at(state, axis, position))
 
     def _tile(self, tile: Tile, axis: Axis, state: _LoopState) -> None:
         """Sum a tile over all taps, and apply the epilogue."""

@@ -178,11 +178,7 @@ def _tile(
         w.b.pointer_parameter("sums") + i * w.b.parameter("sums_row")
         for i in range(rows)
     ]
-    destinations = [
-        (start + j * w.vector_bytes, mask)
-        for start in starts
-        for j, mask in enumerate(masks)
-    ]
+    destinations = w.vectors_of(starts, masks)
     for address, _ in destinations:
         w.b.prefetch(address, write=True)
     sums = _Sums(

@@ -40,6 +40,16 @@ class MatrixWriter:
             base = base + step * getattr(axis, name)
         return base + index * getattr(axes[0], name) if axes else base
 
+    def vectors_of(
+        self, rows: Sequence[Pointer], masks: Sequence[Mask]
+    ) -> list[tuple[Pointer, Mask]]:
+        """Return the address and mask of each vector of some rows."""
+        return [
+            (row + j * self.vector_bytes, mask)
+            for row in rows
+            for j, mask in enumerate(masks)
+        ]
+
     def load_vector(self, address: Pointer, mask: Mask = None) -> Value:
         """Load a vector of elements."""
         return self.b.load(address, 0, self.dtype, mask)
