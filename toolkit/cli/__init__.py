@@ -139,6 +139,13 @@ def choice_type(*choices: str) -> Callable[[str], str]:
     return check
 
 
+def parse_count(text: str) -> int:
+    """Return a number of at least one, as an argument type."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
+    return int(text)
+
+
 def _create_parser() -> Parser:
     rows = [f"  {name:10}{summary}" for name, (_, summary) in COMMANDS.items()]
     hint = f"{program_name()} COMMAND --help describes each command."

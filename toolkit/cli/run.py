@@ -22,7 +22,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from toolkit.cli import choice_type, program_name
+from toolkit.cli import choice_type, parse_count, program_name
 from toolkit.cli.examples import example_path, list_examples
 from toolkit.cli.mpirun import LIBRARIES, launch_command, launch_environment
 from toolkit.cli.ranks_output import run_job
@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the script, its arguments, and the number of processes."""
     parser.add_argument(
         "--processes",
-        type=_parse_count,
+        type=parse_count,
         metavar="N",
         help="the number of processes of the job",
     )
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--restarts",
-        type=_parse_count,
+        type=parse_count,
         metavar="N",
         help="maximum number of restarts after a lost process; fit continues after "
         "the last complete epoch",
@@ -81,12 +81,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="for the script"
     )
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
-    return int(text)
 
 
 def _parse_seconds(text: str) -> float:

@@ -23,6 +23,7 @@ import re
 import sys
 from pathlib import Path
 
+from toolkit.cli import parse_count
 from toolkit.cli.custom_objects import add_import_option, import_objects
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
@@ -53,13 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     defaults = Batching()
     text = f"the maximum rows of a batch; {defaults.size}"
-    add("--batch", type=_parse_count, default=defaults.size, metavar="N", help=text)
+    add("--batch", type=parse_count, default=defaults.size, metavar="N", help=text)
     text = "how long a batch waits for more requests, such as 2ms; 0"
     add("--wait", type=_parse_seconds, default=defaults.wait, metavar="TIME", help=text)
     text = f"batches that run in parallel, each in a thread; {defaults.workers}"
-    add(
-        "--workers", type=_parse_count, default=defaults.workers, metavar="N", help=text
-    )
+    add("--workers", type=parse_count, default=defaults.workers, metavar="N", help=text)
     text = (
         "pad all batches to one size, so that a response does not depend on other "
         "requests"
@@ -68,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = (
         f"maximum number of waiting requests; more receive status 429; {defaults.queue}"
     )
-    add("--queue", type=_parse_count, default=defaults.queue, metavar="N", help=text)
+    add("--queue", type=parse_count, default=defaults.queue, metavar="N", help=text)
     text = f"time after which a request receives status 504; {defaults.timeout:g}s"
     add(
         "--timeout",
@@ -95,7 +94,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--max-json", type=_parse_nbytes, default=limits.json, metavar="SIZE", help=text
     )
     text = f"maximum rows of a request; {limits.rows}"
-    add("--max-rows", type=_parse_count, default=limits.rows, metavar="N", help=text)
+    add("--max-rows", type=parse_count, default=limits.rows, metavar="N", help=text)
     text = f"maximum size of all outputs of a request; {limits.answer >> 20}MB"
     add(
         "--max-answer",
@@ -108,7 +107,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     connections = limits.connections
     add(
         "--max-connections",
-        type=_parse_count,
+        type=parse_count,
         default=connections,
         metavar="N",
         help=text,
@@ -177,12 +176,6 @@ def _parse_models(models: list[str]) -> dict[str, Path]:
             raise ArgumentError(f"serve: expected each name once; received {name!r}")
         paths[name] = Path(path)
     return paths
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number >= 1; received {text!r}")
-    return int(text)
 
 
 def _parse_port(text: str) -> int:

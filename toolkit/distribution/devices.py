@@ -35,13 +35,11 @@ def list_devices(device_type: str | None = None) -> list[str]:
     for kind in [device_type.lower()] if device_type else ["gpu", "cpu"]:
         devices = [name for name in names if name.startswith(f"{kind}:")]
         if devices:
-            count = len(devices) * comm.world().size
-            return devices if count == len(devices) else _name_devices(kind, count)
+            size = comm.world().size
+            if size == 1:
+                return devices
+            return [f"{kind}:{i}" for i in range(size * len(devices))]
     return []
-
-
-def _name_devices(kind: str, count: int) -> list[str]:
-    return [f"{kind}:{i}" for i in range(count)]
 
 
 def get_device_count(device_type: str | None = None) -> int:

@@ -214,7 +214,7 @@ class PipelineParallel(Distribution):
 
     def _check_weights(self, name: str, variables: Sequence[Any]) -> None:
         unassigned_paths = [
-            v.path for v in variables if v.trainable and not _has_stage(self.stages, v)
+            v.path for v in variables if v.trainable and self.stages.of(v.path) is None
         ]
         if unassigned_paths:
             raise ArgumentError(
@@ -232,10 +232,6 @@ class PipelineParallel(Distribution):
             f"({node.op.name}), for example batch normalization, but micro-batches "
             "run one after the other"
         )
-
-
-def _has_stage(stages: Stages, variable: Any) -> bool:
-    return stages.of(variable.path) is not None
 
 
 def _parse_patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ class Inspection:
             the slowest first.
         """
         self._events()  # warm up the caches
-        runs = [spans(self._events(), _unit) for _ in range(repeats)]
+        runs = [spans(self._events(), attrgetter("unit")) for _ in range(repeats)]
         peaks = self.program.backend.peak_rates()
         self.kernels = [
             _timed(kernel, _median(numbers, runs), peaks)
@@ -419,10 +420,6 @@ def _kernel(units: Sequence[TimedUnit]) -> Kernel:
         sum(unit.nbytes for unit in units),
         tuple(dict.fromkeys(unit.moment for unit in units)),
     )
-
-
-def _unit(event: Event) -> int:
-    return event.unit
 
 
 def _busy(events: Sequence[Event]) -> float:

@@ -19,7 +19,13 @@ from toolkit.serving.messages import (
     read_json,
 )
 from toolkit.serving.servable import Servable
-from toolkit.serving.tensors import DATATYPES, TensorSpec, from_values, to_values
+from toolkit.serving.tensors import (
+    DATATYPES,
+    TensorSpec,
+    common_extent,
+    from_values,
+    to_values,
+)
 
 SIGNATURE = "serving_default"
 
@@ -86,13 +92,7 @@ class Prediction:
             array = from_values(spec, values)
             spec.check_shape(array.shape)
             self.arrays.append(array)
-        rows = {len(x) for x in self.arrays}
-        if len(rows) != 1:
-            raise RequestError(
-                400,
-                f"expected equal extents of the first axes; received {sorted(rows)}",
-            )
-        (self.rows,) = rows
+        self.rows = common_extent(len(x) for x in self.arrays)
         limits.check_rows(servable, self.rows, range(len(servable.outputs)))
         self.timeout: float | None = None
 

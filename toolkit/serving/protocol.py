@@ -26,6 +26,7 @@ from toolkit.serving.messages import (
 from toolkit.serving.servable import Servable
 from toolkit.serving.tensors import (
     TensorSpec,
+    common_extent,
     from_bytes,
     from_values,
     to_bytes,
@@ -91,13 +92,7 @@ class RequestLayout:
             if spec.name not in tensors:
                 raise RequestError(400, f"input {spec.name!r} is missing")
             self.tensors.append((spec, *tensors[spec.name]))
-        rows = {shape[0] for _, shape, _ in self.tensors}
-        if len(rows) != 1:
-            raise RequestError(
-                400,
-                f"expected equal extents of the first axes; received {sorted(rows)}",
-            )
-        (self.rows,) = rows
+        self.rows = common_extent(shape[0] for _, shape, _ in self.tensors)
         is_binary = _read_flag(parameters, "binary_data_output", False)
         self.output_formats = _read_outputs(value.get("outputs"), servable, is_binary)
         json_outputs = {i for i, _, is_binary in self.output_formats if not is_binary}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
 from typing import Any
@@ -127,6 +127,21 @@ def _decode_text(spec: TensorSpec, value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError as error:
         raise RequestError(400, f"input {spec.name!r}: expected UTF-8") from error
+
+
+def common_extent(extents: Iterable[int]) -> int:
+    """Return the extent of the first axes of a request.
+
+    Raises:
+        RequestError: they are not equal.
+    """
+    distinct = set(extents)
+    if len(distinct) != 1:
+        raise RequestError(
+            400,
+            f"expected equal extents of the first axes; received {sorted(distinct)}",
+        )
+    return distinct.pop()
 
 
 def to_bytes(array: Any) -> bytes:

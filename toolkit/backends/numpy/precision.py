@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,7 @@ def _wide_node(
         rounded: values that only casts to bfloat16 read.
     """
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
-    if node.op.name in PRODUCTS and _are_narrow(node.inputs):
+    if node.op.name in PRODUCTS and all(x.spec.dtype == NARROW for x in node.inputs):
         attrs["factors"] = NARROW
     result = node.op.spec(*(x.spec for x in inputs), **attrs)
     specs = result if isinstance(result, tuple) else (result,)
@@ -160,10 +160,6 @@ def _wide_node(
             new = replacements[old] = Narrow(spec)
         outputs.append(new)
     return Node(node.op, inputs, attrs, outputs)
-
-
-def _are_narrow(values: Sequence[Any]) -> bool:
-    return all(x.spec.dtype == NARROW for x in values)
 
 
 def _narrow_nodes(

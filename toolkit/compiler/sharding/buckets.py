@@ -40,7 +40,7 @@ class _Walk:
 
     def add(self, node: Node) -> None:
         """Append a node, now or after the collectives that it depends on."""
-        is_late = any(x in self.late for x in node.inputs if not _is_token(x))
+        is_late = any(x in self.late for x in node.inputs if x.spec != TOKEN)
         if node.op.kind is Kind.COLLECTIVE:
             if is_late:
                 self.flush()
@@ -71,10 +71,6 @@ class _Walk:
             self.token = node.outputs[-1]
         self.nodes += self.waiting
         self.ready, self.waiting, self.late = [], [], set()
-
-
-def _is_token(value: Value) -> bool:
-    return value.spec == TOKEN
 
 
 def _ready(node: Node) -> int:

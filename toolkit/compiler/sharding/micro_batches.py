@@ -192,14 +192,11 @@ def _hoist_once_nodes(
                 reason = stays_whole(node)
                 if reason is not None:
                     raise UnsupportedError(reason)
-                choice = Choice(node, [None] * len(node.inputs), _none(node.outputs))
+                inputs, outputs = ([None] * len(x) for x in (node.inputs, node.outputs))
+                choice = Choice(node, inputs, outputs)
                 layouts.update(dict.fromkeys(node.outputs))
         choices.append(choice)
     return replace(sharded, choices=choices, layouts=layouts)
-
-
-def _none(values: Sequence[Value]) -> list[Layout]:
-    return [None] * len(values)
 
 
 def _graph_of(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:

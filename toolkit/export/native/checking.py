@@ -13,7 +13,7 @@ from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.export.inference import signature_of
 from toolkit.export.native.binding import resolve_library
-from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
+from toolkit.export.native.loading import NativeTensor, load_native
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
@@ -58,18 +58,16 @@ def check_native(
     counts = (*library.batches, *_ROWS) if has_batch else library.batches[:1]
     worst, rows = 0.0, list[int]()
     for count in dict.fromkeys(counts):
-        arrays = [_random_input(x, count, generator) for x in library.inputs]
+        inputs = {x.name: _random_input(x, count, generator) for x in library.inputs}
         library.reset()
         try:
-            results = library.predict(
-                dict(zip(_input_names(library), arrays, strict=True))
-            )
+            results = library.predict(inputs)
         except ArgumentError:  # fixed batch sizes only, or no batch axis
             if not rows:
                 raise
             continue
         rows.append(count)
-        arguments = tree.pack_sequence_as(structure, arrays)
+        arguments = tree.pack_sequence_as(structure, list(inputs.values()))
         expected = tree.flatten(model(*arguments, training=False))
         results = results if isinstance(results, list) else [results]
         for y, reference in zip(results, expected, strict=True):
@@ -80,10 +78,6 @@ def check_native(
             f"from the model by {worst:.1e}; expected at most {MAX_ERROR:.0e}"
         )
     return Comparison(rows, worst)
-
-
-def _input_names(library: NativeModel) -> list[str]:
-    return [x.name for x in library.inputs]
 
 
 def _random_input(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:

@@ -173,7 +173,7 @@ class _ProductJoiner:
         This applies only if a library produced the factor: a generated kernel that
         produces it also computes its row sums.
         """
-        a, b = (self._base_of(x) for x in node.inputs)
+        a, b = (self.layouts[x].root for x in node.inputs)
         factor = self.layouts.operand(node.inputs[1])
         if not factor.is_contiguous or factor.spec.size != b.spec.size:
             return  # its rows are different from the rows of the produced value
@@ -235,10 +235,6 @@ class _ProductJoiner:
         return all(
             x.spec.size == columns for x in added
         ) and self.calls.can_take_epilogue(nodes)
-
-    def _base_of(self, value: Any) -> Any:
-        """Return the base of a view."""
-        return self.layouts[value].root
 
     def _producer_index(self, value: Any) -> int:
         """Return the index of the node that produces a value."""
