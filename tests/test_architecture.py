@@ -55,7 +55,7 @@ NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, and two of them have the names of backends.
 MAY_NAME_BACKENDS = ("backends/", "compiler/passes/placement.py", "settings.py")
 MAY_NAME_BACKENDS += ("cli/info.py",)
-MAX_FILE = 450  # lines
+MAX_FILE = 450  # lines without the docstrings
 MAX_FUNCTION = 60  # lines without the docstring
 
 
@@ -240,7 +240,8 @@ def test_warnings_name_the_users_line():
 def test_files_are_short():
     lengths = {
         path: len((PACKAGE / path).read_text("utf-8").splitlines())
-        for path in sources()
+        - sum(node.end_lineno - node.lineno + 1 for node in docstrings(tree))
+        for path, tree in sources().items()
     }
     assert {p: n for p, n in lengths.items() if n > MAX_FILE} == {}
 

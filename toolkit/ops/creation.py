@@ -33,35 +33,118 @@ def _full(shape: Shape, value: TensorLike, dtype: str) -> Tensor:
 
 
 def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor filled with `fill_value`, floatx unless `dtype` is given."""
+    """Create a tensor with one value in all elements.
+
+    Args:
+        shape: the shape of the result, an integer or a tuple of integers.
+        fill_value: the value, which broadcasts to `shape`.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.full((2, 3), 7))
+        [[7. 7. 7.]
+         [7. 7. 7.]]
+    """
     value = convert(fill_value, dtypes.standardize(dtype))
     return broadcast_to(value, shape)
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
-    """Return a tensor of zeros, floatx unless `dtype` is given."""
+    """Create a tensor of zeros.
+
+    Args:
+        shape: the shape of the result, an integer or a tuple of integers.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.zeros((2, 3), dtype="int32"))
+        [[0 0 0]
+         [0 0 0]]
+    """
     return _full(shape, 0, dtypes.standardize(dtype))
 
 
 def ones(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor of ones, floatx unless `dtype` is given."""
+    """Create a tensor of ones.
+
+    Args:
+        shape: the shape of the result, an integer or a tuple of integers.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.ones((2, 3)))
+        [[1. 1. 1.]
+         [1. 1. 1.]]
+    """
     return _full(shape, 1, dtypes.standardize(dtype))
 
 
 def empty(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor with unspecified elements: zeros."""
+    """Create a tensor for values that a caller writes later; the elements are 0.
+
+    Args:
+        shape: the shape of the result, an integer or a tuple of integers.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.empty((2, 3)).shape
+        (2, 3)
+    """
     return zeros(shape, dtype)
 
 
 @operation
 def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor with the shape and dtype of x and unspecified elements: zeros."""
+    """Create a tensor with the shape and dtype of another tensor; the elements are 0.
+
+    Args:
+        x: tensor of any shape.
+        dtype: the dtype of the result. None means the dtype of `x`.
+
+    Returns:
+        A tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.empty_like([[1, 2], [3, 4]]).shape
+        (2, 2)
+    """
     return zeros_like(x, dtype)
 
 
 @operation
 def full_like(x: TensorLike, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor filled with `fill_value`, with the shape and dtype of x."""
+    """Create a tensor with one value, and the shape and dtype of another tensor.
+
+    Args:
+        x: tensor of any shape.
+        fill_value: the value, which broadcasts to the shape of `x`.
+        dtype: the dtype of the result. None means the dtype of `x`.
+
+    Returns:
+        A tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.full_like([1, 2, 3], 9))
+        [9 9 9]
+    """
     x = convert(x)
     value = convert(fill_value, dtypes.standardize(dtype) if dtype else x.dtype)
     return broadcast_to(value, x.shape)
@@ -69,18 +152,63 @@ def full_like(x: TensorLike, fill_value: Any, dtype: DTypeLike | None = None) ->
 
 @operation
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return zeros with the shape and dtype of x."""
+    """Create a tensor of zeros with the shape and dtype of another tensor.
+
+    Args:
+        x: tensor of any shape.
+        dtype: the dtype of the result. None means the dtype of `x`.
+
+    Returns:
+        A tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.zeros_like([1, 2, 3]))
+        [0 0 0]
+    """
     return full_like(x, 0, dtype)
 
 
 @operation
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return ones with the shape and dtype of x."""
+    """Create a tensor of ones with the shape and dtype of another tensor.
+
+    Args:
+        x: tensor of any shape.
+        dtype: the dtype of the result. None means the dtype of `x`.
+
+    Returns:
+        A tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.ones_like([[1.5, 2.5]]))
+        [[1. 1.]]
+    """
     return full_like(x, 1, dtype)
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
-    """Return numbers from `start` (or 0) up to `stop`, `step` apart."""
+    """Create equally spaced numbers from `start` up to, not including, `stop`.
+
+    Args:
+        start: the first number. If `stop` is None, it is the end, and the first number
+            is 0.
+        stop: the end of the interval, or None.
+        step: the distance between adjacent numbers. None means 1.
+        dtype: the dtype of the result. None means the common dtype of the arguments:
+            int32 for integers, floatx for floats.
+
+    Returns:
+        A tensor of shape (ceil((stop - start) / step),).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.arange(4))
+        [0 1 2 3]
+        >>> print(ops.arange(1, 2, 0.25))
+        [1.   1.25 1.5  1.75]
+    """
     step = 1 if step is None else step
     if stop is None:
         start, stop = 0, start
@@ -104,16 +232,27 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """Return `num` evenly spaced numbers from `start` to `stop`, along a new `axis`.
+    """Create equally spaced numbers from `start` to `stop`, along a new axis.
 
     Args:
-        start: the first number, or a tensor of them.
-        stop: the last number; with endpoint=False, the one after the last.
+        start: the first number, or a tensor of first numbers.
+        stop: the last number, or a tensor that broadcasts with `start`.
         num: the number of points.
-        endpoint: whether `stop` is the last point.
-        retstep: whether to return the distance between adjacent numbers too.
-        dtype: dtype of the result; integers are rounded down.
-        axis: index of the new axis in the result.
+        endpoint: whether `stop` is the last point. With False, the points end one step
+            before `stop`.
+        retstep: whether to return the distance between adjacent points, too.
+        dtype: the dtype of the result. None means the floating dtype of the ends. An
+            integer dtype rounds down.
+        axis: the index of the new axis in the result.
+
+    Returns:
+        A tensor of shape (num, *shape of the ends) with the new axis moved to `axis`.
+        With `retstep`, a pair of the tensor and the distance.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.linspace(0, 1, 5))
+        [0.   0.25 0.5  0.75 1.  ]
     """
     low, high = floating(start, stop)
     shape = broadcast_shapes("linspace", low.shape, high.shape)
@@ -144,7 +283,28 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:
-    """Return `base` to the powers `linspace(start, stop)`, with the same arguments."""
+    """Create powers of a base with equally spaced exponents.
+
+    The result is base ** linspace(start, stop, num).
+
+    Args:
+        start: the first exponent, or a tensor of first exponents.
+        stop: the last exponent, or a tensor that broadcasts with `start`.
+        num: the number of points.
+        endpoint: whether base ** stop is the last point.
+        base: the base of the powers.
+        dtype: the dtype of the result. None means the floating dtype of the ends. An
+            integer dtype rounds down.
+        axis: the index of the new axis in the result.
+
+    Returns:
+        A tensor of shape (num, *shape of the ends) with the new axis moved to `axis`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.logspace(0, 4, 5, base=2))
+        [ 1.  2.  4.  8. 16.]
+    """
     powers = linspace(start, stop, num, endpoint, axis=axis)
     return _as_dtype(power(convert(base, powers.dtype), powers), dtype)
 
@@ -158,9 +318,25 @@ def geomspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:
-    """Return `num` numbers from `start` to `stop` with equal quotients.
+    """Create numbers from `start` to `stop` with a constant quotient.
 
-    Arguments as for `linspace`. Both ends have the same sign, and neither is 0.
+    Args:
+        start: the first number, or a tensor of first numbers; not 0.
+        stop: the last number, with the sign of `start`, or a tensor that broadcasts
+            with it.
+        num: the number of points.
+        endpoint: whether `stop` is the last point.
+        dtype: the dtype of the result. None means the floating dtype of the ends. An
+            integer dtype rounds down.
+        axis: the index of the new axis in the result.
+
+    Returns:
+        A tensor of shape (num, *shape of the ends) with the new axis moved to `axis`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.geomspace(1, 1000, 4), 3))
+        [   1.   10.  100. 1000.]
     """
     low, high = floating(start, stop)
     shares = linspace(zeros_like(low * high), 1.0, num, endpoint, axis=axis)
@@ -173,7 +349,24 @@ def geomspace(
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    """Return an N x M matrix (M = N if None) with ones on its k-th diagonal."""
+    """Create a matrix with ones on one diagonal, and zeros elsewhere.
+
+    Args:
+        N: the number of rows.
+        M: the number of columns. None means `N`.
+        k: the diagonal. 0 is the main diagonal, positive numbers are above it, and
+            negative numbers are below it.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape (N, M).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.eye(2, 3, k=1))
+        [[0. 1. 0.]
+         [0. 0. 1.]]
+    """
     N = index(N)
     M = N if M is None else index(M)
     rows = reshape(arange(N, dtype="int32"), (N, 1))
@@ -182,7 +375,21 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the n x n identity matrix."""
+    """Create a square identity matrix.
+
+    Args:
+        n: the number of rows and columns.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape (n, n).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.identity(2))
+        [[1. 0.]
+         [0. 1.]]
+    """
     return eye(n, dtype=dtype)
 
 
@@ -195,7 +402,25 @@ def _is_lower(n: int, m: int, k: int) -> Tensor:
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """Return an N x M matrix (M = N if None) of ones on and below its k-th diagonal."""
+    """Create a matrix of ones on and below a diagonal, and zeros above it.
+
+    Args:
+        N: the number of rows.
+        M: the number of columns. None means `N`.
+        k: the last diagonal with ones. 0 is the main diagonal, positive numbers are
+            above it.
+        dtype: the dtype of the result. None means floatx.
+
+    Returns:
+        A tensor of shape (N, M).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.tri(3))
+        [[1. 0. 0.]
+         [1. 1. 0.]
+         [1. 1. 1.]]
+    """
     return convert(_is_lower(N, N if M is None else M, k), dtypes.standardize(dtype))
 
 
@@ -208,13 +433,43 @@ def _matrices(op: str, x: TensorLike) -> Tensor:
 
 @operation
 def tril(x: TensorLike, k: int = 0) -> Tensor:
-    """Return the lower triangles of matrices, with zeros above the k-th diagonal."""
+    """Set the elements of matrices above a diagonal to zero.
+
+    Args:
+        x: (..., m, n), matrices.
+        k: the last diagonal that stays. 0 is the main diagonal, positive numbers are
+            above it.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.tril([[1, 2], [3, 4]]))
+        [[1 0]
+         [3 4]]
+    """
     x = _matrices("tril", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k), x, zero_like(x))
 
 
 @operation
 def triu(x: TensorLike, k: int = 0) -> Tensor:
-    """Return the upper triangles of matrices, with zeros below the k-th diagonal."""
+    """Set the elements of matrices below a diagonal to zero.
+
+    Args:
+        x: (..., m, n), matrices.
+        k: the first diagonal that stays. 0 is the main diagonal, negative numbers are
+            below it.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.triu([[1, 2], [3, 4]]))
+        [[1 2]
+         [0 4]]
+    """
     x = _matrices("triu", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k - 1), zero_like(x), x)

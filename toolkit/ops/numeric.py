@@ -45,14 +45,44 @@ def _not_bool(dtype: str) -> str:
 
 @operation
 def floor_divide(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute floor(x1 / x2), elementwise."""
+    """Compute floor(x1 / x2), elementwise.
+
+    Args:
+        x1: the dividend, of any shape.
+        x2: the divisor; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+        Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.floor_divide([7, -7], 2))
+        [ 3 -4]
+    """
     tensors, dtype = operands(x1, x2)
     return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))
 
 
 @operation
 def mod(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute the remainder of x1 / x2, elementwise, with the sign of x2."""
+    """Compute the remainder x1 - floor(x1 / x2) * x2, elementwise.
+
+    The remainder has the sign of `x2`; see `fmod` for the sign of `x1`.
+
+    Args:
+        x1: the dividend, of any shape.
+        x2: the divisor; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+        Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.mod([7, -7], 3))
+        [1 2]
+    """
     tensors, dtype = operands(x1, x2)
     return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))
 
@@ -62,7 +92,22 @@ remainder = mod
 
 @operation
 def negative(x: TensorLike) -> Tensor:
-    """Compute -x, elementwise."""
+    """Compute -x, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Raises:
+        DTypeError: `x` has the dtype bool.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.negative([1.0, -2.0]))
+        [-1.  2.]
+    """
     x = convert(x)
     if x.dtype == "bool":
         raise DTypeError("negative: expected numbers; received bool")
@@ -71,7 +116,20 @@ def negative(x: TensorLike) -> Tensor:
 
 @operation
 def absolute(x: TensorLike) -> Tensor:
-    """Compute the absolute value, elementwise."""
+    """Compute the absolute value of numbers, elementwise.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. It has the dtype of `x`; complex64 gives
+        float32, and complex128 gives float64.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.absolute([-3.0, 0.5]))
+        [3.  0.5]
+    """
     x = convert(x)
     return x if x.dtype == "bool" else bind(abs_p, x)
 
@@ -81,7 +139,23 @@ abs = absolute
 
 @operation
 def round(x: TensorLike, decimals: int = 0) -> Tensor:
-    """Round x to `decimals` decimals, half to even."""
+    """Round numbers to a number of decimals, elementwise; halves go to the even digit.
+
+    Args:
+        x: numbers of any shape.
+        decimals: the number of digits after the point. A negative number rounds to
+            tens, hundreds and so on. The default 0 rounds to integers.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round([0.5, 1.5, -1.7]))
+        [ 0.  2. -2.]
+        >>> print(ops.round([123.456], decimals=1))
+        [123.5]
+    """
     x = convert(x)
     if not dtypes.is_float(x.dtype) and decimals >= 0:
         return x
@@ -94,7 +168,19 @@ def round(x: TensorLike, decimals: int = 0) -> Tensor:
 
 @operation
 def trunc(x: TensorLike) -> Tensor:
-    """Round x towards zero, elementwise."""
+    """Remove the fraction of numbers: round towards zero, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.trunc([1.7, -1.7]))
+        [ 1. -1.]
+    """
     x = convert(x)
     return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
 
@@ -119,19 +205,59 @@ logical_xor: Binary = _logical(
 
 @operation
 def logical_not(x: TensorLike) -> Tensor:
-    """Return whether x is false, elementwise."""
+    """Return whether x is false, elementwise.
+
+    Args:
+        x: tensor of any shape; every number except 0 is true.
+
+    Returns:
+        A boolean tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.logical_not([True, False]))
+        [False  True]
+    """
     return bind(logical_not_p, convert(x, "bool"))
 
 
 @operation
 def cast(x: Any, dtype: Any) -> Tensor:
-    """Convert x to another dtype; floats are truncated to integers."""
+    """Convert a tensor to another dtype.
+
+    Args:
+        x: tensor of any shape.
+        dtype: the dtype of the result, such as "float16" or "int32". A conversion of
+            floats to integers removes the fraction.
+
+    Returns:
+        A tensor with the shape of `x` and the dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cast([1.7, -1.7], "int32"))
+        [ 1 -1]
+    """
     return convert(x, dtypes.standardize(dtype))
 
 
 @operation
 def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
-    """Convert x to another dtype; values are clipped to its range."""
+    """Convert a tensor to another dtype; limit values to the range of the dtype.
+
+    Args:
+        x: tensor of any shape.
+        dtype: the dtype of the result, such as "uint8".
+
+    Returns:
+        A tensor with the shape of `x` and the dtype `dtype`. NaN gives 0 in an integer
+        dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.saturate_cast([-5.0, 100.0, 300.0], "uint8"))
+        [  0 100 255]
+    """
     x, dtype = convert(x), dtypes.standardize(dtype)
     if dtype == "bool" or x.dtype == "bool":
         return convert(x, dtype)
@@ -154,13 +280,41 @@ def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
 
 @operation
 def stop_gradient(variable: Any) -> Tensor:
-    """Return the same value; no gradient flows through it."""
+    """Return the same values; no gradient flows through the result.
+
+    Args:
+        variable: tensor of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `variable`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> import toolkit
+        >>> x = toolkit.Variable(3.0)
+        >>> with toolkit.GradientTape() as tape:
+        ...     y = x * ops.stop_gradient(x)
+        >>> float(tape.gradient(y, x))
+        3.0
+    """
     return bind(stop_gradient_p, convert(variable))
 
 
 @operation
 def square(x: TensorLike) -> Tensor:
-    """Compute x * x, elementwise."""
+    """Compute x * x, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`. Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.square([3, -4]))
+        [ 9 16]
+    """
     x = convert(x)
     x = convert(x, "int32") if x.dtype == "bool" else x
     return x * x
@@ -168,19 +322,43 @@ def square(x: TensorLike) -> Tensor:
 
 @operation
 def reciprocal(x: TensorLike) -> Tensor:
-    """Compute 1 / x, elementwise."""
+    """Compute 1 / x, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.reciprocal([2.0, -4.0]))
+        [ 0.5  -0.25]
+    """
     return divide(1.0, x)
 
 
 @operation
 def clip(x: TensorLike, x_min: Any, x_max: Any) -> Tensor:
-    """Limit x to [x_min, x_max]; either may be None.
+    """Limit numbers to the interval [x_min, x_max], elementwise.
 
-    The result has the dtype of x; integers become floats if a bound is a float.
+    Args:
+        x: numbers of any shape.
+        x_min: the lower bound, which broadcasts with `x`. None means that there is no
+            lower bound.
+        x_max: the upper bound, which broadcasts with `x`. None means that there is no
+            upper bound.
+
+    Returns:
+        A tensor with the shape and dtype of `x`. Integers become floats if a bound is a
+        float.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.clip(toolkit.ops.array([-3, 0, 3]), -0.5, 2).tolist()
+        >>> from toolkit import ops
+        >>> print(ops.clip([-3, 0, 3], -1, 2))
+        [-1  0  2]
+        >>> ops.clip(ops.array([-3, 0, 3]), -0.5, 2).tolist()
         [-0.5, 0.0, 2.0]
     """
     x = convert(x)

@@ -194,7 +194,22 @@ def _accumulator(dtype: str) -> str:
 
 @operation
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Sum over `axis` (an integer, a tuple, or None for all)."""
+    """Compute the sum of elements over axes.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes. It has the dtype of `x`; bool, int8 and int16
+        give int32, and uint8 and uint16 give uint32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.sum([[1, 2], [3, 4]], axis=0))
+        [4 6]
+    """
     x = convert(x)
     x = convert(x, _accumulator(x.dtype))
     axes = normalize_axes("sum", axis, x.ndim)
@@ -203,7 +218,22 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
-    """Multiply over `axis` (an integer, a tuple, or None for all)."""
+    """Compute the product of elements over axes.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+        dtype: the dtype of the result. None means the dtype of `sum`.
+
+    Returns:
+        A tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.prod([[1, 2], [3, 4]], axis=1))
+        [ 2 12]
+    """
     x = convert(x)
     x = convert(x, dtypes.standardize(dtype) if dtype else _accumulator(x.dtype))
     axes = normalize_axes("prod", axis, x.ndim)
@@ -229,7 +259,23 @@ def _extremum(
 def max(
     x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
 ) -> Tensor:
-    """Return the largest element over `axis`; `initial` is an additional element."""
+    """Return the largest element over axes.
+
+    Args:
+        x: numbers of any shape. A NaN among the elements gives NaN.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+        initial: a number that counts as an additional element. None means that there is
+            none; then a reduction over no elements is an error.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.max([[1, 5], [7, 3]], axis=0))
+        [7 5]
+    """
     return _extremum(max_p, x, axis, keepdims, initial)
 
 
@@ -237,7 +283,23 @@ def max(
 def min(
     x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
 ) -> Tensor:
-    """Return the smallest element over `axis`; `initial` is an additional element."""
+    """Return the smallest element over axes.
+
+    Args:
+        x: numbers of any shape. A NaN among the elements gives NaN.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+        initial: a number that counts as an additional element. None means that there is
+            none; then a reduction over no elements is an error.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.min([[1, 5], [7, 3]], axis=0))
+        [1 3]
+    """
     return _extremum(min_p, x, axis, keepdims, initial)
 
 
@@ -246,7 +308,21 @@ amax, amin = max, min
 
 @operation
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element over `axis` is true."""
+    """Return whether at least one element over axes is true.
+
+    Args:
+        x: tensor of any shape; every number except 0 is true.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A boolean tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.any([[True, False], [False, False]], axis=1))
+        [ True False]
+    """
     x = convert(x, "bool")
     axes = normalize_axes("any", axis, x.ndim)
     return bind(any_p, x, axis=axes, keepdims=bool(keepdims))
@@ -254,7 +330,21 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return whether all elements over `axis` are true."""
+    """Return whether all elements over axes are true.
+
+    Args:
+        x: tensor of any shape; every number except 0 is true.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A boolean tensor without the reduced axes. It is true for no elements.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.all([[True, False], [True, True]], axis=1))
+        [False  True]
+    """
     x = convert(x, "bool")
     axes = normalize_axes("all", axis, x.ndim)
     return bind(all_p, x, axis=axes, keepdims=bool(keepdims))
@@ -262,7 +352,22 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the arithmetic mean over `axis`, in floating point."""
+    """Compute the arithmetic mean over axes: sum(x) / n.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes. Floats keep their dtype; all other dtypes
+        give floatx. The mean of no elements is NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.mean([[1.0, 3.0], [5.0, 9.0]], axis=1))
+        [2. 7.]
+    """
     (x,) = floating(x)
     axes = normalize_axes("mean", axis, x.ndim)
     count = 1
@@ -278,7 +383,24 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the variance over `axis`: mean((x - mean(x)) ** 2)."""
+    """Compute the variance over axes: mean((x - mean(x)) ** 2).
+
+    The divisor is the number of elements n, not n - 1.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes. Floats keep their dtype; all other dtypes
+        give floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.var([1.0, 3.0]))
+        1.0
+    """
     (x,) = floating(x)
     centered = x - mean(x, axis=axis, keepdims=True)
     return mean(square(centered), axis=axis, keepdims=keepdims)
@@ -286,15 +408,44 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation over `axis`: sqrt(var(x))."""
+    """Compute the standard deviation over axes: sqrt(var(x)).
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes. Floats keep their dtype; all other dtypes
+        give floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.std([1.0, 5.0]))
+        2.0
+    """
     return sqrt(var(x, axis=axis, keepdims=keepdims))
 
 
 @operation
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Compute log(sum(exp(x))) over `axis`, shifted by the maximum to avoid overflow.
+    """Compute log(sum(exp(x))) over axes, without overflow.
 
-    For no elements the result is the logarithm of 0, -inf.
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes. Floats keep their dtype; all other dtypes
+        give floatx. No elements give -inf, the logarithm of 0.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.logsumexp([0.0, 0.0]), 4))
+        0.6931
+        >>> print(ops.logsumexp([1000.0, 0.0]))
+        1000.0
     """
     (x,) = floating(x)
     axes = normalize_axes("logsumexp", axis, x.ndim)
@@ -319,13 +470,47 @@ def _arg_reduction(
 
 @operation
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first largest element along `axis` (None: of all)."""
+    """Return the index of the first largest element along an axis.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to search. None searches the flattened tensor.
+        keepdims: whether the axis stays in the result, with extent 1.
+
+    Returns:
+        An int32 tensor without the axis.
+
+    Raises:
+        ShapeError: the axis has no elements.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.argmax([[1, 5, 5], [7, 3, 0]], axis=1))
+        [1 0]
+    """
     return _arg_reduction(argmax_p, x, axis, keepdims)
 
 
 @operation
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first smallest element along `axis` (None: of all)."""
+    """Return the index of the first smallest element along an axis.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to search. None searches the flattened tensor.
+        keepdims: whether the axis stays in the result, with extent 1.
+
+    Returns:
+        An int32 tensor without the axis.
+
+    Raises:
+        ShapeError: the axis has no elements.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.argmin([[1, 5, 1], [7, 3, 0]], axis=1))
+        [0 2]
+    """
     return _arg_reduction(argmin_p, x, axis, keepdims)
 
 
@@ -341,17 +526,60 @@ def _cumulative(record: Primitive, x: Any, axis: int | None, dtype: Any) -> Tens
 
 @operation
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Return the cumulative sum along `axis` (None: of the flattened tensor)."""
+    """Compute cumulative sums along an axis: y[i] = x[0] + ... + x[i].
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis of the sums. None means the flattened tensor.
+        dtype: the dtype of the result. None means the dtype of `x`; booleans give
+            int32.
+
+    Returns:
+        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cumsum([1, 2, 3]))
+        [1 3 6]
+    """
     return _cumulative(cumsum_p, x, axis, dtype)
 
 
 @operation
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Return the cumulative product along `axis` (None: of the flattened tensor)."""
+    """Compute cumulative products along an axis: y[i] = x[0] * ... * x[i].
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis of the products. None means the flattened tensor.
+        dtype: the dtype of the result. None means the dtype of `x`; booleans give
+            int32.
+
+    Returns:
+        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cumprod([1, 2, 3, 4]))
+        [ 1  2  6 24]
+    """
     return _cumulative(cumprod_p, x, axis, dtype)
 
 
 @operation
 def count_nonzero(x: Any, axis: Any = None) -> Tensor:
-    """Count the elements over `axis` that are not zero, int32."""
+    """Count the elements over axes that are not zero.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+
+    Returns:
+        An int32 tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.count_nonzero([[0, 5], [7, 3]], axis=0))
+        [1 2]
+    """
     return sum(convert(convert(x, "bool"), "int32"), axis=axis)

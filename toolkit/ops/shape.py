@@ -212,7 +212,26 @@ pad_p: Primitive = primitive(
 
 @operation
 def reshape(x: Any, newshape: Any) -> Tensor:
-    """Return the same elements in another shape; one extent may be -1."""
+    """Return the same elements in another shape.
+
+    Args:
+        x: tensor of any shape.
+        newshape: an integer or a tuple of integers. One extent may be -1 (or None),
+            which means the remaining number of elements.
+
+    Returns:
+        A tensor of shape `newshape` with the dtype of `x`. The last axis varies
+        fastest.
+
+    Raises:
+        ShapeError: the numbers of elements differ, or an extent is not valid.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.reshape([1, 2, 3, 4, 5, 6], (2, -1)))
+        [[1 2 3]
+         [4 5 6]]
+    """
     x = convert(x)
     if isinstance(newshape, (tuple, list)):
         shape = extents_of([-1 if n is None else n for n in newshape])
@@ -242,7 +261,25 @@ def reshape(x: Any, newshape: Any) -> Tensor:
 
 @operation
 def transpose(x: Any, axes: Any = None) -> Tensor:
-    """Permute the axes; None reverses them."""
+    """Permute the axes of a tensor.
+
+    Args:
+        x: tensor of any shape.
+        axes: for each axis of the result, the axis of `x`. None reverses all axes.
+
+    Returns:
+        A tensor with permuted axes and the dtype of `x`.
+
+    Raises:
+        ArgumentError: `axes` is not a permutation of the axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.transpose([[1, 2, 3], [4, 5, 6]]))
+        [[1 4]
+         [2 5]
+         [3 6]]
+    """
     x = convert(x)
     order = tuple(range(x.ndim))[::-1] if axes is None else extents_of(axes)
     order = tuple(a + x.ndim if a < 0 else a for a in order)
@@ -256,7 +293,22 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
 
 @operation
 def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """Repeat x along new axes and axes of extent 1, to get `shape`."""
+    """Repeat a tensor along new axes, and along axes of extent 1.
+
+    Args:
+        x: tensor of any shape.
+        shape: the shape of the result. Its last extents equal the extents of `x`, or
+            `x` has extent 1.
+
+    Returns:
+        A tensor of shape `shape` with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.broadcast_to([1, 2, 3], (2, 3)))
+        [[1 2 3]
+         [1 2 3]]
+    """
     x = convert(x)
     shape = extents_of(shape)
     return x if x.shape == shape else bind(broadcast_to_p, x, shape=shape)
@@ -264,7 +316,20 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 
 @operation
 def expand_dims(x: Any, axis: Any) -> Tensor:
-    """Return x with new axes of extent 1 at the indices `axis` of the result."""
+    """Insert axes of extent 1.
+
+    Args:
+        x: tensor of any shape.
+        axis: an index in the result, or a tuple of indices, of the new axes.
+
+    Returns:
+        A tensor with the elements and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.expand_dims(ops.ones((2, 3)), 1).shape
+        (2, 1, 3)
+    """
     x = convert(x)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = x.ndim + len(axes)
@@ -275,7 +340,23 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
 
 @operation
 def squeeze(x: Any, axis: Any = None) -> Tensor:
-    """Return x without its axes of extent 1, or without the given ones."""
+    """Remove axes of extent 1.
+
+    Args:
+        x: tensor of any shape.
+        axis: an axis or a tuple of axes to remove. None removes all axes of extent 1.
+
+    Returns:
+        A tensor with the elements and dtype of `x`.
+
+    Raises:
+        WrongExtentError: an axis in `axis` does not have extent 1.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.squeeze(ops.ones((1, 3, 1))).shape
+        (3,)
+    """
     x = convert(x)
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
@@ -290,7 +371,21 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 @operation
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
-    """Move the axes `source` to the positions `destination`."""
+    """Move axes to other positions; the remaining axes keep their order.
+
+    Args:
+        x: tensor of any shape.
+        source: an axis of `x`, or a tuple of axes.
+        destination: the position of each of these axes in the result.
+
+    Returns:
+        A tensor with permuted axes and the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.moveaxis(ops.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     x = convert(x)
     sources = source if isinstance(source, (tuple, list)) else (source,)
     targets = destination if isinstance(destination, (tuple, list)) else (destination,)
@@ -304,7 +399,21 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
 
 @operation
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
-    """Swap two axes of x."""
+    """Exchange two axes of a tensor.
+
+    Args:
+        x: tensor of any shape.
+        axis1: the first axis.
+        axis2: the second axis.
+
+    Returns:
+        A tensor with exchanged axes and the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.swapaxes(ops.ones((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
     x = convert(x)
     order = list(range(x.ndim))
     a, b = (
@@ -317,7 +426,19 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 
 @operation
 def ravel(x: Any) -> Tensor:
-    """Flatten x to a single axis."""
+    """Flatten a tensor to one axis; the last axis varies fastest.
+
+    Args:
+        x: tensor of any shape.
+
+    Returns:
+        A tensor of shape (x.size,) with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.ravel([[1, 2], [3, 4]]))
+        [1 2 3 4]
+    """
     return reshape(x, (-1,))
 
 
@@ -333,7 +454,21 @@ def slice_axis(x: Tensor, axis: int, low: int, high: int, step: int = 1) -> Tens
 
 @operation
 def flip(x: Any, axis: Any = None) -> Tensor:
-    """Reverse the order of elements of x along `axis` (None: along all)."""
+    """Reverse the order of the elements along axes.
+
+    Args:
+        x: tensor of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reverses all axes.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.flip([[1, 2], [3, 4]], axis=1))
+        [[2 1]
+         [4 3]]
+    """
     x = convert(x)
     axes = range(x.ndim) if axis is None else axis
     axes = axes if isinstance(axes, (tuple, list, range)) else (axes,)
@@ -347,7 +482,26 @@ def flip(x: Any, axis: Any = None) -> Tensor:
 
 @operation
 def concatenate(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Join tensors along an existing axis."""
+    """Join tensors along an existing axis.
+
+    Args:
+        xs: a sequence of tensors with equal extents, except along `axis`.
+        axis: the axis to join. None joins the flattened tensors. The default is the
+            first axis.
+
+    Returns:
+        A tensor with the common dtype of `xs`.
+
+    Raises:
+        ShapeError: the tensors have no axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.concatenate([[[1, 2]], [[3, 4], [5, 6]]], axis=0))
+        [[1 2]
+         [3 4]
+         [5 6]]
+    """
     tensors, _ = operands(*xs)
     if axis is None:
         tensors, axis = tuple(reshape(x, (x.size,)) for x in tensors), 0
@@ -361,7 +515,21 @@ def concatenate(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 @operation
 def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
-    """Join tensors of the same shape along a new axis."""
+    """Join tensors of one shape along a new axis.
+
+    Args:
+        x: a sequence of tensors of the same shape.
+        axis: the index of the new axis in the result. The default is 0, the first axis.
+
+    Returns:
+        A tensor with one additional axis of extent len(x), and the common dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.stack([[1, 2], [3, 4]], axis=1))
+        [[1 3]
+         [2 4]]
+    """
     tensors, _ = operands(*x)
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)
     return concatenate([expand_dims(t, axis) for t in tensors], axis)
@@ -369,7 +537,27 @@ def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
 
 @operation
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """Split x along an axis into equal parts, or at the given indices."""
+    """Split a tensor along an axis.
+
+    Args:
+        x: tensor of any shape.
+        indices_or_sections: the number of parts, which divides the extent of the axis;
+            or a sequence of the indices at which a new part starts.
+        axis: the axis to split. The default is the first axis.
+
+    Returns:
+        A list of tensors with the dtype of `x`.
+
+    Raises:
+        ShapeError: the number of parts does not divide the extent.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [part.tolist() for part in ops.split(ops.arange(6), 3)]
+        [[0, 1], [2, 3], [4, 5]]
+        >>> [part.tolist() for part in ops.split(ops.arange(6), [1, 4])]
+        [[0], [1, 2, 3], [4, 5]]
+    """
     x = convert(x)
     axis = normalize_axis("split", axis, x.ndim)
     n = x.shape[axis]
@@ -394,7 +582,24 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 @operation
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[Tensor]:
-    """Return the slices of x along an axis, as a list."""
+    """Split a tensor into its slices along an axis.
+
+    Args:
+        x: tensor of any shape.
+        num: the extent of the axis. None means that it follows from the shape.
+        axis: the axis to remove. The default is the first axis.
+
+    Returns:
+        A list of tensors without the axis, with the dtype of `x`.
+
+    Raises:
+        ShapeError: `num` is not the extent of the axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [row.tolist() for row in ops.unstack([[1, 2], [3, 4]])]
+        [[1, 2], [3, 4]]
+    """
     x = convert(x)
     axis = normalize_axis("unstack", axis, x.ndim)
     if num is None and is_unknown(x.shape[axis]):
