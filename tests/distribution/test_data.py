@@ -8,13 +8,14 @@ from toolkit import ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.layouts import MeshAxis
 from toolkit.data import Dataset
+from toolkit.models.training.local_rows import JobSharing
 from toolkit.models.training.sources import make_source
 
 
 class Job:
     """A job of `ranks` processes at given leaves."""
 
-    auto_shard_dataset, num_processes = True, 1  # no rank compares its arguments
+    auto_shard_dataset = True
 
     def __init__(self, rank, ranks, leaves=None):
         groups = local.run(ranks, lambda group: group)
@@ -22,10 +23,14 @@ class Job:
         self.rows, self.num_model_replicas = axis.rows, ranks
 
 
+def share(source, *arguments):
+    source.share_batches(JobSharing(Job(*arguments), compares=False))
+
+
 def rows_of(make, rank, ranks, leaves=None):
     """Return the rows that one process gets of each batch."""
     source = make_source(make())
-    source.share_batches(Job(rank, ranks, leaves))
+    share(source, rank, ranks, leaves)
     return list(source.epoch())
 
 
@@ -63,7 +68,7 @@ def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
         source = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
         source._rows._arrays = counted, x[:, 0].copy()
         source.restore({"key": [1, 2]})
-        source.share_batches(Job(rank, ranks))
+        share(source, rank, ranks)
         counted.read.clear()
         batches_of_rank = list(source.epoch())
         assert [b[0].shape for b in batches_of_rank] == [b[0].shape for b in expected]
@@ -152,7 +157,7 @@ def test_position_is_independent_of_the_number_of_ranks(name):
 
     def source(rank, ranks):
         array_source = make_source(make())
-        array_source.share_batches(Job(rank, ranks, 6))
+        share(array_source, rank, ranks, 6)
         return array_source
 
     rests = []
@@ -210,7 +215,7 @@ def test_shard_reads_only_its_elements(name):
 def test_class_weights_of_a_shard():
     batches = Dataset.from_tensor_slices((np.ones((5, 2)), np.arange(5))).batch(5)
     source = make_source(batches, class_weight={4: 7.0})
-    source.share_batches(Job(1, 2))
+    share(source, 1, 2)
     ((x, y, weights),) = source.epoch()
     assert weights.shape == y.shape == (5,) and x.shape == (5, 2)
     assert np.asarray(weights).tolist() == [1, 1, 7]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any
 
 from toolkit import tree
@@ -56,8 +55,6 @@ class CallbackList(Callback):
             self.callbacks.append(History())
         if add_progbar and not self._contains(ProgbarLogger):
             self.callbacks.append(ProgbarLogger())
-        # Agreement with the other processes of a job, if any.
-        self.agreement: Any = None
         # Cached per hook: the callbacks that override this per-step hook.
         self._listeners: dict[str, list[Any]] = {}
         if model is not None:
@@ -66,23 +63,6 @@ class CallbackList(Callback):
 
     def _contains(self, cls: type) -> bool:
         return any(isinstance(callback, cls) for callback in self.callbacks)
-
-    def should_stop(self, requested: bool, force: bool = False) -> bool:
-        """Return whether a run stops; in a job, all processes stop at the same step.
-
-        Args:
-            requested: whether this process requests a stop.
-            force: whether this is the end of an epoch, not of a step.
-        """
-        return (
-            requested
-            if self.agreement is None
-            else self.agreement.should_stop(requested, force)
-        )
-
-    def handle_interrupts(self) -> Any:
-        """Return a context that sends Ctrl-C to all processes of a job."""
-        return nullcontext() if self.agreement is None else self.agreement
 
     def listeners_of(self, hook: str) -> list[Any]:
         """Return the callbacks that override a per-step hook."""

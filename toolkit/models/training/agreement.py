@@ -1,4 +1,4 @@
-"""Agreement of a job's processes: equal arguments, and a common stop."""
+"""Agreement of a job's processes to stop after the same step."""
 
 from __future__ import annotations
 
@@ -6,26 +6,12 @@ import signal
 import threading
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
-from zlib import crc32
+from typing import Any
 
-import numpy as np
-
-from toolkit import tree
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
-from toolkit.models.saving.state import all_variables
-from toolkit.models.training.epochs import EpochBatches
-from toolkit.models.training.local_rows import (
-    data_mismatch_error,
-    describe_batch,
-    group_by_rank,
-)
-from toolkit.random.seeds import global_seed_generator, global_state
-
-if TYPE_CHECKING:
-    from toolkit.core.variable import Variable
+from toolkit.models.training.local_rows import group_by_rank
 
 # Seconds between two agreements if no callback can stop after any step.
 _PACE = 0.05
@@ -36,116 +22,6 @@ _HOOKS = [
     for run in ("train", "test", "predict")
     for at in ("begin", "end")
 ]
-
-
-def check_same_data(
-    job: DistributionContext, batches: EpochBatches | None, peek: bool, label: str = ""
-) -> None:
-    """Raise for data whose length, shape or order differs between processes.
-
-    Such processes would run different numbers of steps, and wait forever; or take their
-    rows of batches that other processes do not have.
-
-    Args:
-        job: the job of the processes.
-        batches: the steps; None for no steps, which all processes must agree on, too.
-        peek: whether to compare the first batch, too.
-        label: the prefix of an error.
-
-    Raises:
-        ArgumentError: on all processes.
-    """
-    # before the first batch is read
-    order = None if batches is None else batches.source.fingerprint()
-    local = "nothing" if batches is None else _described(batches, peek)
-    exchanged = job.exchange([local, order])
-    texts = [text for text, _ in exchanged]
-    if len(set(texts)) > 1:
-        raise data_mismatch_error(texts, label)
-    orders = [text for _, text in exchanged]
-    if len(set(orders)) > 1:
-        raise ArgumentError(
-            f"{label}expected the same rows in the same order on all ranks; received "
-            f"{group_by_rank(orders)}; to draw equal random numbers on all ranks, "
-            "call `set_distribution` or `set_random_seed` first"
-        )
-
-
-def _described(batches: EpochBatches, peek: bool) -> str:
-    source = batches.source
-    samples = getattr(source, "samples", None)
-    counts = {
-        "samples": samples,
-        "batches per epoch": batches.num_batches,
-        "samples per batch": source.batch_size,
-    }
-    words = [f"{count} {name}" for name, count in counts.items() if count is not None]
-    first = tree.flatten(batches.peek()) if peek else []
-    shapes = describe_batch(first)
-    if shapes:
-        words.append(f"a first batch of {shapes}")
-    return ", ".join(words) or "an unknown number of batches"
-
-
-def check_same_state(job: DistributionContext, model: Any) -> None:
-    """Raise for weights, seeds and optimizer settings that differ between processes.
-
-    Args:
-        job: the job, of which all processes call this.
-        model: a built model.
-
-    Raises:
-        ArgumentError: on all processes, with the first difference.
-    """
-    variables = all_variables(model)
-    if global_state() is not None:  # creating it would draw a seed, only in jobs
-        variables.append(global_seed_generator().state)
-    _check_same(job, variables)
-
-
-def check_same_settings(job: DistributionContext, model: Any) -> None:
-    """Raise for settings, such as a learning rate, that one process alone has changed.
-
-    Args:
-        job: the job, of which all processes call this.
-        model: a model with an optimizer.
-
-    Raises:
-        ArgumentError: on all processes.
-    """
-    settings = [v for v in model.optimizer.variables if v.shape == ()]
-    checksum = 0
-    for variable in settings:
-        checksum = crc32(np.asarray(variable).tobytes(), checksum)
-    if len(set(job.agree("settings", checksum))) > 1:
-        _check_same(job, settings, "fit: after an epoch: ")
-
-
-def _check_same(
-    job: DistributionContext, variables: list[Any], label: str = ""
-) -> None:
-    sums = [None if v.placement is not None else _checksum(v) for v in variables]
-    exchanged = job.exchange([describe_batch(variables), sums])
-    if len({shapes for shapes, _ in exchanged}) > 1:
-        return  # other programs, which are compared before they run
-    rows = enumerate(zip(*(sums_of_rank for _, sums_of_rank in exchanged), strict=True))
-    differs = next((number for number, row in rows if len({*row}) > 1), None)
-    if differs is None:
-        return
-    variable = variables[differs]
-    first = np.asarray(variable).ravel()[:3].tolist()
-    received = job.exchange(f"{variable.path} with the first values {first}")
-    raise ArgumentError(
-        f"{label}expected the same weights, seeds and settings of the optimizer on all "
-        f"ranks; received {group_by_rank(received)}"
-    )
-
-
-def _checksum(variable: Variable) -> int:
-    """Return a checksum of a variable, without donating its buffer."""
-    with variable.lock:
-        array = np.ascontiguousarray(variable._tensor._array)
-        return crc32(array.reshape(-1).view(np.uint8).data)
 
 
 class Agreement:
@@ -168,7 +44,7 @@ class Agreement:
         self,
         job: DistributionContext,
         callbacks: CallbackList,
-        arguments: dict[str, Any],
+        arguments: dict[str, object],
     ) -> None:
         listeners = [c for hook in _HOOKS for c in callbacks.listeners_of(hook)]
         can_stop = any("_never_stops" not in vars(type(c)) for c in listeners)

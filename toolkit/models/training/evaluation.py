@@ -11,17 +11,10 @@ from toolkit import tree
 from toolkit.arguments import check_arguments, is_int
 from toolkit.backends.base import accelerators
 from toolkit.compiler import distribution_context
-from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
-from toolkit.models.training.agreement import (
-    Agreement,
-    check_same_data,
-    check_same_settings,
-    check_same_state,
-)
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.composites import has_composites
@@ -31,12 +24,7 @@ from toolkit.models.training.data_adapters import (
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.epochs import EpochBatches, make_batches
-from toolkit.models.training.local_rows import (
-    as_full_batch,
-    check_same_batch,
-    count_rows,
-    take_local_outputs,
-)
+from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
@@ -65,8 +53,6 @@ class Evaluation(Steps):
 
     stop_evaluating: bool = False
     stop_predicting: bool = False
-    steps_per_execution = 1
-    _compared_job: Any = None  # the job whose processes have compared their weights
 
     @check_arguments
     def evaluate(
@@ -92,76 +78,19 @@ class Evaluation(Steps):
         """
         self._check_compiled("evaluate")
         check_run("evaluate", verbose)
+        run = coordinate_run(self)
         with named_errors("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
-            self._compare_data(batches)
+            run.compare_data(batches)
             self._prepare_for(batches.peek(), "test_step")
-            self._compare_state()
+            run.compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
-        with callbacks.handle_interrupts():
-            logs = self._evaluate(batches, callbacks)
+        with run.stop_together(callbacks):
+            logs = self._evaluate(run, batches, callbacks)
         return logs if return_dict else self._order_logs(logs)
 
-    def _compare_data(
-        self, batches: EpochBatches | None, peek: bool = True, label: str = ""
-    ) -> None:
-        """Raise for data that differs from the data of other processes of a job.
-
-        From now on each process has only its rows of every batch.
-        """
-        job = self._job()
-        if job is None:
-            return
-        if batches is not None and self._can_compile():
-            batches.source.share_batches(job)
-        check_same_data(job, batches, peek, label)
-
-    def _job(self) -> DistributionContext | None:
-        """Return the job whose processes share the steps, or None."""
-        return None if self.run_eagerly else distribution_context.current()
-
-    def _compare_state(self, force: bool = False) -> None:
-        """Raise for weights and seeds that differ from other processes.
-
-        Args:
-            force: whether to repeat an earlier comparison.
-        """
-        job = self._job()
-        if job is None or (self._compared_job is job and not force):
-            return
-        if job.num_processes > 1:
-            check_same_state(job, self)
-        self._compared_job = job  # also for processes that join later
-
-    def _compare_settings(self) -> None:
-        """Raise for optimizer settings that differ from other processes."""
-        job = self._job()
-        if job is None or job.num_processes == 1 or self.optimizer is None:
-            return
-        check_same_settings(job, self)
-
-    def _job_with_local_batches(self) -> DistributionContext | None:
-        """Return the job, if its processes receive their parts of batches."""
-        job = self._job()
-        if job is None or job.auto_shard_dataset or not self._can_compile():
-            return None
-        return job
-
-    def _as_job_batch(self, batch: Any) -> Any:
-        """Return a batch; raise unless all processes have it or their parts of it.
-
-        Returns:
-            The batch, with the specs of the full batch.
-        """
-        job = self._job()
-        if job is not None:
-            check_same_batch(job, batch)
-        if self._job_with_local_batches() is None or job is None:
-            return batch
-        return as_full_batch(batch, (count_rows(batch) or 0) * job.num_model_replicas)
-
     def _evaluate(
-        self, batches: EpochBatches, callbacks: CallbackList
+        self, run: RunCoordinator, batches: EpochBatches, callbacks: CallbackList
     ) -> dict[str, Any]:
         batches.restart()
         step = self.make_test_function()
@@ -174,7 +103,7 @@ class Evaluation(Steps):
             for batch in group:
                 logs = step(batch)
             callbacks.on_test_batch_end(last, logs)
-            if callbacks.should_stop(self.stop_evaluating):
+            if run.should_stop(self.stop_evaluating):
                 self.stop_evaluating = True
                 break
         logs = self._final_logs(logs)
@@ -197,17 +126,18 @@ class Evaluation(Steps):
             steps: the number of batches; all if None.
         """
         check_run("predict", verbose)
-        watched = callbacks or steps or verbose != 0 and _shows_progress()
+        run = coordinate_run(self)
+        watched = callbacks or steps or _shows_progress(verbose) or run.is_shared
         if not watched and self._is_one_batch(x, batch_size):
             return self.predict_on_batch(x)
         with named_errors("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
-            self._compare_data(batches)
+            run.compare_data(batches)
             self._prepare_for(batches.peek(), "predict_step")
-            self._compare_state()
+            run.compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
-        with callbacks.handle_interrupts():
-            return self._predict(batches, callbacks)
+        with run.stop_together(callbacks):
+            return self._predict(run, batches, callbacks)
 
     def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
         """Return whether all data is one batch: then skip the bookkeeping of a run.
@@ -217,10 +147,11 @@ class Evaluation(Steps):
         if type(x) is not np.ndarray or x.dtype.kind not in "biuf" or not x.ndim:
             return False
         maximum = DEFAULT_BATCH if batch_size is None else batch_size
-        return 0 < len(x) <= maximum and self.built and self._job() is None
+        return 0 < len(x) <= maximum and self.built
 
-    def _predict(self, batches: EpochBatches, callbacks: CallbackList) -> Any:
-        job = self._job_with_local_batches()
+    def _predict(
+        self, run: RunCoordinator, batches: EpochBatches, callbacks: CallbackList
+    ) -> Any:
         step = self.make_predict_function()
         self.stop_predicting = False
         callbacks.on_predict_begin()
@@ -228,12 +159,7 @@ class Evaluation(Steps):
         pending: deque[Any] = deque()
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
-            outputs = [step(batch) for batch in group]
-            if job is not None:
-                pairs = zip(outputs, map(count_rows, group), strict=True)
-                outputs = [
-                    take_local_outputs(output, rows, job.rows) for output, rows in pairs
-                ]
+            outputs = [run.local_outputs(step(batch), batch) for batch in group]
             if accelerators:
                 pending += map(_Outputs, outputs)
             else:
@@ -243,7 +169,7 @@ class Evaluation(Steps):
             if len(outputs) > 1:
                 outputs = [tree.map_structure(_concatenate, *outputs)]
             callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
-            if callbacks.should_stop(self.stop_predicting):
+            if run.should_stop(self.stop_predicting):
                 self.stop_predicting = True
                 break
         results += (outputs.get() for outputs in pending)
@@ -260,11 +186,11 @@ class Evaluation(Steps):
     ) -> Any:
         """Compute loss and metrics of one batch; returns the same as `evaluate`."""
         self._check_compiled("test_on_batch")
+        run = coordinate_run(self)
         with named_errors("test_on_batch"):
-            batch = make_batch(x, y, sample_weight)
-            batch = self._as_job_batch(batch)
+            batch = run.complete_batch(make_batch(x, y, sample_weight))
             self._prepare_for(batch, "test_step")
-            self._compare_state()
+            run.compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
         return logs if return_dict else self._order_logs(logs)
@@ -272,13 +198,11 @@ class Evaluation(Steps):
     @check_arguments
     def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
+        run = coordinate_run(self)
         with named_errors("predict_on_batch"):
-            batch = (batch_tensors(x, "x"),)
-            batch = self._as_job_batch(batch)
-            self._compare_state()
-        outputs = self.make_predict_function()(batch)
-        if job := self._job_with_local_batches():
-            outputs = take_local_outputs(outputs, count_rows(batch), job.rows)
+            batch = run.complete_batch((batch_tensors(x, "x"),))
+            run.compare_state()
+        outputs = run.local_outputs(self.make_predict_function()(batch), batch)
         return tree.map_structure(_concatenate, outputs)
 
     def _check_compiled(self, method: str) -> None:
@@ -291,38 +215,22 @@ class Evaluation(Steps):
         self,
         callbacks: Any,
         verbose: int | str,
-        number: int,
+        epochs: int,
         batches: EpochBatches,
         add_history: bool = False,
-        **arguments: Any,
     ) -> CallbackList:
-        """Return the callbacks of a run; they stop it in all processes of a job.
-
-        Args:
-            callbacks, verbose, add_history: see `CallbackList`.
-            number: the number of epochs.
-            batches: the steps of an epoch.
-            **arguments: arguments of the run, which must be equal in all processes.
-        """
-        job = self._job()
-        if not isinstance(callbacks, CallbackList):
-            if add_history and job is not None:
-                callbacks = tree.flatten(callbacks or [])
-                callbacks += job.recovery.callbacks()
-            callbacks = CallbackList(
-                callbacks,
-                add_history=add_history,
-                add_progbar=verbose != 0 and _shows_progress(),
-                model=self,
-                verbose=verbose,
-                epochs=number,
-                steps=batches.num_batches,
-            )
-        callbacks.agreement = None
-        if job is not None and job.num_processes > 1:
-            arguments["steps_per_execution"] = self.steps_per_execution
-            callbacks.agreement = Agreement(job, callbacks, arguments)
-        return callbacks
+        """Return the callbacks of a run; see `CallbackList` for the arguments."""
+        if isinstance(callbacks, CallbackList):
+            return callbacks
+        return CallbackList(
+            callbacks,
+            add_history=add_history,
+            add_progbar=_shows_progress(verbose),
+            model=self,
+            verbose=verbose,
+            epochs=epochs,
+            steps=batches.num_batches,
+        )
 
     def _prepare_for(self, batch: Any, step: str) -> None:
         """Create missing weights, losses and metrics.
@@ -398,10 +306,9 @@ class Evaluation(Steps):
         return ordered[0] if len(ordered) == 1 else ordered
 
 
-def _shows_progress() -> bool:
-    """Return whether this process of a job shows progress."""
-    job = distribution_context.current()
-    return job is None or job.is_chief
+def _shows_progress(verbose: int | str) -> bool:
+    """Return whether this process shows progress."""
+    return verbose != 0 and distribution_context.is_chief()
 
 
 def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:

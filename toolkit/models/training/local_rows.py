@@ -1,9 +1,12 @@
-"""Local rows of batches in distributed training, with the specs of the full batch."""
+"""Local rows of batches in distributed training, with the specs of the full batch.
+
+A source has a `BatchSharing`, which returns the rows that this process computes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from toolkit import tree
@@ -13,8 +16,10 @@ from toolkit.data.batch_shards import RowSelector
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
+Batch = TypeVar("Batch")  # a nest of tensors
 
-def describe_batch(batch: Any) -> str:
+
+def describe_batch(batch: object) -> str:
     """Return the shapes and dtypes of a batch of tensors, or of a list of them."""
     leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
     return ", ".join(f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves)
@@ -36,7 +41,7 @@ def data_mismatch_error(texts: Sequence[str], label: str = "") -> ArgumentError:
     )
 
 
-def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> None:
+def check_same_batch(job: DistributionContext, batch: object, label: str = "") -> None:
     """Raise for a batch whose shapes differ between processes.
 
     Args:
@@ -54,14 +59,14 @@ def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> N
         raise data_mismatch_error(job.exchange(text), label)
 
 
-def count_rows(batch: Any) -> int | None:
+def count_rows(batch: object) -> int | None:
     """Return the number of rows in a batch of tensors, or None without tensors."""
     tensors = (leaf for leaf in tree.flatten(batch) if isinstance(leaf, Tensor))
     first = next(tensors, None)
     return first.shape[0] if first is not None and first.shape else None
 
 
-def as_full_batch(batch: Any, rows: int) -> Any:
+def as_full_batch(batch: Batch, rows: int) -> Batch:
     """Return tensors of some rows of a batch, with the specs of the full batch.
 
     Args:
@@ -80,7 +85,7 @@ def as_full_batch(batch: Any, rows: int) -> Any:
     return tree.map_structure(convert, batch)
 
 
-def cut_rows(batch: Any, rows: RowSelector) -> Any:
+def cut_rows(batch: Batch, rows: RowSelector) -> Batch:
     """Return the rows of a full batch that this process computes.
 
     Args:
@@ -101,7 +106,9 @@ def cut_rows(batch: Any, rows: RowSelector) -> Any:
     return tree.map_structure(convert, batch)
 
 
-def take_local_outputs(outputs: Any, num_rows: int | None, rows: RowSelector) -> Any:
+def take_local_outputs(
+    outputs: Batch, num_rows: int | None, rows: RowSelector
+) -> Batch:
     """Return the local rows of the outputs of a step for a full batch."""
     if num_rows is None:
         return outputs
@@ -112,3 +119,64 @@ def take_local_outputs(outputs: Any, num_rows: int | None, rows: RowSelector) ->
         return leaf[local.start : local.stop] if has_batch_axis else leaf
 
     return tree.map_structure(convert, outputs)
+
+
+def complete_local_batch(job: DistributionContext, batch: Batch) -> Batch:
+    """Return the local batch of a process, with the specs of the full batch."""
+    return as_full_batch(batch, (count_rows(batch) or 0) * job.num_model_replicas)
+
+
+class BatchSharing:
+    """Sharing of the batches of a source; this class is for one process."""
+
+    @property
+    def rows(self) -> RowSelector | None:
+        """Return the rows of a batch that the source must read; None: all rows."""
+        return None
+
+    def local_batch(self, batch: Batch) -> Batch:
+        """Return the rows of a batch that this process computes.
+
+        Args:
+            batch: a nest of tensors, with all rows that the source has.
+        """
+        return batch
+
+    def end_pass(self) -> None:
+        """Record that a pass has no more batches."""
+
+
+class JobSharing(BatchSharing):
+    """Sharing of the batches of a source by the processes of a job.
+
+    Args:
+        job: the job, of which all processes take the batches at the same time.
+        compares: whether to compare each batch, and the end of a pass. This is not
+            necessary if the processes have compared the number of batches.
+    """
+
+    def __init__(self, job: DistributionContext, compares: bool) -> None:
+        self._job, self._compares = job, compares
+        self._num_compared = 0  # batches and ends of all passes
+
+    @property
+    def rows(self) -> RowSelector | None:
+        job = self._job
+        is_full = not job.auto_shard_dataset or job.num_model_replicas == 1
+        return None if is_full else job.rows
+
+    def local_batch(self, batch: Batch) -> Batch:
+        self._compare(batch)
+        if not self._job.auto_shard_dataset:
+            return complete_local_batch(self._job, batch)
+        return batch if self.rows is None else cut_rows(batch, self.rows)
+
+    def end_pass(self) -> None:
+        self._compare(None)
+
+    def _compare(self, batch: object) -> None:
+        """Raise for a batch, or an end, that only some processes have."""
+        if self._compares:
+            label = f"after {self._num_compared} batches: "
+            check_same_batch(self._job, batch, label)
+            self._num_compared += 1

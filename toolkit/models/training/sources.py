@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import data, tree
-from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
-from toolkit.data.batch_shards import BatchShard, RowSelector
+from toolkit.data.batch_shards import BatchShard
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
@@ -38,12 +37,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.training.local_rows import (
-    as_full_batch,
-    check_same_batch,
-    count_rows,
-    cut_rows,
-)
+from toolkit.models.training.local_rows import BatchSharing, as_full_batch
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
@@ -57,41 +51,28 @@ class Source:
     """Base class of sources: consecutive passes over batches.
 
     Attributes:
+        samples: samples of a pass, or None if unknown.
         batch_size: samples per batch, or None if unknown.
         num_batches: batches of a pass, or None if unknown or infinite.
         is_iterator: whether batches cannot be repeated.
         num_taken: the number of batches of this pass that were taken.
     """
 
+    samples: int | None = None
     batch_size: int | None = None
     num_batches: int | None = None
     is_iterator = False
     class_weight: dict[int, float] | None = None
     num_taken: int = 0
     _start: State | None = None  # the start of the next pass
-    # the job whose processes share each batch
-    _job: DistributionContext | None = None
-    _num_checked: int = 0  # batches of all passes that they have compared
+    _sharing = BatchSharing()
 
-    def share_batches(self, job: DistributionContext) -> None:
-        """Give this process of a job only its rows of each following batch."""
-        self._job = job
-
-    @property
-    def _selector(self) -> RowSelector | None:
-        """Return the rows of the batches that this process needs; None: all rows."""
-        job = self._job
-        if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
-            return None
-        return job.rows
+    def share_batches(self, sharing: BatchSharing) -> None:
+        """Share each following batch with other processes."""
+        self._sharing = sharing
 
     def fingerprint(self) -> str | None:
-        """Return a fingerprint of the rows and their order, to compare processes."""
-        job = self._job
-        return self._describe() if job is not None and job.auto_shard_dataset else None
-
-    def _describe(self) -> str | None:
-        """Return the part of the fingerprint that needs no batch."""
+        """Return a fingerprint of the rows and their order, which reads no batch."""
         return None
 
     def notify(self, hook: str) -> None:
@@ -112,28 +93,13 @@ class Source:
         for batch in self._pass(start, steps):
             self.num_taken += 1
             yield self._local_batch(batch)
-        self._compare(None)
+        self._sharing.end_pass()
 
     def _local_batch(self, batch: Any) -> Any:
         """Return the part of a batch that this process needs, as tensors."""
         if type(batch) is BatchShard:
             return as_full_batch(self._tensors(batch.value), batch.rows)
-        tensors, job = self._tensors(batch), self._job
-        if job is None:
-            return tensors
-        self._compare(tensors)
-        if not job.auto_shard_dataset:
-            rows = count_rows(tensors) or 0
-            return as_full_batch(tensors, rows * job.num_model_replicas)
-        return tensors if self._selector is None else cut_rows(tensors, self._selector)
-
-    def _compare(self, batch: Any) -> None:
-        """Raise for a batch, or an end, that only some processes of a job have."""
-        job = self._job
-        if job is None or (job.auto_shard_dataset and self.num_batches is not None):
-            return  # the number of batches was compared before
-        check_same_batch(job, batch, f"after {self._num_checked} batches: ")
-        self._num_checked += 1
+        return self._sharing.local_batch(self._tensors(batch))
 
     def state(self, within: bool) -> State | None:
         """Return the state for `restore`, after the last batch that was taken.
@@ -219,7 +185,8 @@ class ArraySource(NumberedSource):
         super().__init__(shuffle)
         pairs = zip(FIELDS, (x, y, sample_weight), strict=True)
         components = {name: check_arrays(component, name) for name, component in pairs}
-        self.samples: int = count_samples(components)
+        self.samples: int
+        self.samples = count_samples(components)
         if self.samples == 0:
             raise ArgumentError("expected at least one sample; received empty arrays")
         x, y, weights = components.values()
@@ -250,17 +217,14 @@ class ArraySource(NumberedSource):
             not is_strings(a) and to_floatx(a[:0]).dtype == a.dtype for a in arrays
         )
 
-    def _describe(self) -> str | None:
+    def fingerprint(self) -> str | None:
         return f"rows with the checksum {checksum_of(self._rows):08x}"
-
-    def _compare(self, batch: Any) -> None:
-        """Do nothing: the number of samples was compared before."""
 
     def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
         if key is not None:
             rows = ReorderedRows(rows, self.samples, self._order(key).__getitem__)
-        batches = BatchedRows(rows, self._size, self._length, self._selector)
+        batches = BatchedRows(rows, self._size, self._length, self._sharing.rows)
         return batches.iterate(first)
 
     def _order(self, key: Array) -> Permutation | Array:
@@ -348,12 +312,12 @@ class DatasetSource(Source):
         # Whether all rows are produced, even if this process needs only some of them.
         self._produces_all_rows = False
 
-    def share_batches(self, job: DistributionContext) -> None:
-        super().share_batches(job)
-        if self._selector is not None and not self.is_iterator:
+    def share_batches(self, sharing: BatchSharing) -> None:
+        super().share_batches(sharing)
+        if sharing.rows is not None and not self.is_iterator:
             self._produces_all_rows = draws_random_numbers(self._batches._first_row())
 
-    def _describe(self) -> str | None:
+    def fingerprint(self) -> str | None:
         if self.is_iterator:
             return None
         state = self._batches.get_state()
@@ -380,7 +344,7 @@ class DatasetSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         if not self.is_iterator:
-            rows = None if self._produces_all_rows else self._selector
+            rows = None if self._produces_all_rows else self._sharing.rows
             self._iterator = self._batches.prefetched(rows)
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])

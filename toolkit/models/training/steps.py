@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit import inspection, ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler import distribution_context
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
@@ -176,12 +177,15 @@ class Steps:
     compiled = False
     run_eagerly = False
     jit_compile: bool | str = "auto"
+    steps_per_execution = 1
     train_function: Any = None
     test_function: Any = None
     predict_function: Any = None
     _compile_loss: Any = None
     _compile_metrics: Any = None
     _loss_tracker: Any = None
+    # the job whose processes have compared their weights
+    _compared_job: DistributionContext | None = None
 
     if TYPE_CHECKING:  # the rest of a model is defined by Layer
         __call__: Any

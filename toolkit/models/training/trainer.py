@@ -8,7 +8,6 @@ from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import check_arguments, is_int
-from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
 from toolkit.errors import ArgumentError, unknown_choice
@@ -29,6 +28,7 @@ from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sampl
 from toolkit.models.training.epochs import EpochBatches, is_due, make_batches
 from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
 from toolkit.models.training.resuming import Progress
+from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
@@ -194,6 +194,7 @@ class Trainer(CompileConfigured, Evaluation):
         if limit is not None and limit < epochs:
             warn(f"fit: set_max_epochs limits epochs to {limit}")
             epochs = limit
+        run = coordinate_run(self)
         with named_errors("fit"):
             if validation_split and validation_data is None:
                 train, validation_data = split_arrays(
@@ -206,22 +207,24 @@ class Trainer(CompileConfigured, Evaluation):
             batches = EpochBatches(source, steps_per_epoch)
             size = validation_batch_size
             validation = _validation(validation_data, size, source, validation_steps)
-            self._compare_data(batches)
-            self._compare_data(validation, peek=False, label="validation_data: ")
+            run.compare_data(batches)
+            run.compare_data(validation, peek=False, label="validation_data: ")
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
-            self._compare_state(force=True)
-        common = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
+            run.compare_state(force=True)
         callbacks = self._callback_list(
-            callbacks, verbose, epochs, batches, add_history=True, **common
+            run.add_callbacks(callbacks), verbose, epochs, batches, add_history=True
         )
-        run = range(initial_epoch, epochs)
-        with callbacks.handle_interrupts():
-            self._fit(batches, callbacks, run, validation, validation_freq)
+        numbers = range(initial_epoch, epochs)
+        with run.stop_together(
+            callbacks, epochs=(initial_epoch, epochs), validation_freq=validation_freq
+        ):
+            self._fit(run, batches, callbacks, numbers, validation, validation_freq)
         return self.history
 
     def _fit(
         self,
+        run: RunCoordinator,
         batches: EpochBatches,
         callbacks: CallbackList,
         epochs: range,
@@ -233,9 +236,7 @@ class Trainer(CompileConfigured, Evaluation):
         logs: dict[str, Any] = {}
         progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
-        job = distribution_context.current()
-        if job is not None:
-            job.recovery.begin(self)
+        run.begin_training()
         if progress.epoch is not None:  # a callback restored a backup, or a job did
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
@@ -244,18 +245,15 @@ class Trainer(CompileConfigured, Evaluation):
                 for epoch in epochs:
                     progress.begin_epoch(epoch)
                     callbacks.on_epoch_begin(epoch)
-                    logs = self._train_epoch(batches, callbacks, watch)
+                    logs = self._train_epoch(run, batches, callbacks, watch)
                     if batches.exhausted and not logs:
                         break
                     logs = self._final_logs(logs)
                     if validation is not None and is_due(epoch, validation_freq):
-                        results = self._evaluate(validation, callbacks)
+                        results = self._evaluate(run, validation, callbacks)
                         logs.update({f"val_{name}": x for name, x in results.items()})
                     callbacks.on_epoch_end(epoch, logs)
-                    self.stop_training = callbacks.should_stop(
-                        self.stop_training, force=True
-                    )
-                    self._compare_settings()
+                    self.stop_training = run.end_epoch(self.stop_training)
                     if self.stop_training or batches.exhausted:
                         break
         except KeyboardInterrupt:
@@ -265,17 +263,20 @@ class Trainer(CompileConfigured, Evaluation):
             filter_traceback(error)
             raise
         finally:
-            if job is not None:
-                job.recovery.end()
+            run.end_training()
         if self.optimizer is not None and epochs:
             self.optimizer.finalize_variable_values(self.trainable_variables)
         callbacks.on_train_end(logs)
 
     def _train_epoch(
-        self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
+        self,
+        run: RunCoordinator,
+        batches: EpochBatches,
+        callbacks: CallbackList,
+        watch: _LossWatch,
     ) -> dict[str, Any]:
         """Run the steps of one epoch; return the logs of the last step."""
-        step, job = self.make_train_function(), distribution_context.current()
+        step = self.make_train_function()
         # A resumed epoch can already have had its last step.
         logs: dict[str, Any] = self.get_metrics_result() if batches.num_yielded else {}
         try:
@@ -287,11 +288,9 @@ class Trainer(CompileConfigured, Evaluation):
                 if watch.is_due():
                     watch.check()
                 callbacks.on_train_batch_end(last, logs)
-                if callbacks.should_stop(self.stop_training):
+                if run.end_training_step(self.stop_training):
                     self.stop_training = True
                     break
-                if job is not None:
-                    job.recovery.after_step()
         finally:
             watch.check(wait=True)
         return logs
@@ -307,15 +306,15 @@ class Trainer(CompileConfigured, Evaluation):
     ) -> Any:
         """Run one step of training on one batch; returns the same as `evaluate`."""
         self._check_compiled("train_on_batch")
+        run = coordinate_run(self)
         with named_errors("train_on_batch"):
             if class_weight is not None:
                 check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
-            batch = make_batch(x, y, sample_weight)
-            batch = self._as_job_batch(batch)
+            batch = run.complete_batch(make_batch(x, y, sample_weight))
             self._prepare_for(batch, "train_step")
             self._prepare_optimizer()
-            self._compare_state()
+            run.compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_train_function()(batch))
         return logs if return_dict else self._order_logs(logs)
