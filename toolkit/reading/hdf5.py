@@ -3,6 +3,10 @@
 It refuses external links, external data and virtual datasets. A check of the structure
 precedes HDF5's library, which can crash or hang on a corrupt file. If the check is
 inconclusive, a child process reads the file first, with a time limit; see `hdf5_probe`.
+
+The check alone would refuse intact files in newer formats, such as `libver="latest"`.
+The child alone accepts some corrupt files, and it has no limits on Windows. Each file
+that Keras writes would also start a process and need a second read.
 """
 
 from __future__ import annotations
