@@ -302,7 +302,7 @@ def logspace(
 
     Example:
         >>> from toolkit import ops
-        >>> print(ops.logspace(0, 4, 5, base=2))
+        >>> print(ops.round(ops.logspace(0, 4, 5, base=2), 4))
         [ 1.  2.  4.  8. 16.]
     """
     powers = linspace(start, stop, num, endpoint, axis=axis)
