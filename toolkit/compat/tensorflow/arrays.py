@@ -23,6 +23,7 @@ from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
+from toolkit.core.composites import Composite
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
@@ -102,8 +103,7 @@ def convert_to_tensor(
 
 def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor, a ragged or sparse tensor, or a Variable."""
-    is_composite = getattr(x, "is_composite", False)
-    return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
+    return isinstance(x, Composite) or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
 def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Any:
