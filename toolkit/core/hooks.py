@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_for_new_variables: list[Callable[[], None]] = []
-
-
-def on_new_variables(callback: Callable[[], None]) -> None:
-    """Register a function to call after layers and optimizers created Variables."""
-    _for_new_variables.append(callback)
+# Called after layers and optimizers created their Variables.
+on_new_variables: list[Callable[[], None]] = []
 
 
 def notify_new_variables() -> None:
     """Call the callbacks for new Variables."""
-    for callback in _for_new_variables:
-        callback()
+    for function in on_new_variables:
+        function()

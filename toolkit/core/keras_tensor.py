@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.core.extents import Extent
 from toolkit.core.naming import auto_name
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.type_aliases import TensorLike
@@ -48,7 +49,7 @@ class KerasTensor:
     """
 
     __array_priority__ = 2000
-    # Receives calls with this symbol, by `add(node)`; a compatibility layer sets it.
+    # Receives calls with this symbol, by `add(node)`: a graph of `compat`.
     graph: Any = None
 
     def __init__(
@@ -119,15 +120,12 @@ class KerasTensor:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
 
 
-def set_shape(symbol: KerasTensor, shape: tuple[int | None, ...]) -> None:
-    """Replace the shape of a symbol, after a more precise inference of its extents."""
-    symbol._shape = shape
-
-
 def standardize_shape(shape: Any) -> tuple[int | None, ...]:
     """Return a shape as a checked tuple of ints and Nones."""
     try:
-        extents = tuple(None if n is None else int(n) for n in shape)
+        extents = tuple(
+            None if n is None or isinstance(n, Extent) else int(n) for n in shape
+        )
     except TypeError:
         raise ShapeError(f"shape: expected a sequence; received {shape!r}") from None
     if any(n is not None and n < 0 for n in extents):

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
+from toolkit.core.extents import deferred_p
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, bind, run_on_host, state
 from toolkit.errors import (
@@ -108,11 +109,6 @@ class Trace(Overlay):
         del self._outer
         self.parent, self.tapes = None, ()
 
-    @property
-    def enclosing(self) -> Trace | None:
-        """Return the trace in which this trace was entered, if any."""
-        return self._outer[0]
-
     def placeholder(self, spec: Spec) -> Tensor:
         """Return a new input of the graph."""
         tensor = self._stand_in(spec)
@@ -164,7 +160,7 @@ class Trace(Overlay):
         if x._array is not None:
             return x
         if x._scope is not self.scope:
-            outer = self.enclosing
+            outer = self._outer[0]
             return None if outer is None else outer.value_of(x)
         if x not in self.folded:
             nodes = self._nodes_for(x)
@@ -187,7 +183,7 @@ class Trace(Overlay):
             outputs = set(node.outputs)
             if needed.isdisjoint(outputs):
                 continue
-            if node.subgraphs:
+            if node.subgraphs or node.op is deferred_p:
                 return None
             nodes.append(node)
             needed -= outputs

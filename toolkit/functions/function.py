@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import cached_property, update_wrapper
 from inspect import Signature
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert
-from toolkit.core.dialects import Dialect
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
@@ -28,6 +26,7 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
+from toolkit.functions.open_trace import OpenTraces, Traced
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -60,7 +59,9 @@ def function(
     Args:
         func: the function; without it, a decorator is returned.
         input_signature: a nest of specs (anything with `shape` and `dtype`, None for
-            unknown extents) that the arguments must fit, in order.
+            open extents) that the arguments must fit, in order. The Python code runs
+            once for all open extents, unless it needs their numbers, or compares them
+            with another result. Each shape has a program.
         reduce_retracing: whether Python numbers become 0-d tensors, so that a new value
             does not cause a retrace.
         jit_compile: "auto" and True compile; False runs NumPy kernels only.
@@ -86,7 +87,6 @@ def function(
 class Function:
     """A Python function with its traces; see `function`."""
 
-    dialect: ClassVar[Dialect | None] = None  # the classes of tensors in its traces
     # Types of arguments that are always tensors and need no conversion.
     fast_types: frozenset[type] = frozenset({Tensor})
 
@@ -110,6 +110,8 @@ class Function:
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
         self._retraces: set[Any] = set()
+        # Traces with open extents, by the rest of the signature.
+        self._open_traces: dict[object, OpenTraces] = {}
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
 
@@ -175,7 +177,7 @@ class Function:
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Return the trace for these arguments, and their tensors."""
         if self.input_signature is not None:
-            args, kwargs = self.fit_arguments(args, kwargs), {}
+            args, kwargs = self._fit_arguments(args, kwargs), {}
         elif kwargs or len(args) < self._argument_count:
             args, kwargs = self._bind_arguments(args, kwargs)
         leaves = tree.flatten((args, kwargs))
@@ -250,18 +252,8 @@ class Function:
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
-    def fit_arguments(self, args: Any, kwargs: Any) -> Any:
-        """Return the arguments as checked tensors, in the order of input_signature.
-
-        A subclass may convert them first.
-
-        Args:
-            args: the positional arguments of a call.
-            kwargs: the keyword arguments of a call.
-
-        Raises:
-            SignatureError: they do not fit the input_signature.
-        """
+    def _fit_arguments(self, args: Any, kwargs: Any) -> Any:
+        """Return the arguments as checked tensors, in the order of input_signature."""
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
         specs = tree.flatten(self.input_signature)
@@ -279,14 +271,11 @@ class Function:
         return tree.pack_sequence_as(args, tensors)
 
     def _trace(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+        self, key: Any, args: object, kwargs: object, leaves: list[object]
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
-        self._warn_about_retraces(key)
-        scope = nullcontext() if self.dialect is None else self.dialect.activate()
-        with scope, restore_on_error(), show_progress(f"compiling {self.name}"):
+        with restore_on_error(), show_progress(f"compiling {self.name}"):
             concrete = self._compile_trace(key, args, kwargs, leaves)
-        self.trace_count += 1
         # Leaves compared by identity must outlive their key.
         concrete.retained_leaves = [
             leaf for leaf in leaves if not self._is_dynamic(leaf)
@@ -298,28 +287,66 @@ class Function:
         return concrete
 
     def _compile_trace(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
+        self, key: Any, args: object, kwargs: object, leaves: list[object]
     ) -> ConcreteFunction:
-        trace, outputs = self._record_trace(
-            key, args, kwargs, leaves, not self.trace_count
-        )
-        if trace.has_created:
-            # The second trace must find the created Variables, or each call would
-            # create them.
-            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
+        specialized = self._specialize_open_trace(key, args, kwargs, leaves)
+        if specialized is None:
+            self._warn_about_retraces(key)
+            specialized = self._trace_twice_if_needed(key, args, kwargs, leaves)
+        trace, outputs = specialized
         generate = self.jit_compile is not False
         return ConcreteFunction(
             self.name, trace, outputs, generate, Function, self.distribution
         )
 
+    def _specialize_open_trace(
+        self, key: Any, args: object, kwargs: object, leaves: list[object]
+    ) -> Traced | None:
+        """Return the trace for these extents from a trace that leaves them open.
+
+        The result is None if the signature has no open extent, or if the Python code
+        does something else for these extents.
+        """
+        signature = tree.flatten(self.input_signature or ())
+        structure, specs, location = key
+        if not any(None in spec.shape for spec in signature):
+            return None
+        if not all(isinstance(spec, Spec) for spec in specs):
+            return None
+
+        def record(opened: Sequence[Spec]) -> Traced:
+            open_key = structure, opened, location
+            return self._trace_twice_if_needed(open_key, args, kwargs, leaves)
+
+        open_key = structure, location
+        if open_key not in self._open_traces:
+            self._open_traces[open_key] = OpenTraces(signature)
+        return self._open_traces[open_key].specialize(specs, record)
+
+    def _trace_twice_if_needed(
+        self, key: Any, args: object, kwargs: object, leaves: list[object]
+    ) -> Traced:
+        """Run the Python code in a trace, again if it created Variables.
+
+        The second trace must find the created Variables, or each call would create
+        them.
+        """
+        trace, outputs = self._record_trace(
+            key, args, kwargs, leaves, not self.trace_count
+        )
+        self.trace_count += 1
+        if trace.has_created:
+            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
+        return trace, outputs
+
     def _record_trace(
         self,
         key: Any,
-        args: Any,
-        kwargs: Any,
-        leaves: list[Any],
+        args: object,
+        kwargs: object,
+        leaves: list[object],
         creates_variables: bool,
-    ) -> tuple[Trace, Any]:
+    ) -> Traced:
         """Run the Python code in a trace, and return the trace and the outputs."""
         with (
             stage("tracing"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
-from toolkit.core.masks import mask_of, set_mask
+from toolkit.core.extents import Extent
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ToolkitError
@@ -127,6 +127,11 @@ def propagate_arguments(
         context.arguments = outer
 
 
+def mask_of(x: TensorLike) -> Any:
+    """Return the mask of a tensor, or None."""
+    return getattr(x, "_keras_mask", None)
+
+
 def masks_of(structure: Any) -> Any:
     """Return the masks of the tensors in a structure, in the same structure."""
     if not tree.is_nested(structure):
@@ -196,7 +201,7 @@ def standardize_input(x: Any, dtype: str | None) -> Any:
     else:
         return x
     if mask_of(x) is not None:
-        set_mask(cast, mask_of(x))
+        cast._keras_mask = mask_of(x)
     return cast
 
 
@@ -272,7 +277,7 @@ def _shape_of(x: Any) -> Any:
         return None
     if context.symbolic:  # an extent of a probe represents an unknown one
         return tuple(None if n in PROBES else n for n in x.shape)
-    return tuple(x.shape)
+    return tuple(None if isinstance(n, Extent) else n for n in x.shape)
 
 
 def standardize_arguments(layer: Any, args: Any, kwargs: Any) -> Any:

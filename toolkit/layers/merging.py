@@ -8,8 +8,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import is_int
-from toolkit.core.masks import mask_of
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
 from toolkit.type_aliases import Axis, TensorLike
 

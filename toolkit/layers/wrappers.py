@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from toolkit import ops, serialization, tree
-from toolkit.core.masks import mask_of, set_mask
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
-from toolkit.layers.call import context, unmasked
+from toolkit.layers.call import context, mask_of, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
@@ -132,7 +131,7 @@ class TimeDistributed(Wrapper):
             return self.layer(inputs, training=training, mask=mask)
         if mask is not None and self.layer.supports_masking:
             inputs = unmasked(inputs)
-            set_mask(inputs, mask)
+            inputs._keras_mask = mask
         return self.layer(inputs, training=training)
 
     def _fits(self, mask: Any, inputs: Any) -> bool:
@@ -150,7 +149,7 @@ def _with_mask(function: Callable[..., Any], x: TensorLike, mask: Any) -> Any:
     """Return the result of a function, with its mask computed from the mask of `x`."""
     result = function(x)
     if mask is not None:
-        set_mask(result, function(mask))
+        result._keras_mask = function(mask)
     return result
 
 

@@ -94,69 +94,21 @@ def _scaled_i(order: int, x: Tensor) -> Tensor:
 
 @operation
 def i0e(x: TensorLike) -> Tensor:
-    """Compute exp(-abs(x)) * i0(x), elementwise, without overflow.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.i0e([0.0, 1.0]), 4))
-        [1.     0.4658]
-    """
+    """Return exp(-abs(x)) * i0(x), elementwise."""
     (x,), dtype = doubles(x)
     return convert(_scaled_i(0, absolute(x)), dtype)
 
 
 @operation
 def i1e(x: TensorLike) -> Tensor:
-    """Compute exp(-abs(x)) * i1(x), elementwise, without overflow.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.i1e([0.0, 1.0]), 4))
-        [0.     0.2079]
-    """
+    """Return exp(-abs(x)) * i1(x), elementwise."""
     (x,), dtype = doubles(x)
     return convert(sign(x) * _scaled_i(1, absolute(x)), dtype)
 
 
 @operation
 def i1(x: TensorLike) -> Tensor:
-    """Compute the modified Bessel function of the first kind of order 1, elementwise.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.i1([0.0, 1.0, -1.0]), 4))
-        [ 0.      0.5652 -0.5652]
-    """
+    """Return the modified Bessel function of the first kind of order 1, elementwise."""
     (x,), dtype = doubles(x)
     size = absolute(x)
     finite = where(isinf(x), 1.0, size)
@@ -221,89 +173,33 @@ def _k(order: int, x: TensorLike, is_scaled: bool) -> Tensor:
 
 @operation
 def bessel_k0(x: TensorLike) -> Tensor:
-    """Compute the modified Bessel function of the second kind of order 0.
+    """Return the modified Bessel function of the second kind of order 0.
 
     Args:
-        x: positive numbers of any shape; all other numbers give infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_k0([1.0, 2.0]), 4))
-        [0.421  0.1139]
+        x: positive numbers; all other numbers give infinity.
     """
     return _k(0, x, False)
 
 
 @operation
 def bessel_k0e(x: TensorLike) -> Tensor:
-    """Compute exp(x) * bessel_k0(x), elementwise, without underflow.
-
-    Args:
-        x: positive numbers of any shape; all other numbers give infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_k0e([1.0, 2.0]), 4))
-        [1.1445 0.8416]
-    """
+    """Return exp(x) * bessel_k0(x), elementwise; infinity for x <= 0."""
     return _k(0, x, True)
 
 
 @operation
 def bessel_k1(x: TensorLike) -> Tensor:
-    """Compute the modified Bessel function of the second kind of order 1.
+    """Return the modified Bessel function of the second kind of order 1.
 
     Args:
-        x: positive numbers of any shape; all other numbers give infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_k1([1.0, 2.0]), 4))
-        [0.6019 0.1399]
+        x: positive numbers; all other numbers give infinity.
     """
     return _k(1, x, False)
 
 
 @operation
 def bessel_k1e(x: TensorLike) -> Tensor:
-    """Compute exp(x) * bessel_k1(x), elementwise, without underflow.
-
-    Args:
-        x: positive numbers of any shape; all other numbers give infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.25
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_k1e([1.0, 2.0]), 4))
-        [1.6362 1.0335]
-    """
+    """Return exp(x) * bessel_k1(x), elementwise; infinity for x <= 0."""
     return _k(1, x, True)
 
 
@@ -359,23 +255,7 @@ def _second_kind(order: int, x: TensorLike) -> Tensor:
 
 @operation
 def bessel_j0(x: TensorLike) -> Tensor:
-    """Compute the Bessel function of the first kind of order 0, elementwise.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_j0([0.0, 1.0]), 4))
-        [1.     0.7652]
-    """
+    """Return the Bessel function of the first kind of order 0, elementwise."""
     (x,), dtype = doubles(x)
     y = _j(0, absolute(where(isinf(x), 1.0, x)))
     return convert(where(isinf(x), 0.0, y), dtype)
@@ -383,23 +263,7 @@ def bessel_j0(x: TensorLike) -> Tensor:
 
 @operation
 def bessel_j1(x: TensorLike) -> Tensor:
-    """Compute the Bessel function of the first kind of order 1, elementwise.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_j1([0.0, 1.0]), 4))
-        [0.     0.4401]
-    """
+    """Return the Bessel function of the first kind of order 1, elementwise."""
     (x,), dtype = doubles(x)
     y = sign(x) * _j(1, absolute(where(isinf(x), 1.0, x)))
     return convert(where(isinf(x), 0.0, y), dtype)
@@ -407,43 +271,19 @@ def bessel_j1(x: TensorLike) -> Tensor:
 
 @operation
 def bessel_y0(x: TensorLike) -> Tensor:
-    """Compute the Bessel function of the second kind of order 0, elementwise.
+    """Return the Bessel function of the second kind of order 0.
 
     Args:
-        x: positive numbers of any shape; all other numbers give minus infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_y0([1.0, 2.0]), 4))
-        [0.0883 0.5104]
+        x: positive numbers; all other numbers give minus infinity.
     """
     return _second_kind(0, x)
 
 
 @operation
 def bessel_y1(x: TensorLike) -> Tensor:
-    """Compute the Bessel function of the second kind of order 1, elementwise.
+    """Return the Bessel function of the second kind of order 1.
 
     Args:
-        x: positive numbers of any shape; all other numbers give minus infinity.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/10.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.bessel_y1([1.0, 2.0]), 4))
-        [-0.7812 -0.107 ]
+        x: positive numbers; all other numbers give minus infinity.
     """
     return _second_kind(1, x)

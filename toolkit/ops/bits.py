@@ -84,19 +84,16 @@ bitwise_right_shift: Bitwise = right_shift
 
 @operation
 def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Interpret the bits of a tensor as another dtype; no gradient flows through it.
+    """Reinterpret the bits of x as another dtype; no gradient flows through it.
 
     Args:
-        x: (..., n), numbers.
-        dtype: the dtype of the result. None means the dtype of `x`.
-
-    Returns:
-        A tensor of the dtype. If the sizes of the elements differ, the extent of the
-        last axis changes by their ratio.
+        x: (..., n).
+        dtype: dtype of the result; None: the dtype of x. If the element size changes,
+            the extent of the last axis changes accordingly.
 
     Example:
-        >>> from toolkit import ops
-        >>> ops.view(ops.array([1.0, -2.0]), "int32").tolist()
+        >>> import toolkit
+        >>> toolkit.ops.view(toolkit.ops.array([1.0, -2.0]), "int32").tolist()
         [1065353216, -1073741824]
     """
     x = convert(x)
@@ -106,21 +103,7 @@ def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
 
 @operation
 def nextafter(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the next number of the dtype after x1 in the direction of x2.
-
-    Args:
-        x1: the first operand, of any shape.
-        x2: the direction; its shape broadcasts with the shape of `x1`.
-
-    Returns:
-        A tensor with the broadcast shape and the common floating dtype of both
-        operands.
-
-    Example:
-        >>> from toolkit import ops
-        >>> float(ops.nextafter(1.0, 2.0)) - 1 == 2**-23
-        True
-    """
+    """Return the next representable number after x1, in the direction of x2."""
     x1, x2 = floating(*tensors(x1, x2))
     integers = f"int{8 * dtypes.itemsize(x1.dtype)}"
     # Numbers with the same sign are ordered like their bits, away from zero.

@@ -57,18 +57,14 @@ def view_as_complex(x: TensorLike) -> Tensor:
     """Convert pairs of real numbers to complex numbers.
 
     Args:
-        x: (..., 2), real and imaginary parts.
+        x: (..., 2): real and imaginary parts.
 
     Returns:
-        A tensor of shape (...): complex128 for float64, and complex64 for all other
-        dtypes.
-
-    Raises:
-        DTypeError: `x` is complex.
+        (...), complex128 for float64 and complex64 for all other dtypes.
 
     Example:
-        >>> from toolkit import ops
-        >>> ops.view_as_complex([[1.0, 2.0]]).tolist()
+        >>> import toolkit
+        >>> toolkit.ops.view_as_complex([[1.0, 2.0]]).tolist()
         [(1+2j)]
     """
     (x,) = floating(x)
@@ -81,18 +77,13 @@ def view_as_complex(x: TensorLike) -> Tensor:
 
 @operation
 def view_as_real(x: TensorLike) -> Tensor:
-    """Convert complex numbers to pairs of real numbers.
+    """Convert complex numbers to pairs of real numbers (see `view_as_complex`).
 
     Args:
-        x: (...), complex numbers.
+        x: (...), complex.
 
     Returns:
-        A tensor of shape (..., 2): float64 for complex128, and float32 for complex64.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.view_as_real(ops.array([1 + 2j])).tolist()
-        [[1.0, 2.0]]
+        (..., 2).
     """
     x = convert(x)
     _as_real_spec(x.spec)
@@ -101,20 +92,11 @@ def view_as_real(x: TensorLike) -> Tensor:
 
 @operation
 def polar(abs_: Any, angle: Any) -> Tensor:
-    """Create complex numbers r * exp(i * angle) from polar coordinates.
+    """Return complex numbers from their distance from 0 and their angle in radians.
 
     Args:
-        abs_: the absolute values r, of any shape.
-        angle: the angles in radians; the shape broadcasts with the shape of the
-            absolute values.
-
-    Returns:
-        A complex tensor with the broadcast shape.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.polar([2.0], [0.0]).tolist()
-        [(2+0j)]
+        abs_: the distances.
+        angle: the angles, which broadcast with them.
     """
     r, t = floating(abs_, angle)
     return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))
@@ -122,57 +104,21 @@ def polar(abs_: Any, angle: Any) -> Tensor:
 
 @operation
 def real(x: TensorLike) -> Tensor:
-    """Return the real part of numbers, elementwise.
-
-    Args:
-        x: real or complex numbers of any shape.
-
-    Returns:
-        A real tensor with the shape of `x`: `x` itself if it is not complex.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.real(ops.array([1 + 2j])).tolist()
-        [1.0]
-    """
+    """Return the real part, elementwise; x itself if it is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x
 
 
 @operation
 def imag(x: TensorLike) -> Tensor:
-    """Return the imaginary part of numbers, elementwise.
-
-    Args:
-        x: real or complex numbers of any shape.
-
-    Returns:
-        A real tensor with the shape of `x`: zeros if it is not complex.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.imag(ops.array([1 + 2j])).tolist()
-        [2.0]
-    """
+    """Return the imaginary part, elementwise; zeros if x is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)
 
 
 @operation
 def conjugate(x: TensorLike) -> Tensor:
-    """Return the complex conjugate of numbers, elementwise.
-
-    Args:
-        x: real or complex numbers of any shape.
-
-    Returns:
-        A tensor with the shape and dtype of `x`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.conjugate(ops.array([1 + 2j])).tolist()
-        [(1-2j)]
-    """
+    """Return the complex conjugate, elementwise; x itself if it is not complex."""
     x = convert(x)
     if not dtypes.is_complex(x.dtype):
         return x
@@ -185,39 +131,14 @@ conj = conjugate
 
 @operation
 def angle(x: TensorLike) -> Tensor:
-    """Return the angle of numbers in the complex plane, in radians.
-
-    Args:
-        x: real or complex numbers of any shape.
-
-    Returns:
-        A real tensor with the shape of `x` and elements in [-pi, pi]. Negative real
-        numbers give pi.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.angle(ops.array([1j, -1])), 4))
-        [1.5708 3.1416]
-    """
+    """Return the angle of x in the complex plane; for real x < 0 pi, else 0."""
     (x,) = floating(x)
     return arctan2(imag(x), real(x))
 
 
 @operation
 def isreal(x: TensorLike) -> Tensor:
-    """Return whether the imaginary part of numbers is 0, elementwise.
-
-    Args:
-        x: real or complex numbers of any shape.
-
-    Returns:
-        A boolean tensor with the shape of `x`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.isreal(ops.array([1 + 0j, 1j])))
-        [ True False]
-    """
+    """Return whether the imaginary part is zero, elementwise."""
     x = convert(x)
     if dtypes.is_complex(x.dtype):
         return equal(imag(x), 0)

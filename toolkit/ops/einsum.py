@@ -11,6 +11,7 @@ from toolkit.core.convert import convert, operands, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import diagonal
+from toolkit.ops.checks import common_extent
 from toolkit.ops.contract import multiply_matrices
 from toolkit.ops.reduce import sum_p
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
@@ -22,29 +23,18 @@ Term = tuple[Tensor, Labels]  # a tensor, with a label for each axis
 
 @operation
 def einsum(subscripts: str, *operands: Any) -> Tensor:
-    """Sum products of tensors over named axes, in Einstein notation.
+    """Sum products of the operands over the axes named in `subscripts`.
 
     Args:
-        subscripts: one letter per axis, commas between the operands, and "->" before
-            the axes of the result, as in "bij,bjk->bik". A letter that the result lacks
-            is summed over. A letter that an operand repeats selects the diagonal. "..."
-            means axes that broadcast. Without "->", the result has the letters that
-            occur once, in alphabetical order.
-        operands: one tensor for each term of the subscripts.
+        subscripts: one letter per axis, commas between operands, "->" before the axes
+            of the result: "bij,bjk->bik". A letter that the result lacks is summed
+            over; a letter that an operand repeats selects the diagonal. "..." means
+            axes that broadcast. Without "->", the result has the letters that occur
+            once, in alphabetical order.
+        operands: one tensor for each part of the subscripts.
 
     Returns:
-        A tensor of the common dtype of the operands; int32 if all of them are int8.
-
-    Raises:
-        ArgumentError: the subscripts contradict the operands.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.einsum("ij,jk->ik", [[1, 2], [3, 4]], [[1], [1]]))
-        [[3]
-         [7]]
-        >>> print(ops.einsum("ii->", [[1, 2], [3, 4]]))
-        5
+        A tensor of the operands' common dtype; int32 if all are int8.
     """
     tensors = _promoted(operands)
     inputs, output = _parse(subscripts, tensors)
@@ -149,12 +139,13 @@ def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
     for x, labels in terms:
         for label, n in zip(labels, x.shape, strict=True):
             extent = extents.get(label, 1)
-            if n != extent and n != 1 and extent != 1:
+            common = common_extent((extent, n))
+            if common is None:
                 raise ShapeError(
                     f"einsum: in {subscripts!r}, the extents {extent} and {n} of "
                     f"{label!r} differ"
                 )
-            extents[label] = extent if n == 1 else n
+            extents[label] = common
     return extents
 
 

@@ -113,22 +113,14 @@ def lgamma_from_1(x: Tensor) -> Tensor:
 
 @operation
 def lgamma(x: TensorLike) -> Tensor:
-    """Compute the logarithm of abs(gamma(x)), elementwise.
+    """Return the logarithm of the absolute value of the gamma function, elementwise.
 
     Args:
-        x: real numbers of any shape. The result is infinite at 0 and at negative
-            integers.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/5.2
+        x: real numbers. The result is infinite at 0 and at negative integers.
 
     Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.exp(ops.lgamma(5.0))), 3)  # gamma(5) = 4!
+        >>> import toolkit
+        >>> float(toolkit.ops.exp(toolkit.ops.lgamma(5.0)))
         24.0
     """
     (x,), dtype = doubles(x)
@@ -163,21 +155,14 @@ def _positive_digamma(x: Tensor) -> Tensor:
 
 @operation
 def digamma(x: TensorLike) -> Tensor:
-    """Compute the derivative of `lgamma`, elementwise.
+    """Return the derivative of `lgamma`, elementwise.
 
     Args:
-        x: real numbers of any shape. The result is NaN at 0 and at negative integers.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/5.2
+        x: real numbers. The result is NaN at 0 and at negative integers.
 
     Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.digamma(1.0)), 4)  # minus Euler's constant
+        >>> import toolkit
+        >>> round(float(toolkit.ops.digamma(1.0)), 4)  # minus Euler's constant
         -0.5772
     """
     (x,), dtype = doubles(x)
@@ -211,23 +196,16 @@ def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
 
 @operation
 def zeta(x: TensorLike, q: Any) -> Tensor:
-    """Compute the Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0.
+    """Return the Hurwitz zeta function, the sum of (q + k) ** -x over k >= 0.
 
     Args:
-        x: the exponents, > 1. The result is infinite at 1 and NaN below.
-        q: the start of the sum; the shape broadcasts with the shape of `x`. Negative
-            numbers need integer exponents. At 0 and at negative integers the result is
-            infinite for even exponents.
-
-    Returns:
-        A tensor with the broadcast shape and the common floating dtype of `x` and `q`.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/25.11
+        x: the exponents, > 1; the result is infinite at 1 and NaN below.
+        q: the start of the sum. Negative values need integer exponents. At 0 and at
+            negative integers the result is infinite for even exponents.
 
     Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.zeta(2.0, 1.0)), 4)  # pi ** 2 / 6
+        >>> import toolkit
+        >>> round(float(toolkit.ops.zeta(2.0, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
     (x, q), dtype = doubles(x, q)
@@ -253,22 +231,16 @@ def zeta(x: TensorLike, q: Any) -> Tensor:
 
 @operation
 def polygamma(n: Any, x: TensorLike) -> Tensor:
-    """Compute the derivative of order n of `digamma`, elementwise.
+    """Return the derivative of order n of `digamma`, elementwise.
 
     Args:
         n: the orders: integers >= 0, with a float or an integer dtype. All other
             numbers give NaN.
-        x: real numbers; the shape broadcasts with the shape of `n`.
-
-    Returns:
-        A tensor with the broadcast shape and the common floating dtype of `n` and `x`.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/5.15
+        x: real numbers.
 
     Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.polygamma(1, 1.0)), 4)  # pi ** 2 / 6
+        >>> import toolkit
+        >>> round(float(toolkit.ops.polygamma(1, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
     (n, x), dtype = doubles(n, x)

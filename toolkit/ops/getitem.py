@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.core.convert import convert
+from toolkit.core.extents import (
+    count_steps,
+    is_same_extent,
+    is_same_shape,
+    slice_bounds,
+)
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import (
     ArgumentError,
@@ -34,19 +40,11 @@ def get_item(x: TensorLike, key: Any) -> Tensor:
     """Return x[key], as in NumPy.
 
     Args:
-        x: tensor of any shape.
+        x: a tensor.
         key: an integer, a slice, None, Ellipsis, an array of integers or booleans, or a
-            tuple of them. A list with slices, None or Ellipsis counts as a tuple.
-            Integers may be tensors. Boolean arrays need values: they are not possible
+            tuple of them; a list with slices, None or Ellipsis is treated as a tuple.
+            Integers may be tensors. Boolean arrays need known values: they do not work
             inside a traced function.
-
-    Returns:
-        A tensor with the dtype of `x`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.get_item([[1, 2], [3, 4]], (slice(None), 0)).tolist()
-        [1, 3]
     """
     x = convert(x)
     if type(key) is int and x.shape:  # fast path for the most frequent case
@@ -59,7 +57,7 @@ def get_item(x: TensorLike, key: Any) -> Tensor:
     y = x
     if not plan.is_full:
         y = bind(slice_p, y, start=plan.start, stop=plan.stop, step=plan.step)
-    if y.shape != plan.shape:
+    if not is_same_shape(y.shape, plan.shape):
         y = reshape(y, plan.shape)
     return _gathered(y, plan) if plan.arrays else y
 
@@ -140,8 +138,8 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         if item is None:
             shape.append(1)
         elif isinstance(item, slice):
-            bound = item.indices(x.shape[axis])
-            count = len(range(*bound))
+            bound = slice_bounds(item, x.shape[axis])
+            count = count_steps(*bound)
             # In the primitive, from -1 to -1 backwards means all elements, not none.
             bounds.append(bound if count else (0, 0, 1))
             shape.append(count)
@@ -155,7 +153,10 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
             shape.append(x.shape[axis])
             positions.append(position)
     together = not positions or positions[-1] - positions[0] < len(positions)
-    is_full = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
+    is_full = all(
+        step == 1 and start == 0 and is_same_extent(stop, n)
+        for (start, stop, step), n in zip(bounds, x.shape, strict=True)
+    )
     start, stop, step = zip(*bounds, strict=True) if bounds else ((), (), ())
     return _Plan(start, stop, step, tuple(shape), arrays, together, is_full)
 

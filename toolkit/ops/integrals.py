@@ -38,24 +38,7 @@ _DAWSON_SERIES = [(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range
 
 @operation
 def dawsn(x: TensorLike) -> Tensor:
-    """Compute Dawson's integral exp(-x ** 2) * integral of exp(t ** 2) from 0 to x.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        Rybicki, Dawson's Integral and the Sampling Theorem (1989),
-            doi:10.1063/1.4822832
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.dawsn([0.0, 1.0]), 4))
-        [0.     0.5381]
-    """
+    """Return Dawson's integral: exp(-x ** 2) times the integral of exp(t ** 2)."""
     (x,), dtype = doubles(x)
     is_far, is_infinite = greater(absolute(x), 1), isinf(x)
     near = where(is_far, 0.0, x)
@@ -79,22 +62,10 @@ _EXPINT_TAIL = [math.factorial(k) / _EXPINT_BORDER**k for k in range(41)]
 
 @operation
 def expint(x: TensorLike) -> Tensor:
-    """Compute the exponential integral: the integral of exp(t) / t from -inf to x.
+    """Return the exponential integral Ei: the integral of exp(t) / t from -inf to x.
 
     Args:
-        x: positive numbers of any shape. The result is -inf at 0 and NaN below.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/6.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.expint([1.0, 2.0]), 4))
-        [1.8951 4.9542]
+        x: positive numbers; at 0 it is -inf, and below NaN.
     """
     (x,), dtype = doubles(x)
     is_valid = greater(x, 0)
@@ -155,46 +126,14 @@ def _fresnel(x: Tensor, is_sine: bool) -> Tensor:
 
 @operation
 def fresnel_sin(x: TensorLike) -> Tensor:
-    """Compute the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/7.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.fresnel_sin([0.0, 1.0]), 4))
-        [0.     0.4383]
-    """
+    """Return the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise."""
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, True), dtype)
 
 
 @operation
 def fresnel_cos(x: TensorLike) -> Tensor:
-    """Compute the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise.
-
-    Args:
-        x: real numbers of any shape.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/7.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.fresnel_cos([0.0, 1.0]), 4))
-        [0.     0.7799]
-    """
+    """Return the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise."""
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, False), dtype)
 
@@ -210,24 +149,12 @@ _DILOG = [
 
 @operation
 def spence(x: TensorLike) -> Tensor:
-    """Compute the integral of -log(t) / (t - 1) from 1 to x, elementwise.
+    """Return the integral of -log(t) / (t - 1) from 1 to x, elementwise.
 
     It is the dilogarithm of 1 - x.
 
     Args:
-        x: numbers >= 0 of any shape; all other numbers give NaN.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/25.12
-
-    Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.spence(0.0)), 4)  # pi ** 2 / 6
-        1.6449
+        x: numbers >= 0; all other numbers give NaN.
     """
     (x,), dtype = doubles(x)
     is_zero, is_infinite, is_large = equal(x, 0), isinf(x), greater(x, 1.5)

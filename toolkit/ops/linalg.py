@@ -62,26 +62,16 @@ def _symmetric(x: Tensor) -> Tensor:
 
 @operation
 def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
-    """Return the triangular factors of positive definite matrices.
+    """Return the triangular factor of positive definite matrices.
 
-    Only the symmetric part of a matrix is used.
+    If a matrix is not symmetric, only its symmetric part is used.
 
     Args:
-        x: (..., n, n), numbers.
-        upper: whether to return U of x = U^T U. By default the result is L of x = L
-            L^T.
-
-    Returns:
-        A floating tensor of shape (..., n, n).
+        x: (..., n, n).
+        upper: whether to return U of x = U^T U instead of L of x = L L^T.
 
     Raises:
         ArgumentError: a matrix is not positive definite.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]))
-        [[2. 0.]
-         [1. 2.]]
     """
     y = bind(cholesky_p, _symmetric(_matrices("cholesky", x, square=True)))
     return transposed(y) if upper else y
@@ -89,21 +79,11 @@ def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
 
 @operation
 def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
-    """Compute the inverses of matrices from their Cholesky factors.
+    """Return the inverse of the matrices with x as their Cholesky factor.
 
     Args:
-        x: (..., n, n), triangular factors.
-        upper: whether `x` is the upper triangular factor U of U^T U. By default it is L
-            of L L^T.
-
-    Returns:
-        A floating tensor of shape (..., n, n).
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.cholesky_inverse([[2.0, 0.0], [0.0, 4.0]]))
-        [[0.25   0.    ]
-         [0.     0.0625]]
+        x: (..., n, n), triangular.
+        upper: whether x is the upper triangular factor, not the lower one.
     """
     x = _matrices("cholesky_inverse", x, square=True)
     y = inverse(triu(x) if upper else tril(x))
@@ -112,44 +92,35 @@ def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
 
 @operation
 def eigh(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues and the eigenvectors of symmetric matrices.
+    """Return eigenvalues and orthonormal eigenvectors of symmetric matrices.
 
-    Only the symmetric part of a matrix is used.
+    If a matrix is not symmetric, only its symmetric part is used.
 
     Args:
-        x: (..., n, n), numbers.
+        x: (..., n, n).
 
     Returns:
-        A pair of tensors: the eigenvalues (..., n) in ascending order, and (..., n, n),
-        whose columns are orthonormal eigenvectors.
-
-    Example:
-        >>> from toolkit import ops
-        >>> values, vectors = ops.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
-        >>> values.tolist()
-        [1.0, 2.0]
+        (..., n), ascending, and (..., n, n), whose columns are the vectors.
     """
     return bind(eigh_p, _symmetric(_matrices("eigh", x, square=True)))
 
 
 @operation
 def eig(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the eigenvalues and the eigenvectors of square matrices.
-
-    The gradient of the vectors assumes a loss on which their phases have no effect. For
-    symmetric matrices, `eigh` gives real results.
+    """Return eigenvalues and eigenvectors, of length 1, of any square matrices.
 
     Args:
-        x: (..., n, n), numbers.
+        x: (..., n, n).
 
     Returns:
-        A pair of complex tensors: the eigenvalues (..., n) in no particular order, and
-        (..., n, n), whose columns are eigenvectors of norm 1.
+        (..., n), in no order, and (..., n, n), whose columns are the vectors. They are
+        always complex; for symmetric matrices, with real results, use `eigh`. The
+        gradient of the vectors assumes a loss on which their phases have no effect.
 
     Example:
         >>> from toolkit import ops
-        >>> rotation = ops.array([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues i and -i
-        >>> sorted(ops.imag(ops.eig(rotation)[0]).tolist())
+        >>> turn = ops.array([[0.0, -1.0], [1.0, 0.0]])
+        >>> sorted(ops.imag(ops.eig(turn)[0]).tolist())
         [-1.0, 1.0]
     """
     x = _matrices("eig", x, square=True)
@@ -159,50 +130,28 @@ def eig(x: TensorLike) -> tuple[Tensor, Tensor]:
 
 @operation
 def lu_factor(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the factors of the LU decomposition x = P L U, with partial pivoting.
+    """Return the factors of x = P L U, with partial pivoting.
 
     Args:
-        x: (..., m, n), numbers.
+        x: (..., m, n).
 
     Returns:
-        A pair of tensors: (..., m, n) with U on and above the diagonal, and L below it,
-        without its diagonal of ones; and the int32 pivots (..., min(m, n)). Row i is
-        exchanged with row pivots[i], in order.
-
-    Example:
-        >>> from toolkit import ops
-        >>> factors, pivots = ops.lu_factor([[1.0, 2.0], [4.0, 4.0]])
-        >>> print(factors)
-        [[4.   4.  ]
-         [0.25 1.  ]]
-        >>> pivots.tolist()
-        [1, 1]
+        (..., m, n): U on and above the diagonal, L below it, without its diagonal of
+        ones; and the pivots, (..., min(m, n)), int32: row i is exchanged with row
+        pivots[i], in order.
     """
     return bind(lu_p, _matrices("lu_factor", x))[:2]
 
 
 @operation
 def qr(x: TensorLike, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """Return the factors of x = q @ r: orthonormal columns and an upper triangle.
+    """Return orthonormal columns q and an upper triangle r, with x = q @ r.
 
     Args:
-        x: (..., m, n), numbers.
-        mode: "reduced": q is (..., m, min(m, n)) and r is (..., min(m, n), n).
-            "complete": q is (..., m, m) and r is (..., m, n). The additional columns
-            are arbitrary, and no gradient flows through them.
-
-    Returns:
-        A pair of floating tensors (q, r).
-
-    Raises:
-        ArgumentError: the mode is unsupported.
-
-    Example:
-        >>> from toolkit import ops
-        >>> q, r = ops.qr([[3.0, 1.0], [4.0, 2.0]])
-        >>> print(ops.round(ops.matmul(q, r), 4))
-        [[3. 1.]
-         [4. 2.]]
+        x: (..., m, n).
+        mode: "reduced": q is (..., m, min(m, n)), r is (..., min(m, n), n); "complete":
+            (..., m, m) and (..., m, n). Gradients do not flow through the additional
+            columns, which are arbitrary.
     """
     if mode not in ("reduced", "complete"):
         raise ArgumentError(
@@ -223,20 +172,14 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> A
     """Compute the singular value decomposition x = u @ diag(s) @ vh.
 
     Args:
-        x: (..., m, n), numbers; k = min(m, n).
-        full_matrices: whether u is (..., m, m) and vh is (..., n, n). With False, they
-            are (..., m, k) and (..., k, n). The additional vectors are arbitrary, and
-            no gradient flows through them.
-        compute_uv: whether to return u and vh, too.
+        x: (..., m, n); k = min(m, n).
+        full_matrices: whether u and vh are complete, (..., m, m) and (..., n, n),
+            instead of (..., m, k) and (..., k, n). Gradients do not flow through the
+            additional vectors, which are arbitrary.
+        compute_uv: whether to return (u, s, vh), not only s.
 
     Returns:
-        The tuple (u, s, vh), or only s. The singular values s have shape (..., k), in
-        descending order.
-
-    Example:
-        >>> from toolkit import ops
-        >>> ops.svd([[0.0, 2.0], [3.0, 0.0]], compute_uv=False).tolist()
-        [3.0, 2.0]
+        s of shape (..., k), descending, or (u, s, vh).
     """
     x = _matrices("svd", x)
     y = bind(svd_p, x, full=full_matrices and compute_uv)
@@ -248,88 +191,33 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> A
 
 @operation
 def inv(x: TensorLike) -> Tensor:
-    """Compute the inverses of square matrices.
-
-    Args:
-        x: (..., n, n), invertible matrices.
-
-    Returns:
-        A floating tensor of shape (..., n, n).
-
-    Raises:
-        WrongExtentError: the matrices are not square.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.inv([[2.0, 0.0], [0.0, 4.0]]))
-        [[0.5  0.  ]
-         [0.   0.25]]
-    """
+    """Invert square matrices, (..., n, n)."""
     return inverse(_matrices("inv", x, square=True))
 
 
 @operation
 def slogdet(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the sign and the logarithm of the absolute value of determinants.
+    """Return the sign of the determinant and the logarithm of its absolute value.
 
     Args:
-        x: (..., n, n), numbers.
+        x: (..., n, n).
 
     Returns:
-        A pair of floating tensors of shape (...). A singular matrix gives 0 and -inf.
-
-    Raises:
-        WrongExtentError: the matrices are not square.
-
-    Example:
-        >>> from toolkit import ops
-        >>> sign, logarithm = ops.slogdet([[0.0, 1.0], [1.0, 0.0]])
-        >>> float(sign), float(logarithm)
-        (-1.0, 0.0)
+        Two tensors of shape (...); for a singular matrix, 0 and -inf.
     """
     return bind(slogdet_p, _matrices("slogdet", x, square=True))
 
 
 @operation
 def det(x: TensorLike) -> Tensor:
-    """Compute the determinants of square matrices.
-
-    Args:
-        x: (..., n, n), numbers.
-
-    Returns:
-        A floating tensor of shape (...).
-
-    Raises:
-        WrongExtentError: the matrices are not square.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.det([[1.0, 2.0], [3.0, 4.0]]), 4))
-        -2.0
-    """
+    """Compute the determinant of square matrices: (..., n, n) gives (...)."""
     sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
     return sign * exp(logarithm)
 
 
 @operation
 def logdet(x: TensorLike) -> Tensor:
-    """Compute the logarithms of the determinants of positive definite matrices.
-
-    Args:
-        x: (..., n, n), positive definite matrices.
-
-    Returns:
-        A floating tensor of shape (...).
-
-    Raises:
-        WrongExtentError: the matrices are not square.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.logdet([[1.0, 0.0], [0.0, 100.0]]), 4))
-        4.6052
-    """
+    """Compute the logarithm of the determinant of positive definite matrices."""
     return bind(slogdet_p, _matrices("logdet", x, square=True))[1]
 
 
@@ -351,14 +239,11 @@ def _system(
 
 @operation
 def solve(a: Any, b: Any) -> Tensor:
-    """Return the solution x of the linear system a @ x = b.
+    """Return x with a @ x = b.
 
     Args:
-        a: (..., n, n), invertible matrices.
-        b: (..., n), with one axis less than `a`, or (..., n, k).
-
-    Returns:
-        A floating tensor with the shape of `b`.
+        a: (..., n, n).
+        b: (..., n), with one axis less than a, or (..., n, k).
 
     Example:
         >>> from toolkit import ops
@@ -372,22 +257,12 @@ def solve(a: Any, b: Any) -> Tensor:
 
 @operation
 def solve_triangular(a: Any, b: Any, lower: bool = False) -> Tensor:
-    """Return the solution x of a @ x = b for triangular matrices.
+    """Return x with triangle(a) @ x = b; the other triangle of a is not read.
 
     Args:
-        a: (..., n, n). The other triangle is not read.
-        b: (..., n), with one axis less than `a`, or (..., n, k).
-        lower: whether to use the lower triangle of `a`. The default is the upper
-            triangle.
-
-    Returns:
-        A floating tensor with the shape of `b`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> a = [[2.0, 0.0], [1.0, 1.0]]
-        >>> ops.solve_triangular(a, [2.0, 5.0], lower=True).tolist()
-        [1.0, 4.0]
+        a: (..., n, n).
+        b: (..., n), with one axis less than a, or (..., n, k).
+        lower: whether to use the lower triangle, not the upper one.
     """
     a, b, vector = _system("solve_triangular", a, b, tril if lower else triu)
     y = bind(solve_p, a, b)
@@ -410,40 +285,24 @@ def _pseudo_inverse(x: Tensor, rcond: Any) -> Tensor:
 
 @operation
 def pinv(x: TensorLike, rcond: Any = None) -> Tensor:
-    """Compute the Moore-Penrose inverses of matrices.
+    """Compute the Moore-Penrose inverse: (..., m, n) gives (..., n, m).
 
     Args:
-        x: (..., m, n), numbers.
-        rcond: the relative cutoff: singular values up to `rcond` times the largest one
-            count as 0. None means the machine epsilon of the dtype times max(m, n).
-
-    Returns:
-        A floating tensor of shape (..., n, m).
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.pinv([[1.0], [1.0]]), 4))
-        [[0.5 0.5]]
+        x: matrices.
+        rcond: singular values up to rcond times the largest count as 0; default: the
+            dtype's epsilon times max(m, n).
     """
     return _pseudo_inverse(_matrices("pinv", x), rcond)
 
 
 @operation
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
-    """Return the least squares solution of a @ x = b with the smallest norm.
+    """Return the shortest x that minimizes the norm of a @ x - b.
 
     Args:
-        a: (..., m, n), numbers.
-        b: (..., m), with one axis less than `a`, or (..., m, k).
-        rcond: the relative cutoff of small singular values, as for `pinv`.
-
-    Returns:
-        A floating tensor of shape (..., n) or (..., n, k).
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.lstsq([[1.0], [1.0]], [2.0, 4.0]), 4))
-        [3.]
+        a: (..., m, n).
+        b: (..., m), with one axis less than a, or (..., m, k).
+        rcond: as for `pinv`.
     """
     a, b, vector = _system("lstsq", a, b, square=False)
     y = matmul(_pseudo_inverse(a, rcond), b)
@@ -452,20 +311,11 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
 
 @operation
 def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
-    """Count the singular values of matrices that are greater than a tolerance.
+    """Count the singular values greater than `tol`: (..., m, n) gives (...), int32.
 
     Args:
-        x: (..., m, n), numbers.
-        tol: the tolerance. None means the largest singular value times the machine
-            epsilon of the dtype times max(m, n).
-
-    Returns:
-        An int32 tensor of shape (...).
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
-        1
+        x: matrices.
+        tol: default: the largest singular value times epsilon times max(m, n).
     """
     x = _matrices("matrix_rank", x)
     s = bind(svd_p, x, full=False)[1]
@@ -483,34 +333,17 @@ def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
 def norm(
     x: TensorLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Compute the norms of vectors along one axis, or of matrices along two axes.
-
-    The norm of a vector is sum(abs(x) ** ord) ** (1 / ord).
+    """Compute the norm of vectors along one axis, or of matrices along two.
 
     Args:
-        x: numbers of any shape.
-        ord: for vectors: a number, inf (the largest absolute value), -inf (the
-            smallest) or 0 (the number of nonzero elements); the default is 2. For
-            matrices: "fro" (the Frobenius norm, the default), "nuc" (the sum of the
-            singular values), 2 and -2 (the largest and the smallest singular value), 1
-            and -1 (the largest and the smallest column sum of absolute values), inf and
-            -inf (of row sums).
-        axis: one axis, or two axes. None means all axes, of which there are at most two
-            unless `ord` is None.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the axes.
-
-    Raises:
-        ArgumentError: `axis` or `ord` is not valid.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.norm([3.0, 4.0]))
-        5.0
-        >>> print(ops.norm([[1.0, -2.0], [3.0, 4.0]], ord=1))
-        6.0
+        x: a tensor.
+        ord: for vectors: inf (the largest absolute value), -inf (the smallest), 0 (the
+            number of nonzero elements), or p: sum(abs(x) ** p) ** (1 / p), default p =
+            2. For matrices: "fro" (the default), "nuc" (the sum of singular values), 2
+            and -2 (the largest and the smallest singular value), 1 and -1 (the largest
+            and the smallest column sum of absolute values), inf and -inf (of row sums).
+        axis: one axis or two; None: all of x, which has at most two unless ord is None.
+        keepdims: whether the reduced axes stay, with extent 1.
     """
     (x,) = floating(x)
     if axis is None:

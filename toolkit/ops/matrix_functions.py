@@ -49,25 +49,18 @@ def _one(x: Tensor) -> Tensor:
 
 @operation
 def expm(x: TensorLike) -> Tensor:
-    """Compute the exponential of matrices: the sum of x ** k / k! over k >= 0.
+    """Return the exponential of matrices, the sum of x ** k / k!.
 
     Args:
         x: (..., n, n), real or complex.
 
     Returns:
-        A tensor with the shape and floating dtype of `x`. In a trace, matrices with a
-        norm above 5e12 give NaN.
-
-    Raises:
-        ShapeError: `x` has fewer than 2 axes.
-
-    Reference:
-        Higham, The Scaling and Squaring Method for the Matrix Exponential Revisited
-            (2005), doi:10.1137/04061101X
+        A tensor with the same shape and dtype. In a trace, matrices with a norm above
+        5e12 give NaN.
 
     Example:
-        >>> from toolkit import ops
-        >>> ops.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
+        >>> import toolkit
+        >>> toolkit.ops.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
     x, dtype = _square("expm", x)
@@ -104,23 +97,19 @@ def _pade(x: Tensor) -> Tensor:
 
 @operation
 def sqrtm(x: TensorLike) -> Tensor:
-    """Compute the principal square root of matrices: y @ y = x.
+    """Return the principal square root of matrices.
 
     Args:
-        x: (..., n, n), real or complex, invertible. The result has no meaning if an
+        x: (..., n, n), real or complex, invertible. The result is meaningless if an
             eigenvalue is 0 or negative.
 
     Returns:
-        A tensor with the shape and floating dtype of `x`.
-
-    Raises:
-        ShapeError: `x` has fewer than 2 axes.
+        A tensor with the same shape and dtype.
 
     Example:
-        >>> from toolkit import ops
-        >>> print(ops.round(ops.sqrtm([[4.0, 0.0], [0.0, 9.0]]), 4))
-        [[2. 0.]
-         [0. 3.]]
+        >>> import toolkit
+        >>> toolkit.ops.sqrtm([[4.0, 0.0], [0.0, 9.0]]).numpy().round(5).tolist()
+        [[2.0, 0.0], [0.0, 3.0]]
     """
     x, dtype = _square("sqrtm", x)
     return convert(_root(x), dtype)
@@ -143,21 +132,18 @@ def _root(x: Tensor) -> Tensor:
 
 @operation
 def logm(x: TensorLike) -> Tensor:
-    """Compute the principal logarithm of matrices, the inverse of `expm`.
+    """Return the principal logarithm of matrices, the inverse of `expm`.
 
     Args:
-        x: (..., n, n), real or complex, invertible. The result has no meaning if an
+        x: (..., n, n), real or complex, invertible. The result is meaningless if an
             eigenvalue is 0 or negative.
 
     Returns:
-        A tensor with the shape and floating dtype of `x`.
-
-    Raises:
-        ShapeError: `x` has fewer than 2 axes.
+        A tensor with the same shape and dtype.
 
     Example:
-        >>> from toolkit import ops
-        >>> ops.logm([[1.0, 1.0], [0.0, 1.0]]).numpy().round(5).tolist()
+        >>> import toolkit
+        >>> toolkit.ops.logm([[1.0, 1.0], [0.0, 1.0]]).numpy().round(5).tolist()
         [[0.0, 1.0], [0.0, 0.0]]
     """
     x, dtype = _square("logm", x)

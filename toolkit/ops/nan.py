@@ -43,83 +43,25 @@ def _count(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
 
 @operation
 def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Compute the sum of elements over axes; NaNs count as 0.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A tensor without the reduced axes, with the dtype of `sum`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nansum([1.0, float("nan"), 3.0]))
-        4.0
-    """
+    """Sum over `axis`, ignoring NaNs."""
     return sum(_filled(x, 0), axis, keepdims)
 
 
 @operation
 def nanprod(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Compute the product of elements over axes; NaNs count as 1.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A tensor without the reduced axes, with the dtype of `prod`.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanprod([2.0, float("nan"), 3.0]))
-        6.0
-    """
+    """Multiply over `axis`, ignoring NaNs."""
     return prod(_filled(x, 1), axis, keepdims)
 
 
 @operation
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """Compute cumulative sums along an axis; NaNs count as 0.
-
-    Args:
-        x: numbers of any shape.
-        axis: the axis of the sums. None means the flattened tensor.
-        dtype: the dtype of the result. None means the dtype of `x`; booleans give
-            int32.
-
-    Returns:
-        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nancumsum([1.0, float("nan"), 3.0]))
-        [1. 1. 4.]
-    """
+    """Return the cumulative sum along `axis` (None: flattened), ignoring NaNs."""
     return _cumulative(cumsum, _filled(x, 0), axis, dtype)
 
 
 @operation
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """Compute cumulative products along an axis; NaNs count as 1.
-
-    Args:
-        x: numbers of any shape.
-        axis: the axis of the products. None means the flattened tensor.
-        dtype: the dtype of the result. None means the dtype of `x`; booleans give
-            int32.
-
-    Returns:
-        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nancumprod([2.0, float("nan"), 3.0]))
-        [2. 2. 6.]
-    """
+    """Return the cumulative product along `axis` (None: flattened), ignoring NaNs."""
     return _cumulative(cumprod, _filled(x, 1), axis, dtype)
 
 
@@ -143,43 +85,13 @@ def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) ->
 
 @operation
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over axes, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A tensor without the reduced axes, with the dtype of `x`. It is NaN if all
-        elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanmax([1.0, float("nan"), 3.0]))
-        3.0
-    """
+    """Return the largest element over `axis`, ignoring NaNs; NaN if all are NaN."""
     return _extremum(max, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over axes, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A tensor without the reduced axes, with the dtype of `x`. It is NaN if all
-        elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanmin([1.0, float("nan"), 3.0]))
-        1.0
-    """
+    """Return the smallest element over `axis`, ignoring NaNs; NaN if all are NaN."""
     return _extremum(min, float("inf"), x, axis, keepdims)
 
 
@@ -195,82 +107,26 @@ def _arg_extremum(
 
 @operation
 def nanargmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first largest element along an axis, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: the axis to search. None searches the flattened tensor.
-        keepdims: whether the axis stays in the result, with extent 1.
-
-    Returns:
-        An int32 tensor without the axis. It is -1 if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanargmax([1.0, float("nan"), 3.0]))
-        2
-    """
+    """Return the index of the first largest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmax, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanargmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first smallest element along an axis, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: the axis to search. None searches the flattened tensor.
-        keepdims: whether the axis stays in the result, with extent 1.
-
-    Returns:
-        An int32 tensor without the axis. It is -1 if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanargmin([1.0, float("nan"), 3.0]))
-        0
-    """
+    """Return the index of the first smallest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmin, float("inf"), x, axis, keepdims)
 
 
 @operation
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Compute the arithmetic mean over axes, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanmean([1.0, float("nan"), 3.0]))
-        2.0
-    """
+    """Return the arithmetic mean over `axis`, ignoring NaNs."""
     (x,) = floating(x)
     return sum(_filled(x, 0), axis, keepdims) / _count(x, axis, keepdims)
 
 
 @operation
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Compute the variance mean((x - mean(x)) ** 2) over axes, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanvar([1.0, float("nan"), 3.0]))
-        1.0
-    """
+    """Return the variance over `axis`, ignoring NaNs."""
     (x,) = floating(x)
     axes = normalize_axes("nanvar", axis, x.ndim)
     return nanmean(square(x - nanmean(x, axes, True)), axes, keepdims)
@@ -278,21 +134,7 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Compute the standard deviation over axes, without NaNs: sqrt(nanvar(x)).
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanstd([1.0, float("nan"), 5.0]))
-        2.0
-    """
+    """Return the standard deviation over `axis`, ignoring NaNs."""
     return sqrt(nanvar(x, axis, keepdims))
 
 
@@ -300,24 +142,7 @@ def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 def nanquantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Return the values below which fractions q of the elements are, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        q: a fraction in [0, 1], or (m,) fractions, which give a first axis of extent m.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        method: the interpolation between two elements: "linear", "lower", "higher",
-            "midpoint" or "nearest".
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanquantile([1.0, float("nan"), 3.0], 0.5))
-        2.0
-    """
+    """Compute `quantile`, ignoring NaNs."""
     return quantiles("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
 
 
@@ -325,44 +150,12 @@ def nanquantile(
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Return the values below which q percent of the elements are, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        q: a percentage in [0, 100], or (m,) percentages, which give a first axis of
-            extent m.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        method: the interpolation between two elements: "linear", "lower", "higher",
-            "midpoint" or "nearest".
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanpercentile([1.0, float("nan"), 3.0], 100))
-        3.0
-    """
+    """Compute `percentile`, ignoring NaNs."""
     shares = convert(q, "float64") / 100.0
     return quantiles("nanpercentile", x, shares, axis, method, keepdims, skip_nan=True)
 
 
 @operation
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the middle of the sorted elements over axes, without NaNs.
-
-    Args:
-        x: numbers of any shape.
-        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
-        keepdims: whether the reduced axes stay in the result, with extent 1.
-
-    Returns:
-        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.nanmedian([1.0, float("nan"), 3.0, 8.0]))
-        3.0
-    """
+    """Compute `median`, ignoring NaNs."""
     return quantiles("nanmedian", x, 0.5, axis, keepdims=keepdims, skip_nan=True)

@@ -63,20 +63,16 @@ def _along(record: Primitive, x: TensorLike, axis: Axis) -> Tensor:
 
 @operation
 def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
-    """Compute exp(x) / sum(exp(x)) along axes, without overflow.
+    """Compute exp(x) / sum(exp(x)) along `axis`.
 
     Args:
-        x: numbers of any shape, for example logits (batch, classes).
-        axis: an axis, a tuple of axes, or None for all axes. The sum over them is 1.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
+        x: any shape.
+        axis: an integer, a tuple of them, or None for all axes together.
 
     Example:
-        >>> from toolkit import ops
-        >>> print(ops.softmax([1000.0, 1000.0]))
-        [0.5 0.5]
+        >>> import toolkit
+        >>> toolkit.ops.softmax([1000.0, 1000.0]).numpy().tolist()
+        [0.5, 0.5]
     """
     _warn_if_constant(x, axis)
     return _along(softmax_p, x, axis)
@@ -95,46 +91,21 @@ def _warn_if_constant(x: TensorLike, axis: Axis) -> None:
 
 @operation
 def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
-    """Compute log(softmax(x)) along axes; small probabilities do not round to 0.
+    """Compute log(softmax(x)) along `axis`, without rounding of softmax(x) to 0.
 
     Args:
-        x: numbers of any shape, for example logits (batch, classes).
-        axis: an axis, a tuple of axes, or None for all axes.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.log_softmax([0.0, -1000.0]))
-        [    0. -1000.]
+        x: any shape.
+        axis: an integer, a tuple of them, or None for all axes together.
     """
     return _along(log_softmax_p, x, axis)
 
 
 @operation
 def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
-    """Return the point of the probability simplex that is nearest to x.
-
-    Unlike `softmax`, it gives probabilities that are exactly 0.
-
-    Args:
-        x: numbers of any shape, for example logits (batch, classes).
-        axis: the axis along which the sum is 1. The default is the last axis.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
+    """Return the point of the probability simplex along `axis` that is nearest to x.
 
     Reference:
-        Martins and Astudillo, From Softmax to Sparsemax (2016),
-            https://arxiv.org/abs/1602.02068
-
-    Example:
-        >>> from toolkit import ops
-        >>> print(ops.sparsemax([1.0, 0.5, -3.0]))
-        [0.75 0.25 0.  ]
+        https://arxiv.org/abs/1602.02068
     """
     (x,) = floating(x)
     axis = normalize_axis("sparsemax", axis, x.ndim)

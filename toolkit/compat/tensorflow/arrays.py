@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.arguments import (
     dtype_name,
     extents,
     fitting,
+    is_open,
 )
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.operators import match_dtypes
@@ -23,7 +24,6 @@ from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.core.composites import Composite
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
@@ -103,7 +103,8 @@ def convert_to_tensor(
 
 def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor, a ragged or sparse tensor, or a Variable."""
-    return isinstance(x, Composite) or ops.is_tensor(x) or hasattr(x, "assign_add")
+    is_composite = getattr(x, "is_composite", False)
+    return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
 def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Any:
@@ -175,6 +176,8 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
+    if any(map(is_open, (start, limit, delta))):
+        return ops.arange(start, limit, delta, dtype_name(dtype))
     bounds = [
         convert(as_array(fitting(x, dtype, "range")), dtype_name(dtype))
         for x in (start, limit, delta)
@@ -229,7 +232,8 @@ def one_hot(
     name: str | None = None,
 ) -> Tensor:
     """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""
-    hot = ops.one_hot(indices, int(depth), -1 if axis is None else axis, dtype="bool")
+    depth = depth if is_open(depth) else int(depth)
+    hot = ops.one_hot(indices, depth, -1 if axis is None else axis, dtype="bool")
     if dtype is None:
         values = [v for v in (on_value, off_value) if v is not None]
         dtype = convert(values[0]).dtype if values else "float32"
@@ -246,7 +250,10 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     In a traced function the result is a NumPy array: extents are static there, and can
     be used in shapes.
     """
-    extents_array = np.array(convert(input).shape, dtype_name(out_type) or "int32")
+    numbers = convert(input).shape
+    is_known = not any(map(is_open, numbers))
+    dtype = dtype_name(out_type) or "int32"
+    extents_array = np.array(numbers, dtype if is_known else object)
     return convert(extents_array) if state.trace is None else extents_array
 
 
@@ -262,6 +269,8 @@ def rank(input: Any, name: str | None = None) -> Any:
 
 def shape_of_size(number: int, out_type: Any) -> Any:
     """Return a number that depends only on shapes, in the form of `shape`."""
+    if is_open(number):
+        return number
     result = np.array(number, dtype_name(out_type) or "int32")[()]
     return convert(result) if state.trace is None else result
 
@@ -372,10 +381,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 # --------------------------------------------------------------------
 
 
-def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
     """Stack tensors of one shape along a new axis; an empty list gives float32."""
     if isinstance(values, (list, tuple)) and not values:
         return zeros((0,))
+    if _has_open_extent(values):
+        return np.stack([np.asarray(x, object) for x in values], int(axis))
     return ops.stack(_stacked(values), int(axis))
 
 
@@ -388,9 +399,21 @@ def _stacked(values: Any) -> Any:
     return values
 
 
-def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
+def _has_open_extent(values: object) -> bool:
+    """Return whether values are extents of a trace, some of which are open.
+
+    They stay NumPy arrays of objects, see `shape`.
+    """
+    arrays = values if isinstance(values, (list, tuple)) else ()
+    is_traced = any(isinstance(x, (Tensor, Variable)) for x in arrays)
+    return not is_traced and any(map(is_open, arrays))
+
+
+def concat(values: Any, axis: int, name: str | None = None) -> Any:
     """Concatenate tensors along an axis."""
     values = values if isinstance(values, (list, tuple)) else [values]
+    if _has_open_extent(values):
+        return np.concatenate([np.asarray(x, object) for x in values], int(axis))
     return ops.concatenate(values, int(axis))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from toolkit.compat.tensorflow.arguments import is_open
 from toolkit.compat.tensorflow.operators import match_dtypes, own_tensor
-from toolkit.core.dialects import dtype_of
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
@@ -87,7 +87,7 @@ def _match_parameters(
             return function(*args, **kwargs)
         if is_each:
             operands = [own_tensor(x) for x in operands]
-        dtype = dtype_of(own_tensor(operands[0])) if decides_first else None
+        dtype = own_tensor(operands[0])._dtype if decides_first else None
         arguments = list(args)
         for (i, n), tensor in zip(
             positions, match_dtypes(name, operands, dtype), strict=True
@@ -134,11 +134,12 @@ def _match_rest(function: _Function, position: int) -> _Function:
 def _is_matched(operands: Sequence[Any]) -> bool:
     first = operands[0]
     return isinstance(first, Tensor) and all(
-        isinstance(x, Tensor) and dtype_of(x) == dtype_of(first) for x in operands
+        isinstance(x, Tensor) and x._dtype == first._dtype for x in operands
     )
 
 
 def _can_match(operands: Sequence[Any]) -> bool:
     return not any(
-        x is None or isinstance(x, KerasTensor) or is_string(x) for x in operands
+        x is None or isinstance(x, KerasTensor) or is_string(x) or is_open(x)
+        for x in operands
     )

@@ -11,14 +11,13 @@ import numpy as np
 
 from toolkit import data, tree
 from toolkit.compat.tensorflow import config, tensor_classes
-from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.arguments import is_open, refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.compat.tensorflow.modes import NeedsValues, local
 from toolkit.compat.tensorflow.tensor_classes import wrap_tensors
 from toolkit.console.frames import warn
-from toolkit.core.composites import Composite, has_composites
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.dtypes import STRING
@@ -66,10 +65,7 @@ class Function(tensor_classes.Function):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        # A trace cannot contain ragged or sparse arguments.
-        if state.trace is None and (
-            self._runs_eagerly or has_composites((args, kwargs))
-        ):
+        if state.trace is None and (self._runs_eagerly or _has_composite(args, kwargs)):
             return self._call_eagerly(args, kwargs)
         try:
             with _mark_tracing():
@@ -83,10 +79,10 @@ class Function(tensor_classes.Function):
     def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
         """Call the Python function with the arguments and results of a trace."""
         if self.input_signature is not None:
-            args, kwargs = self.fit_arguments(args, kwargs), {}
+            args, kwargs = self._fit_arguments(args, kwargs), {}
         return _as_tensors(self.python_function(*args, **kwargs))
 
-    def fit_arguments(self, args: Any, kwargs: Any) -> Any:
+    def _fit_arguments(self, args: Any, kwargs: Any) -> Any:
         """Convert the arguments to tensors of the input_signature, and check them."""
         if kwargs:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs)
@@ -94,7 +90,7 @@ class Function(tensor_classes.Function):
         specs = self.input_signature or ()
         if len(args) == len(specs):
             args = tuple(map(_convert_to_spec, specs, args))
-        return super().fit_arguments(args, {})
+        return super()._fit_arguments(args, {})
 
     def _run_eagerly(self, reason: Exception) -> None:
         """Run eagerly from now on, after a warning with the reason."""
@@ -148,6 +144,12 @@ class Function(tensor_classes.Function):
         return self.trace_count
 
 
+def _has_composite(args: Any, kwargs: Any) -> bool:
+    """Return whether an argument is ragged or sparse: a trace cannot contain it."""
+    leaves = tree.flatten((args, kwargs))
+    return any(getattr(type(leaf), "is_composite", False) for leaf in leaves)
+
+
 @contextmanager
 def _mark_tracing() -> Iterator[None]:
     """Mark the call of a function that can be traced, outside of any trace."""
@@ -181,10 +183,10 @@ def _as_tensors(result: Any) -> Any:
     """Convert the numbers, arrays and strings of a result to tensors."""
 
     def of(leaf: Any) -> Any:
-        if state.trace is not None and isinstance(leaf, Composite):
+        if state.trace is not None and getattr(leaf, "is_composite", False):
             raise NeedsValues("a function that returns a ragged or a sparse tensor")
         is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
-        return convert_to_tensor(leaf) if is_plain else leaf
+        return convert_to_tensor(leaf) if is_plain or is_open(leaf) else leaf
 
     return tree.map_structure(of, result)
 

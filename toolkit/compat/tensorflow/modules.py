@@ -11,7 +11,6 @@ from toolkit.core.hooks import notify_new_variables
 from toolkit.core.naming import name_scope, to_snake_case
 from toolkit.core.variable import Variable
 from toolkit.layers import Layer
-from toolkit.layers.tracking import owned_layers
 
 
 class _AnyModule(type):
@@ -108,7 +107,7 @@ class Module(metaclass=_AnyModule):
 def _attribute_values(owner: Any) -> Iterator[Any]:
     """Return the values of a module's attributes, in the order of their names."""
     if isinstance(owner, Layer):
-        yield from owned_layers(owner)
+        yield from owner._flatten_layers(include_self=False, recursive=False)
         return
     for _, value in sorted(vars(owner).items()):
         yield from tree.flatten(value)

@@ -17,14 +17,13 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.core.composites import Composite
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ShapeError, UnsupportedError
 
 
-class SparseTensor(Composite):
+class SparseTensor:
     """Values and their indices; all other elements are zero.
 
     Operators multiply and divide it by numbers and tensors, as in TensorFlow;
@@ -42,6 +41,7 @@ class SparseTensor(Composite):
         [[0, 6], [8, 0]]
     """
 
+    is_composite = True
     __array_priority__ = 3000
     # function name -> its implementation; see `sparse`.
     operations: ClassVar[dict[str, Callable[..., Any]]] = {}

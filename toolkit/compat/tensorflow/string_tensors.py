@@ -10,7 +10,6 @@ import numpy as np
 from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.core import strings as core
-from toolkit.core.composites import Composite
 from toolkit.errors import ShapeError
 from toolkit.type_aliases import TensorLike
 
@@ -32,7 +31,7 @@ class StringTensor(core.StringTensor):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(super().shape)
+        return TensorShape(self._array.shape)
 
     def get_shape(self) -> TensorShape:
         """Return the extents."""
@@ -47,7 +46,7 @@ class StringTensor(core.StringTensor):
     __hash__ = core.StringTensor.__hash__
 
     def __radd__(self, other: Any) -> StringTensor:
-        return StringTensor(to_bytes_array(other) + to_bytes_array(self))
+        return StringTensor(to_bytes_array(other) + self._array)
 
     def __repr__(self) -> str:
         facts = f"shape={self.shape}, dtype={self.dtype}"
@@ -126,7 +125,7 @@ def map_strings(
         value: strings or ragged rows of strings.
         build: creates a tensor from an array of results.
     """
-    if isinstance(value, Composite):
-        rows: Any = value
-        return rows.with_flat_values(build(map_to_array(function, rows.flat_values)))
+    if getattr(value, "is_composite", False):  # ragged rows
+        flat = value.flat_values
+        return value.with_flat_values(build(map_to_array(function, flat)))
     return build(map_to_array(function, value))

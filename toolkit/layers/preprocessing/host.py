@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.core.composites import Composite
 from toolkit.core.convert import is_strings
 from toolkit.core.dialects import dialect_of
 from toolkit.core.strings import as_array, decode_bytes
@@ -140,13 +139,13 @@ class HostLayer(Layer):
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if any_symbolic(inputs):
             return super().__call__(inputs, *args, **kwargs)
-        if isinstance(inputs, Composite):
+        if getattr(inputs, "is_composite", False):
             return inputs.call_layer(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
         arguments = (self._arrays(inputs), *args)
         outputs = self._run(self.call, arguments, kwargs, training)
         dialect = state.dialect or dialect_of(tree.flatten(inputs))
-        return outputs if dialect is None else dialect.wrap(outputs)
+        return outputs if dialect is None else dialect.show(outputs)
 
     def _arrays(self, inputs: Any) -> Any:
         return host_array(self, inputs)

@@ -11,17 +11,17 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
-from toolkit.core.composites import Composite, has_composites
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
-from toolkit.layers.tracking import owned_state, unique
+from toolkit.layers.tracking import unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.compile_checks import describe_indices
+from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
@@ -361,12 +361,12 @@ class Steps:
     def _layer_metrics(self) -> list[Any]:
         """Return the metrics of the model and its layers."""
         # Nested models have losses and metrics of their separate training: skip them.
-        layers: list[Any] = [
+        layers = [
             layer
             for layer in self._flatten_layers()
             if layer is self or not isinstance(layer, Steps)
         ]
-        return [metric for layer in layers for metric in owned_state(layer, Metric)]
+        return [metric for layer in layers for metric in layer._owned_of(Metric)]
 
     @property
     def metrics_names(self) -> list[str]:
@@ -437,5 +437,5 @@ def samples(x: Any) -> Any:
 def batch_size(x: Any) -> int:
     """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
-    leaf = leaf if is_strings(leaf) or isinstance(leaf, Composite) else convert(leaf)
+    leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)
     return int(leaf.shape[0])

@@ -12,7 +12,7 @@ from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.v1.operation_types import operation_type
 from toolkit.compat.tensorflow.v1.shape_inference import Extents
-from toolkit.core.keras_tensor import KerasTensor, set_shape
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
@@ -88,11 +88,11 @@ class GraphTensor(KerasTensor):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(super().shape)
+        return TensorShape(self._shape)
 
     @property
     def dtype(self) -> DType:
-        return as_dtype(super().dtype)
+        return as_dtype(self._dtype)
 
     @property
     def value(self) -> Any:
@@ -118,8 +118,7 @@ class GraphTensor(KerasTensor):
         """Set static extents that are not inferred."""
         shape = tuple(shape)
         if self.any_shape:
-            set_shape(self, shape)
-            self.any_shape = False
+            self._shape, self.any_shape = shape, False
             return
         fits = len(shape) == self.ndim and all(
             m == n or None in (m, n) for m, n in zip(self.shape, shape, strict=True)
@@ -130,7 +129,7 @@ class GraphTensor(KerasTensor):
                 f"received {shape}"
             )
         pairs = zip(self.shape, shape, strict=True)
-        set_shape(self, tuple(n if m is None else m for m, n in pairs))
+        self._shape = tuple(n if m is None else m for m, n in pairs)
 
     def __len__(self) -> int:
         raise ArgumentTypeError(

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from toolkit.compat.tensorflow.modes import set_run
 from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.compat.tensorflow.v1.cluster import partition
@@ -17,7 +15,7 @@ from toolkit.compat.tensorflow.v1.cluster.spec import Task
 from toolkit.compat.tensorflow.v1.plan import Plan, Run
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
@@ -94,7 +92,7 @@ class RemotePlan(Plan):
             with self.session.lock:
                 prepared = Tracing(self, fed, initialized).prepare()
             self._programs[key] = prepared
-        arrays = [x.constant for x in fed]
+        arrays = [backend().to_numpy(x._array) for x in fed]
         fetched = master.run(
             prepared.number,
             prepared.parts,
@@ -229,7 +227,7 @@ class Tracing(Run):
             for state, (name, owner) in states.items():
                 if owner == task:
                     local_states.append([name, len(arrays)])
-                    arrays.append(np.asarray(state))
+                    arrays.append(backend().to_numpy(state._tensor._array))
             messages[task] = {**description, "locals": local_states}, arrays
             numbers = {cut.ids[x]: i for i, x in enumerate(feeds) if x in cut.ids}
             sent[task] = [numbers[number] for number in description["feeds"]]
