@@ -105,6 +105,20 @@ def tensor(x):
     return x if isinstance(x, Tensor) else ops.convert_to_tensor(np.asarray(x))
 
 
+def public_subclasses(namespace, base):
+    """Return the classes of a namespace that derive from `base`, without it."""
+    names = [name for name in dir(namespace) if not name.startswith("_")]
+    objects = [getattr(namespace, name) for name in names]
+    classes = {item for item in objects if isinstance(item, type)}
+    return {cls for cls in classes if issubclass(cls, base)} - {base}
+
+
+def concrete_function(step, batch):
+    """Return the concrete function of a step for a batch, and its arrays."""
+    function, leaves = step._function_for(batch)
+    return function.get_concrete_function(*leaves), [np.asarray(x) for x in leaves]
+
+
 def is_free(variable):
     """Return whether another thread can take the lock of a Variable now."""
     return can_be_taken(variable.lock)

@@ -45,24 +45,29 @@ def test_info_shows_missing_packages_and_their_installation(monkeypatch, capsys)
     assert absent.count("pip install") == len(info.REQUIRED) + len(info.EXTRAS) - 1
 
 
-def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
+def test_info_of_an_installed_package_shows_pip_commands(monkeypatch, capsys):
     requirements = [
         "numpy>=2.1",
         "mkl>=2024.2; extra == 'mkl'",
         'onnx>=1.17; extra == "onnx"',
     ]
     monkeypatch.setattr(info, "requires", lambda name: requirements)
-    assert info._pip_requirements("mkl") == '"mkl>=2024.2"'
+    monkeypatch.setattr(info, "find_spec", lambda name: None)
+    cli.main(["info"])
+    assert 'pip install "mkl>=2024.2"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "driver, extra", [("580.95.05", "cuda13"), ("570.86.10", "cuda12"), (None, None)]
 )
-def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch):
+def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch, capsys):
     devices = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
     monkeypatch.setattr(info, "list_gpus", lambda: devices)
-    relevant = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
-    assert relevant == ([extra] if extra else [])
+    monkeypatch.setattr(info, "find_spec", lambda name: None)
+    cli.main(["info"])
+    printed = capsys.readouterr().out
+    shown = [name for name in ("cuda12", "cuda13") if f"  {name} " in printed]
+    assert shown == ([extra] if extra else [])
 
 
 @pytest.mark.skipif(

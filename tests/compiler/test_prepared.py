@@ -212,7 +212,7 @@ def test_old_weights_are_freed():
     model = build()
     model.predict_on_batch(IMAGES[:1])
     kernel = model.layers[2].kernel
-    old = weakref.ref(kernel._tensor._array)
+    old = weakref.ref(kernel.exclusive_buffer())
     kernel.assign(np.zeros(kernel.shape))
     gc.collect()
     assert old() is None

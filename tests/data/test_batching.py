@@ -61,7 +61,6 @@ def test_a_batch_has_an_element(kind, size):
     with pytest.raises(ArgumentError, match=f"batch_size >= 1; received {size}"):
         KINDS[kind](Dataset.range(3), size)
     assert to_lists(KINDS[kind](Dataset.range(2), 1)) == [[0], [1]]
-    assert KINDS[kind](Dataset.range(2), 2)._detail() == "2"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -33,13 +33,16 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def publish(tmp_path):
-    """Write a file that `get_file` can download, with its hash."""
+def publish(tmp_path, monkeypatch):
+    """Write a file that `get_file` can download, as the file of a module."""
 
-    def publish(name, content):
+    def publish(name, content, module=None, attribute="FILE"):
         (tmp_path / name).write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        return RemoteFile((tmp_path / name).as_uri(), digest)
+        file = RemoteFile((tmp_path / name).as_uri(), digest)
+        if module is not None:
+            monkeypatch.setattr(module, attribute, file)
+        return file
 
     return publish
 
@@ -63,12 +66,12 @@ def assert_split(split, expected):
 # --- MNIST and Fashion-MNIST ----------------------------------------------------------
 
 
-def test_mnist(publish, monkeypatch, cache):
+def test_mnist(publish, cache):
     expected = (images(6, 28, 28), labels(6)), (images(2, 28, 28), labels(2))
     (x_train, y_train), (x_test, y_test) = expected
     stream = io.BytesIO()
     np.savez(stream, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-    monkeypatch.setattr(mnist, "FILE", publish("mnist.npz", stream.getvalue()))
+    publish("mnist.npz", stream.getvalue(), mnist)
     assert_split(mnist.load_data(), expected)
     assert_split(mnist.load_data(path="other.npz"), expected)
     assert (cache / "mnist.npz").is_file() and (cache / "other.npz").is_file()
@@ -131,13 +134,13 @@ def in_format(x, data_format):
     return x.transpose(0, 2, 3, 1) if data_format == "channels_last" else x
 
 
-def test_cifar10(publish, monkeypatch, data_format):
+def test_cifar10(publish, data_format):
     sizes = {f"data_batch_{i}": i for i in range(1, 6)} | {"test_batch": 7}
     data, members = {}, {}
     for name, n in sizes.items():
         data[name], content = batch(n, labels=labels(n).tolist())
         members[f"cifar-10-batches-py/{name}"] = content
-    monkeypatch.setattr(cifar10, "FILE", publish("c.tar.gz", archive_of(members)))
+    publish("c.tar.gz", archive_of(members), cifar10)
     train = [name for name in sizes if name != "test_batch"]
     x_train = np.concatenate([data[name] for name in train])
     y_train = np.concatenate([labels(sizes[name]) for name in train])
@@ -149,7 +152,7 @@ def test_cifar10(publish, monkeypatch, data_format):
 
 
 @pytest.mark.parametrize("label_mode", ["fine", "coarse"])
-def test_cifar100(publish, monkeypatch, data_format, label_mode):
+def test_cifar100(publish, data_format, label_mode):
     data, members = {}, {}
     for name, n in {"train": 5, "test": 3}.items():
         data[name], content = batch(
@@ -158,7 +161,7 @@ def test_cifar100(publish, monkeypatch, data_format, label_mode):
             coarse_labels=labels(n, 20).tolist(),
         )
         members[f"cifar-100-python/{name}"] = content
-    monkeypatch.setattr(cifar100, "FILE", publish("c.tar.gz", archive_of(members)))
+    publish("c.tar.gz", archive_of(members), cifar100)
     classes = {"fine": 100, "coarse": 20}[label_mode]
     expected = (
         (in_format(data["train"], data_format), labels(5, classes)[:, None]),
@@ -233,9 +236,9 @@ def archive(**arrays):
 
 
 @pytest.mark.parametrize("module", [boston_housing, california_housing])
-def test_housing(publish, monkeypatch, module):
+def test_housing(publish, module):
     x, y = np.arange(1400.0).reshape(700, 2), np.arange(700.0)
-    monkeypatch.setattr(module, "FILE", publish("h.npz", archive(x=x, y=y)))
+    publish("h.npz", archive(x=x, y=y), module)
     (x_train, y_train), (x_test, y_test) = module.load_data(test_split=0.25)
     assert (x_train.shape, y_test.shape) == ((525, 2), (175,))
     order = np.arange(700)
@@ -246,9 +249,9 @@ def test_housing(publish, monkeypatch, module):
         module.load_data(test_split=1.0)
 
 
-def test_california_sizes(publish, monkeypatch):
+def test_california_sizes(publish):
     content = archive(x=np.zeros((700, 8)), y=np.zeros(700))
-    monkeypatch.setattr(california_housing, "FILE", publish("h.npz", content))
+    publish("h.npz", content, california_housing)
     (x_train, _), (x_test, _) = california_housing.load_data(version="small")
     assert (len(x_train), len(x_test)) == (480, 120)
     with pytest.raises(ArgumentError, match="version: expected one of"):
@@ -264,9 +267,9 @@ def texts(lists=TEXTS):
     return pickles.array_of_lists(lists)
 
 
-def reuters_with(publish, monkeypatch, lists=TEXTS, **options):
+def reuters_with(publish, lists=TEXTS, **options):
     content = archive(x=texts(lists), y=np.arange(len(lists)))
-    monkeypatch.setattr(reuters, "FILE", publish("r.npz", content))
+    publish("r.npz", content, reuters)
     (x, y), (x_test, _) = reuters.load_data(test_split=0.0, **options)
     assert len(x_test) == 0
     return {int(label): text for label, text in zip(y, x, strict=True)}
@@ -286,24 +289,24 @@ def reuters_with(publish, monkeypatch, lists=TEXTS, **options):
         ({"maxlen": 4, "num_words": 99}, {1: [1, 7, 6], 3: [1, 5]}),
     ],
 )
-def test_texts(publish, monkeypatch, options, expected):
+def test_texts(publish, options, expected):
     if isinstance(expected, list):
         expected = dict(enumerate(expected))
-    assert reuters_with(publish, monkeypatch, **options) == expected
+    assert reuters_with(publish, **options) == expected
 
 
-def test_texts_of_equal_length_and_no_texts(publish, monkeypatch):
+def test_texts_of_equal_length_and_no_texts(publish):
     expected = {0: [1, 4, 5], 1: [1, 6, 7]}
     lists = [[1, 2], [3, 4]]
-    assert reuters_with(publish, monkeypatch, lists, num_words=99) == expected
+    assert reuters_with(publish, lists, num_words=99) == expected
     with pytest.raises(ArgumentError, match="no text is shorter than maxlen=2"):
-        reuters_with(publish, monkeypatch, maxlen=2)
+        reuters_with(publish, maxlen=2)
 
 
-def test_imdb(publish, monkeypatch):
+def test_imdb(publish):
     y = np.array([0, 1, 1, 0])
     content = archive(x_train=texts(), y_train=y, x_test=texts(TEXTS[:2]), y_test=y[:2])
-    monkeypatch.setattr(imdb, "FILE", publish("i.npz", content))
+    publish("i.npz", content, imdb)
     (x_train, y_train), (x_test, y_test) = imdb.load_data(num_words=99)
     assert x_train.dtype == object and x_test.shape == (2,)
     order = np.arange(4)
@@ -312,10 +315,10 @@ def test_imdb(publish, monkeypatch):
     assert x_train[0] == [1, *(word + 3 for word in TEXTS[order[0]])]
 
 
-def test_imdb_test_split_is_shuffled_after_the_training_split(publish, monkeypatch):
+def test_imdb_test_split_is_shuffled_after_the_training_split(publish):
     lists, y = [[i] for i in range(30)], np.arange(30)
     content = archive(x_train=texts(lists), y_train=y, x_test=texts(lists), y_test=y)
-    monkeypatch.setattr(imdb, "FILE", publish("i.npz", content))
+    publish("i.npz", content, imdb)
     (_, y_train), (x_test, y_test) = imdb.load_data(num_words=99)
     source, orders = np.random.RandomState(113), (np.arange(30), np.arange(30))
     for order in orders:
@@ -326,9 +329,9 @@ def test_imdb_test_split_is_shuffled_after_the_training_split(publish, monkeypat
 
 
 @pytest.mark.parametrize(("share", "sizes"), [(1.0, (0, 4)), (0.5, (2, 2))])
-def test_reuters_split_fractions(publish, monkeypatch, share, sizes):
+def test_reuters_split_fractions(publish, share, sizes):
     content = archive(x=texts(), y=np.arange(4))
-    monkeypatch.setattr(reuters, "FILE", publish("r.npz", content))
+    publish("r.npz", content, reuters)
     (x, _), (_, y_test) = reuters.load_data(test_split=share)
     assert (len(x), len(y_test)) == sizes
     with pytest.raises(ArgumentError, match="from 0 to 1; received 1.5"):
@@ -336,10 +339,10 @@ def test_reuters_split_fractions(publish, monkeypatch, share, sizes):
 
 
 @pytest.mark.parametrize("module", [imdb, reuters])
-def test_word_index(publish, monkeypatch, module):
-    monkeypatch.setattr(module, "WORDS", publish("w.json", b'{"the": 1, "of": 2}'))
+def test_word_index(publish, module):
+    publish("w.json", b'{"the": 1, "of": 2}', module, "WORDS")
     assert module.get_word_index() == {"the": 1, "of": 2}
-    monkeypatch.setattr(module, "WORDS", publish("v.json", b"[1]"))
+    publish("v.json", b"[1]", module, "WORDS")
     with pytest.raises(DatasetError, match="expected a dict"):
         module.get_word_index("v.json")
 

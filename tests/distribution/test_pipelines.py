@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.helpers import concrete_function
 from toolkit import distribution, layers, ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.pipelines import Move
@@ -125,8 +126,7 @@ def test_optimizers_that_update_all_weights_or_none(name):
 
 def one_trace(model):
     batch = tuple(map(ops.convert_to_tensor, (data()[0][:9], data()[1][:9])))
-    function, leaves = model.make_train_function()._function_for(batch)
-    return function.get_concrete_function(*leaves)
+    return concrete_function(model.make_train_function(), batch)[0]
 
 
 @pytest.mark.parametrize("make", [

@@ -140,12 +140,15 @@ def test_adamw_without_weight_decay_is_refused():
 
 @pytest.mark.parametrize(("mode", "better"), [("min", 1.0), ("max", 3.0)])
 def test_monitor_op_exists_for_subclasses(mode, better):
-    from toolkit import callbacks
+    from toolkit import Model, callbacks
 
     callback = callbacks.EarlyStopping("loss", mode=mode, min_delta=0.5)
     assert callback.monitor_op is None
-    assert callback._is_improvement(better, 2.0)
-    assert not callback._is_improvement(2.2, 2.0)
+    callback.set_model(Model())
+    callback.on_train_begin()
+    for epoch, (loss, best) in enumerate(((2.0, 2.0), (2.2, 2.0), (better, better))):
+        callback.on_epoch_end(epoch, {"loss": loss})
+        assert callback.best == best
     assert callback.monitor_op(better, 2.0)
 
 

@@ -140,7 +140,7 @@ def test_quantizers_can_be_selected():
     layer.build((None, 8))
     layer.quantize(config=config)
     assert layer.inputs_quantizer is None
-    assert abs(layer._kernel.numpy().astype(int)).max() == 100
+    assert abs(layer.weights[0].numpy().astype(int)).max() == 100
     x = RNG.normal(size=(3, 8)).astype("float32")
     expected = x @ np.asarray(layer.kernel) + layer.bias.numpy()
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5)
@@ -148,10 +148,8 @@ def test_quantizers_can_be_selected():
     incompatible.build((None, 8))
     with pytest.raises(ValueError, match="weight_quantizer must have a scale of shape"):
         incompatible.quantize("int8", config=Int8QuantizationConfig(AbsMaxQuantizer(1)))
-    assert (
-        incompatible.quantization_mode is None
-        and incompatible._kernel.dtype == "float32"
-    )
+    assert incompatible.quantization_mode is None
+    assert incompatible.kernel.dtype == "float32"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,7 @@ def test_policies():
     policies = dtype_policies.DTypePolicyMap("float32", {"dense": int8})
     mapped = layers.Dense(2, dtype=policies, name="dense")
     mapped.build((None, 2))
-    assert mapped._kernel.dtype == "int8"
+    assert mapped.weights[0].dtype == "int8"
 
 
 class CustomDense(layers.Dense):
@@ -554,10 +552,10 @@ def test_training_continues_with_the_float_weights():
     model.quantize("int8", filters="first")
     assert model.layers[0].quantization_mode == "int8"
     assert model.layers[1].quantization_mode is None
-    kernel, bias = model.layers[0]._kernel.numpy(), model.layers[0].bias.numpy()
+    kernel, bias = (w.numpy() for w in model.layers[0].weights[:2])
     history = model.fit(X, np.ones((16, 3)), epochs=5, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
-    np.testing.assert_array_equal(model.layers[0]._kernel.numpy(), kernel)
+    np.testing.assert_array_equal(model.layers[0].weights[0].numpy(), kernel)
     assert (model.layers[0].bias.numpy() != bias).any()
 
 

@@ -84,7 +84,7 @@ def test_other_layouts(layer, shape):
     model = model_of(layer(), shape=shape)
     before = model.predict(x, verbose=0)
     after = quantized(model, x).predict(x, verbose=0)
-    assert model.layers[-1]._kernel.dtype == "int8"
+    assert model.layers[-1].weights[0].dtype == "int8"
     assert 0 < np.abs(after - before).max() < 0.03 * np.abs(before).max()
 
 
@@ -96,8 +96,8 @@ def test_stored_variables():
     quantized(model_of(layer, depthwise))
     assert layer.quantization_mode == depthwise.quantization_mode == "int8"
     assert layer.dtype_policy.name == "int8_from_float32"
-    assert (layer._kernel.dtype, layer.kernel_scale.shape) == ("int8", (12,))
-    assert (depthwise._kernel.shape, depthwise.kernel_scale.shape) == (
+    assert (layer.weights[0].dtype, layer.kernel_scale.shape) == ("int8", (12,))
+    assert (depthwise.weights[0].shape, depthwise.kernel_scale.shape) == (
         (2, 2, 12, 1),
         (12,),
     )
@@ -127,7 +127,7 @@ def test_files(tmp_path):
     before = quantized(model).predict(IMAGES, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = toolkit.models.load_model(tmp_path / "model.keras")
-    assert loaded.layers[0]._kernel.dtype == "int8"
+    assert loaded.layers[0].weights[0].dtype == "int8"
     np.testing.assert_array_equal(loaded.predict(IMAGES, verbose=0), before)
     model.save_weights(tmp_path / "model.weights.h5")
     copy = toolkit.models.clone_model(model)

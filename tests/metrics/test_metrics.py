@@ -1,12 +1,14 @@
 """Test every metric against NumPy in float64: batches, shapes, weights and masks."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.helpers import assert_close
-from toolkit import losses, metrics, ops
+from tests.helpers import assert_close, public_subclasses
+from toolkit import callbacks, losses, metrics, ops
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
@@ -546,7 +548,9 @@ def update(metric, y_true, y_pred, weight):
 
 
 def test_every_metric_has_a_row():
-    assert {row.cls for row in ROWS} == set(metrics._CLASSES)
+    assert {row.cls for row in ROWS} == public_subclasses(metrics, metrics.Metric) - {
+        metrics.MeanMetricWrapper
+    }
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -698,11 +702,23 @@ def test_custom_metric_keeps_its_config():
     assert WithConfig.from_config(config).start == 5.0
 
 
-def test_directions():
-    assert metrics.AUC()._direction == "up"
-    assert metrics.MeanSquaredError()._direction == "down"
-    assert metrics.MeanMetricWrapper(losses.huber)._direction == "down"
-    assert metrics.Mean()._direction is None
+@pytest.mark.parametrize(
+    ("metric", "best"),
+    [
+        (metrics.AUC(), 2.0),
+        (metrics.MeanSquaredError(), 1.0),
+        (metrics.MeanMetricWrapper(losses.huber), 1.0),
+        (metrics.Mean(), None),
+    ],
+)
+def test_early_stopping_uses_the_direction(metric, best):
+    callback = callbacks.EarlyStopping(metric.name)
+    callback.set_model(SimpleNamespace(metrics=[metric]))
+    with nullcontext() if best else pytest.raises(ArgumentError, match="direction"):
+        callback.on_train_begin()
+        for epoch, value in enumerate((1.0, 2.0)):
+            callback.on_epoch_end(epoch, {metric.name: value})
+        assert callback.best == best
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_mapping_may_name_both_factors(tmp_path):
     model, path = network(2), tmp_path / "model.safetensors"
     model.save_weights(path, mapping=lambda name: name)
     assert {"first/lora_kernel_a", "first/lora_kernel_b"} <= arrays(path).keys()
-    kernel = np.asarray(model.layers[0]._kernel)
+    kernel = np.asarray(model.layers[0].weights[0])
     np.testing.assert_array_equal(arrays(path)["first/kernel"], kernel)
     expected, restored = np.asarray(model(X)), network(2)
     for rows in (None, lambda name: name):

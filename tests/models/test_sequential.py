@@ -280,9 +280,6 @@ def test_uncast_inputs_keep_their_precision(policy):
         Sequential([Sequential([layer])]),
     ):
         np.testing.assert_array_equal(np.asarray(model(x), "float32"), expected)
-    embedding = layers.Embedding(2000, 4)
-    embedding.dtype_policy = "mixed_bfloat16"
-    assert embedding._input_dtype is None
 
 
 @pytest.mark.parametrize("deferred", [False, True])

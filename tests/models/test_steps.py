@@ -344,22 +344,6 @@ def test_step_is_traced_once_per_structure():
         assert step.trace_count == count
 
 
-def test_common_batches_are_not_traversed(monkeypatch):
-    step = CompiledStep(total, False)
-    step(T), step((T, T)), step([T, T])
-    walked, real = [], steps.tree.signature
-
-    def counted(batch):
-        walked.append(batch)
-        return real(batch)
-
-    monkeypatch.setattr(steps.tree, "signature", counted)
-    step(T), step((T, T))
-    assert not walked
-    step([T, T])
-    assert walked
-
-
 def test_first_batch_can_be_inspected_again():
     step = CompiledStep(total, False)
     assert step.inspect() is None

@@ -119,7 +119,7 @@ def test_display_of_a_data_set_runs_no_stage():
 @needs_chromium
 def test_browser_shows_all_objects():
     history = toolkit.callbacks.History()
-    history._model = toolkit.Model()
+    history.set_model(toolkit.Model())
     history.on_epoch_end(0, {"loss": 1.0})
     dataset = Dataset.range(4).batch(2)
     list(dataset)

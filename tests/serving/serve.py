@@ -76,6 +76,16 @@ def wait_for(condition):
         time.sleep(0.005)
 
 
+def wait_for_reserved_bytes(server, count):
+    """Wait until the server has received this number of bytes of bodies."""
+    wait_for(lambda: server._reserved_bytes == count)
+
+
+def wait_for_unread_response(server):
+    """Wait until a client does not read its response."""
+    wait_for(lambda: any(c._is_output_full for c in server.connections))
+
+
 class Process:
     """`toolkit serve` as a separate process."""
 

@@ -30,6 +30,8 @@ from tests.serving.serve import (
     serving,
     tensor,
     wait_for,
+    wait_for_reserved_bytes,
+    wait_for_unread_response,
 )
 from toolkit import cli
 from toolkit.serving import Batching, Limits, server as server_module, service
@@ -282,7 +284,7 @@ def test_slow_reader_receives_the_last_response_completely(monkeypatch):
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
             client.send(binary_request(x, model="m", Connection="close"))
-            wait_for(lambda: any(c._is_output_full for c in server.connections))
+            wait_for_unread_response(server)
             time.sleep(2.5)  # two checks of connections
             np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
 
@@ -292,7 +294,7 @@ def test_reading_pauses_while_a_response_is_unread():
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
             client.send(binary_request(x, model="m"))
-            wait_for(lambda: any(c._is_output_full for c in server.connections))
+            wait_for_unread_response(server)
             (connection,) = server.connections
             client.socket.settimeout(0.5)
             # The responses are long: all requests are answered before this ends.
@@ -352,21 +354,21 @@ def test_total_size_of_bodies_is_limited():
         first, second = Client(server), Client(server)
         head = b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
         first.send(head % 900 + b"1" * 500)
-        wait_for(lambda: server._reserved_bytes == 500)
+        wait_for_reserved_bytes(server, 500)
         first.send(b"1" * 300)
-        wait_for(lambda: server._reserved_bytes == 800)
+        wait_for_reserved_bytes(server, 800)
         second.send(head % 300 + b"1" * 150)
-        wait_for(lambda: server._reserved_bytes == 950)
+        wait_for_reserved_bytes(server, 950)
         second.send(b"1" * 100)
         assert second.read().status == 503
-        wait_for(lambda: server._reserved_bytes == 800)
+        wait_for_reserved_bytes(server, 800)
         second.close()
         third = Client(server)
         third.send(head % 300 + b"1" * 201)
         assert third.read().status == 503
         third.close()
         first.close()
-        wait_for(lambda: server._reserved_bytes == 0)
+        wait_for_reserved_bytes(server, 0)
 
 
 def test_announced_missing_bodies_do_not_block_clients(model):
@@ -374,14 +376,15 @@ def test_announced_missing_bodies_do_not_block_clients(model):
         idle = [Client(server) for _ in range(8)]
         for client in idle:
             client.send(b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n1")
-        wait_for(lambda: server._reserved_bytes == 8)
+        wait_for_reserved_bytes(server, 8)
         data = binary_request(rows(10, 5))
         with closing(Client(server)) as client:
             client.send(data[:-1])
-            wait_for(lambda: server._reserved_bytes > 100)
+            body = data.partition(b"\r\n\r\n")[2]
+            wait_for_reserved_bytes(server, 8 + len(body) - 1)
             client.send(data[-1:])
             assert client.read().status == 200
-        wait_for(lambda: server._reserved_bytes == 8)
+        wait_for_reserved_bytes(server, 8)
         for client in idle:
             client.close()
 

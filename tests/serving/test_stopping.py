@@ -22,6 +22,7 @@ from tests.serving.serve import (
     serving,
     tensor,
     wait_for,
+    wait_for_unread_response,
 )
 from toolkit.serving import App, Batching, Limits, service
 from toolkit.serving.threads import run_in_thread, wait_for_first
@@ -95,7 +96,7 @@ def test_stop_does_not_wait_for_a_stalled_reader():
     with serving({"m": Gated(is_open=True)}, limits=limits) as server:
         client = Client(server)
         client.send(binary_request(x, model="m"))
-        wait_for(lambda: any(c._is_output_full for c in server.connections))
+        wait_for_unread_response(server)
         start = time.monotonic()
         stopping(server, 1)
         wait_for(lambda: not server.loop.is_running())

@@ -7,6 +7,7 @@ from tests.backends.cupy.host import HostDevice
 from toolkit.backends import registry
 from toolkit.backends.base import accelerators
 from toolkit.backends.cupy.backend import CupyBackend
+from toolkit.models.training import trainer
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,12 @@ def on_host(built, request):
     previous = [registry._backends.pop(f"cupy:{i}", None) for i in range(1, count)]
     accelerators[:] = [b for b in accelerators if b not in previous]
     registry.register_backend("cupy", before)
+
+
+@pytest.fixture
+def unwatched_losses(monkeypatch):
+    """Let `fit` read no loss before the end of an epoch."""
+    monkeypatch.setattr(trainer, "_WATCH", 1e9)
 
 
 @pytest.fixture(params=["host", "cuda"])

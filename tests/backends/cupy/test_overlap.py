@@ -63,8 +63,7 @@ def test_results_do_not_depend_on_the_order_of_streams(device, monkeypatch):
 
 
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
-def test_next_batch_is_copied_during_a_step(device, monkeypatch):
-    monkeypatch.setattr(training, "_WATCH", 1e9)
+def test_next_batch_is_copied_during_a_step(device, unwatched_losses):
     x, y = samples(96)
     model = small_model()
     with toolkit.device("gpu:0"):
@@ -117,8 +116,7 @@ def arrivals(device, steps, arrays_of_batch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("on_host", [{"order": ORDERS[0]}], indirect=True)
-def test_batches_of_a_data_set_are_prefetched_in_all_loops(device, monkeypatch):
-    monkeypatch.setattr(training, "_WATCH", 1e9)
+def test_batches_of_a_data_set_are_prefetched_in_all_loops(device, unwatched_losses):
     x, y = samples(64)
     batches = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(8).prefetch(2)
     model, twin = small_model(), small_model()

@@ -7,7 +7,6 @@ import toolkit
 from toolkit import layers, ops
 from toolkit.backends.cupy import joining
 from toolkit.backends.cupy.steps import Dnn
-from toolkit.models.training import trainer as training
 
 
 def test_a_function_runs_on_the_device(gpu):
@@ -85,9 +84,8 @@ def digits(count):
 OPTIONS = {"batch_size": 8, "verbose": 0, "shuffle": False}
 
 
-def test_training_matches_the_cpu(gpu, monkeypatch):
+def test_training_matches_the_cpu(gpu, unwatched_losses):
     """The same results, in captured steps that nothing waits for."""
-    monkeypatch.setattr(training, "_WATCH", 1e9)  # `fit` looks at losses now and then
     x, y = digits(64)
     model, twin = small_model(), small_model()
     expected = twin.fit(x, y, **OPTIONS).history

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.helpers import concrete_function
 from toolkit import layers, ops
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import Target
@@ -91,9 +92,7 @@ def concrete_step(model, rows, kind="train", **options):
     model.train_on_batch(x, y)
     batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
     make = {"train": model.make_train_function, "test": model.make_test_function}
-    function, leaves = make[kind]()._function_for(batch)
-    concrete = function.get_concrete_function(*leaves)
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    concrete, arrays = concrete_function(make[kind](), batch)
     return concrete, arrays + [np.array(v) for v in concrete.variables]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import toolkit
 from tests.compiler.sharding.virtual import Split, local_graph, shard_of
+from tests.helpers import concrete_function
 from toolkit import layers, ops
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import Target
@@ -117,9 +118,7 @@ def concrete_of(name, rows):
     model.compile(optimizer, "sparse_categorical_crossentropy", **options)
     model.train_on_batch(x, y)
     batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
-    function, leaves = model.make_train_function()._function_for(batch)
-    concrete = function.get_concrete_function(*leaves)
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    concrete, arrays = concrete_function(model.make_train_function(), batch)
     arrays += [np.array(v) for v in concrete.variables]
     return concrete, arrays
 

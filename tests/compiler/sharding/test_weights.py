@@ -8,6 +8,7 @@ import pytest
 import toolkit
 from tests.compiler.sharding.test_steps import compiled, digest, tokens
 from tests.compiler.sharding.virtual import Split, shard_of
+from tests.helpers import concrete_function
 from toolkit import layers, ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.buckets import join_collectives
@@ -43,9 +44,7 @@ def step():
     model.compile(adam, "sparse_categorical_crossentropy", jit_compile=True)
     model.train_on_batch(x, y)
     batch = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
-    function, leaves = model.make_train_function()._function_for(batch)
-    concrete = function.get_concrete_function(*leaves)
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    concrete, arrays = concrete_function(model.make_train_function(), batch)
     arrays += [np.array(v) for v in concrete.variables]
     return concrete, arrays, compiled(concrete.graph, arrays)
 
