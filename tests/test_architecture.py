@@ -226,6 +226,13 @@ def test_counts_do_not_grow():
     assert house.count(identities) <= 120
 
 
+def test_tests_use_few_internals():
+    """A test of public behaviour remains valid when the implementation changes."""
+    tests = run_path(str(ROOT / "scripts" / "code_metrics"))["TestTree"](ROOT)
+    assert tests.private_names <= 245
+    assert tests.replaced_objects <= 225
+
+
 def test_warnings_name_the_users_line():
     wrong = [
         f"{path}:{node.lineno}: use frames.warn"
