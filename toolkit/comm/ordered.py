@@ -93,11 +93,7 @@ def prepare_all_reduce(
 
 
 def reduce_scatter(
-    group: Group,
-    pieces: Sequence[Array],
-    leaves: Leaves,
-    out: Array,
-    op: str = "sum",
+    group: Group, pieces: Sequence[Array], leaves: Leaves, out: Array, op: str = "sum"
 ) -> None:
     """Combine the pieces of all ranks along the tree, and keep this rank's part.
 

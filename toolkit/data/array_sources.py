@@ -18,12 +18,7 @@ from toolkit.data.rows import ArrayRows, Indices, Rows, as_index_array
 from toolkit.data.sources import FromTensorSlices
 from toolkit.data.streams import PassContext
 from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
-from toolkit.errors import (
-    DatasetError,
-    MissingDataError,
-    ShapeError,
-    UnsupportedError,
-)
+from toolkit.errors import DatasetError, MissingDataError, ShapeError, UnsupportedError
 from toolkit.reading.decompression import decompression_limit, size_error
 from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.hdf5 import (

@@ -49,10 +49,7 @@ class ElementWriter:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        label: str,
-        compression: str | None = None,
+        self, path: str | os.PathLike[str], label: str, compression: str | None = None
     ) -> None:
         if compression not in COMPRESSIONS:
             raise unknown_choice("compression", compression, COMPRESSIONS)

@@ -48,8 +48,7 @@ def make_sequence_example(
             1,
             encode_field(1, name.encode())
             + encode_field(
-                2,
-                b"".join(encode_field(1, encode_feature(name, s)) for s in steps),
+                2, b"".join(encode_field(1, encode_feature(name, s)) for s in steps)
             ),
         )
         for name, steps in sequences.items()

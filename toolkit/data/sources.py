@@ -13,13 +13,7 @@ from toolkit.data.padding import Ragged, RaggedRow
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows, VariableLengthRows
 from toolkit.data.streams import PassContext, Stream
-from toolkit.data.structure import (
-    TensorSpec,
-    leaves,
-    map_leaves,
-    object_array,
-    spec_of,
-)
+from toolkit.data.structure import TensorSpec, leaves, map_leaves, object_array, spec_of
 from toolkit.errors import ArgumentTypeError, ShapeError
 
 

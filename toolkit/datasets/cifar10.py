@@ -43,7 +43,4 @@ def load_data() -> Split:
     x_train = np.concatenate([images for images, _ in batches])
     y_train = np.concatenate([labels for _, labels in batches])
     x_test, y_test = load_batch(os.path.join(folder, "test_batch"))
-    return (
-        (to_default_format(x_train), y_train),
-        (to_default_format(x_test), y_test),
-    )
+    return (to_default_format(x_train), y_train), (to_default_format(x_test), y_test)

@@ -42,7 +42,4 @@ def load_data(label_mode: str = "fine") -> Split:
     folder = os.path.join(folder, "cifar-100-python")
     x_train, y_train = load_batch(os.path.join(folder, "train"), f"{label_mode}_labels")
     x_test, y_test = load_batch(os.path.join(folder, "test"), f"{label_mode}_labels")
-    return (
-        (to_default_format(x_train), y_train),
-        (to_default_format(x_test), y_test),
-    )
+    return (to_default_format(x_train), y_train), (to_default_format(x_test), y_test)

@@ -48,7 +48,4 @@ def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
     if seed is not None:
         images, labels = shuffle(seed, images, labels)
     n_train = len(images) - int(len(images) * test_split)
-    return (
-        (images[:n_train], labels[:n_train]),
-        (images[n_train:], labels[n_train:]),
-    )
+    return (images[:n_train], labels[:n_train]), (images[n_train:], labels[n_train:])

@@ -103,11 +103,7 @@ def agree_on_seeds() -> None:
     arrays = {
         name: np.asarray(value).tolist() for name, value in numpy_state["state"].items()
     }
-    states = [
-        random.getstate(),
-        {**numpy_state, "state": arrays},
-        global_state(),
-    ]
+    states = [random.getstate(), {**numpy_state, "state": arrays}, global_state()]
     (version, state, next_gauss), numpy_state, key = comm.exchange(group, states)[0]
     random.setstate((version, tuple(state), next_gauss))
     np.random.set_state(numpy_state)

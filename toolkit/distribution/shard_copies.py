@@ -154,9 +154,6 @@ class ShardCopies:
             rows = axis.rows(split.units(variable.spec), previous_rank)
             copy = np.empty((len(rows), *array.shape[1:]), array.dtype)
             sizes = [0] * world.size, [0] * world.size
-            sizes[0][next_rank], sizes[1][previous_rank] = (
-                array.nbytes,
-                copy.nbytes,
-            )
+            sizes[0][next_rank], sizes[1][previous_rank] = array.nbytes, copy.nbytes
             world.all_to_all(np.ascontiguousarray(array), sizes[0], copy, sizes[1])
             self._pending_copies[variable] = copy

@@ -62,10 +62,7 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
     default_amax_history_length = 1024
 
     def __init__(
-        self,
-        mode: str,
-        source_name: str | None = None,
-        amax_history_length: int = 1024,
+        self, mode: str, source_name: str | None = None, amax_history_length: int = 1024
     ) -> None:
         super().__init__(mode, source_name)
         if not is_int(amax_history_length):

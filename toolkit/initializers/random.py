@@ -187,11 +187,7 @@ class VarianceScaling(RandomInitializer):
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         shape = checked_shape(shape)
         fan_in, fan_out = compute_fans(shape, self.input_axes, self.output_axes)
-        fans = {
-            "fan_in": fan_in,
-            "fan_out": fan_out,
-            "fan_avg": (fan_in + fan_out) / 2,
-        }
+        fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         stddev = math.sqrt(self.scale / max(1.0, fans[self.mode]))
         if self.distribution == "uniform":
             limit = math.sqrt(3) * stddev
@@ -204,9 +200,7 @@ class VarianceScaling(RandomInitializer):
 
 
 def compute_fans(
-    shape: tuple[int, ...],
-    input_axes: Axes = None,
-    output_axes: Axes = None,
+    shape: tuple[int, ...], input_axes: Axes = None, output_axes: Axes = None
 ) -> tuple[int, int]:
     """Return the numbers of inputs and outputs of a unit with weights of `shape`."""
     if input_axes is not None and output_axes is not None:

@@ -65,9 +65,7 @@ class Graph:
     names: Mapping[Value, str] = field(default_factory=dict)
 
     def replace(
-        self,
-        nodes: Iterable[Node] | None = None,
-        outputs: Iterable[Any] | None = None,
+        self, nodes: Iterable[Node] | None = None, outputs: Iterable[Any] | None = None
     ) -> Graph:
         """Return the same graph with other nodes or outputs."""
         return Graph(

@@ -23,18 +23,10 @@ _HOMES = {
         "AdaptiveMaxPooling3D",
     ),
     ".attention": ("MultiHeadAttention",),
-    ".basic": (
-        "Identity",
-        "Lambda",
-        "Masking",
-    ),
+    ".basic": ("Identity", "Lambda", "Masking"),
     ".batch_normalization": ("BatchNormalization",),
     ".cell_stacks": ("StackedRNNCells",),
-    ".cells": (
-        "GRUCell",
-        "LSTMCell",
-        "SimpleRNNCell",
-    ),
+    ".cells": ("GRUCell", "LSTMCell", "SimpleRNNCell"),
     ".conv": (
         "Conv1D",
         "Conv1DTranspose",
@@ -49,11 +41,7 @@ _HOMES = {
         "Convolution3D",
         "Convolution3DTranspose",
     ),
-    ".conv_lstm": (
-        "ConvLSTM1D",
-        "ConvLSTM2D",
-        "ConvLSTM3D",
-    ),
+    ".conv_lstm": ("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
     ".dense": ("Dense",),
     ".depthwise": (
         "DepthwiseConv1D",
@@ -63,29 +51,14 @@ _HOMES = {
         "SeparableConvolution1D",
         "SeparableConvolution2D",
     ),
-    ".dot_attention": (
-        "AdditiveAttention",
-        "Attention",
-    ),
+    ".dot_attention": ("AdditiveAttention", "Attention"),
     ".einsum_dense": ("EinsumDense",),
-    ".embedding": (
-        "Embedding",
-        "ReversibleEmbedding",
-    ),
-    ".grouped_attention": (
-        "GroupQueryAttention",
-        "GroupedQueryAttention",
-    ),
-    ".input_layer": (
-        "Input",
-        "InputLayer",
-    ),
+    ".embedding": ("Embedding", "ReversibleEmbedding"),
+    ".grouped_attention": ("GroupQueryAttention", "GroupedQueryAttention"),
+    ".input_layer": ("Input", "InputLayer"),
     ".input_spec": ("InputSpec",),
     ".layer": ("Layer",),
-    ".locally_connected": (
-        "LocallyConnected1D",
-        "LocallyConnected2D",
-    ),
+    ".locally_connected": ("LocallyConnected1D", "LocallyConnected2D"),
     ".merging": (
         "Add",
         "Average",
@@ -173,51 +146,29 @@ _HOMES = {
         "RandomSharpness",
         "Solarization",
     ),
-    ".preprocessing.cropping": (
-        "CenterCrop",
-        "RandomCrop",
-    ),
+    ".preprocessing.cropping": ("CenterCrop", "RandomCrop"),
     ".preprocessing.discretization": ("Discretization",),
     ".preprocessing.encoding": ("CategoryEncoding",),
-    ".preprocessing.erasing": (
-        "MaxNumBoundingBoxes",
-        "RandomErasing",
-    ),
+    ".preprocessing.erasing": ("MaxNumBoundingBoxes", "RandomErasing"),
     ".preprocessing.geometry": (
         "RandomElasticTransform",
         "RandomFlip",
         "RandomPerspective",
     ),
-    ".preprocessing.hashing": (
-        "HashedCrossing",
-        "Hashing",
-    ),
+    ".preprocessing.hashing": ("HashedCrossing", "Hashing"),
     ".preprocessing.histograms": (
         "AutoContrast",
         "ContrastLimitedAdaptiveHistogramEqualization",
         "Equalization",
     ),
-    ".preprocessing.lookup": (
-        "IntegerLookup",
-        "StringLookup",
-    ),
-    ".preprocessing.mixing": (
-        "CutMix",
-        "MixUp",
-    ),
+    ".preprocessing.lookup": ("IntegerLookup", "StringLookup"),
+    ".preprocessing.mixing": ("CutMix", "MixUp"),
     ".preprocessing.normalization": ("Normalization",),
     ".preprocessing.pipeline": ("Pipeline",),
     ".preprocessing.resizing": ("Resizing",),
-    ".preprocessing.spectrograms": (
-        "MelSpectrogram",
-        "STFTSpectrogram",
-    ),
+    ".preprocessing.spectrograms": ("MelSpectrogram", "STFTSpectrogram"),
     ".preprocessing.text": ("TextVectorization",),
-    ".recurrent": (
-        "GRU",
-        "LSTM",
-        "SimpleRNN",
-    ),
+    ".recurrent": ("GRU", "LSTM", "SimpleRNN"),
     ".regularization": (
         "AlphaDropout",
         "Dropout",
@@ -227,19 +178,10 @@ _HOMES = {
         "SpatialDropout2D",
         "SpatialDropout3D",
     ),
-    ".reshaping": (
-        "Flatten",
-        "Permute",
-        "RepeatVector",
-        "Reshape",
-    ),
+    ".reshaping": ("Flatten", "Permute", "RepeatVector", "Reshape"),
     ".rnn": ("RNN",),
     ".spectral_normalization": ("SpectralNormalization",),
-    ".wrappers": (
-        "Bidirectional",
-        "TimeDistributed",
-        "Wrapper",
-    ),
+    ".wrappers": ("Bidirectional", "TimeDistributed", "Wrapper"),
     ".serializing": ("deserialize", "serialize"),
 }
 

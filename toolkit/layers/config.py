@@ -9,10 +9,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
 from toolkit.layers.quantized_parts import describe_quantized_parts, quantize_parts
-from toolkit.serialization import (
-    custom_object_scope,
-    serialize_keras_object,
-)
+from toolkit.serialization import custom_object_scope, serialize_keras_object
 from toolkit.serialization.reading import deserialize_argument
 from toolkit.serialization.recording import (
     Recorded,

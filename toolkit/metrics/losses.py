@@ -109,10 +109,7 @@ class CosineSimilarity(MeanMetricWrapper):
     _direction = "up"
 
     def __init__(
-        self,
-        name: str | None = "cosine_similarity",
-        dtype: Any = None,
-        axis: Axes = -1,
+        self, name: str | None = "cosine_similarity", dtype: Any = None, axis: Axes = -1
     ) -> None:
         super().__init__(cosine_similarity, name=name, dtype=dtype, axis=axis)
         self.axis = axis

@@ -184,9 +184,7 @@ def _matching(input_tensors: Any, model: Functional) -> Any:
 
 def _replay(model: Functional, inputs: Any, clone: Clone, call: Any) -> Any:
     """Repeat the calls of a model's graph with clones, on other symbols."""
-    fresh = dict(
-        zip(map(id, model.inputs), tree.flatten(inputs), strict=True),
-    )
+    fresh = dict(zip(map(id, model.inputs), tree.flatten(inputs), strict=True))
 
     def substitute(leaf: Any) -> Any:
         return fresh[id(leaf)] if is_symbolic(leaf) else leaf

@@ -199,12 +199,7 @@ class Sequential(Model):
                 f"{type(layer).__name__} has {description}"
             )
 
-    def call(
-        self,
-        inputs: Any,
-        training: bool | None = None,
-        mask: Any = None,
-    ) -> Any:
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Apply the layers in order."""
         functional = self._functional
         if functional is not None:
@@ -229,10 +224,7 @@ class Sequential(Model):
         return None
 
     def compute_output_spec(
-        self,
-        inputs: Any,
-        training: bool | None = None,
-        mask: Any = None,
+        self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
         if self._functional is not None:

@@ -156,11 +156,7 @@ def _rows(
     layer: Layer, topology: Any, expand: bool, show_trainable: bool, level: int
 ) -> Iterator[list[str]]:
     indent = "   " * level + "└ " if level else ""
-    row = [
-        f"{indent}{layer.name} ({class_name(layer)})",
-        _shape(layer),
-        _params(layer),
-    ]
+    row = [f"{indent}{layer.name} ({class_name(layer)})", _shape(layer), _params(layer)]
     if topology is not None:
         row.append(_connections(layer, topology.members))
     if show_trainable:

@@ -53,9 +53,7 @@ from toolkit.ops.arrange import (
     vstack,
 )
 from toolkit.ops.associative import associative_scan
-from toolkit.ops.attention import (
-    dot_product_attention,
-)
+from toolkit.ops.attention import dot_product_attention
 from toolkit.ops.bessel import (
     bessel_j0,
     bessel_j1,
@@ -80,12 +78,7 @@ from toolkit.ops.bits import (
     right_shift,
     view,
 )
-from toolkit.ops.blocks import (
-    depth_to_space,
-    fold,
-    space_to_depth,
-    unfold,
-)
+from toolkit.ops.blocks import depth_to_space, fold, space_to_depth, unfold
 from toolkit.ops.box import slice, slice_update
 from toolkit.ops.complex import (
     angle,
@@ -98,22 +91,8 @@ from toolkit.ops.complex import (
     view_as_complex,
     view_as_real,
 )
-from toolkit.ops.contract import (
-    cross,
-    dot,
-    inner,
-    kron,
-    matmul,
-    outer,
-    tensordot,
-    vdot,
-)
-from toolkit.ops.conv import (
-    conv,
-    conv_transpose,
-    depthwise_conv,
-    separable_conv,
-)
+from toolkit.ops.contract import cross, dot, inner, kron, matmul, outer, tensordot, vdot
+from toolkit.ops.conv import conv, conv_transpose, depthwise_conv, separable_conv
 from toolkit.ops.core import (
     array,
     convert_to_numpy,
@@ -145,9 +124,7 @@ from toolkit.ops.creation import (
     zeros,
     zeros_like,
 )
-from toolkit.ops.einsum import (
-    einsum,
-)
+from toolkit.ops.einsum import einsum
 from toolkit.ops.elementwise import (
     add,
     arccos,
@@ -206,37 +183,12 @@ from toolkit.ops.encode import (
     segment_sum,
     unravel_index,
 )
-from toolkit.ops.fourier import (
-    fft,
-    fft2,
-    ifft2,
-    irfft,
-    istft,
-    rfft,
-    stft,
-)
-from toolkit.ops.gamma import (
-    digamma,
-    lgamma,
-    polygamma,
-    zeta,
-)
-from toolkit.ops.getitem import (
-    get_item,
-)
-from toolkit.ops.incomplete import (
-    betainc,
-    igamma,
-    igammac,
-)
+from toolkit.ops.fourier import fft, fft2, ifft2, irfft, istft, rfft, stft
+from toolkit.ops.gamma import digamma, lgamma, polygamma, zeta
+from toolkit.ops.getitem import get_item
+from toolkit.ops.incomplete import betainc, igamma, igammac
 from toolkit.ops.index import scatter, scatter_update, take, take_along_axis
-from toolkit.ops.integrals import (
-    dawsn,
-    expint,
-    fresnel_cos,
-    fresnel_sin,
-    spence,
-)
+from toolkit.ops.integrals import dawsn, expint, fresnel_cos, fresnel_sin, spence
 from toolkit.ops.linalg import (
     cholesky,
     cholesky_inverse,
@@ -341,10 +293,7 @@ from toolkit.ops.pool import (
     average_pool,
     max_pool,
 )
-from toolkit.ops.quantiles import (
-    erfcinv,
-    ndtri,
-)
+from toolkit.ops.quantiles import erfcinv, ndtri
 from toolkit.ops.rearrange import rearrange
 from toolkit.ops.reduce import (
     all,
@@ -380,11 +329,7 @@ from toolkit.ops.shape import (
     transpose,
     unstack,
 )
-from toolkit.ops.softmax import (
-    log_softmax,
-    softmax,
-    sparsemax,
-)
+from toolkit.ops.softmax import log_softmax, softmax, sparsemax
 from toolkit.ops.sort import (
     argpartition,
     argsort,
@@ -412,13 +357,7 @@ from toolkit.ops.statistics import (
     trace,
     trapezoid,
 )
-from toolkit.ops.windows import (
-    bartlett,
-    blackman,
-    hamming,
-    hanning,
-    kaiser,
-)
+from toolkit.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 from toolkit.ops import image, linalg, nn, numpy, operators, quantize  # isort: skip
 

@@ -27,11 +27,7 @@ from toolkit.ops.elementwise import (
     where,
 )
 from toolkit.ops.numeric import absolute, logical_not, stop_gradient
-from toolkit.ops.quadrature import (
-    chebyshev,
-    doubles,
-    polynomial,
-)
+from toolkit.ops.quadrature import chebyshev, doubles, polynomial
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 

@@ -15,22 +15,11 @@ from toolkit.core.extents import (
     slice_bounds,
 )
 from toolkit.core.tensor import Tensor, bind
-from toolkit.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    OutOfRangeError,
-    ShapeError,
-)
+from toolkit.errors import ArgumentError, ArgumentTypeError, OutOfRangeError, ShapeError
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.elementwise import nonzero
 from toolkit.ops.index import as_indices, flat_indices, gather_p
-from toolkit.ops.shape import (
-    broadcast_to,
-    moveaxis,
-    reshape,
-    slice_axis,
-    slice_p,
-)
+from toolkit.ops.shape import broadcast_to, moveaxis, reshape, slice_axis, slice_p
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 

@@ -15,10 +15,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert
 from toolkit.core.slices import IndexedSlices, sum_of_slices
 from toolkit.core.tensor import Tensor, bind
-from toolkit.errors import (
-    ShapeError,
-    unknown_choice,
-)
+from toolkit.errors import ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
 from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
@@ -223,11 +220,7 @@ def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> 
 
 
 gather_p: Primitive = primitive(
-    "gather",
-    Kind.INDEX,
-    _gather_spec,
-    vjp=(_gather_vjp, None),
-    axes=_gather_axes,
+    "gather", Kind.INDEX, _gather_spec, vjp=(_gather_vjp, None), axes=_gather_axes
 )
 scatter_p: Primitive = primitive(
     "scatter",

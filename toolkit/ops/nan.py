@@ -11,17 +11,7 @@ from toolkit.ops.checks import is_empty, normalize_axes, only_axis, reduced_shap
 from toolkit.ops.creation import full
 from toolkit.ops.elementwise import isnan, sqrt, where
 from toolkit.ops.numeric import logical_not, square
-from toolkit.ops.reduce import (
-    all,
-    argmax,
-    argmin,
-    cumprod,
-    cumsum,
-    max,
-    min,
-    prod,
-    sum,
-)
+from toolkit.ops.reduce import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from toolkit.ops.statistics import quantiles
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import Axis, TensorLike

@@ -7,15 +7,7 @@ from typing import Any
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import (
-    equal,
-    erfinv,
-    greater,
-    less,
-    log,
-    sqrt,
-    where,
-)
+from toolkit.ops.elementwise import equal, erfinv, greater, less, log, sqrt, where
 from toolkit.ops.numeric import logical_not, stop_gradient
 from toolkit.ops.quadrature import doubles
 from toolkit.ops.special import scaled_erfc

@@ -10,12 +10,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
 from toolkit.ops.associative import associative_scan
-from toolkit.ops.checks import (
-    is_empty,
-    normalize_axes,
-    normalize_axis,
-    reduced_shape,
-)
+from toolkit.ops.checks import is_empty, normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import full
 from toolkit.ops.elementwise import (
     equal,
@@ -29,13 +24,7 @@ from toolkit.ops.elementwise import (
     zero_like,
 )
 from toolkit.ops.numeric import square, stop_gradient
-from toolkit.ops.shape import (
-    broadcast_to,
-    concatenate,
-    reshape,
-    slice_axis,
-    transpose,
-)
+from toolkit.ops.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
 
 Axes = tuple[int, ...]

@@ -166,10 +166,7 @@ def _slice_axes(x: Spec, start: Shape, stop: Shape, step: Shape) -> str:
 
 
 reshape_p: Primitive = primitive(
-    "reshape",
-    Kind.VIEW,
-    _reshape_spec,
-    vjp=lambda g, y, x, shape: reshape(g, x.shape),
+    "reshape", Kind.VIEW, _reshape_spec, vjp=lambda g, y, x, shape: reshape(g, x.shape)
 )
 transpose_p: Primitive = primitive(
     "transpose",

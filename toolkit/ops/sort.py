@@ -28,10 +28,7 @@ from toolkit.type_aliases import TensorLike
 _LEAST_GROUP = 8
 
 argsort_p: Primitive = primitive(
-    "argsort",
-    Kind.SORT,
-    lambda x, axis: Spec(x.shape, "int32"),
-    axes=rule_along_axis,
+    "argsort", Kind.SORT, lambda x, axis: Spec(x.shape, "int32"), axes=rule_along_axis
 )
 searchsorted_p: Primitive = primitive(
     "searchsorted",

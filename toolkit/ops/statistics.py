@@ -14,11 +14,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import PRIMITIVES
 from toolkit.ops.arrange import diagonal
-from toolkit.ops.checks import (
-    normalize_axes,
-    normalize_axis,
-    reduced_shape,
-)
+from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import full, linspace, zeros
 from toolkit.ops.elementwise import (

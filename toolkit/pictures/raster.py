@@ -13,11 +13,7 @@ _DEJAVU = 1.17  # the width of Matplotlib's font relative to Helvetica
 
 
 def save_raster(
-    shapes: Sequence[Shape],
-    size: tuple[float, float],
-    path: str,
-    kind: str,
-    dpi: float,
+    shapes: Sequence[Shape], size: tuple[float, float], path: str, kind: str, dpi: float
 ) -> None:
     """Write a file; text sizes are in points.
 

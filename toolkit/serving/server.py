@@ -309,9 +309,7 @@ class Server:
         service.metrics.connections = lambda: len(self.connections)
 
     def run(
-        self,
-        started: Callable[[Server], None] | None = None,
-        is_last: bool = False,
+        self, started: Callable[[Server], None] | None = None, is_last: bool = False
     ) -> None:
         """Serve until SIGTERM or SIGINT, then answer the accepted requests.
 

@@ -15,12 +15,7 @@ from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
 from toolkit.core.strings import decode_bytes
 from toolkit.data.computed import check_format, compute_batches
-from toolkit.errors import (
-    ArgumentError,
-    DatasetError,
-    MissingDataError,
-    unknown_choice,
-)
+from toolkit.errors import ArgumentError, DatasetError, MissingDataError, unknown_choice
 from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.reading.images import import_pillow, open_image, upper_bits
 from toolkit.settings import standardize_data_format

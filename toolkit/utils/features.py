@@ -105,12 +105,7 @@ def parse_description(cls: type, value: Any) -> Any:
 
 
 def _make_feature(
-    kind: str,
-    name: str | None,
-    dtype: str,
-    cls: Any,
-    output_mode: str,
-    **options: Any,
+    kind: str, name: str | None, dtype: str, cls: Any, output_mode: str, **options: Any
 ) -> Feature:
     name = f"{name or auto_name(kind)}_preprocessor"
     return Feature(dtype, cls(name=name, **options), output_mode)

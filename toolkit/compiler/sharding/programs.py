@@ -131,10 +131,7 @@ class ShardedExecutable(Executable):
         return self._on_memory(BoundProgram.update, inputs, updated, self._settle)
 
     def _on_memory(
-        self,
-        call: Callable[..., list[Array]],
-        inputs: Sequence[Array],
-        *arguments: Any,
+        self, call: Callable[..., list[Array]], inputs: Sequence[Array], *arguments: Any
     ) -> list[Array]:
         if self.cuts:
             inputs = list(inputs)

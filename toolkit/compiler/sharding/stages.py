@@ -177,10 +177,7 @@ def _delay_nodes(graph: Graph, position_of: dict[Node, int], stages: Stages) -> 
 
 
 def final_stages(
-    graph: Graph,
-    micro: set[Value],
-    stages: Stages,
-    initial: Mapping[Value, int],
+    graph: Graph, micro: set[Value], stages: Stages, initial: Mapping[Value, int]
 ) -> dict[Value, int]:
     """Return the stages of the nodes that run once, after all micro-batches.
 

@@ -158,10 +158,7 @@ def _with_axis_names(
 
 
 def _convert_model(
-    model: Model,
-    prepared: PreparedModel,
-    opset: int,
-    metadata: Mapping[str, str],
+    model: Model, prepared: PreparedModel, opset: int, metadata: Mapping[str, str]
 ) -> ModelContent:
     family = prepared.family
     graph = family.graph

@@ -51,12 +51,7 @@ class Writer:
         labels: names for constants, such as paths of Variables.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        opset: int,
-        outer: Writer | None = None,
-    ) -> None:
+    def __init__(self, family: Family, opset: int, outer: Writer | None = None) -> None:
         self.family, self.opset = family, opset
         self.nodes: list[Operation] = []
         self.tensor_names: dict[Value, str] = {}

@@ -31,11 +31,7 @@ class ScaleLayout:
     is_matrix: bool = True
 
     def __init__(
-        self,
-        shared: Extents,
-        inputs: Extents = (-1,),
-        blocks: int = 0,
-        packed: int = 1,
+        self, shared: Extents, inputs: Extents = (-1,), blocks: int = 0, packed: int = 1
     ) -> None:
         self.shared: Extents = shared
         self.inputs: Extents = inputs

@@ -79,10 +79,7 @@ class RandomRotation(AffineLayer):
         angle = ops.cast(transformation["angle"], "float32") * (math.pi / 180)
         cos, sin = ops.cos(angle), ops.sin(angle)
         y, x = ((n - 1) / 2 for n in size)
-        return (
-            *(cos, -sin, x - x * cos + y * sin),
-            *(sin, cos, y - x * sin - y * cos),
-        )
+        return (*(cos, -sin, x - x * cos + y * sin), *(sin, cos, y - x * sin - y * cos))
 
 
 class RandomTranslation(AffineLayer):

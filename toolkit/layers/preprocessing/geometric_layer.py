@@ -180,10 +180,7 @@ class AffineLayer(GeometricLayer):
 
         def map_point(x: TensorLike, y: Any) -> tuple[Any, Any]:
             x, y = x - a2, y - b2
-            return (
-                (b1 * x - a1 * y) / determinant,
-                (a0 * y - b0 * x) / determinant,
-            )
+            return (b1 * x - a1 * y) / determinant, (a0 * y - b0 * x) / determinant
 
         return upright(boxes, map_point)
 

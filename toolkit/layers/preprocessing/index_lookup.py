@@ -18,15 +18,8 @@ from toolkit.layers.preprocessing.encoding import (
     encoded_shape,
 )
 from toolkit.layers.preprocessing.hashing import checked_salt, hash_bins
-from toolkit.layers.preprocessing.host import (
-    Array,
-    refuse_sparse,
-)
-from toolkit.layers.preprocessing.vocabulary import (
-    VocabularyLayer,
-    lines_of,
-    plain,
-)
+from toolkit.layers.preprocessing.host import Array, refuse_sparse
+from toolkit.layers.preprocessing.vocabulary import VocabularyLayer, lines_of, plain
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import PolicyLike, Shape

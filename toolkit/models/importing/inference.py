@@ -25,9 +25,7 @@ _MOST_RUN = 20_000  # nodes, if extents can be unsuitable
 
 
 def infer_outputs(
-    run: Run,
-    inputs: Sequence[Any],
-    nodes: int,
+    run: Run, inputs: Sequence[Any], nodes: int
 ) -> list[tuple[Shape, str] | None]:
     """Return shape and dtype of each output; None if its shape depends on values.
 

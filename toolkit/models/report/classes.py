@@ -84,10 +84,7 @@ def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
 
 def confusion_section(errors: Confusion) -> Markup:
     """Return the matrix, the most frequent mistakes and the figures for each class."""
-    right, total = (
-        int(np.trace(errors.counts)),
-        int(errors.counts.sum()),
-    )
+    right, total = int(np.trace(errors.counts)), int(errors.counts.sum())
     text = (
         f"{right:,} of {total:,} samples ({right / total:.1%}) are classified "
         "correctly."
@@ -108,9 +105,7 @@ def _matrix(errors: Confusion) -> Markup:
     sums = errors.counts.sum(1, keepdims=True)
     shares = errors.counts / np.maximum(sums, 1)
     head = tag(
-        "tr",
-        tag("td"),
-        *(tag("th", name, scope="col") for name in errors.names),
+        "tr", tag("td"), *(tag("th", name, scope="col") for name in errors.names)
     )
     rows = []
     for i, name in enumerate(errors.names):
@@ -144,12 +139,7 @@ def _mistakes(errors: Confusion) -> Markup:
         return tag("p", "There are no errors.")
     sums = errors.counts.sum(1)
     rows = [
-        (
-            errors.names[i],
-            errors.names[j],
-            wrong[i, j],
-            f"{wrong[i, j] / sums[i]:.1%}",
-        )
+        (errors.names[i], errors.names[j], wrong[i, j], f"{wrong[i, j] / sums[i]:.1%}")
         for i, j in pairs
     ]
     heads = ("True class", "Predicted", "Samples", "Of the class")

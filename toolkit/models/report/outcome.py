@@ -8,10 +8,7 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.errors import ArgumentError
-from toolkit.models.training.data_adapters import (
-    named_errors,
-    unpack_x_y_sample_weight,
-)
+from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sample_weight
 from toolkit.models.training.epochs import make_batches
 
 _INFINITE = -1  # the result of a Dataset's `cardinality`

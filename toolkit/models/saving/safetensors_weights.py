@@ -14,10 +14,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.models.saving.low_rank_weights import (
-    factors_not_stored,
-    reset_adaptations,
-)
+from toolkit.models.saving.low_rank_weights import factors_not_stored, reset_adaptations
 from toolkit.models.saving.mismatches import (
     Mismatch,
     mismatch_message,

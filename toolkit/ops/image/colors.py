@@ -67,9 +67,7 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     colored = greater(extent, 0)
     slope = 1 / (6 * where(colored, extent, 1.0))
     hue = where(
-        equal(value, green),
-        slope * (blue - red) + 2 / 6,
-        slope * (red - green) + 4 / 6,
+        equal(value, green), slope * (blue - red) + 2 / 6, slope * (red - green) + 4 / 6
     )
     hue = where(equal(value, red), slope * (green - blue), hue)
     hue = where(colored, where(less(hue, 0), hue + 1, hue), 0.0)

@@ -116,12 +116,7 @@ def _read_mask(mask: Value | None, keys: int) -> _Mask:
 
 
 def _limit_steps(
-    call: Call,
-    mask: _Mask,
-    queries: int,
-    keys: int,
-    steps: int,
-    lengths: Value | None,
+    call: Call, mask: _Mask, queries: int, keys: int, steps: int, lengths: Value | None
 ) -> bool:
     """Limit a mask to keys within the window and without padding.
 
@@ -227,11 +222,7 @@ def _softmax(x: Any) -> Any:
 
 
 def _rotary(
-    call: Call,
-    x: Value,
-    cosines: Value,
-    sines: Value,
-    positions: Value | None = None,
+    call: Call, x: Value, cosines: Value, sines: Value, positions: Value | None = None
 ) -> Value:
     """Rotate pairs of features by angles that depend on the position."""
     split = _split(x, call.integer("num_heads", 0))

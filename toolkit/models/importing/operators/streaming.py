@@ -23,11 +23,7 @@ _ACTIVATIONS = ("none", "silu", "swish")
 
 
 def _causal_conv(
-    call: Call,
-    x: Value,
-    w: Value,
-    bias: Value | None = None,
-    past: Value | None = None,
+    call: Call, x: Value, w: Value, bias: Value | None = None, past: Value | None = None
 ) -> tuple[Value, Value]:
     """Return a depthwise convolution over the past and the present."""
     activation = call.text("activation", "none")

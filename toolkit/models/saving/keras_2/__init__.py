@@ -10,10 +10,7 @@ from toolkit.models.saving.keras_2.optimizer_state import (
     load_optimizer_state,
     split_state,
 )
-from toolkit.models.saving.keras_2.summaries import (
-    take_layer_summaries,
-    take_summaries,
-)
+from toolkit.models.saving.keras_2.summaries import take_layer_summaries, take_summaries
 from toolkit.models.saving.keras_2.versions import is_keras_2, major_version
 
 __all__ = [
