@@ -11,11 +11,11 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ops.conv import per_axis, window_counts
 from toolkit.ops.creation import zeros
 from toolkit.ops.index import gather_p, scatter_p
 from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
+from toolkit.ops.spatial import per_axis, window_counts
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import IntOrInts, TensorLike

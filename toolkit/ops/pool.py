@@ -17,7 +17,10 @@ from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
-from toolkit.ops.conv import (
+from toolkit.ops.ranges import index_range
+from toolkit.ops.reduce import max, mean
+from toolkit.ops.shape import concatenate, slice_axis
+from toolkit.ops.spatial import (
     Extents,
     Pads,
     channels_last,
@@ -27,9 +30,6 @@ from toolkit.ops.conv import (
     spatial_ndim,
     window_counts,
 )
-from toolkit.ops.ranges import index_range
-from toolkit.ops.reduce import max, mean
-from toolkit.ops.shape import concatenate, slice_axis
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 

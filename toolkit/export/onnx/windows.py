@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit.export.onnx.family import Family, TraceMismatchError, describe_node
 from toolkit.ir import Node
-from toolkit.ops.conv import padding_pairs
+from toolkit.ops.spatial import padding_pairs
 
 _POOLS = ("max_pool", "sum_pool")
 _WINDOWED = (*_POOLS, "conv", "conv_integer")

@@ -8,7 +8,7 @@ from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
-from toolkit.ops.conv import channels_last, in_format
+from toolkit.ops.spatial import channels_last, in_format
 from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import (
     DTypeLike,

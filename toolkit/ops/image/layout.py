@@ -8,10 +8,10 @@ from toolkit import dtypes, settings
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ops.conv import channels_last, in_format
 from toolkit.ops.elementwise import equal, isfinite, where
 from toolkit.ops.numeric import logical_and, logical_not, round, saturate_cast
 from toolkit.ops.shape import expand_dims, squeeze
+from toolkit.ops.spatial import channels_last, in_format
 from toolkit.type_aliases import TensorLike
 
 Restore = Callable[[Tensor], Tensor]

@@ -9,10 +9,10 @@ from toolkit.arguments import is_int
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
 from toolkit.ops.blocks import window_indices
-from toolkit.ops.conv import padding_pairs, per_axis
 from toolkit.ops.image.layout import batched
 from toolkit.ops.index import gather_p
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
+from toolkit.ops.spatial import padding_pairs, per_axis
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
 
