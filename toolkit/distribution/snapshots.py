@@ -12,7 +12,7 @@ from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, ShardedValue
 from toolkit.distribution.shard_files import StoredBox
 from toolkit.dtypes import numpy_dtype
-from toolkit.optimizers.building import build_optimizer
+from toolkit.optimizers.state import build_optimizer
 
 _ALIGNMENT = 64  # bytes
 # Maximum size of a box in bytes; a read of any element verifies its full box.

@@ -146,14 +146,12 @@ class RuleSummary:
         words: each function with the dtype of its last operand.
         cost: cost of one element, in additions; common subexpressions count once.
         domain: the range of the first input, from the functions that are applied to it.
-        is_word: whether the rule is one function of all inputs in order.
     """
 
     text: str
     words: tuple[tuple[str, str], ...]
     cost: int
     domain: Interval
-    is_word: bool
 
 
 class _RuleRecorder:
@@ -214,6 +212,4 @@ def summarize_rule(
     names = [RuleValue(f"x{i}", dtype) for i, dtype in enumerate(dtypes)]
     result = rule(listener, *names, **dict(attrs))
     text = "\n".join([*listener.lines, repr(result)])
-    words = tuple(listener.words)
-    is_single = len(words) == 1 and f"{words[0][0]}{tuple(names)!r}" in listener.lines
-    return RuleSummary(text, words, listener.cost, listener.domain, is_single)
+    return RuleSummary(text, tuple(listener.words), listener.cost, listener.domain)

@@ -334,3 +334,10 @@ class OptimizerState(Checked):
                 f"contains {len(store)}"
             )
         self.set_weights([store[str(i)] for i in range(len(self.variables))])
+
+
+def build_optimizer(model: Any) -> None:
+    """Create the optimizer state of a model, if it has an optimizer."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)

@@ -18,7 +18,7 @@ from toolkit.files.sets import FileSet
 from toolkit.models.callbacks.callback import Logs
 from toolkit.models.callbacks.regular_saves import RegularSaves
 from toolkit.models.saving.state import all_variables
-from toolkit.optimizers.building import build_optimizer
+from toolkit.optimizers.state import build_optimizer
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
 _PREVIOUS_SUFFIX = ".bkp"

@@ -29,7 +29,7 @@ from toolkit.models.saving.keras_2 import (
 )
 from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
-from toolkit.optimizers.building import build_optimizer
+from toolkit.optimizers.state import build_optimizer
 from toolkit.reading.budget import spend
 from toolkit.reading.file_errors import check_present, convert_errors
 from toolkit.reading.hdf5 import (
