@@ -82,7 +82,7 @@ class ElementWriter:
             self._file.write(buffer)
 
     def finish(self) -> None:
-        """Sync the file to disk and move it to its path."""
+        """Write the table of offsets, and move the file to its path."""
         start = self._file.tell()
         self._file.write(np.array(self._offsets, "<u8").tobytes())
         self._file.write(TAIL.pack(start, len(self._offsets), MARK))
@@ -98,7 +98,7 @@ class ElementWriter:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise an error if the path has a file that no Writer wrote."""
+    """Raise an error if the path has a file that no ElementWriter wrote."""
     if not os.path.lexists(path):
         return
     if path.is_file():

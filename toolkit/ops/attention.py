@@ -80,10 +80,13 @@ def _allowed(
     return earlier if mask is None else logical_and(mask, earlier)
 
 
-def _limited(
+def _apply_bias_and_mask(
     logits: Tensor, bias: Tensor | None, mask: Tensor | None, is_causal: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return logits with bias, or MASKED where attention is not allowed; and where."""
+    """Return the logits, and the mask of allowed positions or None.
+
+    The logits include the bias, and are MASKED where attention is not allowed.
+    """
     if bias is not None:
         logits = logits + bias
     allowed = _allowed(mask, is_causal, logits.shape)
@@ -117,7 +120,9 @@ def _attention(
     dtype = query.dtype
     logits = _logits(query * convert(scale, dtype), key)
     logits = convert(logits, dtypes.result_type(dtype, "float32"))
-    logits, _ = _limited(logits, is_causal=is_causal, **_named(given, extras))
+    logits, _ = _apply_bias_and_mask(
+        logits, is_causal=is_causal, **_named(given, extras)
+    )
     peak = max(logits, axis=3, keepdims=True)
     weights = exp(logits - peak)
     total = sum(weights, axis=3, keepdims=True)
@@ -143,7 +148,9 @@ def _changes(
     dtype = query.dtype
     logits = _logits(query * convert(scale, dtype), key)
     logits = convert(logits, peak.dtype)
-    logits, allowed = _limited(logits, is_causal=is_causal, **_named(given, extras))
+    logits, allowed = _apply_bias_and_mask(
+        logits, is_causal=is_causal, **_named(given, extras)
+    )
     weights = exp(logits - max(logits, axis=3, keepdims=True))
     weights = weights / sum(weights, axis=3, keepdims=True)
     change = convert(_logits(g, value), peak.dtype)
@@ -309,7 +316,7 @@ def dot_product_attention(
     if attn_logits_soft_cap is not None:
         logits = convert(_logits(query * convert(scale, dtype), key), wide)
         logits = attn_logits_soft_cap * tanh(logits / attn_logits_soft_cap)
-        logits, _ = _limited(logits, bias, mask, is_causal)
+        logits, _ = _apply_bias_and_mask(logits, bias, mask, is_causal)
         return _mix(convert(bind(softmax_p, logits, axis=(3,)), dtype), value)
     extras = {"bias": bias, "mask": mask}
     extras = {name: x for name, x in extras.items() if x is not None}

@@ -68,13 +68,13 @@ class _EqualRows:
         return array.ndim > 0 and bool((array == array[:1]).all())
 
     def visit(self, node: Node) -> None:
-        """Record the results of a node."""
+        """Record the results of a node if all their rows are equal."""
         if node.op.name == "broadcast_to":
             shape, target_shape = node.inputs[0].spec.shape, node.outputs[0].spec.shape
-            is_alike = len(shape) < len(target_shape) or shape[:1] == (1,)
+            has_equal_rows = len(shape) < len(target_shape) or shape[:1] == (1,)
         else:
-            is_alike = node.op.kind is Kind.ELEMENTWISE and all(
+            has_equal_rows = node.op.kind is Kind.ELEMENTWISE and all(
                 map(self.has, node.inputs)
             )
-        if is_alike:
+        if has_equal_rows:
             self._values.update(node.outputs)

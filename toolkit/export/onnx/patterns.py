@@ -183,10 +183,10 @@ def _hard_sigmoid_of(writer: Writer, node: Node) -> Any:
     pair = _scalar_operand(
         writer, node, {"divide": 6.0, "multiply": 1 / 6}[node.op.name]
     )
-    limited = None if pair is None else writer.limited.get(pair[0])
-    if limited is None or (limited.low, limited.high) != (0, 6):
+    clip = None if pair is None else writer.clipped.get(pair[0])
+    if clip is None or (clip.low, clip.high) != (0, 6):
         return None
-    shifted = _match_scalar_operation(writer, limited.x, "add", 3)
+    shifted = _match_scalar_operation(writer, clip.x, "add", 3)
     return None if shifted is None else shifted[0]
 
 
@@ -270,12 +270,12 @@ class ClippedValue:
         return ClippedValue(self.x, first, high if last is None else last)
 
 
-def _write_limited(writer: Writer, node: Node) -> Any:
+def _write_clipped(writer: Writer, node: Node) -> Any:
     """Write chains of max(x, c), min(x, c) and clips."""
-    clipped = _extend_limit(writer, node)
+    clipped = _extend_clip(writer, node)
     if clipped is None:
         return None
-    writer.limited[node.outputs[0]] = clipped
+    writer.clipped[node.outputs[0]] = clipped
     dtype = node.outputs[0].spec.dtype
     if clipped.low == 0 and clipped.high is None:
         return _write_unary(writer, node, "Relu", clipped.x)
@@ -286,17 +286,17 @@ def _write_limited(writer: Writer, node: Node) -> Any:
     return _write_unary(writer, node, "Clip", clipped.x, ends if ends[1] else ends[:1])
 
 
-def _extend_limit(writer: Writer, node: Node) -> ClippedValue | None:
+def _extend_clip(writer: Writer, node: Node) -> ClippedValue | None:
     out = node.outputs[0].spec
     if out.dtype not in ("float32", "float64"):
         return None
     if node.op.name == "limit":
         x, ends = node.inputs[0], (node.attrs["low"], node.attrs["high"])
-        return writer.limited.get(x, ClippedValue(x)).clip_further(*ends)
+        return writer.clipped.get(x, ClippedValue(x)).clip_further(*ends)
     for x, other in _operand_orders(node):
         number = writer.number(other)
         if number is not None and not math.isnan(number) and x.spec == out:
-            clipped = writer.limited.get(x, ClippedValue(x))
+            clipped = writer.clipped.get(x, ClippedValue(x))
             is_low = node.op.name == "maximum"
             return (
                 clipped.clip_further(number, None)
@@ -403,5 +403,5 @@ _PATTERNS: dict[str, tuple[Pattern, ...]] = {
     "add": (_write_normalized, write_scaled),
     "subtract": (write_scaled,),
     "where": (_write_rectifier,),
-    **dict.fromkeys(("maximum", "minimum", "limit"), (_write_limited,)),
+    **dict.fromkeys(("maximum", "minimum", "limit"), (_write_clipped,)),
 }

@@ -42,7 +42,7 @@ class Writer:
         nchw_names: the name of each value with its channels moved to axis 1.
         scaled: values that are another value times and plus constants (`convolution`).
         normalized: values that are another value normalized (`patterns`).
-        limited: values that are another value clipped to an interval (`patterns`).
+        clipped: values that are another value clipped to an interval (`patterns`).
         origin: the path of the layer of the current nodes.
         use_counts: the number of uses of each value.
         max_pool_inputs: the inputs of max pooling.
@@ -58,7 +58,7 @@ class Writer:
         self.nchw_names: dict[Value, str] = {}
         self.scaled: dict[Value, Any] = {}
         self.normalized: dict[Value, Any] = {}
-        self.limited: dict[Value, Any] = {}
+        self.clipped: dict[Value, Any] = {}
         self.use_counts: Counter[Value] = Counter()
         self.max_pool_inputs: set[Value] = set()
         self.producers: dict[Value, Node] = {}

@@ -101,13 +101,15 @@ def lower_random_uniform(
         return None
     elements = _FORMS[spec.dtype][0]
     blocks, ragged = -(-spec.size // elements), bool(spec.size % elements)
+    # The last task of a ragged result writes fewer elements than its rows have.
+    result = ("out", 0)
     call = Call(
         Code(emit_uniform, spec.dtype, ragged),
-        (("in", 0), ("out", 0)),
+        (("in", 0), result),
         (spec.size,),
-        blocks,
-        partition(blocks),
-        frozenset() if ragged else frozenset({("out", 0)}),
+        rows=blocks,
+        grain=partition(blocks),
+        row_operands=frozenset() if ragged else frozenset({result}),
         flops=_BLOCK_COST * blocks,
         nbytes=spec.nbytes,
     )

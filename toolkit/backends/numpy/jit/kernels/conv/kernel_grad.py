@@ -408,24 +408,26 @@ class _KernelGrad(ConvolutionWriter):
         lane_counts: list[int],
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield an input and the vectors of gradients for each row."""
-        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        tap_stride = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
         gradients = self._vectors(state.g, lane_counts)
         for t, channel in rows:
-            inputs = self.loader.load(state.x + t * tap, channel, lane_counts)
+            inputs = self.loader.load(state.x + t * tap_stride, channel, lane_counts)
             yield list(zip(inputs, gradients, strict=True))
 
-    def _dots(
+    def _dot_factors(
         self,
         state: _LoopState,
         rows: tuple[tuple[int, int], ...],
         lane_counts: list[int],
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield a gradient and the vectors of inputs for each row."""
-        tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
-        inputs = {t: self._vectors(state.x + t * tap, lane_counts) for t in dict(rows)}
+        tap_stride = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
+        inputs = {
+            t: self._vectors(state.x + t * tap_stride, lane_counts) for t in dict(rows)
+        }
         for t, channel in rows:
-            place_g = state.g + channel * self.plan.channels.pitch
-            gradient = self.b.splat(self.b.scalar(place_g, self.dtype))
+            gradient_address = state.g + channel * self.plan.channels.pitch
+            gradient = self.b.splat(self.b.scalar(gradient_address, self.dtype))
             yield [(gradient, vector) for vector in inputs[t]]
 
     def _vectors(self, address: Pointer, lane_counts: list[int]) -> list[Value]:

@@ -114,6 +114,10 @@ class _Convolution(Lowering):
         )
 
     def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
+        """Return the call that packs the patch of each output position.
+
+        The patches define the format, so that `words` is not used.
+        """
         nbytes = self.rows * self.count * WORD_BYTES
         return Call(
             Code(emit_pack_patches, self.patches),

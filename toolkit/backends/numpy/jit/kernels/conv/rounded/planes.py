@@ -145,7 +145,10 @@ def pack_planes(
 def _pack_transposed(
     b: Kernel, planes: Planes, line: Line, cells: tuple[Number, Number], target: Pointer
 ) -> None:
-    """Round blocks of all channels of some cells, and store them transposed."""
+    """Convert some cells to bfloat16, and store them by channel.
+
+    A 32-bit lane contains two neighbouring cells of a channel.
+    """
     first, count = cells
     with b.loop(0, planes.depth, BLOCK_LINES) as channel:
         source = line.source + first * line.pitch + channel
@@ -163,9 +166,9 @@ def _pack_transposed(
             for pair in zip(rows[::2], rows[1::2], strict=True)
         ]
         address, half = target + channel * planes.pitch, BLOCK_LINES // 2
-        for i, column in enumerate(b.transposed(pairs)):
+        for i, two_channels in enumerate(b.transposed(pairs)):
             for k in (0, half):
-                cell_pairs = b.shuffled(column, column, range(k, k + half))
+                cell_pairs = b.shuffled(two_channels, two_channels, range(k, k + half))
                 b.store(cell_pairs, address + (i + k) * planes.pitch, 0, None)
 
 
