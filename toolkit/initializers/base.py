@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit.arguments import Checked
 from toolkit.core.tensor import Tensor
+from toolkit.definitions.representations import config_repr
 from toolkit.errors import ArgumentError
 from toolkit.type_aliases import DTypeLike, Shape
 
@@ -42,8 +43,7 @@ class Initializer(Checked):
         return self.from_config(self.get_config())
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
-        return f"{type(self).__name__}({arguments})"
+        return config_repr(self)
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:

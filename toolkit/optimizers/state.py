@@ -15,6 +15,7 @@ from toolkit.core.hooks import notify_new_variables
 from toolkit.core.naming import name_scope
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable, assign_all
+from toolkit.definitions.representations import config_repr
 from toolkit.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -304,6 +305,9 @@ class OptimizerState(Checked):
             if name not in config and hasattr(self, name):
                 config[name] = serialization.serialize_keras_object(getattr(self, name))
         return config
+
+    def __repr__(self) -> str:
+        return config_repr(self, always=("learning_rate",), never=("name",))
 
     def _rate_config(self) -> Any:
         if isinstance(self._learning_rate, Variable):

@@ -53,6 +53,9 @@ class SeedGenerator:
         if isinstance(state.overlay, ElementScope):
             state.overlay.keep_outer_state(self.state)
 
+    def __repr__(self) -> str:
+        return f"<SeedGenerator name={self.name}, seed={self._initial_seed}>"
+
     def next(self, ordered: bool = True) -> Tensor:
         """Return a new key: (seed, number of earlier keys).
 

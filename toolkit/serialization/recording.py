@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from toolkit import tree
 from toolkit.arguments import Checked
+from toolkit.definitions.representations import config_repr
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.serialization import serialize_keras_object
 from toolkit.serialization.reading import deserialize_argument
@@ -108,6 +109,9 @@ class Recorded(Checked):
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Create an object from the result of `get_config`."""
         return cls(**{k: deserialize_argument(v) for k, v in config.items()})
+
+    def __repr__(self) -> str:
+        return config_repr(self)
 
     def _recorded_config(
         self, strict: bool, skip: frozenset[str] = frozenset()

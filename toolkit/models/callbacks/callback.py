@@ -41,6 +41,9 @@ class Callback(Checked):
         self.params: dict[str, Any] = {}
         self._model: Any = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
     @property
     def model(self) -> Any:
         return self._model

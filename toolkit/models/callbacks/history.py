@@ -48,6 +48,14 @@ class History(Callback):
             self._epochs.setdefault(name, []).append(epoch)
         self.model.history = self
 
+    def __repr__(self) -> str:
+        latest = [
+            f"{name}={values[-1]:.4g}"
+            for name, values in self.history.items()
+            if values and np.ndim(values[-1]) == 0
+        ]
+        return f"<History {', '.join([f'epochs={len(self.epoch)}', *latest])}>"
+
     @property
     def metrics(self) -> list[str]:
         """Return the names of recorded numbers, without `val_`; the loss is first."""

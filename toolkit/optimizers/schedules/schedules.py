@@ -11,6 +11,7 @@ from toolkit import ops
 from toolkit.arguments import Checked, Finite
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
+from toolkit.definitions.representations import config_repr
 from toolkit.errors import ArgumentError
 
 
@@ -33,6 +34,9 @@ class LearningRateSchedule(Checked):
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Build a schedule from the result of `get_config`."""
         return cls(**config)
+
+    def __repr__(self) -> str:
+        return config_repr(self)
 
 
 def _number(x: Any) -> Tensor:
