@@ -3,10 +3,8 @@
 Names are imported on first use, so that `import toolkit` is fast.
 """
 
-from __future__ import annotations
-
-import sys
-from importlib import import_module
+import sys as _sys
+from importlib import import_module as _import_module
 
 _MODULES = (
     "activations",
@@ -89,19 +87,19 @@ __all__ = [*_MODULES, *_NAMES]
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in _NAMES:
         for module in _COMPLETING_MODULES.get(_NAMES[name], ()):
-            import_module(module)
-        value = getattr(import_module(_NAMES[name]), name)
+            _import_module(module)
+        value = getattr(_import_module(_NAMES[name]), name)
     elif name in _MODULES:
-        value = import_module(f"toolkit.{name}")
+        value = _import_module(f"toolkit.{name}")
     else:
         raise AttributeError(
             f"module 'toolkit' has no attribute {name!r}",
             name=name,  # with these, Python suggests a similar name
-            obj=sys.modules[__name__],
+            obj=_sys.modules[__name__],
         )
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

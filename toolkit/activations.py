@@ -12,6 +12,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.ops import (
     celu as celu,
@@ -187,3 +188,6 @@ def get(identifier: Any) -> Any:
             f"{identifier!r}"
         )
     return activation
+
+
+__dir__ = module_dir(__name__)

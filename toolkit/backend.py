@@ -18,6 +18,7 @@ from toolkit.config import (
     set_image_data_format,
 )
 from toolkit.core import naming
+from toolkit.definitions.namespaces import module_dir
 from toolkit.dtypes import result_type
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.random import seeds
@@ -106,3 +107,6 @@ def clear_session(free_memory: bool = True) -> None:
     set_dtype_policy(None)
     if free_memory:
         gc.collect()
+
+
+__dir__ = module_dir(__name__)

@@ -15,6 +15,7 @@ from toolkit.backends.devices import (
     set_num_threads,
     show,
 )
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import UnsupportedError
 from toolkit.settings import (
     autotune,
@@ -128,3 +129,6 @@ def enable_unsafe_deserialization() -> None:
         "enable_unsafe_deserialization: toolkit never runs code from a file; pass the "
         "functions of Lambda layers in custom_objects instead"
     )
+
+
+__dir__ = module_dir(__name__)

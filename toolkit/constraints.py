@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import ops, serialization, settings
 from toolkit.arguments import Axes, Fraction, NonNegative, is_real
 from toolkit.core.tensor import Tensor
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError
 from toolkit.serialization.recording import Recorded
 
@@ -167,3 +168,6 @@ def get(identifier: Any) -> Any:
         2
     """
     return serialization.get(identifier, _OBJECTS, "constraint")
+
+
+__dir__ = module_dir(__name__)

@@ -47,6 +47,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from toolkit.definitions.namespaces import module_dir
+
 
 class ToolkitError(Exception):
     """Base of all errors that toolkit raises intentionally.
@@ -273,3 +275,6 @@ def leaked(name: str, x: Any) -> TraceError:
         f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
         "that has ended; return it from the traced function, or assign it to a Variable"
     )
+
+
+__dir__ = module_dir(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 from toolkit import ops, serialization
 from toolkit.arguments import is_real
 from toolkit.core.tensor import Tensor
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.serialization.recording import Recorded
 
@@ -174,3 +175,6 @@ def get(identifier: Any) -> Any:
         0.01
     """
     return serialization.get(identifier, _OBJECTS, "regularizer")
+
+
+__dir__ = module_dir(__name__)

@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from toolkit.console.frames import warn
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 _SEQUENCES = (list, tuple, deque)
@@ -366,3 +367,6 @@ def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
         return func(structure)
     children = [map_shape_structure(func, x) for x in _children(structure)]
     return _rebuild(structure, children)
+
+
+__dir__ = module_dir(__name__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, NotCompiledError, TraceError
 from toolkit.models.cloning import clone_model
 from toolkit.models.model import Model
@@ -277,3 +278,6 @@ class SKLearnTransformer(_TransformerMixin, _Estimator):
     def transform(self, X: Any) -> Any:
         """Return the model's outputs for X (n_samples, n_features)."""
         return self._predict_outputs(X)
+
+
+__dir__ = module_dir(__name__)

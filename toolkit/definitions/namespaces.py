@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
+from types import ModuleType, UnionType
 from typing import Any
 
 
@@ -37,10 +38,41 @@ def lazy_namespace(
         return value
 
     def listed() -> list[str]:
-        names = {*vars(sys.modules[namespace]), *module_of, *submodules}
-        return sorted(names - {lazy_namespace.__name__})
+        names = {*public_names(namespace), *module_of, *submodules}
+        return sorted(names)
 
     return find, listed
+
+
+def module_dir(namespace: str, more: Iterable[str] = ()) -> Callable[[], list[str]]:
+    """Return the function `__dir__` of a public module.
+
+    Args:
+        namespace: the name of the module.
+        more: names that its `__getattr__` finds.
+    """
+    return lambda: sorted({*public_names(namespace), *more})
+
+
+def public_names(namespace: str) -> list[str]:
+    """Return the names of a module that do not come from another package."""
+    package = namespace.partition(".")[0]
+
+    def is_own(value: Any) -> bool:
+        if isinstance(value, UnionType):  # a type alias
+            return False
+        is_module = isinstance(value, ModuleType)
+        home = value.__name__ if is_module else getattr(value, "__module__", package)
+        return str(home).partition(".")[0] == package
+
+    return [
+        name
+        for name, value in vars(sys.modules[namespace]).items()
+        if name.startswith("__") or (is_own(value) and name not in _HELPERS)
+    ]
+
+
+_HELPERS = (lazy_namespace.__name__, module_dir.__name__)
 
 
 @cache

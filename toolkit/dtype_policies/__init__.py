@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtypes
+from toolkit.definitions.namespaces import module_dir
 from toolkit.dtype_policies.policy import (
     DTypePolicy,
     FloatDTypePolicy,
@@ -109,3 +110,6 @@ def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
             f"received {config!r}"
         )
     return DTypePolicy(members["name"])
+
+
+__dir__ = module_dir(__name__)

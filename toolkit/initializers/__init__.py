@@ -17,6 +17,7 @@ from toolkit.core.convert import convert
 from toolkit.core.naming import to_snake_case
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.initializers.constants import (
@@ -72,8 +73,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'toolkit.initializers' has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_BY_NAME})
+__dir__ = module_dir(__name__, _BY_NAME)
 
 
 def serialize(initializer: InitializerLike) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from toolkit import serialization
+from toolkit.definitions.namespaces import module_dir
 from toolkit.losses.crossentropy import (
     BinaryCrossentropy as BinaryCrossentropy,
     BinaryFocalCrossentropy as BinaryFocalCrossentropy,
@@ -116,3 +117,6 @@ def get(identifier: Any) -> Any:
         1.0
     """
     return serialization.get(identifier, _OBJECTS, "loss")
+
+
+__dir__ = module_dir(__name__)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from toolkit import serialization
+from toolkit.definitions.namespaces import module_dir
 from toolkit.losses import (
     binary_crossentropy as binary_crossentropy,
     binary_focal_crossentropy as binary_focal_crossentropy,
@@ -132,3 +133,6 @@ def get(identifier: Any) -> Any:
         'mean_squared_error'
     """
     return serialization.get(identifier, _OBJECTS, "metric")
+
+
+__dir__ = module_dir(__name__)

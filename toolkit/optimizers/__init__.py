@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import serialization
+from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import legacy, schedules
 from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, LazyAdam, Nadam
@@ -87,3 +88,6 @@ def _checked(identifier: Any, custom_objects: Any = None) -> Any:
             f"optimizer: expected a name, a config or an optimizer; received {optimizer!r}"
         )
     return optimizer
+
+
+__dir__ = module_dir(__name__)

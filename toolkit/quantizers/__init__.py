@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import serialization
 from toolkit.core.naming import to_snake_case
+from toolkit.definitions.namespaces import module_dir
 from toolkit.quantizers.configs import (
     AWQConfig,
     Float8QuantizationConfig,
@@ -94,3 +95,6 @@ def get(identifier: Any, **kwargs: Any) -> Any:
         cls = _OBJECTS.get(identifier, identifier)
         return cls(**kwargs)
     return serialization.get(identifier, _OBJECTS, "quantizer")
+
+
+__dir__ = module_dir(__name__)
