@@ -93,8 +93,8 @@ def error(call):
     ]
     expected = [x.copy() for x in initial]
     with device.scope():
-        placed = [backend.asarray(x) for x in initial]
-        scratch = device.address(backend.empty((WORKSPACE,), "uint8"))
+        placed = [backend.memory.asarray(x) for x in initial]
+        scratch = device.address(backend.memory.empty((WORKSPACE,), "uint8"))
         pointers = tuple(map(device.address, placed))
         if is_graph:
             device.dnn(call, WORKSPACE)(pointers, scratch)
@@ -106,7 +106,7 @@ def error(call):
         host.Convolution(_ImmediateStream(), call, 0).work(addresses)
     else:
         host.multiply(call, addresses)
-    outputs = map(backend.to_numpy, placed)
+    outputs = map(backend.memory.to_numpy, placed)
     worst = max(map(_distance, outputs, expected, initial))
     return worst, LIMITS[kinds[0]]
 

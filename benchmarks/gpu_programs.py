@@ -223,7 +223,7 @@ def launches(program):
     if program.code is None:
         return "not one program"
     values = (*program.graph.inputs, *program.graph.outputs)
-    table = program.backend.call_table(
+    table = program.backend.generator.call_table(
         [v.spec for v in values], program.updated_numbers
     )
     start = 1 << 40  # fake addresses that do not overlap

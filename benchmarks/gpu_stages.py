@@ -87,9 +87,9 @@ def bare_backend():
 def compare_kernel(name, arrays, limit, dtype="float32", **attrs):
     """Return the error of a primitive's kernel against float64 on the CPU."""
     backend, exact = bare_backend(), get_backend("reference").kernels[name]
-    inputs = [backend.asarray(x, dtype) for x in arrays]
-    back = [backend.to_numpy(x).astype("float64") for x in inputs]
-    outputs = backend.to_numpy(backend.kernels[name](*inputs, **attrs)).astype(
+    inputs = [backend.memory.asarray(x, dtype) for x in arrays]
+    back = [backend.memory.to_numpy(x).astype("float64") for x in inputs]
+    outputs = backend.memory.to_numpy(backend.kernels[name](*inputs, **attrs)).astype(
         "float64"
     )
     expected = exact(*back, **attrs)

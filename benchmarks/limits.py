@@ -44,7 +44,7 @@ def measure(workload, runs):
         spent.append([sample() for sample in samples])
     rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent, strict=True)))
     plan = trainer.model.inspect(*(array[: workload.batch] for array in trainer.data))
-    _, traffic = plan.program.backend.peak_rates()
+    _, traffic = plan.program.backend.generator.peak_rates()
     times = [(kernel.flops / rate, kernel.nbytes / traffic) for kernel in plan.kernels]
     return steps, sum(a for a, _ in times), sum(map(max, times))
 

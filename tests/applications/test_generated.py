@@ -10,7 +10,8 @@ from tests.layers.test_generated import not_generated
 from toolkit.backends import get_backend
 
 pytestmark = pytest.mark.skipif(
-    not get_backend("numpy").can_generate, reason="needs generated code (llvmlite)"
+    not get_backend("numpy").generator.can_generate,
+    reason="needs generated code (llvmlite)",
 )
 # One of each kind that compiles quickly; the remaining ones are slow tests.
 SHORT = {"MobileNetV2", "NASNetMobile", "ResNet50"}

@@ -59,7 +59,7 @@ def _stream_of_the_backend(request):
     names = request.fixturenames
     backend_name = request.getfixturevalue("backend") if "backend" in names else None
     is_gpu = backend_name is not None and backend_name.is_accelerator
-    with backend_name.errstate() if is_gpu else nullcontext():
+    with backend_name.kernels.errstate() if is_gpu else nullcontext():
         yield
 
 

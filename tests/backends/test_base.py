@@ -12,7 +12,8 @@ from toolkit.backends import (
     registry as registered,
     workspace,
 )
-from toolkit.backends.base import Backend, workspace_bytes
+from toolkit.backends.base import Backend
+from toolkit.backends.kernels import workspace_bytes
 from toolkit.core.tensor import quiet_context
 from toolkit.errors import ArgumentError
 
@@ -37,9 +38,9 @@ def test_a_backend_is_created_once(registry):
 
 def test_a_later_registration_replaces_the_earlier(registry):
     register_backend("mine", lambda: Backend({}))
-    assert not get_backend("mine").supports("sum")
+    assert not get_backend("mine").kernels.supports("sum")
     register_backend("mine", lambda: Backend({"sum": np.sum}))
-    assert get_backend("mine").supports("sum")
+    assert get_backend("mine").kernels.supports("sum")
 
 
 def test_elementwise_kernels_follow_from_the_records():
@@ -99,17 +100,17 @@ def test_workspace_size_is_queried_per_call():
 
 @pytest.mark.parametrize("nbytes", [0, 1, 1000])
 def test_arenas_are_aligned(nbytes):
-    arena = Backend({}).arena(nbytes)
+    arena = Backend({}).memory.arena(nbytes)
     assert arena.ctypes.data % 64 == 0 or nbytes == 0
     assert (arena.shape, arena.dtype) == ((nbytes,), np.uint8)
 
 
 def test_a_view_is_part_of_its_arena():
     backend = Backend({})
-    arena = backend.arena(256)
+    arena = backend.memory.arena(256)
     arena[...] = 0
     for dtype in ("float32", "bfloat16", "bool"):
-        view = backend.view(arena, 64, (2, 3), dtype)
+        view = backend.memory.view(arena, 64, (2, 3), dtype)
         view[...] = 1
         assert view.shape == (2, 3)
         assert not arena[:64].any()
@@ -119,11 +120,11 @@ def test_a_view_is_part_of_its_arena():
 def test_asarray_keeps_matching_arrays():
     backend = Backend({})
     x = np.ones(3, np.float32)
-    assert backend.asarray(x) is x
-    assert backend.asarray(x, "float32") is x
-    assert backend.asarray([1, 2], "bfloat16").dtype.name == "bfloat16"
-    assert backend.to_numpy(x) is x
-    assert backend.empty((2, 0), "int8").shape == (2, 0)
+    assert backend.memory.asarray(x) is x
+    assert backend.memory.asarray(x, "float32") is x
+    assert backend.memory.asarray([1, 2], "bfloat16").dtype.name == "bfloat16"
+    assert backend.memory.to_numpy(x) is x
+    assert backend.memory.empty((2, 0), "int8").shape == (2, 0)
 
 
 def test_concurrent_threads_get_one_backend(registry):

@@ -55,7 +55,7 @@ def compare(case, actual, expected):
 
 
 def run_quietly(backend, kernel, /, *arrays, **keywords):
-    with backend.errstate():
+    with backend.kernels.errstate():
         return kernel(*arrays, **keywords)
 
 
@@ -68,16 +68,16 @@ def specs_of(case):
 
 def poisoned_array(backend, spec):
     """Return an array of a spec that is filled with invalid values."""
-    out = backend.arena(max(1, spec.nbytes))
+    out = backend.memory.arena(max(1, spec.nbytes))
     out[...] = POISON
-    return backend.view(out, 0, spec.shape, spec.dtype)
+    return backend.memory.view(out, 0, spec.shape, spec.dtype)
 
 
 def guarded_scratch(backend, case, inputs):
     """Return scratch of exactly the declared size, and the guard bytes after it."""
     kernel = backend.kernels[case.name]
     size = workspace_bytes(kernel, inputs, case.attrs)
-    block = backend.arena(size + 4096)
+    block = backend.memory.arena(size + 4096)
     block[...] = POISON
     keywords = {"work": block[:size]} if size else {}
     return keywords, block[size:]
@@ -92,8 +92,8 @@ def run_planned(backend, case, arrays, outs=None):
     kernel = backend.kernels[case.name]
     returned = run_quietly(backend, kernel, *arrays, out=out, **keywords, **case.attrs)
     assert returned is out or len(results) > 1
-    assert (backend.to_numpy(guard) == POISON).all(), "wrote past its scratch"
-    numpy_outs = tuple(backend.to_numpy(o) for o in outs)
+    assert (backend.memory.to_numpy(guard) == POISON).all(), "wrote past its scratch"
+    numpy_outs = tuple(backend.memory.to_numpy(o) for o in outs)
     return numpy_outs if len(results) > 1 else numpy_outs[0]
 
 
@@ -105,20 +105,22 @@ def expected_of(reference, case):
 def strided(backend, array):
     """Return the same values in an array without contiguous neighbours."""
     if array.ndim == 0:
-        return backend.asarray(array)
+        return backend.memory.asarray(array)
     wide = np.repeat(array, 2, axis=-1)
-    return backend.asarray(wide)[..., ::2]
+    return backend.memory.asarray(wide)[..., ::2]
 
 
 @pytest.mark.cases("case", [*ELEMENTWISE, *REST])
 def test_kernel(case, backend, reference):
     expected = expected_of(reference, case)
-    arrays = [backend.asarray(a) for a in case.arrays]
+    arrays = [backend.memory.asarray(a) for a in case.arrays]
     before = [a.copy() for a in case.arrays]
     eager = run_quietly(backend, backend.kernels[case.name], *arrays, **case.attrs)
     is_tuple = isinstance(eager, tuple)
     actual = (
-        tuple(map(backend.to_numpy, eager)) if is_tuple else backend.to_numpy(eager)
+        tuple(map(backend.memory.to_numpy, eager))
+        if is_tuple
+        else backend.memory.to_numpy(eager)
     )
     compare(case, actual, expected)
     compare(case, run_planned(backend, case, arrays), expected)
@@ -137,7 +139,7 @@ def test_out_may_be_an_input(case, backend, reference):
     _, (result,) = specs_of(case)
     for i, array in enumerate(case.arrays):
         if (array.shape, dtypes.name_of(array.dtype)) == (result.shape, result.dtype):
-            arrays = [backend.asarray(a.copy()) for a in case.arrays]
+            arrays = [backend.memory.asarray(a.copy()) for a in case.arrays]
             actual = run_planned(backend, case, arrays, (arrays[i],))
             compare(case, actual, expected)
 
@@ -153,19 +155,19 @@ def test_out_may_be_strided(case, backend, reference):
         wide = poisoned_array(
             backend, result.with_shape((*result.shape[:-1], result.shape[-1] * 2))
         )
-        arrays = [backend.asarray(a) for a in case.arrays]
+        arrays = [backend.memory.asarray(a) for a in case.arrays]
         actual = run_planned(backend, case, arrays, (wide[..., ::2],))
         compare(case, actual, expected_of(reference, case))
 
 
 @pytest.mark.cases("case", VIEWS)
 def test_views_share_memory(case, backend, reference):
-    x = backend.asarray(case.arrays[0].copy())
+    x = backend.memory.asarray(case.arrays[0].copy())
     view = backend.kernels[case.name](x, **case.attrs)
-    compare(case, backend.to_numpy(view), expected_of(reference, case))
+    compare(case, backend.memory.to_numpy(view), expected_of(reference, case))
     if view.size:
         x[...] = 9.0
-        assert (backend.to_numpy(view) == 9.0).all()
+        assert (backend.memory.to_numpy(view) == 9.0).all()
 
 
 @pytest.mark.cases("case", VIEWS)
@@ -244,8 +246,8 @@ def test_every_primitive_has_a_kernel(backend, reference):
     tested = {case.name for case in (*ELEMENTWISE, *REST, *VIEWS)}
     for name, primitive in PRIMITIVES.items():
         if primitive.kind not in (Kind.CONTROL, Kind.COMPOSITE):
-            assert reference.supports(name), name
-            assert backend.supports(name), name
+            assert reference.kernels.supports(name), name
+            assert backend.kernels.supports(name), name
             assert name in tested, name
 
 
@@ -257,8 +259,12 @@ def test_every_kernel_names_a_primitive(backend, reference):
 
 def test_a_large_sum_of_half_precision_is_exact(backend):
     x = sample((100, 1000), "bfloat16", 1.0, 1.0)
-    total = backend.kernels["sum"](backend.asarray(x), axis=(0, 1), keepdims=False)
-    assert float(backend.to_numpy(total)) == 99_840.0  # 100,000 rounded to bfloat16
+    total = backend.kernels["sum"](
+        backend.memory.asarray(x), axis=(0, 1), keepdims=False
+    )
+    assert (
+        float(backend.memory.to_numpy(total)) == 99_840.0
+    )  # 100,000 rounded to bfloat16
 
 
 def test_every_conformance_test_runs_on_a_gpu(request):

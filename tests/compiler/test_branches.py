@@ -15,7 +15,7 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 # The attributes of a backend that the pass reads.
-WITHOUT_BRANCHES = target(SimpleNamespace(can_branch=False))
+WITHOUT_BRANCHES = target(SimpleNamespace(generator=SimpleNamespace(can_branch=False)))
 
 
 def traced(function, *specs):

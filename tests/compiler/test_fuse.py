@@ -38,7 +38,7 @@ ANCHORS = ("matmul", "conv")
 
 def fuse_graph(function, *shapes, anchors=()):
     graph = optimize(trace_of(function, *shapes), target())
-    return join_nodes(graph, backend().can_fuse, anchors)
+    return join_nodes(graph, backend().generator.can_fuse, anchors)
 
 
 def members(graph):
@@ -56,7 +56,7 @@ def members(graph):
 @settings(max_examples=100, deadline=None)
 def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
     graph = prune(graph, target())
-    result = join_nodes(graph, backend().can_fuse, anchors)
+    result = join_nodes(graph, backend().generator.can_fuse, anchors)
     result.verify()
     for node in result.nodes:
         if node.op is fused_p:
@@ -173,7 +173,7 @@ def test_fusion_that_moves_many_groups_is_refused(monkeypatch, limit, count):
         return a @ w, *(b @ w for _ in range(6))
 
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", limit)
-    graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().can_fuse)
+    graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().generator.can_fuse)
     assert op_names(graph).count("matmul") == 7
     assert len(graph.nodes) == 7 + count
 
@@ -260,7 +260,7 @@ def test_nested_reshapes_with_outside_readers_stay_ordered():
         z = ops.reshape(y, (2, 12))
         return y, z, ops.reshape(z, (3, 8)), z * 2.0
 
-    graph = join_nodes(trace_of(function, (4, 6)), backend().can_fuse)
+    graph = join_nodes(trace_of(function, (4, 6)), backend().generator.can_fuse)
     graph.verify()
     assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
@@ -383,7 +383,7 @@ def test_epilogue_values_are_not_read_before_the_call_ends():
     for function in first_order, second_order, returned:
         graph = optimize(trace_of(function, (4, 6), (6, 5)), target())
         members_by_function.append(
-            members(join_nodes(graph, backend().can_fuse, ANCHORS, AnyCall()))
+            members(join_nodes(graph, backend().generator.can_fuse, ANCHORS, AnyCall()))
         )
     assert members_by_function == [
         [["matmul", "exp", "multiply"]],
@@ -394,7 +394,7 @@ def test_epilogue_values_are_not_read_before_the_call_ends():
 
 def test_nodes_without_generated_code_are_not_fused():
     graph = trace_of(lambda x: ops.abs(ops.cast(x * 0.5, "complex64")) + 1.0, (8,))
-    graph = join_nodes(graph, backend().can_fuse)
+    graph = join_nodes(graph, backend().generator.can_fuse)
     assert members(graph) == [["multiply"], "cast", "abs", ["add"]]
 
 
@@ -536,7 +536,9 @@ def test_values_for_one_reader_move_to_it():
 def test_recomputing_graphs_compute_the_same(anchors, graph):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recomputation, "MIN_NBYTES", 0)
-        result = join_nodes(prune(graph, target()), backend().can_fuse, anchors)
+        result = join_nodes(
+            prune(graph, target()), backend().generator.can_fuse, anchors
+        )
     result.verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(

@@ -19,9 +19,9 @@ from tests.compiler.graphs import (
 )
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
-from toolkit.backends.base import StepSpan
 from toolkit.backends.cupy.passes.casts import hoist_casts
 from toolkit.backends.layout import Layouts
+from toolkit.backends.operands import StepSpan
 from toolkit.compiler.evaluate import evaluate as computed
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.schedule import schedule

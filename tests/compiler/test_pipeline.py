@@ -53,7 +53,7 @@ class RecordingBackend(type(get_backend("reference"))):
             "before_fusion",
             "after_scheduling",
         )
-        self.passes = BackendPasses(
+        self.generator.passes = BackendPasses(
             **{position: (self.note(position),) for position in positions}
         )
 
@@ -86,7 +86,7 @@ def test_programs_are_immutable_and_bound_separately():
     x = np.eye(3, dtype="float32")
     bound = [BoundProgram(program) for _ in range(2)]
     assert bound[0].arena is not bound[1].arena
-    with program.backend.errstate():
+    with program.backend.kernels.errstate():
         first, second = (b.run([x], None)[0] for b in bound)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, np.exp(x).sum(), rtol=1e-6)

@@ -90,7 +90,7 @@ def test_other_processors(first, name):
     host = Processor.host()
     if host.architecture != "x86_64" or not host.has(LEVELS[name]):
         pytest.skip(f"this is no {name}")
-    (processor,) = backend().processors(name, True)
+    (processor,) = backend().generator.processors(name, True)
     # Every level runs separate programs: a program rarely fails on one level only.
     start = first + 10_000 * list(LEVELS).index(name)
     for seed in range(start, start + PROGRAMS_PER_TEST // 3):

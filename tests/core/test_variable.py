@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import toolkit
 from tests.helpers import assert_close, is_free
 from toolkit import initializers, ops  # noqa: F401  (names of initializers)
-from toolkit.backends import base
+from toolkit.backends import memory
 from toolkit.core import naming, variable
 from toolkit.core.locks import Locks, commit_all
 from toolkit.core.tensor import Tensor, state
@@ -390,7 +391,7 @@ def test_numpy_array_is_copied_only_on_request():
 
 
 def test_value_moves_to_the_backend_that_uses_it(monkeypatch):
-    class OtherBackend:
+    class OtherMemory:
         def __init__(self):
             self.copies = []
 
@@ -401,8 +402,10 @@ def test_value_moves_to_the_backend_that_uses_it(monkeypatch):
             self.copies.append(array.copy())
             return self.copies[-1]
 
-    accelerator = OtherBackend()
-    monkeypatch.setattr(variable, "backend", lambda: accelerator)
+    accelerator = OtherMemory()
+    monkeypatch.setattr(
+        variable, "backend", lambda: SimpleNamespace(memory=accelerator)
+    )
     v = Variable(A)
     v._spare = np.zeros(3)
     v.settle()
@@ -420,7 +423,7 @@ class OnDevice(np.ndarray):
 
 
 class Accelerator:
-    """The backend of the simulated accelerator."""
+    """The memory of the simulated accelerator."""
 
     def owns(self, array):
         return isinstance(array, OnDevice)
@@ -443,7 +446,7 @@ class Accelerator:
 def make_on_device():
     """Create a Variable whose buffer has no other reference, on an accelerator."""
     device = Accelerator()
-    base.accelerators.append(device)
+    memory.device_memories.append(device)
 
     def make(value):
         v = Variable(value)
@@ -453,7 +456,7 @@ def make_on_device():
 
     make.device = device
     yield make
-    base.accelerators.remove(device)
+    memory.device_memories.remove(device)
 
 
 @pytest.mark.parametrize(

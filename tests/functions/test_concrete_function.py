@@ -279,9 +279,9 @@ def test_device_is_determined_by_the_type_of_values(
     for v, kind in zip(variables, where, strict=True):
         v._tensor._array = v._tensor._array.view(kind)
     monkeypatch.setattr(concrete, "backend", lambda: Backend(is_accelerator))
-    monkeypatch.setattr(concrete, "accelerators", [object()])
+    monkeypatch.setattr(concrete, "device_memories", [object()])
     assert call._is_on_device() is settled
-    monkeypatch.setattr(concrete, "accelerators", [object(), object()])
+    monkeypatch.setattr(concrete, "device_memories", [object(), object()])
     assert call._is_on_device() is False  # the type does not identify the accelerator
 
 
@@ -297,6 +297,6 @@ def test_values_are_materialized_if_their_device_is_unknown(
 
     call = traced(function, X)
     monkeypatch.setattr(Variable, "settle", lambda v: settled.append(v))
-    monkeypatch.setattr(concrete, "accelerators", [object()] * count)
+    monkeypatch.setattr(concrete, "device_memories", [object()] * count)
     assert_close(call(X), X * X)
     assert len(settled) == settles

@@ -12,7 +12,7 @@ from toolkit.inspection.scaling import Stage, predict_scaling
 from toolkit.pictures.shapes import Rectangle
 
 pytestmark = pytest.mark.skipif(
-    not toolkit.core.tensor.backend().can_generate,
+    not toolkit.core.tensor.backend().generator.can_generate,
     reason="needs generated code (llvmlite)",
 )
 

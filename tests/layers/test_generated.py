@@ -19,7 +19,8 @@ from toolkit.backends import get_backend
 from toolkit.errors import DTypeError, TraceError
 
 pytestmark = pytest.mark.skipif(
-    not get_backend("numpy").can_generate, reason="needs generated code (llvmlite)"
+    not get_backend("numpy").generator.can_generate,
+    reason="needs generated code (llvmlite)",
 )
 
 

@@ -115,7 +115,7 @@ def test_onnx_file(tmp_path):
 
 
 @pytest.mark.skipif(
-    not get_backend("numpy").can_generate or not shutil.which("cc"),
+    not get_backend("numpy").generator.can_generate or not shutil.which("cc"),
     reason="a library needs the compiler and a linker",
 )
 @pytest.mark.parametrize("name", ["the mean", None])

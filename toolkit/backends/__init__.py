@@ -1,10 +1,9 @@
-"""Backends: kernels and memory, with one folder per array library."""
+"""Backends: kernels, memory and code, with one folder per array library."""
 
-from toolkit.backends.base import (
-    Backend,
-    workspace,
-    workspace_bytes,
-)
+from toolkit.backends.base import Backend
+from toolkit.backends.generator import CodeGenerator
+from toolkit.backends.kernels import KernelTable, workspace, workspace_bytes
+from toolkit.backends.memory import Memory
 from toolkit.backends.registry import (
     describe_backends,
     get_backend,
@@ -13,6 +12,9 @@ from toolkit.backends.registry import (
 
 __all__ = [
     "Backend",
+    "CodeGenerator",
+    "KernelTable",
+    "Memory",
     "describe_backends",
     "get_backend",
     "register_backend",

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit import dtypes
-from toolkit.backends.rendering import Kernel
+from toolkit.backends.kernels import Kernel
 from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CompositeKernel:
         for value in (*read, *graph.outputs):
             if value.constant is not None and value not in slots:
                 slots[value] = len(slots)
-                constants.append(self._backend.asarray(value.constant))
+                constants.append(self._backend.memory.asarray(value.constant))
         last, steps = graph.last_uses(), []
         for i, node in enumerate(graph.nodes):
             for y in node.outputs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Operand, contiguous
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 

@@ -1,7 +1,7 @@
 """Sources and results of native libraries, as plain data.
 
-`backend.build_library(source)` compiles programs to an object with C functions.
-Compile a program for each processor of `backend.processors("x86-64")` with
+`generator.build_library(source)` compiles programs to an object with C functions.
+Compile a program for each processor of `generator.processors("x86-64")` with
 `compile_program(graph, Target(backend, processor=processor, updates=...))`. It must be
 generated code only: `program.code is not None`.
 
@@ -128,7 +128,7 @@ class LibrarySource:
         programs: for each batch size.
         inputs, outputs: of a call.
         weights: of all programs.
-        processors: the targets of the programs, from `Backend.processors`.
+        processors: the targets of the programs, from `CodeGenerator.processors`.
         embed: whether the object contains the weights.
         takes_whole_batches: whether `run` accepts only the sizes as n, because rows may
             depend on the batch.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from toolkit.ir import Node
 
 if TYPE_CHECKING:
-    from toolkit.backends.base import Operand
+    from toolkit.backends.operands import Operand
 
 
 class LibraryCallLimits(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from toolkit.backends.base import OperandMemory
+from toolkit.backends.operands import OperandMemory
 from toolkit.definitions.records import record
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class LoopBody(Protocol):
     """Program of generated code only, as the body of a loop.
 
     Attributes:
-        code: the result of `Backend.assemble`.
+        code: the result of `CodeGenerator.assemble`.
         preparations: operands that depend on frozen inputs only; their arrays have the
             numbers after inputs and outputs.
         locations: of the operands of its nodes.

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Kernel
+from toolkit.backends.kernels import Kernel
 
 # The spellings of its functions in NumPy's wheels, and in other builds.
 _SPELLINGS = (

@@ -10,6 +10,14 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
+# The alignment of arenas and scratch memory in bytes.
+ALIGNMENT = 64
+
+
+def align_up(nbytes: int) -> int:
+    """Return `nbytes`, rounded up to the alignment of arenas and scratch memory."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
 
 @record
 class Operand:

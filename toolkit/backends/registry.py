@@ -6,7 +6,8 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
-from toolkit.backends.base import Backend, accelerators
+from toolkit.backends.base import Backend
+from toolkit.backends.memory import device_memories, memory_of
 from toolkit.definitions.namespaces import import_location
 from toolkit.errors import unknown_choice
 
@@ -33,8 +34,8 @@ def register_backend(name: str, factory: Factory | str) -> None:
     """
     _factories[name] = factory
     replaced = _backends.pop(name, None)
-    if replaced in accelerators:
-        accelerators.remove(replaced)
+    if replaced is not None and replaced.memory in device_memories:
+        device_memories.remove(replaced.memory)
 
 
 def get_backend(name: str) -> Backend:
@@ -54,6 +55,14 @@ def get_backend(name: str) -> Backend:
     return _backends[name]
 
 
+def owner_of(array: Any) -> Backend | None:
+    """Return the backend whose memory holds an array; None for the host's memory."""
+    memory = memory_of(array)
+    if memory is None:
+        return None
+    return next(b for b in _backends.values() if b.memory is memory)
+
+
 def _create(name: str) -> Backend:
     prefix, _, number = name.partition(":")
     if prefix not in _factories:
@@ -64,7 +73,7 @@ def _create(name: str) -> Backend:
     created = factory(int(number)) if number else factory()
     created.key = name
     if created.is_accelerator:
-        accelerators.append(created)
+        device_memories.append(created.memory)
     return created
 
 

@@ -10,7 +10,8 @@ from toolkit.ir import Graph
 from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
-    from toolkit.backends.base import Backend, Operand
+    from toolkit.backends.base import Backend
+    from toolkit.backends.operands import Operand
 
 
 @record
@@ -28,8 +29,8 @@ class Target:
         frozen: the numbers of inputs that are never written. Values that depend only on
             them are computed once, and again when a call passes another array.
         is_body: whether it is a part of another program, which computes those values.
-        processor: the target of machine code, a result of `Backend.processors`; None:
-            this machine's.
+        processor: the target of machine code, a result of `CodeGenerator.processors`;
+            None: this machine's.
     """
 
     backend: Backend

@@ -116,13 +116,11 @@ def _backend_rows() -> Rows:
 
 
 def _cache_rows() -> Rows:
-    backend = get_backend(config.backend())
-    yield "compiled code", _describe_folder(backend.cache_folder(), "TOOLKIT_CACHE_DIR")
+    folder = get_backend(config.backend()).generator.cache_folder()
+    yield "compiled code", _describe_folder(folder, "TOOLKIT_CACHE_DIR")
     yield (
         "downloads",
-        _describe_folder(
-            config.home(), "TOOLKIT_HOME", excluded=backend.cache_folder()
-        ),
+        _describe_folder(config.home(), "TOOLKIT_HOME", excluded=folder),
     )
 
 

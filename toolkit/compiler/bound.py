@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import Backend
+from toolkit.backends.memory import Memory
 from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.exchanges import Exchange
 from toolkit.compiler.prepared import PreparedOperands
@@ -58,9 +58,11 @@ class BoundProgram:
 
     def __init__(self, program: Program) -> None:
         self.program: Program = program
-        self.backend: Backend = program.backend
+        self.memory: Memory = program.backend.memory
+        generator = program.backend.generator
+        self.handle: Callable[[Array], int] = generator.handle
         self.graph: Graph = program.graph
-        self.arena: Any = self.backend.arena(program.plan.nbytes, program.plan)
+        self.arena: Any = self.memory.arena(program.plan.nbytes, program.plan)
         self.specs: list[tuple[tuple[int, ...], str]] = [
             (y.spec.shape, y.spec.dtype) for y in self.graph.outputs
         ]
@@ -68,7 +70,7 @@ class BoundProgram:
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
         specs += [Spec((x.nbytes,), "uint8") for x in program.preparations]
-        self.objects: Any = self.backend.call_table(
+        self.objects: Any = generator.call_table(
             specs, program.updated_numbers, program.plan
         )
         self.prepared = PreparedOperands(program, self.objects)
@@ -130,7 +132,7 @@ class BoundProgram:
     def _bind_code(self, segment: Segment) -> None:
         """Give generated code the addresses of its operands."""
         locations = self.program.locations_of(segment)
-        address = self.backend.address(self.arena)
+        address = self.memory.address(self.arena)
         runner = segment.code.bind(locations.at(address), self.objects)
         self.prepared.bind(segment, locations)
         self.last = len(self.steps)
@@ -189,7 +191,7 @@ class BoundProgram:
                 self._fix(value, self.program.constants[value])
             elif buffer is not None:
                 shape, dtype = value.spec.shape, value.spec.dtype
-                array = self.backend.view(self.arena, buffer.offset, shape, dtype)
+                array = self.memory.view(self.arena, buffer.offset, shape, dtype)
                 self._fix(value, array)
         return self.index[value]
 
@@ -200,7 +202,7 @@ class BoundProgram:
 
     def _bind_view(self, node: Node) -> None:
         source, target = self._slot(node.inputs[0]), self._slot(node.outputs[0])
-        view = partial(self.backend.kernels[node.op.name], **node.attrs)
+        view = partial(self.program.backend.kernels[node.op.name], **node.attrs)
         if source in self.fixed:
             self._fix(node.outputs[0], view(self.slots[source]))
         else:
@@ -218,7 +220,7 @@ class BoundProgram:
             kernel, attrs = _copy_reshaped, {}
         work = self.program.plan.work.get(index)
         if work is not None:
-            attrs["work"] = self.backend.view(
+            attrs["work"] = self.memory.view(
                 self.arena, work.offset, (work.nbytes,), "uint8"
             )
         has_several = len(outs) > 1 or isinstance(kernel, ControlKernel)
@@ -252,15 +254,15 @@ class BoundProgram:
         """Run every step; append the events of the units to `events`, if given."""
         arrays = list(inputs)
         if self.has_code or any(type(a) is not np.ndarray for a in inputs):
-            arrays = [self.backend.as_row_major(a) for a in inputs]
+            arrays = [self.memory.as_row_major(a) for a in inputs]
         results = (
             self._output_arrays(outs)
             if outs
-            else self.backend.allocate_results(self.specs)
+            else self.memory.allocate_results(self.specs)
         )
         arrays += results
         if self.has_code:
-            self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
+            self.objects[: len(arrays)] = list(map(self.handle, arrays))
             self.updated_ids = []
             self._settle(arrays)
         self.slots[: len(arrays)] = arrays
@@ -271,7 +273,7 @@ class BoundProgram:
         """Return the given arrays, and a new array for each `None`."""
         results = list(outs)
         missing = [i for i, y in enumerate(results) if y is None]
-        allocated = self.backend.allocate_results([self.specs[i] for i in missing])
+        allocated = self.memory.allocate_results([self.specs[i] for i in missing])
         for i, y in zip(missing, allocated, strict=True):
             results[i] = y
         return results
@@ -293,12 +295,12 @@ class BoundProgram:
         Returns:
             New arrays for its first outputs.
         """
-        row_major = list(map(self.backend.as_row_major, inputs))
+        row_major = list(map(self.memory.as_row_major, inputs))
         variables = len(self.graph.inputs) - len(row_major)
         fetched = self.specs[: len(self.specs) - (len(updated) - variables)]
-        outputs = self.backend.allocate_results(fetched)
+        outputs = self.memory.allocate_results(fetched)
         first = len(self.graph.inputs)
-        handle = self.backend.handle
+        handle = self.handle
         ids: list[Any] = list(map(handle, updated))
         if ids != self.updated_ids:
             self.objects[len(row_major) : first] = ids[:variables]
@@ -327,7 +329,7 @@ class BoundProgram:
             self.prepared.settle(inputs)
             for slot, number, spec in self.cached_slots:
                 array = self.prepared.array(number)
-                view = self.backend.view(array, 0, spec.shape, spec.dtype)
+                view = self.memory.view(array, 0, spec.shape, spec.dtype)
                 self.slots[slot] = view
 
     def _run_steps(

@@ -12,12 +12,12 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import LoopOperand, Operand, align_up
+from toolkit.backends.operands import LoopOperand, Operand, align_up
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
 
 if TYPE_CHECKING:
-    from toolkit.backends.base import Backend
+    from toolkit.backends.generator import CodeGenerator
 
 Array = Any
 
@@ -51,7 +51,10 @@ class ControlKernel:
         return 0
 
     def lower(
-        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        generator: CodeGenerator,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
     ) -> Any:
         """Return generated code, or None if the programs must be called."""
         return None
@@ -77,16 +80,19 @@ class Cond(ControlKernel):
         self.programs[branch].run(inputs, out)
 
     def lower(
-        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        generator: CodeGenerator,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
     ) -> Any:
         """Generate code for the choice, if both branches are generated code."""
-        if not backend.can_jump:
+        if not generator.can_jump:
             return None
         graphs = (self.attrs[name] for name in ("true", "false"))
         branches = [self.executable(graph, inputs[1:]).program for graph in graphs]
         if any(branch.code is None for branch in branches):
             return None
-        return backend.lower_branch(branches, inputs, outputs)
+        return generator.lower_branch(branches, inputs, outputs)
 
 
 class _Loop(ControlKernel):
@@ -101,7 +107,7 @@ class _Loop(ControlKernel):
         return 2 * sum(align_up(spec.nbytes) for spec in self.carried) or 0
 
     def lowered_body(
-        self, backend: Backend, body: Graph, inputs: Sequence[Operand]
+        self, generator: CodeGenerator, body: Graph, inputs: Sequence[Operand]
     ) -> tuple[Any, list[int]]:
         """Return the program of one iteration, and the values that it updates in place.
 
@@ -117,7 +123,7 @@ class _Loop(ControlKernel):
             and node.op.name in _UPDATE_PRIMITIVES
             and node.inputs[0] is x
         ]
-        in_place = in_place if backend.can_jump else []
+        in_place = in_place if generator.can_jump else []
         while True:
             program = self.executable(body, inputs, [(i, i) for i in in_place]).program
             producers, outputs = program.graph.producers(), program.graph.outputs
@@ -132,13 +138,13 @@ class _Loop(ControlKernel):
             in_place = confirmed
 
     def buffers(self, work: Array | None) -> tuple[list[Array], list[Array]]:
-        backend = self.programs["body"].backend
+        memory = self.programs["body"].program.backend.memory
         if work is None:
-            work = backend.arena(self.workspace())
+            work = memory.arena(self.workspace())
         offset, sets = 0, ([], [])  # type: ignore[var-annotated]
         for arrays in sets:
             for spec in self.carried:
-                arrays.append(backend.view(work, offset, spec.shape, spec.dtype))
+                arrays.append(memory.view(work, offset, spec.shape, spec.dtype))
                 offset += align_up(spec.nbytes)
         return sets
 
@@ -174,7 +180,10 @@ class Scan(_Loop):
             target[...] = value
 
     def lower(
-        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        generator: CodeGenerator,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
     ) -> Any:
         """Generate code for the loop, if the whole body is generated code.
 
@@ -192,10 +201,10 @@ class Scan(_Loop):
         ]
         same = inputs[n + m :]
         changing = {("in", i) for i, x in enumerate(same, n + m) if not x.is_frozen}
-        if iterations >= _MANY_ITERATIONS and backend.can_jump:
+        if iterations >= _MANY_ITERATIONS and generator.can_jump:
             same = [replace(x, is_frozen=True) for x in same]
         at_step = [*inputs[:n], *at_turn, *same]
-        body, updated = self.lowered_body(backend, self.attrs["body"], at_step)
+        body, updated = self.lowered_body(generator, self.attrs["body"], at_step)
         carried = [
             0 if i in updated else align_up(spec.nbytes)
             for i, spec in enumerate(self.carried)
@@ -230,7 +239,7 @@ class Scan(_Loop):
             along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
         ]
         copies = [(i, self.carried[i]) for i in updated]
-        return backend.lower_loop(
+        return generator.lower_loop(
             body, ("work", 2 * set_bytes), moves, iterations, copies, changing
         )
 
@@ -253,19 +262,22 @@ class While(_Loop):
             target[...] = value
 
     def lower(
-        self, backend: Backend, inputs: Sequence[Operand], outputs: Sequence[Operand]
+        self,
+        generator: CodeGenerator,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
     ) -> Any:
         """Generate code for the loop, if condition and body are generated code."""
         n = self.attrs["carry"]
-        if not backend.can_jump or not all(x.is_contiguous for x in inputs[:n]):
+        if not generator.can_jump or not all(x.is_contiguous for x in inputs[:n]):
             return None
         inputs = [*_mark_varying(inputs[:n]), *inputs[n:]]
         condition = self.executable(self.attrs["condition"], inputs).program
-        body, updated = self.lowered_body(backend, self._body_and_condition(), inputs)
+        body, updated = self.lowered_body(generator, self._body_and_condition(), inputs)
         if condition.code is None or body.code is None:
             return None
         limit = self.attrs["maximum_iterations"]
-        return backend.lower_while(condition, body, inputs, outputs, limit, updated)
+        return generator.lower_while(condition, body, inputs, outputs, limit, updated)
 
     def _body_and_condition(self) -> Graph:
         """Return a graph of the new carried values and the condition on them."""

@@ -36,7 +36,7 @@ def evaluate(
         raise ArgumentError(f"evaluate: the fetches also need inputs {specs}")
     arrays = []
     for value in subgraph.inputs:
-        array = backend().asarray(feeds[value], value.spec.dtype)
+        array = backend().memory.asarray(feeds[value], value.spec.dtype)
         if array.shape != value.spec.shape:
             raise ShapeError(
                 f"evaluate: expected {value.spec} to be fed; "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolkit.backends.base import Backend
 from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.program import Program
 
@@ -21,10 +20,10 @@ class Executable:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.backend: Backend = program.backend
+        self._kernels = program.backend.kernels
         self._idle: list[BoundProgram] = []
         self._is_code = program.code is not None
-        self.backend.on_shortage(self._release)
+        program.backend.memory.on_shortage(self._release)
 
     def __call__(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
@@ -40,7 +39,7 @@ class Executable:
         """
         if self._is_code:  # machine code issues no warnings
             return self.run(inputs, outs)
-        with self.backend.errstate():
+        with self._kernels.errstate():
             return self.run(inputs, outs)
 
     def run(
@@ -53,7 +52,7 @@ class Executable:
         """Run in place, if the program supports it: see `BoundProgram.update`."""
         if self._is_code:
             return self._update(inputs, updated)
-        with self.backend.errstate():
+        with self._kernels.errstate():
             return self._update(inputs, updated)
 
     def _update(self, inputs: Sequence[Array], updated: Sequence[Array]) -> list[Array]:

@@ -28,7 +28,7 @@ def is_worth_caching(result: Value, inputs: Sequence[Any]) -> bool:
 
 def constant_subexpressions(graph: Graph, target: Target) -> set[Value]:
     """Return the frozen inputs, and the values that lowering can compute once."""
-    if target.is_body or not target.backend.can_specialize:
+    if target.is_body or not target.backend.generator.can_specialize:
         return set()
     constants = {graph.inputs[number] for number in target.frozen}
     if not constants:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolkit.backends.base import Backend, OperandMemory, StepSpan, workspace_bytes
+from toolkit.backends.generator import CodeGenerator
+from toolkit.backends.kernels import workspace_bytes
 from toolkit.backends.layout import Layouts
 from toolkit.backends.locations import NodeOperands, Shares
-from toolkit.backends.operands import Operand
+from toolkit.backends.operands import Operand, OperandMemory, StepSpan
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
     CONTROL_KERNELS,
@@ -48,17 +49,18 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         units = lowering.units(graph)
     except BaseException:
         # otherwise the process would wait for all queued compilation before it exits
-        backend.cancel_precompile()
+        backend.generator.cancel_precompile()
         raise
     barrier = first_late_index(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
     with stage("scheduling"):
-        segments, moments = _segments(units, layouts, backend, barrier)
+        segments, moments = _segments(units, layouts, backend.generator, barrier)
     with stage("planning memory"):
         work = [unit.work for unit in units]
         plan = plan_memory(graph, layouts.views, work, moments, lowering.cached_values)
     moving = (*graph.inputs, *graph.outputs)
     reads = (x for node in graph.nodes for x in node.inputs)
+    constants = (x for x in reads if x.constant is not None)
     program = Program(
         graph=graph,
         backend=backend,
@@ -68,9 +70,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         segments=segments,
         plan=plan,
         numbers={value: i for i, value in enumerate(moving)},
-        constants={
-            x: backend.constant(x.constant) for x in reads if x.constant is not None
-        },
+        constants={x: backend.memory.constant(x.constant) for x in constants},
         updated_numbers=frozenset(),
         in_place=False,
         source=graph,
@@ -121,7 +121,8 @@ class _Lowering:
             for output, number in target.updates
             if number is not None
         }
-        self.backend = target.backend
+        self.kernels = target.backend.kernels
+        self.generator = target.backend.generator
         self.layouts = layouts
         self.compile_graph = compile_graph
 
@@ -147,12 +148,12 @@ class _Lowering:
             return collective_kernel(node)
         if node.op is fused_p:
             return Inlined(node.attrs, self._per_node_executable)
-        if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
+        if node.op.kind is Kind.COMPOSITE and not self.kernels.supports(node.op.name):
             body = node.op.graph((x.spec for x in node.inputs), node.attrs)
             return Inlined({"body": body}, self._per_node_executable)
         if node.op is transfer_p:
-            return partial(_copy_between_devices, self.backend.kernels["stop_gradient"])
-        return self.backend.kernels[node.op.name]
+            return partial(_copy_between_devices, self.kernels["stop_gradient"])
+        return self.kernels[node.op.name]
 
     def _executable(
         self, graph: Graph, inputs: Any = None, updates: Any = ()
@@ -170,7 +171,7 @@ class _Lowering:
     def _per_node_executable(self, graph: Graph, inputs: Any = None) -> Executable:
         """Return a body without generated code, as one kernel for each node."""
         return Executable(
-            self.compile_graph(graph, Target(self.backend, generate=False))
+            self.compile_graph(graph, Target(self.target.backend, generate=False))
         )
 
     def _lowered(self, node: Node, kernel: Any) -> Any:
@@ -181,17 +182,17 @@ class _Lowering:
         inputs = [self._operand(x, node) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
-            return kernel.lower(self.backend, inputs, outputs)
+            return kernel.lower(self.generator, inputs, outputs)
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
         is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
-        lowered = self.backend.lower(node, inputs, outputs, is_aligned)
+        lowered = self.generator.lower(node, inputs, outputs, is_aligned)
         if lowered is not None:
-            self.backend.precompile(lowered)
+            self.generator.precompile(lowered)
         frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
         if lowered is None or not frozen:
             return lowered
         result = self._cacheable_nbytes(node, inputs)
-        specialized = self.backend.specialize(lowered, frozen, result)
+        specialized = self.generator.specialize(lowered, frozen, result)
         cached: Sequence[int] = getattr(specialized, "kept_sizes", ())
         if result and cached and not specialized.calls:
             self.cached_values.add(node.outputs[0])
@@ -242,7 +243,7 @@ def _split_anchor(node: Node) -> list[Node]:
 
 
 def _segments(
-    units: Sequence[_Unit], layouts: Layouts, backend: Backend, barrier: int
+    units: Sequence[_Unit], layouts: Layouts, generator: CodeGenerator, barrier: int
 ) -> tuple[list[Segment], list[StepSpan]]:
     """Group nodes into segments, in order, and return the moment of each node."""
     segments: list[Segment] = []
@@ -256,7 +257,7 @@ def _segments(
             operands = Shares([_memory_operands(i, units[i], layouts) for i in members])
             lowered = [units[i].lowered for i in members]
             late = sum(i < barrier for i in members)
-            code = backend.assemble(lowered, operands, late)
+            code = generator.assemble(lowered, operands, late)
             steps = code.moments
         segments.append(Segment(members, current, code, beginning))
         for i, member in enumerate(members):

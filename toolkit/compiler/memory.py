@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.backends.base import StepSpan, align_up
 from toolkit.backends.loops.iteration_space import is_elementwise
+from toolkit.backends.operands import StepSpan, align_up
 from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 from toolkit.ir import Graph, Spec, Value
 

@@ -132,7 +132,7 @@ class MixedExecutable:
         results = []
         for y in graph.outputs:
             value = y.constant if y not in arrays else arrays[y]
-            results.append(backend.as_row_major(value))
+            results.append(backend.memory.as_row_major(value))
         return results
 
 

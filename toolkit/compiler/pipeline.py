@@ -39,7 +39,7 @@ from toolkit.ir import Graph, Node
 
 def simplifying_passes(target: Target) -> tuple[Pass, ...]:
     """Return the passes that simplify a graph; they run on sub-graphs first."""
-    backend_passes = target.backend.passes
+    backend_passes = target.backend.generator.passes
     return (
         select_branches,
         *backend_passes.after_trace,
@@ -63,7 +63,7 @@ def simplifying_passes(target: Target) -> tuple[Pass, ...]:
 
 def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     """Return all passes between trace and lowering, in named stages."""
-    backend_passes = target.backend.passes
+    backend_passes = target.backend.generator.passes
     generated = target.generate
     return (
         (

@@ -63,7 +63,8 @@ class PreparedOperands:
     """
 
     def __init__(self, program: Program, objects: Any) -> None:
-        self._backend = program.backend
+        self._memory = program.backend.memory
+        self._handle = program.backend.generator.handle
         self._preparations = program.preparations
         self._objects = objects
         self._prepared: dict[int, Prepared] = {}  # by number
@@ -106,7 +107,7 @@ class PreparedOperands:
             make = partial(self._make, preparation)
             value = prepare(preparation.recipe, sources, make)
             settled[preparation.number] = value
-            self._objects[preparation.number] = self._backend.handle(value.array)
+            self._objects[preparation.number] = self._handle(value.array)
         self._prepared = settled
         self._sources = [(i, ref(array)) for i, array in arrays.items()]
 
@@ -119,9 +120,9 @@ class PreparedOperands:
         self._prepared, self._sources = {}, []
 
     def _make(self, preparation: Preparation) -> Array:
-        array = self._backend.allocate_aligned((preparation.nbytes,), "uint8")
+        array = self._memory.allocate_aligned((preparation.nbytes,), "uint8")
         number = preparation.number
-        self._objects[number] = self._backend.handle(array)
+        self._objects[number] = self._handle(array)
         if number not in self._runners:
             self._runners[number] = self._bind[number]()
         self._runners[number].run()

@@ -26,8 +26,8 @@ class Segment:
     Attributes:
         members: the indices of the nodes.
         start: the first step of the segment in the memory plan.
-        code: the result of `Backend.assemble`; None: the kernel of the only member
-            runs.
+        code: the result of `CodeGenerator.assemble`; None: the kernel of the only
+            member runs.
         starts: the indices of collectives that are started before it.
     """
 
@@ -138,10 +138,11 @@ class Program:
     def preparations(self) -> list[Preparation]:
         """Return the values that are cached until a frozen input changes."""
         result = []
+        address = self.backend.memory.address
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
             sources = [node.inputs[number] for _, number in call.inputs]
-            locations = [self._location(x, self.backend.address) for x in sources]
+            locations = [self._location(x, address) for x in sources]
             result.append(
                 Preparation(
                     self._prepared[index, k],
@@ -188,7 +189,7 @@ class Program:
             constant: returns the address of a constant's array; None: the memory of the
                 backend.
         """
-        address = constant or self.backend.address
+        address = constant or self.backend.memory.address
         return OperandLocations(
             [self._operands(index, address) for index in segment.members]
         )

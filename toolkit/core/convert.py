@@ -96,7 +96,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         # An array without `__dlpack_device__` has no device: use the first one.
         tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
         key = settings.backend_of(f"gpu:{tell()[1]}")
-        return Tensor(get_backend(key).adopt(x))
+        return Tensor(get_backend(key).memory.adopt(x))
     return Tensor(_store_array(_check_array(np.array(x))))
 
 
@@ -139,7 +139,7 @@ def _round_large(x: float, dtype: str) -> float:
 def _store_array(x: TensorLike, dtype: str | None = None) -> Any:
     """Return a tensor's array on the compute device; in a trace, in host memory."""
     if state.trace is None:
-        return backend().asarray(x, dtype)
+        return backend().memory.asarray(x, dtype)
     return np.asarray(x, None if dtype is None else dtypes.numpy_dtype(dtype))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from toolkit.backends.base import owner_of, to_host
+from toolkit.backends.memory import memory_of, to_host
 
 
 class Placement(Protocol):
@@ -32,11 +32,11 @@ def set_local_shard(variable: Any, shard: Any) -> None:
     """Replace the local shard of a Variable."""
     with variable.lock:
         buffer = variable.exclusive_buffer()
-        owner = owner_of(buffer)
-        if owner is None:
+        memory = memory_of(buffer)
+        if memory is None:
             buffer[...] = shard
         else:
-            owner.overwrite(buffer, shard)
+            memory.overwrite(buffer, shard)
 
 
 def change_placement(variable: Any, placement: Placement | None, value: Any) -> None:

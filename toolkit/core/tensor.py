@@ -16,9 +16,10 @@ import numpy as np
 
 from toolkit import dtypes, pictures, settings
 from toolkit.backends import devices
-from toolkit.backends.base import Backend, accelerators, owner_of, to_host
+from toolkit.backends.base import Backend
+from toolkit.backends.memory import Memory, device_memories, memory_of, to_host
 from toolkit.backends.pending_copy import PendingCopy
-from toolkit.backends.registry import get_backend
+from toolkit.backends.registry import get_backend, owner_of
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
 from toolkit.ir import PRIMITIVES, Primitive, Spec, Value
 from toolkit.thread_state import ThreadState
@@ -215,7 +216,7 @@ class Tensor(Operators, Value):
         Consumers wait for the pending work on this stream.
         """
         owner = owner_of(self._array)
-        with nullcontext() if owner is None else owner.errstate():
+        with nullcontext() if owner is None else owner.kernels.errstate():
             yield self.numpy() if owner is None else self._array
 
     def item(self) -> Any:
@@ -279,15 +280,16 @@ def fetch(values: Sequence[Any]) -> PendingCopy:
         A pending copy, with an array for each tensor and other values unchanged.
     """
     results = list(values)
-    by_owner: dict[Any, list[int]] = {}
+    by_memory: dict[Memory | None, list[int]] = {}
     for i, x in enumerate(values):
         if isinstance(x, Tensor):
-            by_owner.setdefault(owner_of(x._array), []).append(i)
-    for i in by_owner.pop(None, ()):
+            by_memory.setdefault(memory_of(x._array), []).append(i)
+    for i in by_memory.pop(None, ()):
         results[i] = values[i].numpy()
     pending = [
-        (numbers, owner.fetch([values[i]._array for i in numbers]))
-        for owner, numbers in by_owner.items()
+        (numbers, memory.fetch([values[i]._array for i in numbers]))
+        for memory, numbers in by_memory.items()
+        if memory is not None
     ]
 
     def get() -> list[Any]:
@@ -344,7 +346,7 @@ def _mark(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> None:
 
 def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Run a primitive's kernel, or the kernels of its body if the backend has none."""
-    if accelerators:
+    if device_memories:
         return run_placed(primitive, inputs, attrs)
     try:
         kernel = _eager_kernels[primitive.name]
@@ -359,7 +361,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain_error(primitive, inputs, attrs, error) from error
     except RuntimeError:  # a signal handler or a finalizer, during a kernel
-        with backend().errstate():
+        with backend().kernels.errstate():
             result = kernel(*arrays, **attrs)
     if result is None and primitive.body is not None:  # see `CompositeKernel`
         with no_tapes():
@@ -385,30 +387,26 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
     owners = (owner_of(x._array) for x in inputs)
     owner = next((candidate for candidate in owners if candidate is not None), None)
     target = backend() if state.device is not None or owner is None else owner
-    if primitive.body is not None and not target.supports(primitive.name):
+    if primitive.body is not None and not target.kernels.supports(primitive.name):
         with no_tapes():
             return primitive.body(*inputs, **attrs)
     if any(x._array is None for x in inputs):
         raise leaked(primitive.name, next(x for x in inputs if x._array is None))
-    arrays = [target.asarray(_array_for(target, x._array)) for x in inputs]
+    memory, arrays = target.memory, [x._array for x in inputs]
+    arrays = [memory.asarray(a if memory.owns(a) else to_host(a)) for a in arrays]
     try:
-        with target.errstate():
+        with target.kernels.errstate():
             return _wrap_result(target.kernels[primitive.name](*arrays, **attrs))
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain_error(primitive, inputs, attrs, error) from error
 
 
-def _array_for(target: Backend, array: Array) -> Array:
-    """Return an array that a backend can read: its own, or a host array."""
-    return array if target.owns(array) else to_host(array)
-
-
 def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     """Run a primitive like `run`, but on the CPU, whatever the default device is."""
     host = get_backend(settings.HOST_BACKEND)
-    if primitive.body is not None and not host.supports(primitive.name):
+    if primitive.body is not None and not host.kernels.supports(primitive.name):
         return run(primitive, inputs, attrs)
-    with host.errstate():
+    with host.kernels.errstate():
         kernel = host.kernels[primitive.name]
         return _wrap_result(kernel(*(x.constant for x in inputs), **attrs))
 

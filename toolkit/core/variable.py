@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit import dtypes, pictures, settings
-from toolkit.backends.base import Backend, accelerators, owner_of
+from toolkit.backends.memory import Memory, device_memories, memory_of
 from toolkit.core.convert import convert
 from toolkit.core.dialects import Dialect
 from toolkit.core.locks import changes
@@ -222,21 +222,21 @@ class Variable(Operators):
         with self.lock:
             if self._placement is not None:
                 return self._wrap_value(self._placement.gather(self._tensor._array))
-            home = self._pinned_backend()
+            home = self._pinned_memory()
             if home is not None and self._tensor.nbytes <= _SMALL_NBYTES:
                 return self._wrap_value(home.copy_array(self._tensor._array))
             self._shared = True
             return self._tensor
 
-    def _pinned_backend(self) -> Backend | None:
-        """Return the accelerator whose captured steps need a fixed buffer address.
+    def _pinned_memory(self) -> Memory | None:
+        """Return the device memory in which captured steps need a fixed buffer address.
 
         Return None if another object references the buffer, or a tape uses the identity
         of its tensor.
         """
-        if not accelerators or self._shared or state.tapes or self._placement:
+        if not device_memories or self._shared or state.tapes or self._placement:
             return None
-        return owner_of(self._tensor._array)
+        return memory_of(self._tensor._array)
 
     def numpy(self) -> Any:
         """Return a copy of the value as a NumPy array.
@@ -245,7 +245,7 @@ class Variable(Operators):
         """
         if state.overlay is None:
             with self.lock:
-                home = self._pinned_backend()
+                home = self._pinned_memory()
                 # it is copied, so the buffer has no other reference
                 if home is not None:
                     copy = home.to_numpy(self._tensor._array)
@@ -271,7 +271,7 @@ class Variable(Operators):
             state.overlay.write(self, tensor)
         else:
             with self.lock:
-                home = self._pinned_backend()
+                home = self._pinned_memory()
                 if home is not None:
                     home.overwrite(self._tensor._array, tensor._array)
                 else:
@@ -294,14 +294,15 @@ class Variable(Operators):
     def exclusive_buffer(self) -> Any:
         """Return the buffer without other references, for writes in place."""
         if self._shared:
-            self._tensor = self._wrap_value(backend().copy_array(self._tensor._array))
+            copy = backend().memory.copy_array(self._tensor._array)
+            self._tensor = self._wrap_value(copy)
             self._shared = False
         return self._tensor._array
 
     def settle(self) -> None:
         """Move the value to the memory of the current backend."""
         with self.lock:
-            target = backend()
+            target = backend().memory
             if not target.owns(self._tensor._array):
                 self._tensor = self._wrap_value(target.copy_array(self._tensor._array))
                 self._shared, self._spare = False, None
@@ -310,7 +311,7 @@ class Variable(Operators):
         """Return a buffer to which a program may write the next value."""
         if self._spare is None:
             shape = self._tensor._array.shape
-            self._spare = backend().allocate_aligned(shape, self._tensor.dtype)
+            self._spare = backend().memory.allocate_aligned(shape, self._tensor.dtype)
         return self._spare
 
     def commit(self, array: TensorLike) -> None:
@@ -389,8 +390,10 @@ def _to_contiguous(tensor: Tensor) -> Tensor:
     """Return the tensor in row-major order; copy it if it is a view."""
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
-        owner = owner_of(array)
-        tensor._array = array.copy("C") if owner is None else owner.as_row_major(array)
+        memory = memory_of(array)
+        tensor._array = (
+            array.copy("C") if memory is None else memory.as_row_major(array)
+        )
     return tensor
 
 

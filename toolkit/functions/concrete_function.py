@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, fill_gradients
-from toolkit.backends.base import accelerators
+from toolkit.backends.memory import device_memories
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
@@ -146,7 +146,7 @@ class ConcreteFunction:
         if self._is_stale:
             self.executable = self._compile()
             self.program, self._is_stale = self.executable.program, False
-        if accelerators and not self._is_on_device():
+        if device_memories and not self._is_on_device():
             for variable in (*self.variables, *self.written_variables):
                 variable.settle()
         is_observed = state.overlay is not None or self.has_placement
@@ -173,7 +173,7 @@ class ConcreteFunction:
         Returns:
             New NumPy arrays, one for each tensor that the function returns.
         """
-        if accelerators or self.has_placement or self._is_stale:
+        if device_memories or self.has_placement or self._is_stale:
             results = tree.flatten(self.call([convert(x) for x in arrays]))
             return [np.asarray(y) for y in results]
         self.last_call = next(_calls)
@@ -191,7 +191,7 @@ class ConcreteFunction:
 
     def _is_on_device(self) -> bool:
         """Return whether all Variables are known to be on the compute device."""
-        if len(accelerators) > 1:
+        if len(device_memories) > 1:
             return False  # several accelerators have the same array type
         array_types = set(
             map(type, map(_array_of, (*self.variables, *self.written_variables)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Backend
+from toolkit.backends.memory import Memory
 from toolkit.compiler.bound import BoundProgram, Event, TimedUnit
 from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
@@ -134,7 +134,7 @@ class Inspection:
         """
         self._events()  # warm up the caches
         runs = [spans(self._events(), attrgetter("unit")) for _ in range(repeats)]
-        peaks = self.program.backend.peak_rates()
+        peaks = self.program.backend.generator.peak_rates()
         self.kernels = [
             _timed(kernel, _median(numbers, runs), peaks)
             for kernel, numbers in zip(self.kernels, self._unit_groups, strict=True)
@@ -251,7 +251,7 @@ class Inspection:
     def _events(self) -> list[Event]:
         events: list[Event] = []
         inputs, outs = self._arrays
-        with self.program.backend.errstate():
+        with self.program.backend.kernels.errstate():
             self._bound.run(inputs, outs, events)
         return events
 
@@ -263,7 +263,7 @@ class Inspection:
     def _arrays(self) -> tuple[list[Any], list[Any]]:
         """Return inputs and memory for outputs, reused so that caches are warm."""
         program = self.program
-        inputs = sample_inputs(program.graph, program.backend, self._variables)
+        inputs = sample_inputs(program.graph, program.backend.memory, self._variables)
         return inputs, outputs_for(program)
 
     def __str__(self) -> str:
@@ -354,7 +354,7 @@ class Inspection:
 
 
 def sample_inputs(
-    graph: Graph, backend: Backend, variables: Sequence[Variable]
+    graph: Graph, memory: Memory, variables: Sequence[Variable]
 ) -> list[Any]:
     """Return inputs: random floats and zeros, then the values of Variables."""
     random = np.random.default_rng(0)
@@ -365,13 +365,13 @@ def sample_inputs(
         values = random.random(shape) if is_float else np.zeros(shape)
         inputs.append(values.astype(dtype))
     inputs_of_program = [*inputs, *(np.asarray(variable) for variable in variables)]
-    return [backend.copy_array(backend.asarray(x)) for x in inputs_of_program]
+    return [memory.copy_array(memory.asarray(x)) for x in inputs_of_program]
 
 
 def outputs_for(program: Program) -> list[Any]:
     """Allocate the outputs of a program."""
     specs = (y.spec for y in program.graph.outputs)
-    return [program.backend.empty(spec.shape, spec.dtype) for spec in specs]
+    return [program.backend.memory.empty(spec.shape, spec.dtype) for spec in specs]
 
 
 def _pass_row(name: str, graph: Graph, label: str) -> str:

@@ -171,7 +171,7 @@ class MixedInspection(Inspection):
     def _values(self) -> Arrays:
         """Return every value between partitions, after a run on random data."""
         graph = self.program.graph
-        inputs = sample_inputs(graph, self.program.backend, self._variables)
+        inputs = sample_inputs(graph, self.program.backend.memory, self._variables)
         values: Arrays = dict(zip(graph.inputs, inputs, strict=True))
         for partition in self.program.partitions:
             outputs = Executable(partition.program)(

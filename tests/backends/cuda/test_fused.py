@@ -9,9 +9,9 @@ from tests.compiler.graphs import evaluate
 from toolkit import dtypes, ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends import get_backend
-from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.cuda.fused import generate_reduction, is_fusable
 from toolkit.backends.cupy.cuda.generators import generate
+from toolkit.backends.operands import contiguous
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.pipeline import optimize

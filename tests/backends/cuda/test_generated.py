@@ -9,8 +9,8 @@ from tests.backends.cuda.host import GXX, Host
 from tests.backends.test_kernels import compare, expected_of, specs_of, strided
 from toolkit import ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import get_backend
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.generators import generate
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Node
 

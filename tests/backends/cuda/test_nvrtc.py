@@ -7,10 +7,10 @@ from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
 from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
 from tests.backends.cuda.test_splitting import segments
-from toolkit.backends.base import contiguous
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
+from toolkit.backends.operands import contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DeviceError
 from toolkit.ir import PRIMITIVES, Node, Spec

@@ -10,9 +10,9 @@ from tests.backends.cases_nn import counts
 from tests.backends.cuda.host import GXX, Host
 from tests.backends.cuda.test_generated import check, generated, specs_of
 from toolkit.backends import get_backend
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.cuda.move import copy
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Spec
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")

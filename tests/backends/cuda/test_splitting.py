@@ -9,11 +9,11 @@ from tests.backends.cases_nn import CONVOLUTIONS, convolution, counts
 from tests.backends.cuda.host import GXX, Host
 from tests.compiler.graphs import evaluate
 from toolkit.backends import get_backend
-from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.cuda.batched_launch import build_table, partition_levels
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table
+from toolkit.backends.operands import contiguous
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec

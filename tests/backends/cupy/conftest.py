@@ -5,8 +5,8 @@ from tests.backends.conftest import require_gpu
 from tests.backends.cuda.host import GXX
 from tests.backends.cupy.host import HostDevice
 from toolkit.backends import registry
-from toolkit.backends.base import accelerators
 from toolkit.backends.cupy.backend import CupyBackend
+from toolkit.backends.memory import device_memories
 from toolkit.models.training import trainer
 
 
@@ -32,7 +32,8 @@ def on_host(built, request):
     registry.register_backend("cupy", create)
     yield registry.get_backend("cupy")
     previous = [registry._backends.pop(f"cupy:{i}", None) for i in range(1, count)]
-    accelerators[:] = [b for b in accelerators if b not in previous]
+    closed = [backend.memory for backend in previous if backend is not None]
+    device_memories[:] = [m for m in device_memories if m not in closed]
     registry.register_backend("cupy", before)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import contiguous
 from toolkit.backends.cupy.lowering import Numerics, lower
+from toolkit.backends.operands import contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Node, fused_p
 

@@ -11,7 +11,6 @@ import toolkit
 from tests.backends.conftest import why_no_gpu
 from tests.backends.cupy.lowered import lowered, node_of
 from toolkit import layers, ops
-from toolkit.backends.base import contiguous
 from toolkit.backends.cupy import (
     algorithms,
     availability,
@@ -23,6 +22,7 @@ from toolkit.backends.cupy import (
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.cublaslt import compute_type
 from toolkit.backends.cupy.lowering import Numerics, providers
+from toolkit.backends.operands import contiguous
 from toolkit.errors import (
     BackendUnavailable,
     DeviceError,
@@ -260,10 +260,10 @@ def test_index_out_of_range_is_raised_at_synchronization(gpu):
 def test_unsupported_operations_are_refused_at_compilation(on_host):
     node = node_of("argsort", [Spec((3,), "complex64")], axis=0)
     backend = CupyBackend(on_host.device, np)
-    backend.arrays = {}
+    backend.generator.kernels = {}
     operands = [contiguous(node.inputs[0].spec)], [contiguous(node.outputs[0].spec)]
     with pytest.raises(UnsupportedOnBackend, match="argsort of int32"):
-        backend.lower(node, *operands)
+        backend.generator.lower(node, *operands)
     with pytest.raises(UnsupportedOnBackend, match="multiplies only floats"):
         compute_type("int32", "strict")
 

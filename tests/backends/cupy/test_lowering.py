@@ -11,9 +11,9 @@ from tests.backends.cases_nn import NN
 from tests.backends.cupy.lowered import followed, lowered, lowered_node, node_of
 from tests.backends.test_kernels import compare, expected_of
 from toolkit import layers, ops, random  # noqa: F401  (declare primitives)
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.lowering import LibraryCalls, Numerics, lower
 from toolkit.backends.cupy.steps import Dnn, Product
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import PRIMITIVES, Spec
 
 CONTRACT = [
@@ -31,9 +31,9 @@ def tanh_gelu(x):
 
 def check(gpu, reference, case, arrays, kind):
     expected = expected_of(reference, case)
-    placed = [gpu.asarray(a) for a in arrays]
+    placed = [gpu.memory.asarray(a) for a in arrays]
     actual = gpu.kernels[case.name](*placed, **case.attrs)
-    compare(case, gpu.to_numpy(actual), expected)
+    compare(case, gpu.memory.to_numpy(actual), expected)
     if expected.size and arrays[0].size:
         (program, _) = list(gpu.kernels[case.name].programs.values())[-1]
         assert any(isinstance(s, kind) for _, s in program.steps), program.nodes

@@ -85,4 +85,4 @@ def test_live_buffers_do_not_overlap_and_outputs_are_written(on_host):
         if name[0] == "out"
     }
     assert set(program.graph.outputs) <= written
-    assert program.backend.numerics == Numerics()
+    assert program.backend.generator.numerics == Numerics()

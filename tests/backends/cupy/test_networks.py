@@ -151,6 +151,6 @@ def test_applications_and_their_gradients(gpu, name):
     # The rounding of a sum decides whether a unit near 0 has a gradient. A relative
     # change of 1e-7 in InceptionResNetV2's weights changes the next ones by 5 percent.
     # Its sums differ here, too: only CPU programs fold its normalizations.
-    limit = 1e-3 if gpu.xp is np and name != "InceptionResNetV2" else 0.1
+    limit = 1e-3 if gpu.kernels.xp is np and name != "InceptionResNetV2" else 0.1
     for a, e in zip(computed("gpu:0"), expected, strict=True):
         assert np.linalg.norm(a - e) <= limit * np.linalg.norm(e) + 1e-7

@@ -214,7 +214,7 @@ def test_memory_of_a_reference_cycle_is_reused_once(on_host):
     on_host.device.uploads.mark()
     on_host.device.watch(None, [])  # another program was started
     first = on_host.device.upload(np.arange(5))
-    second = on_host.empty((5,), "int64")
+    second = on_host.memory.empty((5,), "int64")
     assert address == on_host.device.address(first)
     assert address != on_host.device.address(second)
-    assert on_host.to_numpy(first).tolist() == [0, 1, 2, 3, 4]
+    assert on_host.memory.to_numpy(first).tolist() == [0, 1, 2, 3, 4]

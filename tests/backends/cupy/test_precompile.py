@@ -317,14 +317,14 @@ def test_kernels_of_a_graph_are_precompiled_during_lowering(on_host, monkeypatch
         lowered.steps for lowered in compiled.lowered if lowered is not None
     ]
     assert not forgotten
-    lower = type(on_host).lower
+    lower = type(on_host.generator).lower
 
-    def stop(backend, node, *arguments):
+    def stop(generator, node, *arguments):
         if len(started) > len(compiled.lowered):
             raise Stopped
-        return lower(backend, node, *arguments)
+        return lower(generator, node, *arguments)
 
-    monkeypatch.setattr(type(on_host), "lower", stop)
+    monkeypatch.setattr(type(on_host.generator), "lower", stop)
     with pytest.raises(Stopped):
         program(
             lambda x: (

@@ -20,7 +20,7 @@ def test_a_function_runs_on_the_device(gpu):
     expected = f(*arrays)
     with toolkit.device("gpu:0"):
         actual = f(*arrays)
-    assert gpu.owns(actual[0]._array)
+    assert gpu.memory.owns(actual[0]._array)
     assert actual[0].device == "gpu:0"
     for a, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=1e-5)
@@ -92,7 +92,7 @@ def test_training_matches_the_cpu(gpu, unwatched_losses):
     with toolkit.device("gpu:0"):
         actual = model.fit(x, y, **OPTIONS).history
         result = model.predict(x[:8], verbose=0)
-    assert all(gpu.owns(v._tensor._array) for v in model.trainable_variables)
+    assert all(gpu.memory.owns(v._tensor._array) for v in model.trainable_variables)
     np.testing.assert_allclose(actual["loss"], expected["loss"], rtol=1e-4)
     np.testing.assert_allclose(actual["accuracy"], expected["accuracy"])
     outputs = twin.predict(x[:8], verbose=0)
@@ -145,7 +145,7 @@ def test_mixed_precision_scales_its_loss_on_the_device(gpu, policy):
 
     expected, _ = trained("cpu:0")
     actual, model = trained("gpu:0")
-    assert all(gpu.owns(v._tensor._array) for v in model.variables)
+    assert all(gpu.memory.owns(v._tensor._array) for v in model.variables)
     np.testing.assert_allclose(actual, expected, rtol=1e-2)
 
 

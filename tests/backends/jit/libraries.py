@@ -92,7 +92,7 @@ def source_of(
         prefix: the prefix of the functions.
         options: `threads` and `embed`.
     """
-    processors = backend().processors(name, options.pop("threads", False))
+    processors = backend().generator.processors(name, options.pop("threads", False))
     weights: dict[Any, int] = {}
     programs, outputs = [], []
     for batch in batches:

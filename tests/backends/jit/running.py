@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.calls import Lowered
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.backends.operands import Operand
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import Tensor, backend

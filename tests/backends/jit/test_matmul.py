@@ -14,7 +14,6 @@ from tests.backends.jit.running import graph_of, operand_of, run_lowered, vector
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
-from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.calls import Lowered, redirect_operands
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
@@ -29,7 +28,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
-from toolkit.backends.operands import contiguous
+from toolkit.backends.operands import align_up, contiguous
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend

@@ -47,7 +47,7 @@ def model_source(name, batches, *, processor=None, network=None, **options):
 
 
 def loaded(source, folder):
-    return Loaded(backend().build_library(source), folder)
+    return Loaded(backend().generator.build_library(source), folder)
 
 
 @needs_compiler
@@ -314,7 +314,7 @@ def test_bad_arguments_have_a_status(tmp_path):
 @pytest.mark.one_in(4)
 def test_objects_for_every_processor(name, model):
     source, _ = model_source(model, (1, 4), processor=name, threads=True)
-    library = backend().build_library(source)
+    library = backend().generator.build_library(source)
     assert library.triple == PROCESSORS[FAMILIES.get(name, (name,))[0]].triple
     magic = b"\0asm" if name == "wasm32" else b"\x7fELF"
     assert library.code.startswith(magic)
@@ -331,7 +331,7 @@ def test_only_libc_is_needed(name, threads, tmp_path):
     for model in MODELS:
         source, _ = model_source(model, (1, 4), processor=name, threads=threads)
         path = tmp_path / f"{model}.o"
-        path.write_bytes(backend().build_library(source).code)
+        path.write_bytes(backend().generator.build_library(source).code)
         completed = subprocess.run(["nm", "-u", path], capture_output=True, text=True)
         assert set(completed.stdout.split()) - {"U"} == allowed
 
@@ -343,7 +343,7 @@ from tests.backends.jit.test_native import backend, model_source, toolkit
 
 toolkit.utils.set_random_seed(1)
 source, _ = model_source("lstm", (1, 4), processor=sys.argv[1], embed=True)
-print(hashlib.sha256(backend().build_library(source).code).hexdigest())
+print(hashlib.sha256(backend().generator.build_library(source).code).hexdigest())
 """
 
 
@@ -369,7 +369,7 @@ def test_sizes_above_32_bits_are_refused(name):
     source, _ = model_source("mlp", (1, rows), processor=name)
     expected = rf"batches of {rows} needs \d{{10}}"
     with pytest.raises(UnsupportedError, match=expected):
-        backend().build_library(source)
+        backend().generator.build_library(source)
 
 
 @pytest.mark.parametrize("kind", ["weights", "constants"])
@@ -379,18 +379,18 @@ def test_weights_above_32_bits(kind, monkeypatch):
     source = source_of(lambda x: x + added, [((64,), "float32")], (1,), "wasm32")
     monkeypatch.setattr(build, "_ADDRESSABLE", 256)
     with pytest.raises(UnsupportedError, match=rf"{kind} needs \d+$"):
-        backend().build_library(source)
+        backend().generator.build_library(source)
 
 
 def test_unknown_processors_are_refused():
     with pytest.raises(ArgumentError, match="x86-64-v3"):
-        backend().processors("z80")
+        backend().generator.processors("z80")
 
 
 def test_other_backends_refuse():
     reference = toolkit.backends.registry.get_backend("reference")
     with pytest.raises(UnsupportedError, match="reference"):
-        reference.processors(None)
+        reference.generator.processors(None)
 
 
 @needs_compiler
@@ -443,7 +443,8 @@ def test_equal_packed_weights_are_stored_once():
     both_programs, _ = model_source("cifar", (16, 32))
     one_program = replace(both_programs, programs=both_programs.programs[:1])
     libraries = [
-        backend().build_library(source) for source in (one_program, both_programs)
+        backend().generator.build_library(source)
+        for source in (one_program, both_programs)
     ]
     grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
     arenas = [p.bodies[0].arena_bytes for p in both_programs.programs]

@@ -115,7 +115,11 @@ def built(model, processor, threads=False):
         model, (1, 4), processor=processor, threads=threads, network=network
     )
     x = numbers(ROWS, shape)
-    return backend().build_library(source), x, np.array(toolkit.function(network)(x))
+    return (
+        backend().generator.build_library(source),
+        x,
+        np.array(toolkit.function(network)(x)),
+    )
 
 
 @pytest.mark.slow

@@ -164,8 +164,8 @@ def test_weights_are_stored_once_and_workspace_is_the_maximum():
     embed = {"embed": True}
     together, _ = model_source("cifar", (1, 16), processor="x86-64", **embed)
     sources = [model_source("cifar", (1, 16), processor=x, **embed)[0] for x in LEVELS]
-    library = backend().build_library(together)
-    libraries = [backend().build_library(source) for source in sources]
+    library = backend().generator.build_library(together)
+    libraries = [backend().generator.build_library(source) for source in sources]
     code = [len(library.code) - library.weights_bytes for library in libraries]
     assert len(library.code) - library.weights_bytes < sum(code)
     for batch, nbytes in library.workspace_bytes.items():
@@ -185,7 +185,12 @@ def test_emulated_processors(processor, level, tmp_path):
     source, shape = model_source("cifar", (1, 4), processor="x86-64")
     x, runner = numbers(5, shape), (qemu, "-cpu", processor)
     y = run_in_c(
-        backend().build_library(source), x, tmp_path, compiler, runner, ("-static",)
+        backend().generator.build_library(source),
+        x,
+        tmp_path,
+        compiler,
+        runner,
+        ("-static",),
     )
     body = LEVELS.index(level)
     if runs_here(level):

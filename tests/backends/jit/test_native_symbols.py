@@ -53,7 +53,7 @@ OPERATIONS = {
 def undefined(source, folder):
     """The names that an object leaves to the linker."""
     path = folder / "m.o"
-    path.write_bytes(backend().build_library(source).code)
+    path.write_bytes(backend().generator.build_library(source).code)
     completed = subprocess.run(
         ["nm", "-u", path], capture_output=True, text=True, check=True
     )

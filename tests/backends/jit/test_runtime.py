@@ -17,7 +17,6 @@ import pytest
 pytest.importorskip("llvmlite")
 
 import toolkit
-from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit import runtime
 from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
@@ -25,6 +24,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
+from toolkit.backends.operands import OperandMemory
 
 # So much that any call is worth sharing.
 LARGE = 10**9

@@ -9,7 +9,6 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from toolkit import ops
-from toolkit.backends.base import Operand, OperandMemory, contiguous
 from toolkit.backends.numpy.jit.calls import Call, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.processor import current
@@ -18,6 +17,7 @@ from toolkit.backends.numpy.jit.sections import (
     parallelize,
     sections,
 )
+from toolkit.backends.operands import Operand, OperandMemory, contiguous
 from toolkit.ir import Spec
 
 FAR = 1 << 62

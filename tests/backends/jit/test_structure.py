@@ -10,9 +10,9 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.compiler.graphs import target, trace_of
 from toolkit import ops
-from toolkit.backends.base import contiguous
 from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.fused import elementwise
+from toolkit.backends.operands import contiguous
 from toolkit.backends.target import rules
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.pipeline import optimize
@@ -22,7 +22,7 @@ from toolkit.core.tensor import backend
 def body_of(compute, *shapes):
     """The body of the only node that a function becomes."""
     graph = optimize(trace_of(compute, *shapes), target())
-    (node,) = join_nodes(graph, backend().can_fuse).nodes
+    (node,) = join_nodes(graph, backend().generator.can_fuse).nodes
     return node.attrs["body"]
 
 

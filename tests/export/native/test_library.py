@@ -472,7 +472,7 @@ def test_shared_libraries_of_other_processors(folder, target):
 def test_wheel_of_the_linker(folder, target):
     pytest.importorskip("ziglang")
     ending = "wasm" if target == "wasm32" else "so"
-    triple = backend().processors(target)[0].triple
+    triple = backend().generator.processors(target)[0].triple
     command = shlex.join(_zig_linker(triple, (sys.executable, "-m", "ziglang")).command)
     small().export(f"m.{ending}", target=target, linker=command, verbose=False)
     assert (folder / f"m.{ending}").stat().st_size > 10_000

@@ -14,7 +14,7 @@ from toolkit.backends.array.random import Random
 from toolkit.backends.array.reduce import Reduce
 from toolkit.backends.array.shape import Shape
 from toolkit.backends.array.sort import Sort
-from toolkit.backends.base import Kernel
+from toolkit.backends.kernels import Kernel
 
 FAMILIES = (
     *(Elementwise, Reduce, Shape, Index, Contract, Linalg, Conv, Pool, Sort, Random),

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from toolkit.backends.base import Kernel, align_up
+from toolkit.backends.kernels import Kernel
+from toolkit.backends.operands import align_up
 
 Array = Any
 Box = Any  # an index expression: a tuple of slices, or Ellipsis for all

@@ -13,7 +13,7 @@ from toolkit.backends.array.common import (
     is_half,
     scratch_bytes as _bytes,
 )
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.ir import Spec
 
 

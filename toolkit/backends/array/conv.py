@@ -18,7 +18,7 @@ from toolkit.backends.array.common import (
 )
 from toolkit.backends.array.depthwise import Depthwise, is_depthwise
 from toolkit.backends.array.windows import Windows
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.ir import Spec
 
 Shape = tuple[int, ...]

@@ -18,7 +18,7 @@ from toolkit.backends.array.common import (
     piece,
     scratch_bytes,
 )
-from toolkit.backends.base import Kernel, workspace
+from toolkit.backends.kernels import Kernel, workspace
 from toolkit.ir import Spec
 from toolkit.ir.scalars import SCALARS
 

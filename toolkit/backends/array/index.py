@@ -17,7 +17,7 @@ from toolkit.backends.array.common import (
     is_half,
     scratch_bytes,
 )
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import Spec
 

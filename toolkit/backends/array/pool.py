@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.backends.array.common import HALVES, Array, Kernels, Scratch, scratch_bytes
 from toolkit.backends.array.windows import WindowBox, Windows, max_elements
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 

@@ -18,7 +18,7 @@ from toolkit.backends.array.common import (
     reduce_rows,
     scratch_bytes,
 )
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.ir import Spec
 
 # Rows up to this length are short.

@@ -22,7 +22,7 @@ from toolkit.backends.array.common import (
     is_half,
     scratch_bytes,
 )
-from toolkit.backends.base import workspace
+from toolkit.backends.kernels import workspace
 from toolkit.ir import Spec
 
 # `searchsorted` has no `out`, so it computes results in arrays of at most 1 KB.

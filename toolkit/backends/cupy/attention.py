@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
 from toolkit.backends.cupy.signatures import Builder, Signature
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
+from toolkit.backends.operands import Operand
 from toolkit.ir import Graph, Spec
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import LoopOperand
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
     Launch,
@@ -19,6 +18,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.joining import BoundLaunch, Call, batch_launches
 from toolkit.backends.cupy.steps import Address, Dnn, Loop, Product, Step
+from toolkit.backends.operands import LoopOperand
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.program import GpuProgram, Runner

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer, Scratch
 from toolkit.backends.cupy.epilogues import match_epilogue
 from toolkit.backends.cupy.signatures import (
@@ -17,6 +16,7 @@ from toolkit.backends.cupy.signatures import (
     images,
 )
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Graph, Spec
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.memory import Fetches, Uploads
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.cupy.steps import Step
+from toolkit.backends.memory import to_host
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
 
@@ -187,6 +188,12 @@ class Device(ABC):
             return self.uploads.upload(
                 np.asarray(host, order="C"), is_recurring=not is_kept
             )
+
+    def place(self, value: Any, dtype: np.dtype[Any] | None = None) -> Array:
+        """Return an array of this device unchanged, and other data as a copy on it."""
+        if self.owns(value):
+            return value
+        return self.upload(np.asarray(to_host(value), dtype))
 
     @abstractmethod
     def lend(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Kernel, Operand, contiguous
 from toolkit.backends.cupy.availability import EXTRAS
 from toolkit.backends.cupy.binding import ResolvedAddress
+from toolkit.backends.cupy.generator import CudaGenerator
 from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
+from toolkit.backends.kernels import Kernel
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
-
-if TYPE_CHECKING:
-    from toolkit.backends.cupy.backend import CupyBackend
 
 Array = Any
 # Number of call signatures that one primitive caches.
@@ -26,13 +25,16 @@ class EagerKernel:
     """Primitive that lowers once per call signature.
 
     Args:
-        backend: the backend of the device.
+        generator: the generator of the steps.
         name: of the primitive.
         other: the array module's kernel for calls without steps, or None.
     """
 
-    def __init__(self, backend: CupyBackend, name: str, other: Kernel | None) -> None:
-        self.backend = backend
+    def __init__(
+        self, generator: CudaGenerator, name: str, other: Kernel | None
+    ) -> None:
+        self.generator = generator
+        self.device = generator.device
         self.name = name
         self.fallback = other
         self.programs: dict[Any, tuple[GpuProgram | None, tuple[Spec, ...]]] = {}
@@ -40,8 +42,8 @@ class EagerKernel:
     def __call__(
         self, *arrays: Array, out: Any = None, work: Any = None, **attrs: Any
     ) -> Any:
-        device = self.backend.device
-        inputs = [self.backend.asarray(x) for x in arrays]
+        device = self.device
+        inputs = [device.place(x) for x in arrays]
         operands = [_operand(x) for x in inputs]
         is_aligned = all(device.address(x) % ALIGNED == 0 for x in inputs)
         program, results = self._program(operands, is_aligned, attrs)
@@ -51,7 +53,7 @@ class EagerKernel:
         results_in = [
             y
             if y is not None and y.flags.c_contiguous
-            else self.backend.empty(spec.shape, spec.dtype)
+            else device.allocate(spec.shape, spec.dtype, "an array")
             for y, spec in zip(destinations, results, strict=True)
         ]
         with device.scope():
@@ -66,12 +68,12 @@ class EagerKernel:
         """Start to compile the kernels of a call on such operands."""
         program, _ = self._program(list(operands), True, attrs)
         for node in program.nodes if program else ():
-            self.backend.device.precompile(node.steps)
+            self.device.precompile(node.steps)
 
     def _program(
         self, operands: list[Operand], is_aligned: bool, attrs: dict[str, Any]
     ) -> tuple[GpuProgram | None, tuple[Spec, ...]]:
-        numerics = self.backend.numerics
+        numerics = self.generator.numerics
         key = tuple(operands), is_aligned, numerics, tuple(attrs.items())
         if key not in self.programs:
             if len(self.programs) >= MAX_PROGRAMS:
@@ -82,15 +84,17 @@ class EagerKernel:
             values = [Value(x.spec) for x in operands]
             node = Node(primitive, values, attrs, [Value(y) for y in results])
             outputs = [contiguous(y) for y in results]
-            lowered = self.backend.lower(node, operands, outputs, is_aligned)
-            program = GpuProgram(self.backend.device, [lowered]) if lowered else None
+            lowered = self.generator.lower(node, operands, outputs, is_aligned)
+            program = GpuProgram(self.device, [lowered]) if lowered else None
             self.programs[key] = program, results
         return self.programs[key]
 
     def _run(self, program: GpuProgram, arrays: list[Array], inputs: int) -> None:
         device = program.device
         (node,) = program.nodes
-        scratch = self.backend.empty((node.work,), "uint8") if node.work else None
+        scratch = (
+            device.allocate((node.work,), "uint8", "an array") if node.work else None
+        )
 
         def resolve(index: int, operand: tuple[str, int]) -> ResolvedAddress:
             kind, number = operand
@@ -108,7 +112,7 @@ class EagerKernel:
                 *(self.name, ", ".join(str(x.dtype) for x in inputs), "row-major"),
                 "neither a generator nor the array module supports it",
             )
-        device = self.backend.device
+        device = self.device
         device.last = lambda: self.name
         try:
             with device.scope(), device.failing(), device.raising():

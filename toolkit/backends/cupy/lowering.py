@@ -7,13 +7,13 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy import attention, convolutions, norms, products, windows
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import scratch_bytes
 from toolkit.backends.cupy.epilogues import match_chain
 from toolkit.backends.cupy.steps import Lowered, Product
+from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up
+from toolkit.backends.operands import align_up
 from toolkit.backends.pending_copy import PendingCopy
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.cuda.pitch import BLOCK_ELEMENTS, copy_rows
@@ -21,6 +20,7 @@ from toolkit.backends.cupy.steps import (
     Product,
     StepBuilder,
 )
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 

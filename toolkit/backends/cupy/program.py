@@ -13,7 +13,6 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from toolkit.backends.base import StepSpan, align_up
 from toolkit.backends.cupy.binding import Binder, Binding, ResolvedAddress, to_reference
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, describe_largest
@@ -26,6 +25,7 @@ from toolkit.backends.cupy.steps import (
     Product,
     Step,
 )
+from toolkit.backends.operands import StepSpan, align_up
 from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.backends.base import LoopOperand, Operand, align_up, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import (
@@ -22,6 +21,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.locations import LoopBody
+from toolkit.backends.operands import LoopOperand, Operand, align_up, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.products import Matrix, multiply
 from toolkit.backends.cupy.steps import Address, Lowered, NotLowered, StepBuilder
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Graph, Node, Spec
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import Shape, suffix_products
+from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
 
 # Strides, in elements, for which code loads whole vectors and then selects lanes.

@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import (
     IterationSpace,
     Shape,
@@ -45,6 +44,7 @@ from toolkit.backends.loops.plan import (
     Write,
 )
 from toolkit.backends.loops.rule_digests import rule_digest
+from toolkit.backends.operands import Operand
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.backends import openblas
 from toolkit.backends.array.linalg import Linalg
-from toolkit.backends.base import Kernel
+from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy import mkl, tiled_matmul
 from toolkit.backends.openblas import on_one_thread, single_threaded
 from toolkit.errors import unknown_choice

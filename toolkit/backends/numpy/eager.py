@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.base import Kernel, Operand, OperandMemory, contiguous
+from toolkit.backends.kernels import Kernel
 from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
+from toolkit.backends.operands import Operand, OperandMemory, contiguous
 from toolkit.backends.target import rules
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
@@ -244,15 +245,16 @@ def _build_program(
 def _lower_node(
     backend: NumPyBackend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
+    generator = backend.llvm_generator
     lowered: Lowered | None = None
     if node.op.graph is None:
         body = Graph(node.inputs, (node,), node.outputs)
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
-    if all(map(backend.can_fuse, body.nodes)):
-        lowered = backend.generator.lower_fused(body, inputs, outputs)
+    if all(map(generator.can_fuse, body.nodes)):
+        lowered = generator.lower_body(body, inputs, outputs)
     if lowered is None and node.op.graph is None:
-        lowered = backend.lower(node, inputs, outputs)
+        lowered = generator.lower(node, inputs, outputs)
     return lowered
 
 
@@ -281,7 +283,7 @@ class _EagerProgram:
             [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
         work = OperandMemory("work", lowered.work, False)
-        self._code = backend.assemble(
+        self._code = backend.llvm_generator.assemble(
             [lowered], Shares([NodeOperands(shares[:count], shares[count:], work)]), 1
         )
         self._idle: list[Runner] = []
@@ -307,12 +309,14 @@ class _EagerProgram:
         except IndexError:
             block = None
         if block is None or block.nbytes < self._work:
-            block = self._backend.arena(self._work)
+            block = self._backend.memory.arena(self._work)
         return block
 
     def _bind_runner(self) -> Runner:
         runner: Runner = self._code.bind(
             self._locations,
-            self._backend.call_table([*self._specs, Spec((self._work,), "uint8")], ()),
+            self._backend.llvm_generator.call_table(
+                [*self._specs, Spec((self._work,), "uint8")], ()
+            ),
         )
         return runner

@@ -1,4 +1,4 @@
-"""The code generator, as the NumPy backend uses it.
+"""The code generator of the NumPy backend.
 
 The backend imports this module for the first compiled function: the import of the
 generator and its graph passes takes longer than the import of NumPy's kernels.
@@ -6,6 +6,9 @@ generator and its graph passes takes longer than the import of NumPy's kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.numpy import (
     fourier,
     narrow_rows,
@@ -15,16 +18,21 @@ from toolkit.backends.numpy import (
     reductions,
 )
 from toolkit.backends.numpy.jit import engine, loop, lowering, processor, roofline
-from toolkit.backends.numpy.jit.calls import prepared
+from toolkit.backends.numpy.jit.calls import Lowered, prepared
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable, lower_fused
 from toolkit.backends.numpy.jit.native import build
 from toolkit.backends.numpy.jit.program import NativeProgram
+from toolkit.backends.operands import Operand
 from toolkit.backends.target import BackendPasses
+from toolkit.ir import Node
 
 
-class Generator:
-    """The functions of the generator: lowering, programs, object files, processors."""
+class LlvmGenerator(CodeGenerator):
+    """Generator of machine code for CPUs: kernels, programs and object files."""
 
+    can_generate = True
+    can_jump = True
+    can_specialize = True
     anchors = lowering.ANCHORS
     passes = BackendPasses(
         after_expansion=(precision.widen,),
@@ -37,19 +45,25 @@ class Generator:
         after_scheduling=(narrow_storage.store_narrow,),
     )
 
-    is_fusable = staticmethod(is_fusable)
-    takes_whole = staticmethod(lowering.takes_whole)
-
-    lower = staticmethod(lowering.lower)
-    lower_fused = staticmethod(lower_fused)
-    lower_scan = staticmethod(loop.lower_scan)
-    lower_choice = staticmethod(loop.lower_choice)
+    can_fuse = staticmethod(is_fusable)
+    can_lower_composite = staticmethod(lowering.takes_whole)
+    specialize = staticmethod(prepared)
+    assemble = staticmethod(NativeProgram)
+    lower_loop = staticmethod(loop.lower_scan)
+    lower_branch = staticmethod(loop.lower_branch)
     lower_while = staticmethod(loop.lower_while)
-    prepare = staticmethod(prepared)
-
-    assemble = NativeProgram
-    build_library = staticmethod(build.library)
-
-    find_processors = staticmethod(processor.find)
+    processors = staticmethod(processor.find)
+    build_library = staticmethod(build.build_library)
     peak_rates = staticmethod(roofline.peaks)
     cache_folder = staticmethod(engine.cache_folder)
+    lower_body = staticmethod(lower_fused)
+
+    def lower(
+        self,
+        node: Node,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        is_aligned: bool = True,
+    ) -> Lowered | None:
+        """Return the calls that compute a node; None if a kernel of NumPy runs it."""
+        return lowering.lower(node, inputs, outputs)

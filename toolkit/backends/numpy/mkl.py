@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends import openblas
-from toolkit.backends.base import Kernel
+from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy import tiled_matmul
 from toolkit.errors import ArgumentError
 from toolkit.ir.scalars import SCALARS

@@ -11,13 +11,26 @@ from types import ModuleType
 
 import numpy as np
 
-from toolkit.backends.base import Backend, Kernel
+from toolkit.backends.base import Backend
+from toolkit.backends.kernels import (
+    ArrayScalars,
+    Kernel,
+    KernelTable,
+    render_kernel,
+)
 from toolkit.backends.reference import arrays, images, linalg, scalars
 from toolkit.backends.reference.common import kernel
-from toolkit.backends.rendering import ArrayScalars, render_kernel
 from toolkit.ir import Primitive
 
 __all__ = ["ReferenceBackend", "create"]
+
+
+class ReferenceKernels(KernelTable):
+    """Kernels that compute every primitive in plain NumPy."""
+
+    def render(self, record: Primitive) -> Kernel | None:
+        """Return the kernel that the rules of a primitive's record define."""
+        return render_kernel(record, ArrayScalars(np, scalars.WORDS))
 
 
 class ReferenceBackend(Backend):
@@ -25,20 +38,11 @@ class ReferenceBackend(Backend):
 
     name = "reference"
 
-    def render(self, record: Primitive) -> Kernel | None:
-        """Return the kernel that the rules of a primitive's record define."""
-        return render_kernel(record, ArrayScalars(np, scalars.WORDS))
-
 
 def create() -> ReferenceBackend:
     """Return the backend with a kernel for every primitive."""
-    return ReferenceBackend(
-        {
-            **_functions(arrays),
-            **_functions(images),
-            **_functions(linalg),
-        }
-    )
+    functions = _functions(arrays) | _functions(images) | _functions(linalg)
+    return ReferenceBackend(ReferenceKernels(functions))
 
 
 def _functions(module: ModuleType) -> dict[str, Kernel]:

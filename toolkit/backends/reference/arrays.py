@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.backends.kernels import upcast
 from toolkit.backends.reference.common import widen
-from toolkit.backends.rendering import upcast
 
 Array = Any
 Shape = tuple[int, ...]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Kernel
+from toolkit.backends.kernels import Kernel
 from toolkit.backends.openblas import single_threaded
 
 Array = Any

@@ -34,10 +34,10 @@ MAX_FAILURES = 64
 
 def fuse(graph: Graph, target: Target) -> Graph:
     """Fuse nodes into fused nodes, as large as the backend permits."""
-    backend = target.backend
+    generator = target.backend.generator
     cached = constant_subexpressions(graph, target)
     return join_nodes(
-        graph, backend.can_fuse, backend.anchors, backend.library_calls, cached
+        graph, generator.can_fuse, generator.anchors, generator.library_calls, cached
     )
 
 

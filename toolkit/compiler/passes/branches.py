@@ -14,7 +14,7 @@ def select_branches(graph: Graph, target: Target) -> Graph:
     A branch that contains a loop of unknown length stays: it may not terminate when it
     is not taken.
     """
-    if target.backend.can_branch:
+    if target.backend.generator.can_branch:
         return graph
     nodes: list[Node] = []
     for node in graph.nodes:

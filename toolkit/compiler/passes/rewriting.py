@@ -34,7 +34,13 @@ class Substitution:
 
 def decompose(graph: Graph, target: Target) -> Graph:
     """Expand the composites that have no kernel in the backend."""
-    return expand(graph, lambda node: not target.backend.can_compute(node))
+    kernels, generator = target.backend.kernels, target.backend.generator
+
+    def is_missing(node: Node) -> bool:
+        is_supported = kernels.supports(node.op.name)
+        return not (is_supported or generator.can_lower_composite(node))
+
+    return expand(graph, is_missing)
 
 
 def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:

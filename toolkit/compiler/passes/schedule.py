@@ -136,7 +136,7 @@ def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
         target: only generated code overwrites the values that it updates.
     """
     updates = target.updates
-    if not (updates and target.generate and target.backend.can_generate):
+    if not (updates and target.generate and target.backend.generator.can_generate):
         return graph
     producers = graph.producers()
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}

@@ -120,7 +120,7 @@ def simplify(graph: Graph, target: Target) -> Graph:
 
 def expand_unfused(graph: Graph, target: Target) -> Graph:
     """Expand the composites that the backend could fuse but did not."""
-    expandable = target.backend.passes.product_parts
+    expandable = target.backend.generator.passes.product_parts
     if not any(node.op.name in expandable for node in graph.nodes):
         return graph
     graph = expand(graph, lambda node: node.op.name in expandable)

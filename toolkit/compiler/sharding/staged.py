@@ -104,7 +104,7 @@ class StagedExecutable:
 
         Variables of other ranks are not read, and their arrays in `outs` do not change.
         """
-        with self.program.backend.errstate():
+        with self.program.backend.kernels.errstate():
             data_graph = self.program.pipeline.step.data
             data = self._data.run(inputs[: len(data_graph.inputs)])
             step = _Step(self, [*inputs, *data])

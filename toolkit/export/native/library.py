@@ -68,7 +68,7 @@ def export(
     """
     label = f"{model.name}.export"
     files = LibraryFiles(label, Path(path), target)
-    processors = backend().processors(files.target, threads is not False)
+    processors = backend().generator.processors(files.target, threads is not False)
     source = make_source(
         model,
         signature_of(model, input_signature),
@@ -77,7 +77,7 @@ def export(
         validate_prefix(label, prefix or prefix_of(files.path)),
         embed_rule(label, weights),
     )
-    library = backend().build_library(source)
+    library = backend().generator.build_library(source)
     if threads and not library.has_threads:
         raise UnsupportedError(
             f"{label}: threads: a library for {files.target or library.triple} has "

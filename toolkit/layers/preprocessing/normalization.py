@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import ops, settings
 from toolkit.arguments import Axes, is_int
-from toolkit.backends.base import to_host
+from toolkit.backends.memory import to_host
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor

@@ -65,7 +65,7 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
     """Return a tensor that shares the array's memory; strings stay arrays."""
     if is_strings(array):
         return array
-    return Tensor(backend().asarray(array))
+    return Tensor(backend().memory.asarray(array))
 
 
 def batch_tensors(structure: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.arguments import check_arguments, is_int
-from toolkit.backends.base import accelerators
+from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
@@ -160,7 +160,7 @@ class Evaluation(Steps):
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_predict_batch_begin(first)
             outputs = [run.local_outputs(step(batch), batch) for batch in group]
-            if accelerators:
+            if device_memories:
                 pending += map(_Outputs, outputs)
             else:
                 results += outputs

@@ -235,7 +235,7 @@ class ArraySource(NumberedSource):
         return np.lexsort((draws, batches))
 
     def _tensors(self, batch: Any) -> Any:
-        asarray = backend().asarray
+        asarray = backend().memory.asarray
         tensors: list[Any]
         if self._are_numbers:
             tensors = [Tensor(asarray(array)) for array in batch]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, to_host
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
@@ -36,6 +35,8 @@ from toolkit.backends.loops.plan import (
     Source,
 )
 from toolkit.backends.loops.planner import NestPlanner
+from toolkit.backends.memory import to_host
+from toolkit.backends.operands import Operand
 from toolkit.ir import PRIMITIVES, Graph
 
 Values = dict[Source, Value]

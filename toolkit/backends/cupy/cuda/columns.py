@@ -10,10 +10,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 

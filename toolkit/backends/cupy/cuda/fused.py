@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up as aligned_bytes, contiguous
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
 from toolkit.backends.cupy.cuda.generators import generate
@@ -32,6 +31,7 @@ from toolkit.backends.loops.iteration_space import (
 )
 from toolkit.backends.loops.plan import FULL, identity
 from toolkit.backends.loops.rule_digests import scalar_operations_of
+from toolkit.backends.operands import Operand, align_up as aligned_bytes, contiguous
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Launch
 from toolkit.backends.loops.iteration_space import REDUCTIONS
+from toolkit.backends.operands import Operand
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive

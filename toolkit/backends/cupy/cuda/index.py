@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.move import copy
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
@@ -20,6 +19,7 @@ from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
 from toolkit.backends.cupy.cuda.threads import Threads, in_units, offset_text, unit_type
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import UPDATES
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

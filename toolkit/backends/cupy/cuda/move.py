@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.fused import generate_single
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
@@ -23,6 +22,7 @@ from toolkit.backends.cupy.cuda.threads import (
     unit_type,
 )
 from toolkit.backends.loops.nest import collapse_loops
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Spec
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
 from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, offset_text
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

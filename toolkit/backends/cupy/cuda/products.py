@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from toolkit.backends.base import align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import (
     COLUMN_NUMBER,
     Body,
@@ -26,6 +25,7 @@ from toolkit.backends.cupy.cuda.reduction import Reducer, combine_partials
 from toolkit.backends.cupy.cuda.scalars import Value
 from toolkit.backends.loops.phases import Phase
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW
+from toolkit.backends.operands import align_up as aligned_bytes
 from toolkit.dtypes import itemsize
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -12,7 +12,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
@@ -25,6 +24,7 @@ from toolkit.backends.cupy.cuda.launch import (
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
+from toolkit.backends.operands import Operand, align_up as aligned_bytes
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

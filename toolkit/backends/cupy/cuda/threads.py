@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.body import kernel_text
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
@@ -17,6 +16,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.cuda.prelude import BITS, STORED
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
+from toolkit.backends.operands import Operand
 
 THREADS = 256
 

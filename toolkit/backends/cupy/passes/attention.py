@@ -13,6 +13,7 @@ def use_attention_outputs(graph: Graph, target: Target) -> Graph:
 
     Dead-code elimination then removes the sums that the output replaces.
     """
+    generator = target.backend.generator
     forward_nodes: dict[Any, Node] = {}
     nodes = []
     for node in graph.nodes:
@@ -21,7 +22,7 @@ def use_attention_outputs(graph: Graph, target: Target) -> Graph:
         partner = None
         if node.op.name == "attention_grad":
             partner = forward_nodes.get(_key(node.inputs[4:], node))
-        if partner is not None and target.backend.can_compute(partner):
+        if partner is not None and generator.can_lower_composite(partner):
             out, peak, _ = partner.outputs
             inputs = (node.inputs[0], out, peak, *node.inputs[4:])
             whole_p = PRIMITIVES["attention_grad_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from toolkit.backends.base import Backend
+from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
@@ -17,7 +17,7 @@ def keep_batch_norms(graph: Graph, target: Target) -> Graph:
     the result is in memory anyway; otherwise generated kernels fuse it with its
     readers. Backward, it applies if the gradient is in memory anyway.
     """
-    norms = _Norms(graph, target.backend)
+    norms = _Norms(graph, target.backend.generator)
     for node in graph.nodes:
         if node.op.name == "batch_norm":
             norms.keep(node)
@@ -29,8 +29,8 @@ def keep_batch_norms(graph: Graph, target: Target) -> Graph:
 class _Norms:
     """Graph in which normalizations are replaced."""
 
-    def __init__(self, graph: Graph, backend: Backend) -> None:
-        self.backend = backend
+    def __init__(self, graph: Graph, generator: CodeGenerator) -> None:
+        self.generator = generator
         self.nodes = list(graph.nodes)
         self.producers = graph.producers()
         self.outputs = set(graph.outputs)
@@ -47,7 +47,7 @@ class _Norms:
         attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
         outputs = (y, *norm.outputs[1:])
         fused = Node(PRIMITIVES["batch_norm_of"], inputs, attrs, outputs, norm.device)
-        if self._is_stored(y) and self.backend.can_compute(fused):
+        if self._is_stored(y) and self.generator.can_lower_composite(fused):
             self._replace(chain, fused)
 
     def _is_stored(self, y: Any) -> bool:
@@ -100,7 +100,7 @@ class _Norms:
             return
         whole_p = PRIMITIVES["batch_norm_grad_of"]
         fused = Node(whole_p, grad.inputs, grad.attrs, grad.outputs, grad.device)
-        if self.backend.can_compute(fused):
+        if self.generator.can_lower_composite(fused):
             self.nodes[self._position(grad)] = fused
 
 

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.passes.scales import scale_products
 from toolkit.backends.layout import Layouts
 from toolkit.backends.library_calls import LibraryCallLimits
@@ -23,6 +22,7 @@ from toolkit.backends.loops.iteration_space import (
     is_reshape_like,
     uniform_value,
 )
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
 
@@ -58,7 +58,7 @@ product_p: Primitive = Primitive("product", Kind.CONTRACT, _spec)
 
 def join_products(graph: Graph, target: Target) -> Graph:
     """Join products with the nodes that a library computes in the same call."""
-    limits = target.backend.library_calls
+    limits = target.backend.generator.library_calls
     if limits is None:
         return graph
     graph = scale_products(graph)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from toolkit.backends.base import Operand, align_up
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.operands import Operand, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 

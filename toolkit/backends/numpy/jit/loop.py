@@ -12,12 +12,12 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import ALIGNMENT, LoopOperand, Operand, align_up
 from toolkit.backends.locations import LoopBody
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import ALIGNMENT, LoopOperand, Operand, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
@@ -121,16 +121,18 @@ def lower_scan(
     arena: Reference,
     moves: Sequence[LoopOperand],
     iterations: int,
-    in_place: Sequence[tuple[int, Spec]],
-    changing: Collection[Reference],
+    initial_outputs: Sequence[tuple[int, Spec]] = (),
+    changing: Collection[Reference] = (),
 ) -> Lowered:
     """Return a loop of known length, after copies of values updated in place."""
     loop = lower_loop(body, arena, moves, iterations, changing=changing)
-    copies = [_initial_copy(number, spec) for number, spec in in_place if spec.size]
+    copies = [
+        _initial_copy(number, spec) for number, spec in initial_outputs if spec.size
+    ]
     return replace(loop, calls=(*copies, *loop.calls))
 
 
-def lower_choice(
+def lower_branch(
     branches: Sequence[LoopBody], inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered:
     """Return a branch on the first input: the program for True, or for False."""
@@ -153,7 +155,7 @@ def lower_while(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     limit: int | None,
-    in_place: Collection[int],
+    initial_outputs: Collection[int] = (),
 ) -> Lowered:
     """Return a loop that runs while its program's last output is True.
 
@@ -165,10 +167,12 @@ def lower_while(
         inputs: the initial carried values, then the constants.
         outputs: the final carried values.
         limit: the maximum number of iterations.
-        in_place: the numbers of carried values that the body updates in place.
+        initial_outputs: the numbers of carried values that the body updates in place.
     """
     count = len(outputs)
-    sizes = [0 if i in in_place else y.spec.nbytes for i, y in enumerate(outputs)]
+    sizes = [
+        0 if i in initial_outputs else y.spec.nbytes for i, y in enumerate(outputs)
+    ]
     starts = list(accumulate(map(align_up, sizes), initial=0))
     delta = starts[-1]
     continues: Reference = ("work", 2 * delta)
@@ -185,17 +189,21 @@ def lower_while(
         for i, reference in enumerate(sets)
     ]
     following = [LoopOperand(reference, delta=delta) for reference in sets]
-    for i in in_place:
+    for i in initial_outputs:
         carried[i] = following[i] = LoopOperand(("out", i))
     moves = [*carried, *constants, *following, LoopOperand(continues)]
     iterations = _UNBOUNDED if limit is None else limit
     flags: dict[str, Any] = {"condition": continues, "iteration_count": iteration_count}
     loop = lower_loop(body, arena, moves, iterations, len(first.kept_sizes), **flags)
-    copies = [_initial_copy(i, y.spec) for i in in_place if (y := outputs[i]).spec.size]
+    copies = [
+        _initial_copy(i, outputs[i].spec)
+        for i in initial_outputs
+        if outputs[i].spec.size
+    ]
     last = [
         _final_copy(i, y, reference, delta, iteration_count)
         for i, (y, reference) in enumerate(zip(outputs, sets, strict=True))
-        if y.spec.size and i not in in_place
+        if y.spec.size and i not in initial_outputs
     ]
     return _concatenate([Lowered(copies), first, loop, Lowered(last)])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.calls import Lowered, Lowering
 from toolkit.backends.numpy.jit.fused.elementwise import (
     lower_copy,
@@ -17,6 +16,7 @@ from toolkit.backends.numpy.jit.fused.elementwise import (
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.numpy.jit.products import PRODUCTS
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value

@@ -254,7 +254,7 @@ def current() -> Processor:
     return rules.processor or Processor.host()
 
 
-def find(name: str | None, threads: bool) -> tuple[Processor, ...]:
+def find(name: str | None = None, threads: bool = True) -> tuple[Processor, ...]:
     """Return the host's processor, or the processors with a name.
 
     Raises:

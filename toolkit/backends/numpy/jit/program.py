@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.base import OperandMemory, StepSpan
 from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code, load
@@ -24,6 +23,7 @@ from toolkit.backends.numpy.jit.sections import (
     parallelize,
     sections,
 )
+from toolkit.backends.operands import OperandMemory, StepSpan
 
 
 class NativeProgram:

@@ -10,12 +10,12 @@ from functools import cache
 from time import perf_counter
 
 from toolkit import settings
-from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
+from toolkit.backends.operands import OperandMemory
 
 # Enough independent multiply-adds to fill the pipelines of common processors.
 _CHAINS = 12

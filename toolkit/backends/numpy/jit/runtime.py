@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import settings
-from toolkit.backends.base import ALIGNMENT
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.code import generator_digest
 from toolkit.backends.numpy.jit.processor import Processor
+from toolkit.backends.operands import ALIGNMENT
 from toolkit.definitions.records import record
 
 _POOL_BYTES = 1024

@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from toolkit.backends.base import OperandMemory
 from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import OperandMemory
 
 # Approximate speed of one core, for the decision whether to use several threads.
 _CORE_FLOPS, _CORE_BYTES = 5e10, 1e10

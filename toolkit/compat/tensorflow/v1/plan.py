@@ -373,11 +373,13 @@ def _validate_feed(
             f"which has shape {shape}"
         )
     return Tensor(
-        backend().asarray(np.ascontiguousarray(array) if array.ndim else array, None)
+        backend().memory.asarray(
+            np.ascontiguousarray(array) if array.ndim else array, None
+        )
     )
 
 
 def _as_array(x: Any, copy: bool) -> Any:
     """Return the value as a separate array, or a 0-d one as a scalar."""
-    array = np.array(x) if copy else backend().to_numpy(x._array)
+    array = np.array(x) if copy else backend().memory.to_numpy(x._array)
     return array if array.ndim else array[()]

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up, contiguous
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
@@ -44,6 +43,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
 from toolkit.backends.numpy.jit.math.bfloat16 import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.operands import Operand, align_up, contiguous
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node
 

@@ -12,7 +12,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.loops.planner import TASKS
@@ -27,6 +26,7 @@ from toolkit.backends.numpy.jit.kernels.gather import (
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.loops.nest import collapse_loops
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.builder import MOVED, Number, Pointer
@@ -24,6 +23,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     interleave_call,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

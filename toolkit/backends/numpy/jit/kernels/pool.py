@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import (
     Builder,
     Index,
@@ -28,6 +27,7 @@ from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

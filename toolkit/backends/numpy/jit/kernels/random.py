@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import TYPES, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -10,7 +10,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -18,6 +17,7 @@ from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.backends.operands import Operand, align_up
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.library import (
     ABI,
     MAX_EMBEDDED_BYTES,
@@ -36,6 +35,7 @@ from toolkit.backends.numpy.jit.runtime import (
     runtime_text,
     substitute,
 )
+from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.errors import UnsupportedError
 
 _ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences are signed
@@ -43,8 +43,8 @@ _LONGEST_MESSAGE = 160
 _TYPES = "%Tensor = type { ptr, i32, i32, ptr }"
 
 
-def library(source: LibrarySource) -> Library:
-    """Return one object file of programs; see `Backend.library`."""
+def build_library(source: LibrarySource) -> Library:
+    """Return one object file of programs; see `CodeGenerator.build_library`."""
     source = replace(source, programs=sorted(source.programs, key=lambda p: p.batch))
     _check(source)
     return _Library(source).build()

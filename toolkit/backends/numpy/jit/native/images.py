@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.base import ALIGNMENT, OperandMemory
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
@@ -29,6 +28,7 @@ from toolkit.backends.numpy.jit.native.layout import (
     raw,
 )
 from toolkit.backends.numpy.jit.program import NativeProgram
+from toolkit.backends.operands import ALIGNMENT, OperandMemory
 
 # A tag of the stream: the word is in a separate table. The other tags are a `Base`.
 _WIDE = 7

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.library import (
     LibrarySource,
     LibraryTensor,
     LibraryWeight,
     StoredWeight,
 )
+from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.definitions.records import record
 
 # The first words of a workspace, see library.ll.

@@ -92,7 +92,7 @@ class RemotePlan(Plan):
             with self.session.lock:
                 prepared = Tracing(self, fed, initialized).prepare()
             self._programs[key] = prepared
-        arrays = [backend().to_numpy(x._array) for x in fed]
+        arrays = [backend().memory.to_numpy(x._array) for x in fed]
         fetched = master.run(
             prepared.number,
             prepared.parts,
@@ -227,7 +227,7 @@ class Tracing(Run):
             for state, (name, owner) in states.items():
                 if owner == task:
                     local_states.append([name, len(arrays)])
-                    arrays.append(backend().to_numpy(state._tensor._array))
+                    arrays.append(backend().memory.to_numpy(state._tensor._array))
             messages[task] = {**description, "locals": local_states}, arrays
             numbers = {cut.ids[x]: i for i, x in enumerate(feeds) if x in cut.ids}
             sent[task] = [numbers[number] for number in description["feeds"]]

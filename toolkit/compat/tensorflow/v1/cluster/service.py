@@ -321,12 +321,12 @@ def _names(header: dict[str, Any]) -> list[str]:
 
 def _to_backend(array: Any) -> Any:
     """Convert a received array to an array of the active backend."""
-    return backend().asarray(array, None)
+    return backend().memory.asarray(array, None)
 
 
 def _to_host(array: Any) -> Any:
     """Convert an array of the backend to one in host memory."""
-    return np.asarray(backend().to_numpy(array))
+    return np.asarray(backend().memory.to_numpy(array))
 
 
 _HANDLERS: dict[str, Callable[[Client, dict[str, Any], list[Any]], Any]] = {

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single_query
@@ -19,6 +18,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Numbers,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand, align_up
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -7,7 +7,6 @@ from itertools import product
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -44,6 +43,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     POINTS,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
+from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
 from toolkit.ir import Node
 

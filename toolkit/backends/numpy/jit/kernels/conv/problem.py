@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand
 from toolkit.ir import Graph
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -30,6 +29,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import (
     plane_bytes,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.backends.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

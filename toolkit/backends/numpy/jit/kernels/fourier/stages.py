@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.butterfly import Butterflies, Complex
@@ -26,6 +25,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
 )
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
 from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
+from toolkit.backends.operands import align_up
 
 # Bytes between the parts of a buffer, so that equal offsets map to different cache
 # sets.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from toolkit.backends.base import Operand, align_up
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     Call,
@@ -48,6 +47,7 @@ from toolkit.backends.numpy.jit.kernels.integer.tiles import (
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.backends.operands import Operand, align_up
 from toolkit.ir import Graph
 
 # The least products of a task, the least products of a task with tiles, and the least

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, align_up
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
@@ -30,6 +29,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import choose
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand, align_up
 from toolkit.backends.target import rules
 from toolkit.ir import Graph
 

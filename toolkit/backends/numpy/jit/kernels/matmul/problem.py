@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
 from toolkit.backends.numpy.jit.kernels.matmul.tile import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand
 from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph

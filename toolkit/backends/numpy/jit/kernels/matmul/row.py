@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -42,6 +41,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
+from toolkit.backends.operands import Operand, contiguous
 from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
@@ -37,6 +36,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     unfolded,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import Operand
 from toolkit.ir import Node, Spec
 
 _MAX_UNROLLED_TAPS = 32

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolkit.backends.base import align_up
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     Call,
@@ -46,6 +45,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.rounded.split_k import (
     emit_split_k_product,
 )
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.operands import align_up
 from toolkit.ir import Graph
 
 # The throughput of a core, measured for shapes of (16, 64, 64) and more: float32

@@ -1,10 +1,23 @@
-"""Kernels from a primitive's record: its scalar rule, or its `array`."""
+"""Kernels of a backend: a table by primitive, completed by the primitives' records.
+
+A kernel is called as `kernel(*arrays, out=None, **attrs)`. Dtypes are already promoted
+and axes normalised. Kernels never modify inputs. If `out` is given (an array of the
+right shape and dtype, or a tuple of them), it receives the result. A bare ufunc is a
+kernel. Elementwise kernels accept any `out`, even one of their inputs. Other kernels
+need a C-contiguous `out` that overlaps no input. A 0-d result can be a NumPy scalar.
+
+A kernel that needs scratch memory has the decorator `workspace` and takes `work=`, a
+64-byte aligned uint8 array of the declared size. Without `work`, it allocates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from toolkit import dtypes
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
@@ -12,6 +25,27 @@ from toolkit.ir.scalars import SCALARS
 
 Array = Any
 Kernel = Callable[..., Any]
+KernelT = TypeVar("KernelT", bound=Kernel)
+
+
+def workspace(rule: Callable[..., int]) -> Callable[[KernelT], KernelT]:
+    """Declare the scratch memory of a kernel.
+
+    Args:
+        rule: `rule(*specs, **attrs)`, the bytes that one call needs in `work`.
+    """
+
+    def declare(kernel: KernelT) -> KernelT:
+        kernel.workspace = rule  # type: ignore[attr-defined]
+        return kernel
+
+    return declare
+
+
+def workspace_bytes(kernel: Kernel, specs: Iterable[Any], attrs: dict[str, Any]) -> int:
+    """Return the size of the `work` array of one call; 0 if the kernel takes none."""
+    rule = getattr(kernel, "workspace", None)
+    return 0 if rule is None else int(rule(*specs, **attrs))
 
 
 def upcast(x: Array) -> Array:
@@ -103,16 +137,27 @@ class KernelTable(dict[str, Kernel]):
 
     Args:
         kernels: the explicit kernels.
-        render: returns the kernel of a record, or None if it has no rule.
+        xp: the module of the array functions.
     """
 
-    def __init__(
-        self,
-        kernels: Mapping[str, Kernel],
-        render: Callable[[Primitive], Kernel | None],
-    ) -> None:
+    def __init__(self, kernels: Mapping[str, Kernel], xp: Any = np) -> None:
         super().__init__(kernels)
-        self.render = render
+        self.xp = xp
+
+    def render(self, record: Primitive) -> Kernel | None:
+        """Return the kernel that a primitive's record defines; None if it has no rule.
+
+        It is called for primitives that are not in the table.
+        """
+        return render_kernel(record, ArrayScalars(self.xp, self))
+
+    def supports(self, name: str) -> bool:
+        """Return whether a program runs the kernel of this primitive as one node."""
+        return name in self
+
+    def errstate(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which a program runs its kernels."""
+        return np.errstate(all="ignore")
 
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name):
