@@ -20,6 +20,7 @@ LEVELS = (
         "reading",
     ),
     ("ir", "data", "comm"),
+    ("plans",),
     ("backends",),
     # Plug-ins are found by name.
     ("backends/cupy", "backends/numpy", "backends/reference"),

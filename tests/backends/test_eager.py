@@ -14,10 +14,10 @@ from toolkit import ops
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.jit.processor import PROCESSORS
 from toolkit.backends.registry import get_backend
-from toolkit.backends.target import rules
 from toolkit.core.tensor import Tensor, run
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES
+from toolkit.plans.rules import rules
 
 RNG = np.random.default_rng(0)
 _CONV = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}

@@ -20,14 +20,14 @@ from tests.compiler.graphs import (
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.cupy.passes.casts import hoist_casts
-from toolkit.backends.layout import Layouts
-from toolkit.backends.operands import StepSpan
 from toolkit.compiler.evaluate import evaluate as computed
 from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.schedule import schedule
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions.function import function
+from toolkit.plans.layout import Layouts
+from toolkit.plans.operands import StepSpan
 
 
 def plan_sequentially(graph):

@@ -19,7 +19,6 @@ from tests.compiler.graphs import (
     trace_of,
 )
 from toolkit import ops
-from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.compiler import pipeline
 from toolkit.compiler.passes import rewriting, simplify
 from toolkit.compiler.passes.schedule import schedule
@@ -28,6 +27,7 @@ from toolkit.core.convert import extent
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.ir import PRIMITIVES, Graph, Spec
+from toolkit.plans.loops.iteration_space import uniform_value
 
 PASSES = {*pipeline.simplifying_passes(target()), schedule}
 PASSES |= {rewriting.copy_aliased_outputs, rewriting.copy_carried_views}

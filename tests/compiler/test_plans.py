@@ -4,12 +4,12 @@ import pytest
 
 from tests.compiler.graphs import trace_of
 from toolkit import ops
-from toolkit.backends.layout import Layouts
-from toolkit.backends.loops.iteration_space import is_elementwise
-from toolkit.backends.operands import StepSpan
 from toolkit.compiler import memory
 from toolkit.compiler.memory import Buffer, Plan, plan_memory
 from toolkit.ir import Node, fused_p
+from toolkit.plans.layout import Layouts
+from toolkit.plans.loops.iteration_space import is_elementwise
+from toolkit.plans.operands import StepSpan
 
 
 def plan_function(function, *shapes, scratch=None, moments=None):

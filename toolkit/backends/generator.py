@@ -5,20 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.library_calls import LibraryCallLimits
-from toolkit.backends.operands import LoopOperand, Operand
 from toolkit.backends.target import BackendPasses
 from toolkit.errors import UnsupportedError
-from toolkit.ir import Spec
-
-if TYPE_CHECKING:
-    from toolkit.ir import Node
-
-if TYPE_CHECKING:
-    from toolkit.backends.library import Library, LibrarySource
-    from toolkit.backends.locations import LoopBody, Shares
+from toolkit.ir import Node, Spec
+from toolkit.plans.locations import LoopBody, Shares
+from toolkit.plans.operands import LoopOperand, Operand
 
 Array = Any
 

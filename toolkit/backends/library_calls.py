@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from toolkit.ir import Node
-
-if TYPE_CHECKING:
-    from toolkit.backends.operands import Operand
+from toolkit.ir import Node
+from toolkit.plans.operands import Operand
 
 
 class LibraryCallLimits(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.operands import ALIGNMENT
 from toolkit.backends.pending_copy import PendingCopy
+from toolkit.plans.operands import ALIGNMENT
 
 Array = Any
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
-from toolkit.thread_state import ThreadState
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.backends.base import Backend
-    from toolkit.backends.operands import Operand
 
 
 @record
@@ -42,22 +41,6 @@ class Target:
     is_body: bool = False
     processor: Any = None
 
-
-class Rules(ThreadState):
-    """Rules for all computations and compilations of the current thread."""
-
-    # Whether eager calls use array kernels only: no code is generated for values from
-    # files, or during other code generation.
-    array_kernels_only = False
-
-    # As in the `Target`. Shapes do not identify the batch axis. So the order of each
-    # sum depends only on the extents that it runs over, not on other extents.
-    rows_independent = False
-    # The processor of a code generator; None: this machine's.
-    processor: Any = None
-
-
-rules = Rules()
 
 # A function that takes a graph and returns an equivalent one.
 Pass = Callable[[Graph, Target], Graph]

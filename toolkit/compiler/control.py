@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from toolkit.backends.operands import LoopOperand, Operand, align_up
+from toolkit.backends.generator import CodeGenerator
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
-
-if TYPE_CHECKING:
-    from toolkit.backends.generator import CodeGenerator
+from toolkit.plans.operands import LoopOperand, Operand, align_up
 
 Array = Any
 

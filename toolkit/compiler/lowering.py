@@ -10,9 +10,6 @@ from typing import Any
 
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import workspace_bytes
-from toolkit.backends.layout import Layouts
-from toolkit.backends.locations import NodeOperands, Shares
-from toolkit.backends.operands import Operand, OperandMemory, StepSpan
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
     CONTROL_KERNELS,
@@ -30,6 +27,9 @@ from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
+from toolkit.plans.layout import Layouts
+from toolkit.plans.locations import NodeOperands, Shares
+from toolkit.plans.operands import Operand, OperandMemory, StepSpan
 
 Array = Any
 Compile = Callable[[Graph, Target], Program]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.backends.loops.iteration_space import is_elementwise
-from toolkit.backends.operands import StepSpan, align_up
 from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 from toolkit.ir import Graph, Spec, Value
+from toolkit.plans.loops.iteration_space import is_elementwise
+from toolkit.plans.operands import StepSpan, align_up
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from toolkit.backends.base import Backend
-from toolkit.backends.target import Pass, Target, rules
+from toolkit.backends.target import Pass, Target
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
@@ -35,6 +35,7 @@ from toolkit.compiler.passes.simplify import expand_unfused, fold, share, simpli
 from toolkit.compiler.program import Program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
+from toolkit.plans.rules import rules
 
 
 def simplifying_passes(target: Target) -> tuple[Pass, ...]:

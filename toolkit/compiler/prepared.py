@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from toolkit.backends.locations import OperandLocations
 from toolkit.compiler.program import Preparation, Program, Segment
+from toolkit.plans.locations import OperandLocations
 
 Array = Any
 

@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from toolkit.backends.base import Backend
-from toolkit.backends.layout import Layouts
-from toolkit.backends.locations import Location, NodeOperands, OperandLocations
 from toolkit.compiler.memory import Plan
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Value
+from toolkit.plans.layout import Layouts
+from toolkit.plans.locations import Location, NodeOperands, OperandLocations
 
 Array = Any
 

@@ -11,11 +11,11 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.fused import generate_reduction, is_fusable
 from toolkit.backends.cupy.cuda.generators import generate
-from toolkit.backends.operands import contiguous
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.pipeline import optimize
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
+from toolkit.plans.operands import contiguous
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 RNG = np.random.default_rng(0)

@@ -10,9 +10,9 @@ from tests.backends.test_kernels import compare, expected_of, specs_of, strided
 from toolkit import ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.generators import generate
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Node
+from toolkit.plans.operands import Operand, contiguous
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 # Whether a case is one of the fewer that are always tried.

@@ -10,10 +10,10 @@ from tests.backends.cuda.test_splitting import segments
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
-from toolkit.backends.operands import contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DeviceError
 from toolkit.ir import PRIMITIVES, Node, Spec
+from toolkit.plans.operands import contiguous
 
 
 def kernels(step, floats=("float16", "bfloat16", "float32", "float64")):

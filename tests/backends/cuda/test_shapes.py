@@ -12,8 +12,8 @@ from tests.backends.cuda.test_generated import check, generated, specs_of
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.cuda.move import copy
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Spec
+from toolkit.plans.operands import Operand, contiguous
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 DTYPES = ("bfloat16", "float16", "float32", "float64", "int32", "uint8", "int64")

@@ -13,10 +13,10 @@ from toolkit.backends.cupy.cuda.batched_launch import build_table, partition_lev
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table
-from toolkit.backends.operands import contiguous
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
+from toolkit.plans.operands import contiguous
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 

@@ -11,11 +11,11 @@ from tests.comm.test_ordered import add_rounded, leaf
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.tree import generate_combine
-from toolkit.backends.loops.plan import MERGES
 from toolkit.comm import Leaves, ordered
 from toolkit.comm.sum_plans import Combine, Location, Term, plan_all_reduce
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Spec
+from toolkit.plans.loops.plan import MERGES
 
 SIZE = 300
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.cupy.lowering import Numerics, lower
-from toolkit.backends.operands import contiguous
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Graph, Node, fused_p
+from toolkit.plans.operands import contiguous
 
 NUMBERS = {"relu": 0, "scale": 0.25}
 

@@ -22,7 +22,6 @@ from toolkit.backends.cupy import (
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.cupy.cublaslt import compute_type
 from toolkit.backends.cupy.lowering import Numerics, providers
-from toolkit.backends.operands import contiguous
 from toolkit.errors import (
     BackendUnavailable,
     DeviceError,
@@ -30,6 +29,7 @@ from toolkit.errors import (
     UnsupportedOnBackend,
 )
 from toolkit.ir import Spec
+from toolkit.plans.operands import contiguous
 
 
 class Runtime:

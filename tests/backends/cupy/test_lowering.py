@@ -13,8 +13,8 @@ from tests.backends.test_kernels import compare, expected_of
 from toolkit import layers, ops, random  # noqa: F401  (declare primitives)
 from toolkit.backends.cupy.lowering import LibraryCalls, Numerics, lower
 from toolkit.backends.cupy.steps import Dnn, Product
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import PRIMITIVES, Spec
+from toolkit.plans.operands import Operand, contiguous
 
 CONTRACT = [
     c

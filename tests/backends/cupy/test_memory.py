@@ -7,7 +7,7 @@ from toolkit import ops
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.memory import PinnedRing
 from toolkit.backends.cupy.program import operands_of
-from toolkit.backends.locations import NodeOperands
+from toolkit.plans.locations import NodeOperands
 
 
 class Event:

@@ -12,12 +12,13 @@ from toolkit.backends.numpy.jit.calls import Lowered
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.processor import Processor
-from toolkit.backends.operands import Operand
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.ir import Graph, Spec
+from toolkit.plans.operands import Operand
+from toolkit.plans.rules import rules
 
 # Bytes before and after the scratch memory, a multiple of a cache line.
 _MARGIN = 4096

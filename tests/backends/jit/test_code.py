@@ -16,23 +16,23 @@ import toolkit
 from toolkit import layers, ops
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import make_kernel
-from toolkit.backends.loops.rule_digests import rule_digest
 from toolkit.backends.numpy.jit import code, engine, llvm
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.processor import Processor, current
-from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
+from toolkit.plans.loops.rule_digests import rule_digest
+from toolkit.plans.rules import rules
 
 PACKAGE = Path(toolkit.__file__).parent
 # Imports that do not affect the text: locations of files, messages of progress and
 # errors, and the properties of programs, which plans repeat if they need them.
 NO_TEXT = {
     "settings",
+    "thread_state",
     "errors",
     "console/progress",
     "backends/disk_cache",
-    "backends/locations",
     "backends/target",
     "definitions/namespaces",
     "definitions/records",
@@ -204,7 +204,7 @@ def test_change_of_the_generator_is_another_key(tmp_path, monkeypatch):
 def test_digest_includes_imports_of_the_generator():
     sources = {p.relative_to(PACKAGE).as_posix() for p in code.generator_sources()}
     assert "backends/numpy/jit/runtime.ll" in sources
-    for name in sorted(s for s in sources if "/jit/" in s or "/loops/" in s):
+    for name in sorted(s for s in sources if "/jit/" in s or s.startswith("plans/")):
         if not name.endswith(".py"):
             continue
         for node in ast.walk(ast.parse((PACKAGE / name).read_text("utf-8"))):

@@ -24,7 +24,7 @@ from toolkit.backends.numpy.jit.engine import SETTINGS
 from toolkit.backends.numpy.jit.kernels.conv import lower_grad
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import PROCESSORS
-from toolkit.backends.target import rules
+from toolkit.plans.rules import rules
 
 
 @st.composite

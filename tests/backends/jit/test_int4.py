@@ -13,10 +13,10 @@ from tests.helpers import assert_close
 from toolkit import quantizers
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul_int4
 from toolkit.backends.numpy.jit.lowering import takes_whole
-from toolkit.backends.target import rules
 from toolkit.ir import Graph
 from toolkit.layers import Dense
 from toolkit.ops.int4 import matmul_int4
+from toolkit.plans.rules import rules
 
 SHAPES = [
     (1, 8, 64),

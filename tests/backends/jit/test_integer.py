@@ -18,9 +18,10 @@ from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.kernels.integer import lower, lower_matmul_integer
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
+from toolkit.plans.rules import rules
 
 VNNI = ("avx512vnni", "avxvnni")
 

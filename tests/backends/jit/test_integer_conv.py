@@ -15,10 +15,11 @@ from tests.backends.jit.test_integer import PROCESSORS_HERE, words_of
 from toolkit import ops
 from toolkit.backends.numpy.jit.kernels.integer import lower_conv_integer
 from toolkit.backends.reference import images as reference
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind
 from toolkit.ops.quantize import conv_integer_p, quantize
+from toolkit.plans.rules import rules
 
 # The dtype of images, their bits, and their zero point.
 KINDS = [("int8", 8, 0), ("uint8", 8, 0), ("uint8", 8, 100), ("uint8", 7, 0)]

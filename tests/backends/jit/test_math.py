@@ -18,9 +18,9 @@ from toolkit.backends.numpy.jit.engine import compile_module
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.backends.reference.scalars import WORDS
-from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES
 from toolkit.ir.scalars import arity
+from toolkit.plans.rules import rules
 
 LIMITS = {"float32": 2.0, "float64": 4.0}
 LANES = 16  # of the measured code; the number of points is a multiple of it

@@ -28,10 +28,11 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
-from toolkit.backends.operands import align_up, contiguous
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
+from toolkit.plans.operands import align_up, contiguous
+from toolkit.plans.rules import rules
 
 LANES = [4, 8, 16]
 DTYPES = ["float32", "float64"]

@@ -13,13 +13,14 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.emulated_processor import WAYS, without_rounding
 from toolkit import layers, ops
-from toolkit.backends.loops.iteration_space import can_share_loop
 from toolkit.backends.numpy import narrow_storage
 from toolkit.backends.numpy.jit.processor import Processor
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.passes.simplify import share
 from toolkit.core.tensor import backend
 from toolkit.ir import PRIMITIVES, Graph, Narrow, Node, Spec, Value, fused_p
+from toolkit.plans.loops.iteration_space import can_share_loop
+from toolkit.plans.rules import rules
 
 
 @pytest.fixture(scope="module", autouse=True, params=WAYS)

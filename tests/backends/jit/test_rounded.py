@@ -20,10 +20,11 @@ from toolkit.backends.numpy.jit.kernels import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.matmul import rounded as products
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
 from toolkit.ir import Graph, Node, Value
+from toolkit.plans.rules import rules
 
 FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
 WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)

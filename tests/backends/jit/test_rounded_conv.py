@@ -28,7 +28,7 @@ from toolkit.backends.numpy.jit.calls import prepared
 from toolkit.backends.numpy.jit.kernels import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.conv import rounded as convolutions
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
-from toolkit.backends.target import rules
+from toolkit.plans.rules import rules
 
 FEATURES = "+amx-tile,+amx-bf16,+avx512bf16"
 WITH_TILES = replace(PROCESSORS["x86-64-v4"], features=FEATURES, tiles=True)

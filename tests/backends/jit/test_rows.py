@@ -16,7 +16,6 @@ from tests.backends.jit.running import (
     vectors_of,
 )
 from toolkit import function, ops
-from toolkit.backends.loops.iteration_space import MAX_ROW_ELEMENTS
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.kernels import move  # noqa: F401 - before it is patched
@@ -24,6 +23,7 @@ from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend, bind
 from toolkit.ops.index import put_along_axis_p
+from toolkit.plans.loops.iteration_space import MAX_ROW_ELEMENTS
 
 LENGTHS = [1, 2, 3, 15, 16, 17, 31, 33, 70, 130]
 REDUCTIONS = ["sum", "prod", "max", "min"]

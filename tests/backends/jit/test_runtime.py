@@ -24,7 +24,7 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
-from toolkit.backends.operands import OperandMemory
+from toolkit.plans.operands import OperandMemory
 
 # So much that any call is worth sharing.
 LARGE = 10**9

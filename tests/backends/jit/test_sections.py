@@ -17,8 +17,8 @@ from toolkit.backends.numpy.jit.sections import (
     parallelize,
     sections,
 )
-from toolkit.backends.operands import Operand, OperandMemory, contiguous
 from toolkit.ir import Spec
+from toolkit.plans.operands import Operand, OperandMemory, contiguous
 
 FAR = 1 << 62
 HEAVY = 10**7

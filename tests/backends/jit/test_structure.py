@@ -10,13 +10,13 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.compiler.graphs import target, trace_of
 from toolkit import ops
-from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.fused import elementwise
-from toolkit.backends.operands import contiguous
-from toolkit.backends.target import rules
 from toolkit.compiler.fusion.fuse import join_nodes
 from toolkit.compiler.pipeline import optimize
 from toolkit.core.tensor import backend
+from toolkit.plans.loops.structure import structure_of
+from toolkit.plans.operands import contiguous
+from toolkit.plans.rules import rules
 
 
 def body_of(compute, *shapes):

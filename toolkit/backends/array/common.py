@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.operands import align_up
+from toolkit.plans.operands import align_up
 
 Array = Any
 Box = Any  # an index expression: a tuple of slices, or Ellipsis for all

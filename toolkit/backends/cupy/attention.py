@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
 from toolkit.backends.cupy.signatures import Builder, Signature
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
-from toolkit.backends.operands import Operand
 from toolkit.ir import Graph, Spec
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -16,8 +16,8 @@ from toolkit.backends.cupy.device_memory import DeviceMemory
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.generator import CudaGenerator
 from toolkit.backends.kernels import Kernel, KernelTable
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
+from toolkit.plans.operands import Operand, contiguous
 
 # Calls that draw uniform float32 and fill an array. One kernel serves every size.
 _LINE, _NUMBER = Spec((4096,), "float32"), Spec((), "float32")

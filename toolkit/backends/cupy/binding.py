@@ -18,7 +18,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.joining import BoundLaunch, Call, batch_launches
 from toolkit.backends.cupy.steps import Address, Dnn, Loop, Product, Step
-from toolkit.backends.operands import LoopOperand
+from toolkit.plans.operands import LoopOperand
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.program import GpuProgram, Runner

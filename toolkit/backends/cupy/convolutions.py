@@ -16,8 +16,8 @@ from toolkit.backends.cupy.signatures import (
     images,
 )
 from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Graph, Spec
+from toolkit.plans.operands import Operand, contiguous
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -14,8 +14,8 @@ from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.kernels import KernelTable
 from toolkit.backends.memory import Memory
-from toolkit.backends.operands import align_up
 from toolkit.backends.pending_copy import PendingCopy
+from toolkit.plans.operands import align_up
 
 Array = Any
 

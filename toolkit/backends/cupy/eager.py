@@ -11,9 +11,9 @@ from toolkit.backends.cupy.binding import ResolvedAddress
 from toolkit.backends.cupy.generator import CudaGenerator
 from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
+from toolkit.plans.operands import Operand, contiguous
 
 Array = Any
 # Number of call signatures that one primitive caches.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import isfinite, prod
 from typing import Any
 
-from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node
+from toolkit.plans.loops.iteration_space import uniform_value
 
 HALVES = ("float16", "bfloat16")
 

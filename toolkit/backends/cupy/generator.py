@@ -22,9 +22,9 @@ from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered, name_steps
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.locations import LoopBody, Shares
-from toolkit.backends.operands import LoopOperand, Operand
 from toolkit.ir import Spec
+from toolkit.plans.locations import LoopBody, Shares
+from toolkit.plans.operands import LoopOperand, Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -13,10 +13,10 @@ from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import scratch_bytes
 from toolkit.backends.cupy.epilogues import match_chain
 from toolkit.backends.cupy.steps import Lowered, Product
-from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Graph, Kind
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.operands import align_up
 from toolkit.backends.pending_copy import PendingCopy
+from toolkit.plans.operands import align_up
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.device import Device

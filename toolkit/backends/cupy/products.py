@@ -20,9 +20,9 @@ from toolkit.backends.cupy.steps import (
     Product,
     StepBuilder,
 )
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
+from toolkit.plans.operands import Operand, contiguous
 
 # The maximum number of calls for products without a uniform stride; above it, copy.
 MAX_CALLS = 64

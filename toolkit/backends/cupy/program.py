@@ -25,10 +25,10 @@ from toolkit.backends.cupy.steps import (
     Product,
     Step,
 )
-from toolkit.backends.operands import StepSpan, align_up
 from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
+from toolkit.plans.operands import StepSpan, align_up
 
 Resolve = Callable[[int, tuple[str, int]], ResolvedAddress]
 Copy = tuple[int, int, int]

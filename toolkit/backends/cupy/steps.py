@@ -20,10 +20,10 @@ from toolkit.backends.cupy.cuda.launch import (
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.backends.locations import LoopBody
-from toolkit.backends.operands import LoopOperand, Operand, align_up, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
+from toolkit.plans.locations import LoopBody
+from toolkit.plans.operands import LoopOperand, Operand, align_up, contiguous
 
 Address = Buffer | Scratch
 # Scratch limits in bytes of a product and of a cuDNN graph (None: no limit); after an

@@ -10,8 +10,8 @@ from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.products import Matrix, multiply
 from toolkit.backends.cupy.steps import Address, Lowered, NotLowered, StepBuilder
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Graph, Node, Spec
+from toolkit.plans.operands import Operand, contiguous
 
 
 def lower_by_windows(

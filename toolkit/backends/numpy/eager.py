@@ -16,11 +16,11 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
-from toolkit.backends.operands import Operand, OperandMemory, contiguous
-from toolkit.backends.target import rules
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.plans.locations import Location, NodeOperands, OperandLocations, Shares
+from toolkit.plans.operands import Operand, OperandMemory, contiguous
+from toolkit.plans.rules import rules
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.calls import Lowered

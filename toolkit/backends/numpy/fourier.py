@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
     is_axis_supported,
@@ -27,6 +26,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.plan import (
 from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
+from toolkit.plans.loops.iteration_space import uniform_value
 
 # A transform of up to `_MAX_PRODUCT_LENGTH` elements is one matrix product, and one
 # of a prime length up to `_MAX_PRIME_LENGTH`. NumPy computes longer prime lengths.

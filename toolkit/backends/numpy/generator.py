@@ -22,9 +22,9 @@ from toolkit.backends.numpy.jit.calls import Lowered, prepared
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable, lower_fused
 from toolkit.backends.numpy.jit.native import build
 from toolkit.backends.numpy.jit.program import NativeProgram
-from toolkit.backends.operands import Operand
 from toolkit.backends.target import BackendPasses
 from toolkit.ir import Node
+from toolkit.plans.operands import Operand
 
 
 class LlvmGenerator(CodeGenerator):

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from toolkit.backends.loops.iteration_space import iteration_space_of
 from toolkit.backends.numpy.jit.lowering import ANCHORS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import PRODUCTS, can_round_factors
-from toolkit.backends.target import Target, rules
+from toolkit.backends.target import Target
 from toolkit.ir import Graph, Kind, Node, Value, cast_node, fused_node, fused_p
+from toolkit.plans.loops.iteration_space import iteration_space_of
+from toolkit.plans.rules import rules
 
 # Operations that return the same elements in memory with another layout.
 _VIEWS = ("reshape", "transpose", "slice")

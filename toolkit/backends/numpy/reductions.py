@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import prod
 
-from toolkit.backends.layout import Layouts
-from toolkit.backends.loops.iteration_space import classify_reduction
-from toolkit.backends.loops.plan import MERGES
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.plans.layout import Layouts
+from toolkit.plans.loops.iteration_space import classify_reduction
+from toolkit.plans.loops.plan import MERGES
 
 # From this number of elements on, trailing axes are reduced first, fused with their
 # producer. With fewer elements a vector would hold many rows. Leading axes are then

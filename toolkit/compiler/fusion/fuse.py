@@ -12,19 +12,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
-from toolkit.backends.layout import Layouts
 from toolkit.backends.library_calls import LibraryCallLimits
-from toolkit.backends.loops.iteration_space import (
-    can_be_epilogue,
-    can_share_loop,
-    iteration_space_of,
-    uniform_value,
-)
 from toolkit.backends.target import Target
 from toolkit.compiler.frozen_values import constant_subexpressions
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, needed_nodes
+from toolkit.plans.layout import Layouts
+from toolkit.plans.loops.iteration_space import (
+    can_be_epilogue,
+    can_share_loop,
+    iteration_space_of,
+    uniform_value,
+)
 
 # A body with more nodes is not fused further: its loop would need too many registers.
 MAX_NODES = 160

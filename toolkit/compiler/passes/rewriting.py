@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.backends.layout import Layouts
 from toolkit.backends.target import Target
 from toolkit.core.naming import scopes
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+from toolkit.plans.layout import Layouts
 
 
 class Substitution:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Sequence
 
-from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
 from toolkit.compiler.control import collective_kernel
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
+from toolkit.plans.loops.iteration_space import is_elementwise
 
 Updates = Sequence[tuple[int, int | None]]
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.target import rules
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
@@ -23,6 +22,7 @@ from toolkit.models.importing.values import Value
 from toolkit.models.importing.weights import Weight, plain_name
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
+from toolkit.plans.rules import rules
 from toolkit.reading.budget import load_limit
 from toolkit.reading.onnx.checks import check_graph
 from toolkit.reading.onnx.graph import (

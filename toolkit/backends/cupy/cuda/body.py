@@ -24,8 +24,10 @@ from toolkit.backends.cupy.cuda.scalars import (
     literal,
     split,
 )
-from toolkit.backends.loops.iteration_space import suffix_products
-from toolkit.backends.loops.plan import (
+from toolkit.backends.memory import to_host
+from toolkit.ir import PRIMITIVES, Graph
+from toolkit.plans.loops.iteration_space import suffix_products
+from toolkit.plans.loops.plan import (
     CHECK_INDEX,
     COLUMN,
     FULL,
@@ -34,10 +36,8 @@ from toolkit.backends.loops.plan import (
     SizedNest,
     Source,
 )
-from toolkit.backends.loops.planner import NestPlanner
-from toolkit.backends.memory import to_host
-from toolkit.backends.operands import Operand
-from toolkit.ir import PRIMITIVES, Graph
+from toolkit.plans.loops.planner import NestPlanner
+from toolkit.plans.operands import Operand
 
 Values = dict[Source, Value]
 # The column of the current element.

@@ -13,9 +13,9 @@ from typing import Any
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
+from toolkit.plans.operands import Operand, contiguous
 
 Shape = tuple[int, ...]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.reduction import power_of_two
-from toolkit.backends.loops.phases import Phases
-from toolkit.backends.loops.plan import COLUMN, ONE, ROW, LoopNest
 from toolkit.definitions.records import record
+from toolkit.plans.loops.phases import Phases
+from toolkit.plans.loops.plan import COLUMN, ONE, ROW, LoopNest
 
 # Registers of a thread that hold elements of its row.
 MAX_ROW_REGISTERS = 56

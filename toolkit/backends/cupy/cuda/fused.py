@@ -20,7 +20,8 @@ from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.cupy.cuda.splitting import split_body, strip_labels
-from toolkit.backends.loops.iteration_space import (
+from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
+from toolkit.plans.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
     can_share_loop,
@@ -29,10 +30,9 @@ from toolkit.backends.loops.iteration_space import (
     is_reduction,
     is_reshape_like,
 )
-from toolkit.backends.loops.plan import FULL, identity
-from toolkit.backends.loops.rule_digests import scalar_operations_of
-from toolkit.backends.operands import Operand, align_up as aligned_bytes, contiguous
-from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
+from toolkit.plans.loops.plan import FULL, identity
+from toolkit.plans.loops.rule_digests import scalar_operations_of
+from toolkit.plans.operands import Operand, align_up as aligned_bytes, contiguous
 
 
 def is_fusable(node: Node) -> bool:

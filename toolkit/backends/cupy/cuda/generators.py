@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit.backends.cupy.cuda.launch import Launch
-from toolkit.backends.loops.iteration_space import REDUCTIONS
-from toolkit.backends.operands import Operand
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Primitive
+from toolkit.plans.loops.iteration_space import REDUCTIONS
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

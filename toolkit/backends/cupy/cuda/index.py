@@ -17,9 +17,9 @@ from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, split
 from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
 from toolkit.backends.cupy.cuda.threads import Threads, in_units, offset_text, unit_type
-from toolkit.backends.loops.iteration_space import index_problem
-from toolkit.backends.loops.plan import UPDATES
-from toolkit.backends.operands import Operand
+from toolkit.plans.loops.iteration_space import index_problem
+from toolkit.plans.loops.plan import UPDATES
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -21,9 +21,9 @@ from toolkit.backends.cupy.cuda.threads import (
     span,
     unit_type,
 )
-from toolkit.backends.loops.nest import collapse_loops
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Spec
+from toolkit.plans.loops.nest import collapse_loops
+from toolkit.plans.operands import Operand, contiguous
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

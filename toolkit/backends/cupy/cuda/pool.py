@@ -17,7 +17,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
 from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, offset_text
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -10,7 +10,7 @@ from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

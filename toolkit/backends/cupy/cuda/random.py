@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

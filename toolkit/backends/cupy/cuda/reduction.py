@@ -8,7 +8,7 @@ from toolkit.backends.cupy.cuda.body import kernel_text, to_storage
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, SourceWriter, Value, literal
-from toolkit.backends.loops.plan import MERGES, identity
+from toolkit.plans.loops.plan import MERGES, identity
 
 _NO_INDEX = 2**31 - 1
 

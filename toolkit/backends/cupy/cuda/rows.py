@@ -23,10 +23,10 @@ from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, combine_partials
 from toolkit.backends.cupy.cuda.scalars import Value
-from toolkit.backends.loops.phases import Phase
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW
-from toolkit.backends.operands import align_up as aligned_bytes
 from toolkit.dtypes import itemsize
+from toolkit.plans.loops.phases import Phase
+from toolkit.plans.loops.plan import COLUMN, FULL, ONE, ROW
+from toolkit.plans.operands import align_up as aligned_bytes
 
 
 def emit_rows(body: Body, problem: str) -> list[Launch]:

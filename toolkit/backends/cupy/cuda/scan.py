@@ -12,7 +12,7 @@ from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

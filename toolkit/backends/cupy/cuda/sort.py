@@ -24,7 +24,7 @@ from toolkit.backends.cupy.cuda.launch import (
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import Threads, offset_text
-from toolkit.backends.operands import Operand, align_up as aligned_bytes
+from toolkit.plans.operands import Operand, align_up as aligned_bytes
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import (
+from toolkit.ir import Graph, Node, Value
+from toolkit.plans.loops.iteration_space import (
     can_share_loop,
     classify_reduction,
     is_reduction,
     is_reshape_like,
 )
-from toolkit.backends.operands import Operand
-from toolkit.ir import Graph, Node, Value
+from toolkit.plans.operands import Operand
 
 # Arrays that a kernel reads and writes; each takes up to 16 bytes of a thread's
 # registers.

@@ -16,7 +16,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.cuda.prelude import BITS, STORED
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 THREADS = 256
 

@@ -18,10 +18,10 @@ from toolkit.backends.cupy.cuda.scalars import (
     Value,
     literal,
 )
-from toolkit.backends.loops.plan import MERGES
 from toolkit.comm.ordered import IDENTITY_ELEMENTS
 from toolkit.comm.sum_plans import Combine, Tree
 from toolkit.errors import UnsupportedOnBackend
+from toolkit.plans.loops.plan import MERGES
 
 THREADS = 256
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.backends.target import Target
 from toolkit.ir import Graph, Node
+from toolkit.plans.loops.iteration_space import is_elementwise
 
 
 def hoist_casts(graph: Graph, target: Target) -> Graph:

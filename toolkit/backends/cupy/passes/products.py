@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.cupy.passes.scales import scale_products
-from toolkit.backends.layout import Layouts
 from toolkit.backends.library_calls import LibraryCallLimits
-from toolkit.backends.loops.iteration_space import (
+from toolkit.backends.target import Target
+from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.plans.layout import Layouts
+from toolkit.plans.loops.iteration_space import (
     classify_reduction,
     is_reshape_like,
     uniform_value,
 )
-from toolkit.backends.operands import Operand, contiguous
-from toolkit.backends.target import Target
-from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
+from toolkit.plans.operands import Operand, contiguous
 
 # Composites that exist only as parts of products.
 PARTS = ("gelu", "gelu_grad")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.ir import Constant, Graph, Kind, Node, Value
+from toolkit.plans.loops.iteration_space import uniform_value
 
 
 def scale_products(graph: Graph) -> Graph:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.operands import Operand, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, align_up
 
 # ("in" | "out" | "work" | "error", the operand's number or the offset in bytes).
 Reference = tuple[str, int]

@@ -15,15 +15,14 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from toolkit import dtypes, ir
-from toolkit.backends import base, loops, operands
+from toolkit import dtypes, ir, plans
 from toolkit.backends.array import special
-from toolkit.backends.loops.rule_digests import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.target import rules
 from toolkit.ir import scalars
+from toolkit.plans.loops.rule_digests import source_digest
+from toolkit.plans.rules import rules
 
 _PACKAGE = "toolkit."
 PARAMETERS = ("ptr noalias %table", "i64 %lo", "i64 %hi", "i64 %slot")
@@ -72,11 +71,11 @@ class Code:
 
 def generator_sources() -> list[Path]:
     """Return the files that a generated text depends on, in order."""
-    package, loops_package = Path(__file__).parent, Path(loops.__file__).parent
-    modules = base, operands, special, dtypes, ir, scalars
+    package, plans_package = Path(__file__).parent, Path(plans.__file__).parent
+    modules = special, dtypes, ir, scalars
     paths = [
         p
-        for folder in (package, loops_package)
+        for folder in (package, plans_package)
         for p in sorted(folder.rglob("*.[pl][yl]"))
     ]
     return [

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import is_row_operand, uniform_value
-from toolkit.backends.loops.rule_digests import rule_digest
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import Graph, Node, Value as GraphValue
+from toolkit.plans.loops.iteration_space import is_row_operand, uniform_value
+from toolkit.plans.loops.rule_digests import rule_digest
 
 
 class Epilogue:

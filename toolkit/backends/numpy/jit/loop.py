@@ -12,14 +12,14 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.locations import LoopBody
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import ALIGNMENT, LoopOperand, Operand, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
+from toolkit.plans.locations import LoopBody
+from toolkit.plans.operands import ALIGNMENT, LoopOperand, Operand, align_up
 
 _UNBOUNDED = 1 << 62
 # Bytes that one task copies.

@@ -16,10 +16,10 @@ from toolkit.backends.numpy.jit.fused.elementwise import (
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.numpy.jit.products import PRODUCTS
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value
+from toolkit.plans.operands import Operand, contiguous
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

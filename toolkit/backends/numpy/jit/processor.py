@@ -12,9 +12,9 @@ from pathlib import Path
 
 from toolkit import settings
 from toolkit.backends.numpy.jit.llvm import binding
-from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.plans.rules import rules
 
 # The size of a cache line in bytes.
 CACHE_LINE = 64

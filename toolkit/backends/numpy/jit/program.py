@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.image import Resolve
@@ -23,7 +22,8 @@ from toolkit.backends.numpy.jit.sections import (
     parallelize,
     sections,
 )
-from toolkit.backends.operands import OperandMemory, StepSpan
+from toolkit.plans.locations import Reference
+from toolkit.plans.operands import OperandMemory, StepSpan
 
 
 class NativeProgram:

@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.numpy.jit.program import NativeProgram
-from toolkit.backends.operands import OperandMemory
+from toolkit.plans.operands import OperandMemory
 
 # Enough independent multiply-adds to fill the pipelines of common processors.
 _CHAINS = 12

@@ -30,8 +30,8 @@ from toolkit import settings
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.code import generator_digest
 from toolkit.backends.numpy.jit.processor import Processor
-from toolkit.backends.operands import ALIGNMENT
 from toolkit.definitions.records import record
+from toolkit.plans.operands import ALIGNMENT
 
 _POOL_BYTES = 1024
 _FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_spins")

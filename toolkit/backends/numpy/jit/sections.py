@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import OperandMemory
+from toolkit.plans.operands import OperandMemory
 
 # Approximate speed of one core, for the decision whether to use several threads.
 _CORE_FLOPS, _CORE_BYTES = 5e10, 1e10

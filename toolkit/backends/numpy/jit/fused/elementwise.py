@@ -8,20 +8,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import (
-    REDUCTIONS,
-    accesses_row_element,
-    can_share_loop,
-    index_problem,
-    is_reduction,
-    is_reshape_like,
-)
-from toolkit.backends.loops.nest import collapse_loops, contiguous_row_loops
-from toolkit.backends.loops.phases import Phases, step_cost as cost_of
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, SizedNest
-from toolkit.backends.loops.planner import NestPlanner
-from toolkit.backends.loops.rule_digests import scalar_operations_of
-from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED
 from toolkit.backends.numpy.jit.calls import (
     ERROR,
@@ -43,9 +29,23 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
 from toolkit.backends.numpy.jit.math.bfloat16 import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.operands import Operand, align_up, contiguous
-from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node
+from toolkit.plans.loops.iteration_space import (
+    REDUCTIONS,
+    accesses_row_element,
+    can_share_loop,
+    index_problem,
+    is_reduction,
+    is_reshape_like,
+)
+from toolkit.plans.loops.nest import collapse_loops, contiguous_row_loops
+from toolkit.plans.loops.phases import Phases, step_cost as cost_of
+from toolkit.plans.loops.plan import COLUMN, FULL, ONE, SizedNest
+from toolkit.plans.loops.planner import NestPlanner
+from toolkit.plans.loops.rule_digests import scalar_operations_of
+from toolkit.plans.loops.structure import structure_of
+from toolkit.plans.operands import Operand, align_up, contiguous
+from toolkit.plans.rules import rules
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64"),

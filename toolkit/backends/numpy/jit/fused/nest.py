@@ -6,7 +6,6 @@ of `Numbers` in order.
 
 from __future__ import annotations
 
-from toolkit.backends.loops.plan import LoopNest
 from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.row_index import RowElementValues
@@ -15,6 +14,7 @@ from toolkit.backends.numpy.jit.fused.transposed_tiles import TransposedTiles
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.plans.loops.plan import LoopNest
 
 
 def emit_plan(plan: LoopNest) -> Kernel:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from toolkit.backends.loops.plan import COLUMN, ONE
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.fused.values import Values
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.plans.loops.plan import COLUMN, ONE
 
 
 class Partials:

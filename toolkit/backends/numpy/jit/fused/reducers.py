@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import MERGES, identity
 from toolkit.backends.numpy.jit.builder import Mask, Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
+from toolkit.plans.loops.plan import MERGES, identity
 
 State = list[Value]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import (
+from toolkit.backends.numpy.jit.builder import Index, Number, Value
+from toolkit.backends.numpy.jit.fused.values import COLUMNS, Available, Values
+from toolkit.plans.loops.plan import (
     CHECK_INDEX,
     FULL,
     GATHER_ELEMENT,
@@ -11,8 +13,6 @@ from toolkit.backends.loops.plan import (
     UPDATES,
     Source,
 )
-from toolkit.backends.numpy.jit.builder import Index, Number, Value
-from toolkit.backends.numpy.jit.fused.values import COLUMNS, Available, Values
 
 
 class RowElementValues(Values):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from toolkit.backends.loops.phases import Phase, Phases, step_cost as cost_of
-from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, State
 from toolkit.backends.numpy.jit.fused.values import COLUMNS, Available, Bases, Values
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.dtypes import is_float
+from toolkit.plans.loops.phases import Phase, Phases, step_cost as cost_of
+from toolkit.plans.loops.plan import COLUMN, FULL, ONE, ROW, LoopNest, Source
 
 # (bases, index, column, mask, states) -> states, for one vector of a pass: `index` is
 # relative to the innermost loop, `column` to the whole row.

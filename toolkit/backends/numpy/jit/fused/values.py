@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import COLUMN, FULL, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES
+from toolkit.plans.loops.plan import COLUMN, FULL, ROW, LoopNest, Source
 
 # The address of every array at the current loop indices.
 Bases = list[Pointer]

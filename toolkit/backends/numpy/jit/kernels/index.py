@@ -12,9 +12,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import index_problem
-from toolkit.backends.loops.plan import UPDATES
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -26,7 +23,10 @@ from toolkit.backends.numpy.jit.kernels.gather import (
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.operands import Operand
+from toolkit.plans.loops.iteration_space import index_problem
+from toolkit.plans.loops.plan import UPDATES
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.nest import collapse_loops
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.builder import MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
@@ -23,7 +21,9 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     interleave_call,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand
+from toolkit.plans.loops.nest import collapse_loops
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

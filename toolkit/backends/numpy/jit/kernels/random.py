@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.builder import TYPES, Index, Number, Pointer, Va
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -17,7 +17,7 @@ from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
-from toolkit.backends.operands import Operand, align_up
+from toolkit.plans.operands import Operand, align_up
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

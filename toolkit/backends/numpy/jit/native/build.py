@@ -35,8 +35,8 @@ from toolkit.backends.numpy.jit.runtime import (
     runtime_text,
     substitute,
 )
-from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.errors import UnsupportedError
+from toolkit.plans.operands import ALIGNMENT, align_up
 
 _ADDRESSABLE = 1 << 31  # by 32-bit pointers, whose differences are signed
 _LONGEST_MESSAGE = 160

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
-from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.calls import Call, Lowered
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.image import (
@@ -28,7 +27,8 @@ from toolkit.backends.numpy.jit.native.layout import (
     raw,
 )
 from toolkit.backends.numpy.jit.program import NativeProgram
-from toolkit.backends.operands import ALIGNMENT, OperandMemory
+from toolkit.plans.locations import Reference
+from toolkit.plans.operands import ALIGNMENT, OperandMemory
 
 # A tag of the stream: the word is in a separate table. The other tags are a `Base`.
 _WIDE = 7

@@ -14,8 +14,8 @@ from toolkit.backends.library import (
     LibraryWeight,
     StoredWeight,
 )
-from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.definitions.records import record
+from toolkit.plans.operands import ALIGNMENT, align_up
 
 # The first words of a workspace, see library.ll.
 HEADER_WORDS = 48

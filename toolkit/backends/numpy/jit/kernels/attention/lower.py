@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
     Numbers,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand, align_up
+from toolkit.plans.operands import Operand, align_up
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
 from toolkit.backends.numpy.jit.fused.elementwise import lower_copy
-from toolkit.backends.operands import Operand, align_up, contiguous
+from toolkit.plans.operands import Operand, align_up, contiguous
 
 
 class CallList:

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
@@ -43,9 +42,10 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
 )
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, STRIDED, TERMS
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
-from toolkit.backends.operands import Operand
-from toolkit.backends.target import rules
 from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand
+from toolkit.plans.rules import rules
 
 # The least output channels for which a copy of their input pixels pays.
 _MIN_COPY_FILTERS = 64

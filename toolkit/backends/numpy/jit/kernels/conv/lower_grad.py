@@ -7,7 +7,6 @@ from itertools import product
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
@@ -43,9 +42,10 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     POINTS,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
-from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
 from toolkit.ir import Node
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand
 
 # Pixels per pass of a tile: few enough to stay in the L1 cache for the next tile, and
 # enough to hide the loads and stores of the tile.

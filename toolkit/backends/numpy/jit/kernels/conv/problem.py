@@ -8,8 +8,8 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand
 from toolkit.ir import Graph
+from toolkit.plans.operands import Operand
 
 
 def lanes_of(dtype: str) -> int:

@@ -29,7 +29,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.stages import (
     plane_bytes,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
-from toolkit.backends.operands import Operand
+from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node

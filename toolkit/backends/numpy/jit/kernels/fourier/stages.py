@@ -25,7 +25,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
 )
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
 from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
-from toolkit.backends.operands import align_up
+from toolkit.plans.operands import align_up
 
 # Bytes between the parts of a buffer, so that equal offsets map to different cache
 # sets.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     Call,
     Lowered,
@@ -45,8 +44,9 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand, align_up
 from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, align_up
 
 # Bytes of the packed rows of a block, which share the L1 cache with a panel.
 _BLOCK_BYTES = 1 << 14

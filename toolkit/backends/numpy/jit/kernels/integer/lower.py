@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     Call,
     Lowered,
@@ -47,8 +46,9 @@ from toolkit.backends.numpy.jit.kernels.integer.tiles import (
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
-from toolkit.backends.operands import Operand, align_up
 from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, align_up
 
 # The least products of a task, the least products of a task with tiles, and the least
 # bytes of a packing task.

@@ -7,7 +7,6 @@ from dataclasses import astuple, replace
 from math import prod
 from typing import NamedTuple
 
-from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.numpy.jit.calls import (
     ERROR,
     Call,
@@ -51,8 +50,9 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
-from toolkit.backends.operands import Operand, align_up
 from toolkit.ir import Graph
+from toolkit.plans.loops.iteration_space import index_problem
+from toolkit.plans.operands import Operand, align_up
 
 # Terms of one panel in a row of a packing call: a multiple of any number of lanes.
 _CHUNK_TERMS = 256

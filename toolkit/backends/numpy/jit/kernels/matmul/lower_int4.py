@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import index_problem
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     ERROR,
     Call,
@@ -29,9 +27,11 @@ from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import choose
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand, align_up
-from toolkit.backends.target import rules
 from toolkit.ir import Graph
+from toolkit.plans.loops.iteration_space import index_problem
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, align_up
+from toolkit.plans.rules import rules
 
 # The least bytes of the matrix in a task.
 _TASK_BYTES = 1 << 17

@@ -11,10 +11,10 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
 from toolkit.backends.numpy.jit.kernels.matmul.tile import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand
-from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
+from toolkit.plans.operands import Operand
+from toolkit.plans.rules import rules
 
 # Dtypes of results. Narrower integers have separate kernels, or use NumPy.
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")

@@ -10,9 +10,9 @@ from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
-from toolkit.backends.operands import ALIGNMENT, align_up
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
+from toolkit.plans.operands import ALIGNMENT, align_up
 
 # Terms that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
 _TERMS_PER_POINTER = 5

@@ -13,7 +13,6 @@ from itertools import product
 from typing import NamedTuple
 
 from toolkit import dtypes
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import partition
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
@@ -25,6 +24,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, ti
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record
+from toolkit.plans.loops.planner import TASKS
 
 # When an operand is packed: once by an earlier call, or by each block.
 ONCE, EACH = "once", "each"

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
@@ -41,10 +40,11 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
-from toolkit.backends.operands import Operand, contiguous
-from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import Operand, contiguous
+from toolkit.plans.rules import rules
 
 # The throughput of a core: float32 FLOP/s, and bytes/s of packing.
 _FLOP_PER_SECOND, _BYTES_PER_SECOND = 2e11, 3e10

@@ -36,8 +36,8 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     unfolded,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import Operand
 from toolkit.ir import Node, Spec
+from toolkit.plans.operands import Operand
 
 _MAX_UNROLLED_TAPS = 32
 # The most bytes of a task's sums, which stay in the L2 cache.

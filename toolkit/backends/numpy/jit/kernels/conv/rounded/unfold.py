@@ -15,8 +15,8 @@ from toolkit.backends.numpy.jit.calls import Reference, redirect_operands
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
 from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.move import lower_pad
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.ir import Spec
+from toolkit.plans.operands import Operand, contiguous
 
 # The relative cost of packing a byte of windows, which overlap and are short.
 UNFOLDED_COST = 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.calls import (
     Call,
     Lowered,
@@ -45,8 +44,9 @@ from toolkit.backends.numpy.jit.kernels.matmul.rounded.split_k import (
     emit_split_k_product,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.operands import align_up
 from toolkit.ir import Graph
+from toolkit.plans.loops.planner import TASKS
+from toolkit.plans.operands import align_up
 
 # The throughput of a core, measured for shapes of (16, 64, 64) and more: float32
 # FLOP/s, and bytes/s of packing.

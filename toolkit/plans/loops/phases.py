@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.backends.loops.plan import (
+from toolkit.ir import PRIMITIVES
+from toolkit.plans.loops.plan import (
     FULL,
     ROW,
     UPDATE_ELEMENT,
@@ -19,7 +20,6 @@ from toolkit.backends.loops.plan import (
     Source,
     Step,
 )
-from toolkit.ir import PRIMITIVES
 
 # Cost, in additions, from which loading a value is cheaper than recomputing it.
 _BUFFER_COST = 5

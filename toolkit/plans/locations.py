@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from toolkit.backends.operands import OperandMemory
 from toolkit.definitions.records import record
+from toolkit.plans.operands import OperandMemory
 
 T = TypeVar("T")
 

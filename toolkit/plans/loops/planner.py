@@ -9,7 +9,8 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import (
+from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.plans.loops.iteration_space import (
     IterationSpace,
     Shape,
     accesses_row_element,
@@ -20,7 +21,7 @@ from toolkit.backends.loops.iteration_space import (
     loop_steps,
     uniform_value,
 )
-from toolkit.backends.loops.nest import (
+from toolkit.plans.loops.nest import (
     Loops,
     broadcast_strides,
     collapse_loops,
@@ -28,7 +29,7 @@ from toolkit.backends.loops.nest import (
     split_strides,
     stride_class,
 )
-from toolkit.backends.loops.plan import (
+from toolkit.plans.loops.plan import (
     CHECK_INDEX,
     COLUMN,
     FULL,
@@ -43,10 +44,9 @@ from toolkit.backends.loops.plan import (
     Step,
     Write,
 )
-from toolkit.backends.loops.rule_digests import rule_digest
-from toolkit.backends.operands import Operand
-from toolkit.backends.target import rules
-from toolkit.ir import PRIMITIVES, Graph, Node, Value
+from toolkit.plans.loops.rule_digests import rule_digest
+from toolkit.plans.operands import Operand
+from toolkit.plans.rules import rules
 
 # Number of tasks for the rows of a batch. It does not depend on the thread count.
 TASKS = 16

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.target import rules
 from toolkit.definitions.records import record
 from toolkit.ir import Kind, Node, Value
+from toolkit.plans.rules import rules
 
 Shape = tuple[int, ...]
 

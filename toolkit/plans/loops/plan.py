@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import IterationSpace
-from toolkit.backends.loops.nest import Loops
 from toolkit.definitions.records import record
+from toolkit.plans.loops.iteration_space import IterationSpace
+from toolkit.plans.loops.nest import Loops
 
 # Steps without a primitive: check an index, load an element of a row, update one.
 CHECK_INDEX, GATHER_ELEMENT, UPDATE_ELEMENT = "place", "pick", "put"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.backends.loops.iteration_space import Shape, suffix_products
-from toolkit.backends.operands import Operand
 from toolkit.definitions.records import record
+from toolkit.plans.loops.iteration_space import Shape, suffix_products
+from toolkit.plans.operands import Operand
 
 # Strides, in elements, for which code loads whole vectors and then selects lanes.
 NEAR_STRIDES = (-1, 0, 1, 2, 3, 4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.ir import Graph
+from toolkit.plans.loops.iteration_space import uniform_value
 
 
 def structure_of(body: Graph) -> Hashable | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.backends.operands import Operand, contiguous
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
+from toolkit.plans.operands import Operand, contiguous
 
 
 @record
