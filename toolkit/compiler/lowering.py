@@ -1,15 +1,12 @@
-"""Lowering: the kernel, the time and the memory of each node of an ordered graph."""
+"""Lowering: the kernel or the generated code of each node of an ordered graph."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolkit.backends.generator import CodeGenerator
-from toolkit.backends.kernels import workspace_bytes
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
     CONTROL_KERNELS,
@@ -20,85 +17,43 @@ from toolkit.compiler.control import (
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.frozen_values import is_worth_caching
 from toolkit.compiler.fusion.fuse import is_literal
-from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late_index
-from toolkit.compiler.program import Program, Segment
+from toolkit.compiler.program import Program
+from toolkit.compiler.segments import LoweredGraph, Unit
 from toolkit.console.progress import stage
-from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
 from toolkit.plans.layout import Layouts
-from toolkit.plans.locations import NodeOperands, Shares
-from toolkit.plans.operands import Operand, OperandMemory, StepSpan
+from toolkit.plans.operands import Operand
 
 Array = Any
 Compile = Callable[[Graph, Target], Program]
 
 
-def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
-    """Lower a graph in execution order to a program.
+def lower(graph: Graph, target: Target, compile_graph: Compile) -> LoweredGraph:
+    """Select a kernel or generate code for each node of a graph.
 
     Args:
-        graph: the result of the last pass.
+        graph: the result of the last pass, in execution order.
         target: the compilation target.
         compile_graph: compiles sub-graphs of nodes.
     """
-    backend, layouts = target.backend, Layouts(graph, target.inputs)
+    layouts = Layouts(graph, target.inputs)
     lowering = _Lowering(target, layouts, compile_graph, graph)
     try:
         units = lowering.units(graph)
     except BaseException:
         # otherwise the process would wait for all queued compilation before it exits
-        backend.generator.cancel_precompile()
+        target.backend.generator.cancel_precompile()
         raise
-    barrier = first_late_index(graph, target.updates) + len(units) - len(graph.nodes)
-    graph = graph.replace(unit.node for unit in units)
-    with stage("scheduling"):
-        segments, moments = _segments(units, layouts, backend.generator, barrier)
-    with stage("planning memory"):
-        work = [unit.work for unit in units]
-        plan = plan_memory(graph, layouts.views, work, moments, lowering.cached_values)
-    moving = (*graph.inputs, *graph.outputs)
-    reads = (x for node in graph.nodes for x in node.inputs)
-    constants = (x for x in reads if x.constant is not None)
-    program = Program(
-        graph=graph,
-        backend=backend,
+    added = len(units) - len(graph.nodes)
+    return LoweredGraph(
+        graph=graph.replace(unit.node for unit in units),
+        units=units,
         layouts=layouts,
-        kernels=[unit.kernel for unit in units],
-        lowered=[unit.lowered for unit in units],
-        segments=segments,
-        plan=plan,
-        numbers={value: i for i, value in enumerate(moving)},
-        constants={x: backend.memory.constant(x.constant) for x in constants},
-        updated_numbers=frozenset(),
-        in_place=False,
-        source=graph,
         cached_values=frozenset(lowering.cached_values),
+        barrier=first_late_index(graph, target.updates) + added,
     )
-    if not target.updates or not _is_in_place(program, target, moments):
-        return program
-    first = len(graph.inputs)
-    updated = {first + output for output, _ in target.updates}
-    updated |= {number for _, number in target.updates if number is not None}
-    return replace(program, in_place=True, updated_numbers=frozenset(updated))
-
-
-@record
-class _Unit:
-    """A node, its kernel, and the code that the backend generates for it, or None."""
-
-    node: Node
-    kernel: Any
-    lowered: Any
-
-    @property
-    def work(self) -> int:
-        """Return the bytes of scratch memory."""
-        if self.lowered is not None:
-            return int(self.lowered.work)
-        specs = [x.spec for x in self.node.inputs]
-        return workspace_bytes(self.kernel, specs, dict(self.node.attrs))
 
 
 class _Lowering:
@@ -126,9 +81,9 @@ class _Lowering:
         self.layouts = layouts
         self.compile_graph = compile_graph
 
-    def units(self, graph: Graph) -> list[_Unit]:
+    def units(self, graph: Graph) -> list[Unit]:
         """Return the units of a graph; split a fused node that nothing can compute."""
-        units: list[_Unit] = []
+        units: list[Unit] = []
         with stage("lowering", len(graph.nodes)) as lowering:
             for node in graph.nodes:
                 unit = self._unit(node)
@@ -137,9 +92,9 @@ class _Lowering:
                 lowering.count += 1
         return units
 
-    def _unit(self, node: Node) -> _Unit:
+    def _unit(self, node: Node) -> Unit:
         kernel = self._kernel(node)
-        return _Unit(node, kernel, self._lowered(node, kernel))
+        return Unit(node, kernel, self._lowered(node, kernel))
 
     def _kernel(self, node: Node) -> Any:
         if node.op.kind is Kind.CONTROL:
@@ -240,141 +195,3 @@ def _split_anchor(node: Node) -> list[Node]:
     inputs = [x for x in reads if x not in results and not is_literal(x)]
     outputs = [y for y in body.outputs if y in results]
     return [anchor, fused_node(Graph(tuple(inputs), tuple(epilogue), tuple(outputs)))]
-
-
-def _segments(
-    units: Sequence[_Unit], layouts: Layouts, generator: CodeGenerator, barrier: int
-) -> tuple[list[Segment], list[StepSpan]]:
-    """Group nodes into segments, in order, and return the moment of each node."""
-    segments: list[Segment] = []
-    moments, current = [StepSpan(0, 0, 0)] * len(units), 0
-    starts = _collective_starts(units, layouts)
-    started: dict[int, int] = {}  # the steps in which collectives are started
-    for members, is_code in _lowered_runs(units, layouts, starts):
-        code, steps, beginning = None, {}, starts.get(members[0], [])
-        started.update(dict.fromkeys(beginning, current))
-        if is_code:
-            operands = Shares([_memory_operands(i, units[i], layouts) for i in members])
-            lowered = [units[i].lowered for i in members]
-            late = sum(i < barrier for i in members)
-            code = generator.assemble(lowered, operands, late)
-            steps = code.moments
-        segments.append(Segment(members, current, code, beginning))
-        for i, member in enumerate(members):
-            moments[member] = StepSpan(
-                *(current + step for step in steps.get(i, (0, 0, 0)))
-            )
-            if member in started:
-                moments[member] = StepSpan(started[member], started[member], current)
-        current += 1 + max((moment.last for moment in steps.values()), default=0)
-    return segments, moments
-
-
-def _collective_starts(
-    units: Sequence[_Unit], layouts: Layouts
-) -> dict[int, list[int]]:
-    """Return the collectives that run in parallel, by the node before which they start.
-
-    A collective starts when its operands are computed and all earlier collectives have
-    started: their order is the same on all ranks.
-    """
-    starts: defaultdict[int, list[int]] = defaultdict(list)
-    computed_at: dict[Value, int] = {}  # the index of the node that computes each value
-    earliest = 0
-    for i, unit in enumerate(units):
-        inputs, outputs = unit.node.inputs, unit.node.outputs
-        after = i
-        if unit.node.op.kind is Kind.COLLECTIVE:
-            # the last operand is a token of the collective before it
-            *operands, _ = inputs
-            ready = max((computed_at.get(x, -1) + 1 for x in operands), default=0)
-            earliest = max(earliest, ready)
-            if unit.kernel.background is None:
-                earliest = i + 1
-            else:
-                starts[earliest].append(i)
-        elif outputs[0] in layouts.views:
-            # A view of program memory is available when its source is.
-            after = computed_at.get(inputs[0], i)
-        computed_at.update(dict.fromkeys(outputs, after))
-    return dict(starts)
-
-
-def _lowered_runs(
-    units: Sequence[_Unit], layouts: Layouts, cuts: Container[int] = ()
-) -> Iterator[tuple[list[int], bool]]:
-    """Yield runs of consecutive lowered nodes, without the views in between.
-
-    A node that is not lowered is a run with one member. A cut separates runs.
-    """
-    run: list[int] = []
-    for i, unit in enumerate(units):
-        if run and i in cuts:
-            yield run, True
-            run = []
-        if unit.lowered is not None:
-            run.append(i)
-            continue
-        if run and unit.node.outputs[0] not in layouts.views:
-            yield run, True
-            run = []
-        yield [i], False
-    if run:
-        yield run, True
-
-
-def _memory_operands(
-    index: int, unit: _Unit, layouts: Layouts
-) -> NodeOperands[OperandMemory]:
-    """Return the memory of a lowered node's operands."""
-    return NodeOperands(
-        [_share(x, layouts) for x in unit.node.inputs],
-        [_share(y, layouts) for y in unit.node.outputs],
-        OperandMemory(("work", index), unit.lowered.work, False),
-        [
-            OperandMemory(("kept", index, number), nbytes, False)
-            for number, nbytes in enumerate(getattr(unit.lowered, "kept_sizes", ()))
-        ],
-    )
-
-
-def _share(value: Value, layouts: Layouts) -> OperandMemory:
-    layout = layouts[value]
-    view, root = map(layouts.operand, (value, layout.root))
-    if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
-        return OperandMemory(layout.root, value.spec.nbytes, True)
-    rows = view.count_local_rows(root, layout.offset)
-    return OperandMemory(layout.root, value.spec.nbytes, rows > 0, rows)
-
-
-def _is_in_place(program: Program, target: Target, moments: Sequence[StepSpan]) -> bool:
-    """Return whether every update may overwrite its old value.
-
-    All updates must be in generated code that runs last and cannot be interrupted.
-    Readers of an old value must run before the new one is written. The pass `settle`
-    ensures this for nodes that read and write the same value.
-    """
-    last = program.last
-    is_separate = target.backend.is_accelerator and program.single_segment is None
-    if last is None or last.code is None or is_separate:
-        return False
-    graph, members = program.graph, set(last.members)
-    writers = {y: i for i, node in enumerate(graph.nodes) for y in node.outputs}
-    readers: defaultdict[Value, set[tuple[int, Value]]] = defaultdict(set)
-    for i, node in enumerate(graph.nodes):
-        if i in members:
-            for x in node.inputs:
-                readers[program.layouts[x].root].add((i, x))
-    for output, number in target.updates:
-        writer = writers[graph.outputs[output]]
-        if writer not in members:
-            return False
-        if number is None:
-            continue
-        old = graph.inputs[number]
-        for reader, read in readers[old]:
-            if reader != writer and moments[reader].last >= moments[writer].written:
-                return False
-            if reader == writer and read is not old:
-                return False
-    return True

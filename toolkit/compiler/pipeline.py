@@ -1,7 +1,8 @@
 """The passes of the compiler in order: from a traced graph to a program.
 
 A pass receives a graph and a target, and returns a graph that computes the same
-results. `pipeline` lists all passes in order. `lower` converts the last graph into a
+results. `pipeline` lists all passes in order. `lower` selects a kernel or code for each
+node of the last graph. `plan_program` plans the order and the memory. The result is a
 `Program`, which `Executable` binds to memory and runs.
 """
 
@@ -32,7 +33,7 @@ from toolkit.compiler.passes.schedule import (
     sink_updates,
 )
 from toolkit.compiler.passes.simplify import expand_unfused, fold, share, simplify
-from toolkit.compiler.program import Program
+from toolkit.compiler.program import Program, plan_program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
 from toolkit.plans.rules import rules
@@ -107,7 +108,8 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
             with stage(title):
                 for step in passes:
                     compiled = step(compiled, target)
-        program = lower(compiled, target, compile_program)
+        lowered = lower(compiled, target, compile_program)
+        program = plan_program(lowered, target)
     return replace(program, source=graph, name=name)
 
 

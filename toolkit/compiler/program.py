@@ -5,36 +5,24 @@ A program is data. `BoundProgram` binds one to memory, `Executable` runs it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from toolkit.backends.base import Backend
-from toolkit.compiler.memory import Plan
+from toolkit.backends.target import Target
+from toolkit.compiler.memory import Plan, plan_memory
+from toolkit.compiler.segments import LoweredGraph, Segment, divide
+from toolkit.console.progress import stage
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Value
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations
+from toolkit.plans.operands import StepSpan
 
 Array = Any
-
-
-@record
-class Segment:
-    """Consecutive nodes as one generated code, or one node with a kernel.
-
-    Attributes:
-        members: the indices of the nodes.
-        start: the first step of the segment in the memory plan.
-        code: the result of `CodeGenerator.assemble`; None: the kernel of the only
-            member runs.
-        starts: the indices of collectives that are started before it.
-    """
-
-    members: Sequence[int]
-    start: int
-    code: Any = None
-    starts: Sequence[int] = ()
 
 
 @record
@@ -237,3 +225,71 @@ class Program:
             if lowered is None
         )
         return self.plan.nbytes + inner
+
+
+def plan_program(lowered: LoweredGraph, target: Target) -> Program:
+    """Plan the order and the memory of a lowered graph."""
+    graph, backend = lowered.graph, target.backend
+    with stage("scheduling"):
+        segments, moments = divide(lowered, backend.generator)
+    with stage("planning memory"):
+        work = [unit.work for unit in lowered.units]
+        views, cached_values = lowered.layouts.views, lowered.cached_values
+        plan = plan_memory(graph, views, work, moments, cached_values)
+    moving = (*graph.inputs, *graph.outputs)
+    reads = (x for node in graph.nodes for x in node.inputs)
+    constants = (x for x in reads if x.constant is not None)
+    program = Program(
+        graph=graph,
+        backend=backend,
+        layouts=lowered.layouts,
+        kernels=[unit.kernel for unit in lowered.units],
+        lowered=[unit.lowered for unit in lowered.units],
+        segments=segments,
+        plan=plan,
+        numbers={value: i for i, value in enumerate(moving)},
+        constants={x: backend.memory.constant(x.constant) for x in constants},
+        updated_numbers=frozenset(),
+        in_place=False,
+        source=graph,
+        cached_values=cached_values,
+    )
+    if not target.updates or not _is_in_place(program, target, moments):
+        return program
+    first = len(graph.inputs)
+    updated = {first + output for output, _ in target.updates}
+    updated |= {number for _, number in target.updates if number is not None}
+    return replace(program, in_place=True, updated_numbers=frozenset(updated))
+
+
+def _is_in_place(program: Program, target: Target, moments: Sequence[StepSpan]) -> bool:
+    """Return whether every update may overwrite its old value.
+
+    All updates must be in generated code that runs last and cannot be interrupted.
+    Readers of an old value must run before the new one is written. The pass `settle`
+    ensures this for nodes that read and write the same value.
+    """
+    last = program.last
+    is_separate = target.backend.is_accelerator and program.single_segment is None
+    if last is None or last.code is None or is_separate:
+        return False
+    graph, members = program.graph, set(last.members)
+    writers = {y: i for i, node in enumerate(graph.nodes) for y in node.outputs}
+    readers: defaultdict[Value, set[tuple[int, Value]]] = defaultdict(set)
+    for i, node in enumerate(graph.nodes):
+        if i in members:
+            for x in node.inputs:
+                readers[program.layouts[x].root].add((i, x))
+    for output, number in target.updates:
+        writer = writers[graph.outputs[output]]
+        if writer not in members:
+            return False
+        if number is None:
+            continue
+        old = graph.inputs[number]
+        for reader, read in readers[old]:
+            if reader != writer and moments[reader].last >= moments[writer].written:
+                return False
+            if reader == writer and read is not old:
+                return False
+    return True
