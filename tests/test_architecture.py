@@ -49,7 +49,7 @@ LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
 OPTIONAL = {
     *("cloudpickle", "cudnn", "cupy", "cupyx", "h5py", "llvmlite", "matplotlib"),
-    *("mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "sklearn"),
+    *("mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "re2", "sklearn"),
     "tqdm",
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}

@@ -8,7 +8,7 @@ from tests.compat.parts_calls import CALLS as PARTS
 from tests.compat.shown import mistakes
 from tests.compat.string_calls import CALLS as OPERATIONS
 from tests.compat.text_calls import CALLS
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.errors import UnsupportedError
 
 ALL = CALLS | OPERATIONS | PARTS
 
@@ -26,23 +26,6 @@ def test_results_match_tensorflow(group):
         "s": tf.constant(["b", "a", "b"]),
     }
     assert not mistakes(ALL[group], namespace)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "rewrite", "message"),
-    [
-        (r"\p{Greek}", "", r"\\p\{Greek\} is not supported"),
-        (r"\C", "", "a byte, is not supported"),
-        ("(?=a)", "", r"'\(\?=a\)': a group type that RE2 does not support at 2"),
-        ("(a)", r"\2", r"rewrite: expected .* one of 1 groups; received '\\\\2'"),
-        ("(a)", r"\x", r"received '\\\\x'"),
-        ("a**", "", "a repetition of a repetition"),
-    ],
-)
-def test_expressions_outside_re2_are_refused(pattern, rewrite, message):
-    with pytest.raises((ArgumentError, UnsupportedError), match=message) as error:
-        tf.strings.regex_replace("a", pattern, rewrite)
-    assert str(error.value).startswith("regex_replace: ")
 
 
 def test_substrings_of_string_matrices_are_refused():

@@ -29,6 +29,7 @@ EXTRAS = {
     "cuda13": ("cupy", "NVIDIA GPUs with CUDA 13"),
     "mkl": ("mkl", "faster matrix products on Intel processors"),
     "images": ("PIL", "image files"),
+    "regex": ("re2", "regular expressions of tf.strings in linear time"),
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs no package"),
     "workers": ("cloudpickle", "worker processes for all functions"),
     "mpi": ("mpi4py", "distributed jobs: toolkit run --processes"),

@@ -1,371 +1,168 @@
-"""Translation of RE2 regular expressions, as in TensorFlow, to Python's `re`.
+"""Regular expressions in the syntax of RE2, as in TensorFlow.
 
-RE2 matches UTF-8 characters; invalid bytes match nothing. Its `$` matches only the end
-of the text, and `\\d`, `\\w`, `\\s` and `\\b` are ASCII only. Unlike RE2, `re` uses
+The extra `regex` installs google-re2, which computes them in a time proportional to the
+length of the string. Without it they are translated to Python's `re`, which uses
 backtracking: a pattern such as `(a+)+b` can take very long.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import pairwise
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
+from typing import Any, AnyStr, Generic
 
-from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.compat.tensorflow.re2_translation import translate
+from toolkit.core.strings import decode_bytes, encode_text
+from toolkit.errors import ArgumentError
 
-Ranges = list[tuple[int, int]]  # of characters, inclusive
 
-_BROKEN = (0xD800, 0xDFFF)  # the decoded form of bytes that are invalid UTF-8
-_PERL = {"d": "09", "w": "09AZaz__", "s": "\t\n\f\r  "}
-_POSIX = {
-    "alnum": "09AZaz",
-    "alpha": "AZaz",
-    "ascii": "\0\x7f",
-    "blank": "\t\t  ",
-    "cntrl": "\0\x1f\x7f\x7f",
-    "digit": "09",
-    "graph": "!~",
-    "lower": "az",
-    "print": " ~",
-    "punct": "!/:@[`{~",
-    "space": "\t\r  ",
-    "upper": "AZ",
-    "word": "09AZaz__",
-    "xdigit": "09AFaf",
-}
-_CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_PLACES = {"A": r"\A", "z": r"\Z", "b": r"(?a:\b)", "B": r"(?a:\B)"}
-_KINDS = frozenset(
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps "
-    "S Sc Sk Sm So Z Zl Zp Zs".split()
-)
-# Nested groups: Python's parser and this one are recursive.
-_MOST_DEPTH = 50
-_COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
-_FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
-_NAMED = re.compile(r"\(\?P<\w+>")
-_CLASS = re.compile(r"\[:(\^?)(\w+):\]")
-_PROPERTY = re.compile(r"[pP](?:([A-Z])|\{(\^?)(\w+)\})")
-_CODE = re.compile(r"x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}|([0-7]{2,3}|0)")
+class Expression(Generic[AnyStr]):
+    """A compiled pattern of RE2, for strings of UTF-8.
+
+    Args:
+        compiled: the pattern, for str or bytes.
+    """
+
+    def __init__(self, compiled: re.Pattern[AnyStr]) -> None:
+        self._compiled: re.Pattern[AnyStr] = compiled
+        self.groups: int = compiled.groups
+
+    def is_full_match(self, data: bytes) -> bool:
+        """Return whether the pattern matches the full string."""
+        return self._compiled.fullmatch(self._decode(data)) is not None
+
+    def replace(
+        self, data: bytes, rewrite: Sequence[bytes | int], only_first: bool
+    ) -> bytes:
+        """Replace all matches, or the first one.
+
+        Args:
+            data: the string.
+            rewrite: strings, and group numbers.
+            only_first: whether to replace only the first match.
+        """
+        text = self._decode(data)
+        fields = [x if isinstance(x, int) else self._decode(x) for x in rewrite]
+        empty = text[:0]
+        pieces: list[AnyStr] = []
+        position, end = 0, -1
+        while position <= len(text):
+            match = self._compiled.search(text, position)
+            if match is None:
+                break
+            pieces.append(text[position : match.start()])
+            if match.start() == match.end() == end:
+                # An empty match right after another match: skip a character.
+                position = end + self._character_size(text, end)
+                pieces.append(text[end:position])
+                continue
+            pieces += [(match[x] or empty) if isinstance(x, int) else x for x in fields]
+            position = end = match.end()
+            if only_first:
+                break
+        return self._encode(empty.join(pieces) + text[position:])
+
+    def _decode(self, data: bytes) -> AnyStr:
+        """Convert a string to the type that the pattern matches."""
+        raise NotImplementedError
+
+    def _encode(self, text: AnyStr) -> bytes:
+        raise NotImplementedError
+
+    def _character_size(self, text: AnyStr, position: int) -> int:
+        """Return the size of the character at a position, in items of the text."""
+        raise NotImplementedError
+
+
+class TranslatedExpression(Expression[str]):
+    """A pattern that is translated to `re`."""
+
+    def __init__(self, pattern: str, function: str) -> None:
+        try:
+            super().__init__(re.compile(translate(pattern, function)))
+        except re.error as error:
+            raise _invalid_pattern(function, pattern, error) from error
+
+    def _decode(self, data: bytes) -> str:
+        return decode_bytes(data)
+
+    def _encode(self, text: str) -> bytes:
+        return encode_text(text)
+
+    def _character_size(self, text: str, position: int) -> int:
+        return 1
+
+
+class Re2Expression(Expression[bytes]):
+    """A pattern that google-re2 compiles."""
+
+    def __init__(self, pattern: str, function: str) -> None:
+        re2 = import_re2()
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            super().__init__(re2.compile(encode_text(pattern), options))
+        except re2.error as error:
+            message = error.args[0].decode(errors="replace")
+            raise _invalid_pattern(function, pattern, message) from error
+
+    def _decode(self, data: bytes) -> bytes:
+        return data
+
+    def _encode(self, text: bytes) -> bytes:
+        return text
+
+    def _character_size(self, text: bytes, position: int) -> int:
+        for size in range(1, 5):
+            with suppress(UnicodeDecodeError):  # RE2 accepts surrogates
+                text[position : position + size].decode("utf-8", "surrogatepass")
+                return size
+        return 1
+
+
+@cache
+def import_re2() -> Any:
+    """Return the module of google-re2, or None if it is not installed."""
+    try:
+        import re2
+    except ImportError:
+        return None
+    # Other packages have a module of this name.
+    return re2 if hasattr(re2, "Options") else None
 
 
 @lru_cache(maxsize=256)
-def compile_pattern(pattern: str, function: str) -> re.Pattern[str]:
-    """Compile an RE2 pattern; errors contain the name of the function."""
-    try:
-        return re.compile("".join(_Translation(pattern, function).alternatives()))
-    except re.error as error:
-        raise ArgumentError(
-            f"{function}: expected a regular expression; received {pattern!r}: {error}"
-        ) from error
+def compile_pattern(
+    pattern: str, function: str
+) -> TranslatedExpression | Re2Expression:
+    """Compile a pattern of RE2; errors contain the name of the function."""
+    if import_re2() is None:
+        return TranslatedExpression(pattern, function)
+    return Re2Expression(pattern, function)
 
 
-def replace_matches(
-    pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, only_first: bool
-) -> str:
-    """Replace all matches, or the first one.
-
-    Args:
-        pattern: compiled.
-        rewrite: strings, and group numbers.
-        value: the string.
-        only_first: whether to replace only the first match.
-    """
-    pieces, position, last = [], 0, -1
-    while position <= len(value):
-        match = pattern.search(value, position)
-        if match is None:
-            break
-        pieces.append(value[position : match.start()])
-        # an empty match right after another match
-        if match.start() == match.end() == last:
-            pieces.append(value[last : last + 1])
-            position = last + 1
-            continue
-        pieces += [p if isinstance(p, str) else match[p] or "" for p in rewrite]
-        position = last = match.end()
-        if only_first:
-            break
-    return "".join(pieces) + value[position:]
-
-
-def parse_rewrite(
-    rewrite: str, pattern: re.Pattern[str], function: str
-) -> list[str | int]:
+def parse_rewrite(rewrite: str, groups: int, function: str) -> list[bytes | int]:
     r"""Parse the rewrite of a match: strings, and group numbers for `\0` to `\9`."""
-    pieces: list[str | int] = []
+    pieces: list[bytes | int] = []
     for text in re.findall(r"\\.?|[^\\]+", rewrite, re.DOTALL):
         if text[0] != "\\":
-            pieces.append(text)
+            pieces.append(encode_text(text))
         elif text == "\\\\":
-            pieces.append("\\")
-        elif text[1:].isdecimal() and int(text[1:]) <= pattern.groups:
+            pieces.append(b"\\")
+        elif text[1:].isdecimal() and int(text[1:]) <= groups:
             pieces.append(int(text[1:]))
         else:
             raise ArgumentError(
                 f"{function}: rewrite: expected \\\\ or a reference \\0 to \\9 to "
-                f"one of {pattern.groups} groups; received {text!r} in {rewrite!r}"
+                f"one of {groups} groups; received {text!r} in {rewrite!r}"
             )
     return pieces
 
 
-class _Translation:
-    """A parser that reads a pattern from left to right."""
-
-    def __init__(self, pattern: str, function: str) -> None:
-        self.pattern = pattern
-        self.function = function
-        self.position = 0
-        self.flags: frozenset[str] = frozenset()
-        self.depth = 0  # nesting depth of groups
-
-    def error(self, problem: str) -> ArgumentError:
-        return ArgumentError(
-            f"{self.function}: expected a regular expression that RE2 accepts; "
-            f"received {self.pattern!r:.80}: {problem} at {self.position}"
-        )
-
-    def remaining(self) -> str:
-        return self.pattern[self.position :]
-
-    def consume(self, text: str) -> bool:
-        """Consume `text` if it is next; return whether it is."""
-        is_next = self.pattern.startswith(text, self.position)
-        self.position += len(text) if is_next else 0
-        return is_next
-
-    def consume_match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """Consume the next match of an expression, and return it."""
-        match = expression.match(self.pattern, self.position)
-        self.position = match.end() if match else self.position
-        return match
-
-    # --- structure of a pattern -------------------------------------------------------
-
-    def alternatives(self) -> Iterator[str]:
-        """Parse up to the end of the pattern, or of a group."""
-        flags = self.flags
-        while self.position < len(self.pattern):
-            if self.remaining()[0] == ")":
-                if not self.depth:
-                    raise self.error("an unmatched )")
-                break
-            if self.consume("|"):
-                yield "|"
-            else:
-                yield from self.repeated()
-        self.flags = flags
-
-    def repeated(self) -> Iterator[str]:
-        """Parse an item and its repetition."""
-        if self.consume(r"\Q"):
-            text, end, after = self.remaining().partition(r"\E")
-            self.position += len(text) + len(end)
-            yield from map(self.literal, text)
-            return
-        thing = self.atom()
-        yield thing
-        count = self.count()
-        if not count:
-            return
-        if not thing:
-            raise self.error("a repetition without an operand")
-        lazy = self.consume("?") is not ("U" in self.flags)
-        yield count + "?" * lazy
-        if self.count():
-            raise self.error("a repetition of a repetition")
-
-    def count(self) -> str:
-        if self.remaining()[:1] in ("*", "+", "?") and self.remaining():
-            self.position += 1
-            return self.pattern[self.position - 1]
-        match = self.consume_match(_COUNT)
-        if not match:
-            return ""
-        low, high = int(match[1]), int(match[3] or match[1])
-        if max(low, high) > 1000 or high < low:
-            raise self.error(f"{match[0]}, which must increase and be at most 1000,")
-        return match[0]
-
-    def atom(self) -> str:
-        if self.remaining()[0] == "(":
-            return self.group()
-        if self.consume("["):
-            return self.bracket()
-        if self.consume("."):
-            return self.negated_set([] if "s" in self.flags else [(10, 10)])
-        if self.consume("^"):
-            return "(?m:^)" if "m" in self.flags else r"\A"
-        if self.consume("$"):
-            return "(?m:$)" if "m" in self.flags else r"\Z"
-        if self.consume("\\"):
-            return self.escape()
-        if self.remaining()[0] in "*+?":
-            raise self.error("a repetition without an operand")
-        self.position += 1
-        return self.literal(self.pattern[self.position - 1])
-
-    def group(self) -> str:
-        flags, start = self.flags, "("
-        named, marks = self.consume_match(_NAMED), None
-        if named:
-            start = named[0]
-        elif (marks := self.consume_match(_FLAGS)) is not None:
-            inner_flags = flags.union(marks[1]).difference(marks[2] or "")
-            if marks[3] == ")":  # until the end of the enclosing group
-                self.flags = inner_flags
-                return ""
-            self.flags, start = inner_flags, "(?:"
-        elif self.consume("(?"):
-            raise self.error("a group type that RE2 does not support")
-        else:
-            self.position += 1
-        self.depth += 1
-        if self.depth > _MOST_DEPTH:
-            raise UnsupportedError(
-                f"{self.function}: more than {_MOST_DEPTH} groups within groups are "
-                f"not supported; received {self.pattern!r:.80}"
-            )
-        body = "".join(self.alternatives())
-        self.depth -= 1
-        self.flags = flags
-        if not self.consume(")"):
-            raise self.error("a missing )")
-        return f"{start}{body})"
-
-    def escape(self) -> str:
-        r"""Parse an escape after a `\` outside of brackets."""
-        letter = self.remaining()[:1]
-        if letter in _PLACES and letter:
-            self.position += 1
-            return _PLACES[letter]
-        if letter == "C":
-            raise UnsupportedError(
-                rf"{self.function}: \C, a byte, is not supported in {self.pattern!r}"
-            )
-        ranges = self.ranges()
-        return self.character_set(ranges) if ranges else self.literal(self.character())
-
-    # --- characters -------------------------------------------------------------------
-
-    def literal(self, character: str) -> str:
-        text = re.escape(character)
-        return f"(?i:{text})" if "i" in self.flags else text
-
-    def character_set(self, ranges: Ranges, start: str = "[") -> str:
-        """Return a set of characters."""
-        text = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
-        return f"(?i:{start}{text}])" if "i" in self.flags else f"{start}{text}]"
-
-    def negated_set(self, ranges: Ranges) -> str:
-        """Return a negated set of characters."""
-        return self.character_set([*ranges, _BROKEN], "[^")
-
-    def bracket(self) -> str:
-        """Parse a set of characters after its `[`."""
-        negated, ranges, first = self.consume("^"), [], True
-        while first or not self.consume("]"):
-            if not self.remaining():
-                raise self.error("a missing ]")
-            first = False
-            ranges += self.item()
-        return self.negated_set(ranges) if negated else self.character_set(ranges)
-
-    def item(self) -> Ranges:
-        """Parse a class, a range or a character in brackets."""
-        posix = self.consume_match(_CLASS)
-        if posix:
-            if posix[2] not in _POSIX:
-                raise self.error(f"the unknown class {posix[0]}")
-            return _complement(_pairs(_POSIX[posix[2]]), bool(posix[1]))
-        if self.consume("\\"):
-            ranges = self.ranges()
-            if ranges:
-                return ranges
-            low = self.character()
-        else:
-            low = self.one()
-        high = low
-        if self.remaining()[:1] == "-" and self.remaining()[1:2] not in ("]", ""):
-            self.position += 1
-            high = self.character() if self.consume("\\") else self.one()
-        if high < low:
-            raise self.error(f"the range {low}-{high}")
-        return [(ord(low), ord(high))]
-
-    def one(self) -> str:
-        self.position += 1
-        return self.pattern[self.position - 1]
-
-    def ranges(self) -> Ranges:
-        r"""Parse a class such as `\d` or `\p{L}` after its `\`; the result can be
-        empty."""
-        letter = self.remaining()[:1]
-        if letter and letter.lower() in _PERL:
-            self.position += 1
-            return _complement(_pairs(_PERL[letter.lower()]), letter.isupper())
-        match = self.consume_match(_PROPERTY)
-        if not match:
-            return []
-        kind = match[1] or match[3]
-        if kind not in _KINDS and kind != "Any":
-            raise UnsupportedError(
-                f"{self.function}: \\{match[0]} is not supported in "
-                f"{self.pattern!r}: expected a general category of Unicode, one of "
-                f"{', '.join(sorted(_KINDS))}"
-            )
-        return _complement(_of_kind(kind), (match[0][0] == "P") is not bool(match[2]))
-
-    def character(self) -> str:
-        r"""Parse the character after a `\`."""
-        code = self.consume_match(_CODE)
-        if code:
-            text, base = (code[3], 8) if code[3] else (code[1] or code[2], 16)
-            number = int(text, base)
-            if number > sys.maxunicode:
-                raise self.error(f"\\{code[0]}, which is no character,")
-            return chr(number)
-        letter = self.one() if self.remaining() else ""
-        if letter in _CONTROLS:
-            return _CONTROLS[letter]
-        if not letter or not letter.isascii() or letter.isalnum():
-            raise self.error(f"the unknown escape \\{letter}")
-        return letter
-
-
-def _pairs(ends: Iterable[str]) -> Ranges:
-    codes = list(map(ord, ends))
-    return list(zip(codes[::2], codes[1::2], strict=True))
-
-
-def _complement(ranges: Ranges, negated: bool = True) -> Ranges:
-    """Return the ranges, or their complement if negated, without broken bytes."""
-    if not negated:
-        return ranges
-    ends = [(-1, -1), *sorted([*ranges, _BROKEN]), (sys.maxunicode + 1,) * 2]
-    between = [(low[1] + 1, high[0] - 1) for low, high in pairwise(ends)]
-    return [(low, high) for low, high in between if low <= high]
-
-
-@lru_cache
-def _of_kind(kind: str) -> Ranges:
-    """Return the characters of a general category, or of a group of categories."""
-    if kind == "Any":
-        return _complement([])
-    members = {name for name in _KINDS if name.startswith(kind)}
-    ranges: Ranges = []
-    for code in range(sys.maxunicode + 1):
-        if unicodedata.category(chr(code)) not in members or _is_broken(code):
-            continue
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1] = (ranges[-1][0], code)
-        else:
-            ranges.append((code, code))
-    return ranges
-
-
-def _is_broken(code: int) -> bool:
-    return _BROKEN[0] <= code <= _BROKEN[1]
+def _invalid_pattern(function: str, pattern: str, reason: object) -> ArgumentError:
+    return ArgumentError(
+        f"{function}: expected a regular expression that RE2 accepts; received "
+        f"{pattern!r:.80}: {reason}"
+    )

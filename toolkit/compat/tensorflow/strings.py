@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.compat.tensorflow import regular_expressions as re2
 from toolkit.compat.tensorflow.printing import format_value
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.ragged_operations import map_flat
+from toolkit.compat.tensorflow.regular_expressions import (
+    compile_pattern,
+    parse_rewrite,
+)
 from toolkit.compat.tensorflow.string_parts import (
     Numbers,
     Strings as Strings,
@@ -281,8 +284,9 @@ def regex_replace(
 
     Args:
         input: strings of UTF-8.
-        pattern: in RE2 syntax; `\p{...}` accepts general categories such as `L` and
-            `Lu`, but no scripts.
+        pattern: in RE2 syntax. Without the extra `regex`, `\p{...}` accepts general
+            categories such as `L` and `Lu`, but no scripts, and a pattern such as
+            `(a+)+b` can take very long.
         rewrite: the replacement; `\0` is the match, `\1` to `\9` its groups.
         replace_global: whether to replace all matches, or only the first.
 
@@ -291,30 +295,19 @@ def regex_replace(
         >>> tf.strings.regex_replace("hi!", "[?!]", r" \0 ").numpy()
         b'hi ! '
     """
-    compiled = re2.compile_pattern(to_text(pattern, "regex_replace"), "regex_replace")
-    pieces = re2.parse_rewrite(
-        to_text(rewrite, "regex_replace"), compiled, "regex_replace"
+    function = "regex_replace"
+    expression = compile_pattern(to_text(pattern, function), function)
+    pieces = parse_rewrite(to_text(rewrite, function), expression.groups, function)
+    return map_strings(
+        lambda data: expression.replace(data, pieces, not replace_global), input
     )
-
-    def replace(text: bytes) -> bytes:
-        text_after = re2.replace_matches(
-            compiled, pieces, decode_bytes(text), not replace_global
-        )
-        return encode_text(text_after)
-
-    return map_strings(replace, input)
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Numbers:
     """Return whether a pattern, in RE2 syntax, matches the whole string."""
-    compiled = re2.compile_pattern(
-        to_text(pattern, "regex_full_match"), "regex_full_match"
-    )
-    return map_strings(
-        lambda s: compiled.fullmatch(decode_bytes(s)) is not None,
-        input,
-        partial(_numbers, dtype="bool"),
-    )
+    function = "regex_full_match"
+    expression = compile_pattern(to_text(pattern, function), function)
+    return map_strings(expression.is_full_match, input, partial(_numbers, dtype="bool"))
 
 
 # --- numbers --------------------------------------------------------------------------
