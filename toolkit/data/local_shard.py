@@ -10,8 +10,8 @@ import numpy as np
 from toolkit.data.batch_shards import BatchShard, RowSelector
 from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, internal_method, last_batch_stage
-from toolkit.data.elementwise import Map
 from toolkit.data.errors import unpack_tuple
+from toolkit.data.mapping import Map
 from toolkit.data.profiling import PassProfile
 from toolkit.data.streams import PassContext, Run, Stream
 from toolkit.data.structure import leaves, map_leaves

@@ -13,7 +13,7 @@ from toolkit.data.dataset import (
     Dataset,
     transformation,
 )
-from toolkit.data.elementwise import Map
+from toolkit.data.mapping import Map
 from toolkit.data.randomness import (
     LAST_CHUNK,
     Draws,

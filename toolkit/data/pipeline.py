@@ -11,6 +11,7 @@ from toolkit.data import (
     grouping as grouping,
     interleave as interleave,
     local_shard as local_shard,
+    mapping as mapping,
     order as order,
     prefetch as prefetch,
     resampling as resampling,

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
-from toolkit.layers.attention import ProjectedAttention
+from toolkit.layers.projected_attention import ProjectedAttention
 from toolkit.layers.weights import positive
 from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
 
