@@ -17,9 +17,7 @@ class PendingCopy:
     """
 
     def __init__(
-        self,
-        get: Callable[[], list[Array]],
-        is_done: Callable[[], bool] = lambda: True,
+        self, get: Callable[[], list[Array]], is_done: Callable[[], bool] = lambda: True
     ) -> None:
         self._get, self._is_done = get, is_done
 

@@ -63,10 +63,7 @@ class ProductAlgorithm:
         self.product: Product = Product(gemm)
         self.limit = workspace
         kind = ctypes.c_double if gemm.compute == "64F" else ctypes.c_float
-        self.scale: tuple[Any, Any] = (
-            kind(gemm.alpha),
-            kind(gemm.beta),
-        )
+        self.scale: tuple[Any, Any] = kind(gemm.alpha), kind(gemm.beta)
         # The heuristic reads the pointers to find the alignment of a bias.
         self._set_pointers(pointers)
         self.algorithms: list[Algorithm] = self._find_algorithms(

@@ -14,10 +14,7 @@ BLOCK_ELEMENTS = THREADS * THREAD_ELEMENTS
 
 
 def copy_rows(
-    shape: tuple[int, int],
-    source: tuple[int, int],
-    pitch: int,
-    itemsize: int,
+    shape: tuple[int, int], source: tuple[int, int], pitch: int, itemsize: int
 ) -> Launch:
     """Return the launch that copies a matrix from buffer 0 to buffer 1.
 

@@ -202,10 +202,7 @@ class _Correlation(ConvolutionWriter):
             state,
             x=state.x + base * axis.pitch,
             element=self._output(state, axis, position),
-            visible_taps=(
-                *state.visible_taps,
-                (axis, *self._visible_taps(axis, base)),
-            ),
+            visible_taps=(*state.visible_taps, (axis, *self._visible_taps(axis, base))),
         )
 
     def _output(self, state: _LoopState, axis: Axis, position: Number) -> Number:

@@ -41,10 +41,7 @@ def emit_transposed_total(dtype: str, lanes: int) -> Kernel:
     with builder.loop(builder.low, builder.high) as element:
         output = element % outputs
         quotient = element // outputs
-        tap, channel = (
-            quotient // inputs,
-            quotient % inputs,
-        )
+        tap, channel = quotient // inputs, quotient % inputs
         source = (tap * outputs + output) * inputs + channel
         partial = partials + source
         zero = builder.constant(0.0, Value("", dtype))

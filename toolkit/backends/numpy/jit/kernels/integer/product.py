@@ -8,10 +8,7 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Val
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
-from toolkit.backends.numpy.jit.kernels.integer.patches import (
-    PatchPlan,
-    call_packer,
-)
+from toolkit.backends.numpy.jit.kernels.integer.patches import PatchPlan, call_packer
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
 from toolkit.definitions.records import record
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolkit.backends.numpy.jit.builder import (
-    Index,
-    Number,
-    Pointer,
-    Range,
-    Value,
-)
+from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
@@ -29,10 +23,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.tile_epilogue import (
     TileEpilogue,
     TileSums,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
-    Panels,
-    Unpacker,
-)
+from toolkit.backends.numpy.jit.kernels.matmul.unpack import Panels, Unpacker
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
 

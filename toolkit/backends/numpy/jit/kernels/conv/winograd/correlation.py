@@ -36,10 +36,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
     Side,
     can_be_tiled,
 )
-from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
-    OUTPUTS,
-    TAPS,
-)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import OUTPUTS, TAPS
 from toolkit.definitions.records import record
 
 # Tiles of a block times registers: 8 tiles for 32 registers. With 16 registers, 4 tiles
