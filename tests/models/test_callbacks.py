@@ -1,6 +1,9 @@
 """Test callbacks: when hooks run, and the effect of each callback."""
 
+import contextlib
 import csv
+import os
+import subprocess
 import sys
 import types
 
@@ -476,17 +479,52 @@ def test_verbose(capsys):
         model.fit(X, Y, verbose="loud")
 
 
-def test_bar_on_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    make_model().fit(X, Y, batch_size=4)
-    assert "Epoch 1/1: 100%" in capsys.readouterr().out
+def test_verbose_1_without_a_terminal_prints_lines(capsys):
+    make_model().fit(X, Y, batch_size=4, verbose=1)
+    output = capsys.readouterr().out
+    assert output.startswith("3/3 - ") and "\r" not in output
 
 
-def test_bar_is_closed_after_an_interrupt(capsys):
+def fit_on_terminal(columns):
+    """Return the lines that `fit` leaves on a terminal of this width."""
+    pty = pytest.importorskip("pty")
+    code = (
+        "import sys; sys.path.insert(0, 'tests/models');"
+        "from test_callbacks import *;"
+        "make_model(metrics=['mae']).fit(X, Y, epochs=2, validation_data=(X, Y))"
+    )
+    main, child = pty.openpty()
+    termios = pytest.importorskip("termios")
+    termios.tcsetwinsize(child, (24, columns))
+    with os.fdopen(main, "rb", closefd=True) as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=child, stdout=child, stderr=child
+        )
+        os.close(child)
+        shown = b""
+        with contextlib.suppress(OSError):  # the other end is closed
+            while chunk := terminal.read1():
+                shown += chunk
+        assert process.wait() == 0
+    rows = [row.split("\r")[-1] for row in shown.decode().split("\r\n")]
+    return [row.strip() for row in rows if " - " in row]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_last_line_of_an_epoch_on_a_terminal_shows_every_metric(columns):
+    rows = fit_on_terminal(columns)
+    assert [row.split(" - ")[0] for row in rows] == ["Epoch 1/2", "Epoch 2/2"]
+    for row in rows:
+        for name in ("loss", "mae", "val_loss", "val_mae"):
+            assert f" {name}: " in row
+
+
+def test_bar_is_closed_after_an_interrupt(capsys, monkeypatch):
     class Interrupt(Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     bar = callbacks.ProgbarLogger()
     with pytest.raises(KeyboardInterrupt):
         make_model().fit(X, Y, callbacks=[Interrupt(), bar], verbose=1)
@@ -495,8 +533,9 @@ def test_bar_is_closed_after_an_interrupt(capsys):
 
 def test_tqdm_is_imported_late(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setitem(sys.modules, "tqdm.std", None)
     make_model().fit(X, Y, verbose=2)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     with pytest.raises(ImportError):
         make_model().fit(X, Y, verbose=1)
 

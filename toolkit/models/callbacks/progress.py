@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +19,9 @@ from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.settings import is_interactive_logging_enabled
 
 _BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+# In a narrow terminal, the bar and the clock give way to the numbers.
+_NARROW_FORMAT = "{desc}: {n_fmt}/{total_fmt}{postfix}"
+_BAR_COLUMNS = 50  # columns of the bar, the clock and the count
 _REDRAW_SECONDS = 0.1  # seconds between redraws of the bar
 
 
@@ -25,15 +31,13 @@ def is_interactive() -> bool:
 
 
 def resolve_verbose(verbose: Any) -> int:
-    """Return 0, 1 (a bar) or 2 (one line per epoch); "auto" depends on the output.
+    """Return 0, 1 (a bar) or 2 (one line per epoch); "auto" is 1.
 
     Output to a log uses lines, never a bar.
     """
-    if verbose == "auto":
-        verbose = 1 if is_interactive() else 2
-    if verbose and not is_interactive_logging_enabled():
-        return 2
-    return int(verbose)
+    verbose = 1 if verbose == "auto" else int(verbose)
+    can_show_bar = is_interactive() and is_interactive_logging_enabled()
+    return 2 if verbose == 1 and not can_show_bar else verbose
 
 
 def format_logs(logs: Logs) -> str:
@@ -54,9 +58,9 @@ class ProgbarLogger(Callback):
     """Callback that shows the progress of training, evaluation or prediction.
 
     verbose=1 shows a tqdm bar, redrawn at most ten times a second. It shows the newest
-    values that are available from the device, without waiting. verbose=2 prints a line
-    at the end of each epoch, after its number. `fit`, `evaluate` and `predict` add one
-    unless verbose=0.
+    values that are available from the device, without waiting. A line with all values
+    replaces it at the end of each epoch. verbose=2 prints only that line, after the
+    number of the epoch. `fit`, `evaluate` and `predict` add one unless verbose=0.
     """
 
     _never_stops = True
@@ -67,6 +71,7 @@ class ProgbarLogger(Callback):
         self.epochs: int = 1
         self.target: int | None = None
         self._bar: Any = None
+        self._label = ""
         self._in_fit = False
         self._last_draw = 0.0
         self._started = 0.0
@@ -134,9 +139,8 @@ class ProgbarLogger(Callback):
         self._first_step_end = self._shown_logs = self._pending_logs = None
         if self.verbose != 1:
             return
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(
+        self._label = label
+        self._bar = _bar_class()(
             total=self.target,
             desc=label,
             unit="step",
@@ -144,6 +148,7 @@ class ProgbarLogger(Callback):
             mininterval=0,
             dynamic_ncols=True,
             bar_format=_BAR_FORMAT,
+            leave=False,
         )
 
     def _step(self, batch: int, logs: Logs) -> None:
@@ -170,6 +175,9 @@ class ProgbarLogger(Callback):
 
     def _redraw(self, logs: Logs) -> None:
         shown = f"{self._time_per_step()}/step, {format_logs(logs)}".removesuffix(", ")
+        columns = shutil.get_terminal_size().columns
+        is_narrow = len(self._label) + len(shown) + _BAR_COLUMNS > columns
+        self._bar.bar_format = _NARROW_FORMAT if is_narrow else _BAR_FORMAT
         self._bar.set_postfix_str(shown, refresh=False)
         self._bar.update(self._num_steps - self._bar.n)
 
@@ -183,15 +191,24 @@ class ProgbarLogger(Callback):
     def _end(self, logs: Logs) -> None:
         if self.target is None:
             self.target = self._num_steps
+        texts: list[str] = []
         if self._bar is not None:
-            self._redraw(logs)
             self._bar.close()
             self._bar = None
-        elif self.verbose == 2:
-            seconds = perf_counter() - self._started
-            pace = f"{self._time_per_step()}/step"
-            texts = [f"{self._num_steps}/{self.target}", f"{seconds:.0f}s", pace]
-            print_message(" - ".join([*texts, *filter(None, [format_logs(logs)])]))
+            texts.append(self._label)
+        elif self.verbose != 2:
+            return
+        texts.append(f"{self._num_steps}/{self.target}")
+        texts.append(f"{perf_counter() - self._started:.0f}s")
+        texts.append(f"{self._time_per_step()}/step")
+        print_message(" - ".join([*texts, *filter(None, [format_logs(logs)])]))
+
+
+def _bar_class() -> Any:
+    """Return tqdm's class: a widget in a notebook that shows widgets, else text."""
+    if "ipykernel" in sys.modules and find_spec("ipywidgets") is not None:
+        return import_module("tqdm.notebook").tqdm
+    return import_module("tqdm.std").tqdm
 
 
 def duration(seconds: float) -> str:
