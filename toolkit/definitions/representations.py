@@ -40,7 +40,8 @@ def _defaults(cls: type) -> dict[str, Any]:
     """Return the defaults of the arguments of a class and its bases."""
     defaults: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        for name, parameter in inspect.signature(base.__init__).parameters.items():
+        constructor = vars(base).get("__init__", object.__init__)
+        for name, parameter in inspect.signature(constructor).parameters.items():
             defaults[name] = parameter.default
     return defaults
 

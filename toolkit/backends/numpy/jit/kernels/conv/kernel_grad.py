@@ -394,7 +394,9 @@ class _KernelGrad(ConvolutionWriter):
         """Add one position: scalars or spread inputs of the rows times vectors."""
         assert state.panel
         b, lane_counts, results = self.b, state.panel.lane_counts(self.b.lanes), []
-        factors = self._dots if self.plan.channels.is_dot_product else self._products
+        factors = (
+            self._dot_factors if self.plan.channels.is_dot_product else self._products
+        )
         for row, pairs in enumerate(factors(state, rows, lane_counts)):
             previous = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
             for pair, value in zip(pairs, previous, strict=True):
