@@ -43,13 +43,12 @@ def test_corrupt_files(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_corrupt_files(seed, tmp_path):
     check(seed, 10_000, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("only", ["safetensors", "onnx"])
-@pytest.mark.parametrize("seed", range(10))
-def test_many_corrupt_files_of_a_kind(seed, only, tmp_path):
-    check(f"{seed}/{only}", 10_000, tmp_path)
+def test_many_corrupt_files_of_a_kind(only, tmp_path):
+    check(f"0/{only}", 10_000, tmp_path)
