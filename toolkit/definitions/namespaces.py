@@ -44,18 +44,18 @@ def lazy_namespace(
     return find, listed
 
 
-def module_dir(namespace: str, more: Iterable[str] = ()) -> Callable[[], list[str]]:
+def module_dir(namespace: str, aliases: Iterable[str] = ()) -> Callable[[], list[str]]:
     """Return the function `__dir__` of a public module.
 
     Args:
         namespace: the name of the module.
-        more: names that its `__getattr__` finds.
+        aliases: names that its `__getattr__` finds.
     """
-    return lambda: sorted({*public_names(namespace), *more})
+    return lambda: sorted({*public_names(namespace), *aliases})
 
 
 def public_names(namespace: str) -> list[str]:
-    """Return the names of a module that do not come from another package."""
+    """Return the names of a module, without imports from other packages."""
     package = namespace.partition(".")[0]
 
     def is_own(value: Any) -> bool:

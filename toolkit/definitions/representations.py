@@ -27,13 +27,13 @@ def config_repr(
         defaults = _defaults(cls)
     except Exception:  # a class of the user; its error belongs to `get_config`
         return f"<{cls.__name__}>"
-    shown = [
+    arguments = [
         f"{name}={_short(value)}"
         for name, value in config.items()
         if name not in never
         and (name in always or not _is_same(value, defaults.get(name, _MISSING)))
     ]
-    return f"{cls.__name__}({', '.join(shown)})"
+    return f"{cls.__name__}({', '.join(arguments)})"
 
 
 def _defaults(cls: type) -> dict[str, Any]:
