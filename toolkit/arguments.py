@@ -39,12 +39,12 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_arguments
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def is_int(value: Any) -> TypeGuard[int]:
+def is_int(value: object) -> TypeGuard[int]:
     """Return whether it is an integer of Python or NumPy, which has separate types."""
     return isinstance(value, Integral)
 
 
-def is_real(value: Any) -> TypeGuard[float]:
+def is_real(value: object) -> TypeGuard[float]:
     """Return whether it is a real number of Python or NumPy."""
     return isinstance(value, Real)
 
@@ -74,7 +74,7 @@ class Constraint(NamedTuple):
     accepts: Callable[[Any], bool]
 
 
-def _is_seed(value: Any) -> bool:
+def _is_seed(value: object) -> bool:
     """Return whether it is None, an integer, a SeedGenerator or the config of one."""
     if value is None or isinstance(value, Mapping) or hasattr(value, "next"):
         return True
@@ -107,7 +107,7 @@ class Kind(NamedTuple):
 # --- values that work as a type ---------------------------------------------------
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     if type(value) is bool or value is None:
         return True
     return _is_number(value) and getattr(value, "size", 1) == 1 and value in (0, 1)
@@ -123,14 +123,14 @@ def _is_int(value: Any) -> bool:
     return True
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if type(value) is float or isinstance(value, Real):
         return True
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
     return hasattr(value, "__float__") and kind not in "OSUMm"
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     if isinstance(value, (str, bytes, Mapping)):
         return False
     return isinstance(value, Iterable) or hasattr(value, "__array__")
@@ -182,7 +182,7 @@ def kind_of(annotation: Any) -> Kind | None:
     return _PLAIN_KINDS.get(origin) if isinstance(origin, type) else None
 
 
-def _is_choice(value: Any, choices: Sequence[Any]) -> bool:
+def _is_choice(value: object, choices: Sequence[Any]) -> bool:
     return isinstance(value, (str, int, type(None))) and value in choices
 
 
@@ -191,7 +191,7 @@ def _union_kind(kinds: list[Kind | None]) -> Kind | None:
     if len(checkable) < len(kinds):
         return None
 
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         return any(kind.accepts(value) for kind in checkable)
 
     bounds = next((kind.range for kind in checkable if kind.range), None)
@@ -204,7 +204,7 @@ def _list_kind(kind: Kind | None, element_types: Any) -> Kind:
         len(element_types) if element_types and Ellipsis not in element_types else None
     )
 
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         if not _is_list(value):
             return False
         if not isinstance(value, (list, tuple)):
@@ -317,7 +317,7 @@ def check_call(label: str, signature: Signature, args: Any, kwargs: Any) -> None
             _check(label, "each argument", signature.variadic, value)
 
 
-def _check(label: str, argument: str, kind: Kind, value: Any) -> None:
+def _check(label: str, argument: str, kind: Kind, value: object) -> None:
     if not kind.accepts(value):
         raise ArgumentTypeError(
             f"{label}: expected {argument} to be {kind.text}; received {value!r:.80} "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from typing import Any
 
 from toolkit import dtypes
 from toolkit.config import (
@@ -70,7 +69,7 @@ def is_int_dtype(dtype: DTypeLike) -> bool:
     return dtypes.is_integer(dtypes.standardize(dtype))
 
 
-def is_keras_tensor(x: Any) -> bool:
+def is_keras_tensor(x: object) -> bool:
     """Return whether x is a KerasTensor, the symbol of a functional model.
 
     Example:

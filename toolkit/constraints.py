@@ -37,7 +37,7 @@ def _norm(w: Tensor, axis: Any) -> Tensor:
     return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
 
 
-def _check_bound(constraint: Any, name: str, value: Any) -> None:
+def _check_bound(constraint: Any, name: str, value: object) -> None:
     if not is_real(value) or value < 0:
         raise ArgumentError(
             f"{type(constraint).__name__}: {name} must be a number >= 0; "

@@ -61,7 +61,7 @@ class restore_on_error:
             for attributes in (instance.__dict__ for instance in _instances)
         ]
 
-    def __exit__(self, kind: Any, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         if kind is not None:
             for attributes, saved in self.saved_states:
                 attributes.clear()

@@ -8,7 +8,7 @@ in `toolkit/arguments.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -49,6 +49,9 @@ class SeedSource(Protocol):
 # An integer (the same draws every time), a generator of seeds, or its config.
 SeedLike: TypeAlias = Annotated[int | SeedSource | dict[str, Any], _BY_READER]
 
+# An array of NumPy.
+Array: TypeAlias = np.ndarray[Any, Any]
+
 # A shape; None is an unknown extent.
 Shape: TypeAlias = Annotated[Sequence[int | None], _BY_READER]
 # One axis or several.
@@ -85,3 +88,20 @@ NumberRange: TypeAlias = Annotated[Sequence[float], _BY_READER]
 # Rows to add or remove at the ends of spatial axes: one number, one for each axis, or a
 # pair for each axis.
 Borders: TypeAlias = Annotated[int | Sequence[int | Sequence[int]], _BY_READER]
+
+
+class LayerOptions(TypedDict, total=False):
+    """Keyword arguments of the base class of layers, which any layer passes on."""
+
+    trainable: bool
+    dtype: PolicyLike | None
+    autocast: bool
+    name: str | None
+    input_shape: Shape  # as in Keras 2
+    input_dim: int
+
+
+class RegularizedLayerOptions(LayerOptions, total=False):
+    """The options of layers, for those that do not name this regularizer."""
+
+    activity_regularizer: RegularizerLike | None

@@ -6,12 +6,12 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit.definitions.namespaces import module_dir
 from toolkit.errors import ArgumentError, NotCompiledError, TraceError
 from toolkit.models.cloning import clone_model
 from toolkit.models.model import Model
+from toolkit.type_aliases import Array
 
 __all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
 
@@ -212,7 +212,7 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
         from sklearn.utils.multiclass import check_classification_targets
 
         check_classification_targets(y)
-        self.classes_: NDArray[Any]
+        self.classes_: Array
         self.classes_, labels = np.unique(y, return_inverse=True)
         weighted_labels = labels
         if sample_weight is not None:

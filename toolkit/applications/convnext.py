@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import layers
 from toolkit.applications.common import (
@@ -18,7 +18,7 @@ from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.core.variable import Variable
 from toolkit.initializers import Constant
 from toolkit.models.sequential import Sequential
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, Shape, TensorLike
 
 __all__ = [
     "ConvNeXtBase",
@@ -48,7 +48,12 @@ class LayerScale(layers.Layer):
     Output shape: the input shape, (..., projection_dim).
     """
 
-    def __init__(self, init_values: float, projection_dim: int, **kwargs: Any):
+    def __init__(
+        self,
+        init_values: float,
+        projection_dim: int,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ):
         super().__init__(**kwargs)
         self.init_values = init_values
         self.projection_dim = projection_dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import layers
 from toolkit.applications.common import (
@@ -22,7 +22,7 @@ from toolkit.applications.inception_v3 import (
     join,
     stem,
 )
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 __all__ = ["InceptionResNetV2", "decode_predictions", "preprocess_input"]
 
@@ -48,7 +48,7 @@ class CustomScaleLayer(layers.Layer):
     Output shape: the input shape.
     """
 
-    def __init__(self, scale: float, **kwargs: Any):
+    def __init__(self, scale: float, **kwargs: Unpack[RegularizedLayerOptions]):
         super().__init__(**kwargs)
         self.scale = scale
 

@@ -4,7 +4,7 @@ inputs."""
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import layers, ops
 from toolkit.applications.common import (
@@ -19,7 +19,8 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
-from toolkit.type_aliases import TensorLike
+from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 __all__ = ["NASNetLarge", "NASNetMobile", "decode_predictions", "preprocess_input"]
 
@@ -40,11 +41,11 @@ class ParityPadding(layers.Layer):
     Output shape: (batch, height + about size - 1, width + about size - 1, channels).
     """
 
-    def __init__(self, size: int, **kwargs: Any):
+    def __init__(self, size: int, **kwargs: Unpack[RegularizedLayerOptions]):
         super().__init__(**kwargs)
         self.size = size
 
-    def call(self, x: TensorLike) -> Any:
+    def call(self, x: TensorLike) -> Tensor:
         """Return the padded images."""
         return ops.pad(x, ((0, 0), *correct_pad(x, self.size), (0, 0)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit import tree
 from toolkit.autodiff.tape import alias, as_tuple
@@ -119,5 +119,5 @@ class _Application:
         return tuple(None if d is None else convert(d) for d in flat)
 
 
-def _no_spec(*specs: Any, **attrs: Any) -> Any:
+def _no_spec(*specs: object, **attrs: object) -> NoReturn:
     raise AssertionError("an application of a custom gradient is never traced itself")

@@ -181,5 +181,5 @@ def _split_help(documentation: str) -> tuple[str, str]:
     return description.strip(), examples.replace("$ toolkit", program_name())
 
 
-def _print_warning(message: Warning | str, *_: Any, **options: Any) -> None:
+def _print_warning(message: Warning | str, *_: object, **options: object) -> None:
     print(f"warning: {message}", file=sys.stderr)

@@ -48,6 +48,7 @@ from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.reading.safetensors import open_safetensors
 from toolkit.reading.zips import open_members
+from toolkit.type_aliases import Array
 
 KINDS = ".keras, .weights.h5, .weights.json, .h5, .safetensors, .npz, .npy, TFRecord"
 SAFETENSORS = "safetensors"  # a kind
@@ -66,7 +67,7 @@ class StoredArray(Protocol):
     @property
     def nbytes(self) -> int: ...
     def check(self) -> None: ...
-    def read(self) -> np.ndarray[Any, Any]: ...
+    def read(self) -> Array: ...
 
 
 @record
@@ -257,7 +258,7 @@ def _open_elements(path: Path) -> Iterator[Content]:
     yield Content("elements of a data set", facts=facts)
 
 
-def _describe_element(element: Any) -> str:
+def _describe_element(element: object) -> str:
     """Return the shapes and dtypes of an element, in its structure."""
     if isinstance(element, dict):
         return ", ".join(f"{key}: {_describe_element(x)}" for key, x in element.items())

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from toolkit.errors import ArgumentError, ProgramMismatchError
+from toolkit.type_aliases import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 # Data to send: contiguous, of any dtype. Its bytes are sent unchanged.
 Buffer: TypeAlias = Array | memoryview
 

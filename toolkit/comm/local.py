@@ -7,13 +7,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from toolkit.comm.group import Array, Buffer, Group, as_bytes, check_counts, offsets_of
+from toolkit.comm.group import (
+    Buffer,
+    Group,
+    as_bytes,
+    check_counts,
+    offsets_of,
+)
 from toolkit.errors import (
     ArgumentError,
     CommunicationError,
     RankLostError,
     StalledError,
 )
+from toolkit.type_aliases import Array
 
 Result = TypeVar("Result")
 

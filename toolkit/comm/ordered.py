@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.comm import shared
-from toolkit.comm.group import Array, Group, offsets_of, split_range
+from toolkit.comm.group import (
+    Group,
+    offsets_of,
+    split_range,
+)
 from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
+from toolkit.type_aliases import Array
 
 OPERATIONS: dict[str, Any] = {
     "sum": np.add,

@@ -15,8 +15,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from toolkit.comm.group import Array, Group, exchange, split_range
+from toolkit.comm.group import (
+    Group,
+    exchange,
+    split_range,
+)
 from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
+from toolkit.type_aliases import Array
 
 # Bytes of a rank in one round: the written data stays in the cache.
 SLOT_SIZE = 1 << 20

@@ -68,7 +68,7 @@ def _while_vjp(
     return tape.gradient(outputs, xs, fill_gradients(g, y))
 
 
-def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
+def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: object) -> Any:
     finals = [v.spec for v in body.outputs[:carry]]
     stacked = [
         Spec((length, *v.spec.shape), v.spec.dtype) for v in body.outputs[carry:]

@@ -15,14 +15,14 @@ from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 _SCALARS = (bool, int, float, complex)
 _NUMBERS = (*_SCALARS, Extent)
 _WEAK = frozenset(_SCALARS)
 
 
-def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
+def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Tensor:
     return scale_slices(g, lambda values: bind(cast_p, values, dtype=x.dtype))
 
 
@@ -147,7 +147,7 @@ def _misfit(x: TensorLike, dtype: str) -> DTypeError:
     return DTypeError(f"convert_to_tensor: {x!r} does not fit the dtype {dtype}")
 
 
-def _check_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _check_array(array: Array) -> Array:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     try:
@@ -192,14 +192,14 @@ def _common_dtype(leaves: list[Any]) -> str:
     else:
         return common
 
-    def kind(x: TensorLike) -> Any:
+    def kind(x: TensorLike) -> str:
         fits = type(x) not in (int, float) or limit_values[0] <= x <= limit_values[1]
         return weak_type(x) if fits else convert(x).dtype
 
     return dtypes.result_type(*map(kind, leaves))
 
 
-def _fits(array: np.ndarray[Any, Any], dtype: str) -> bool:
+def _fits(array: Array, dtype: str) -> bool:
     limits = np.iinfo(dtype)
     return bool(
         not array.size or (limits.min <= array.min() and array.max() <= limits.max)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class KerasTensor:
             "or ops.cond"
         )
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         raise ArgumentError(
             f"a KerasTensor of shape {self.shape} doesn't have any actual numerical "
             "value; use a function of toolkit.ops instead of a NumPy function"

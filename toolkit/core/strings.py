@@ -10,6 +10,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
+from toolkit.type_aliases import Array
 
 # Operations that only move elements.
 MOVE_OPERATIONS = frozenset(
@@ -81,7 +82,7 @@ class StringTensor:
     def __add__(self, other: Any) -> Any:
         return type(self)(self._array + self._of(other))
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return Tensor(np.asarray(np.equal(self._array, self._of(other)), bool))
 
     def _of(self, other: Any) -> Any:
@@ -114,7 +115,7 @@ def _encode_item(value: Any) -> bytes:
     raise DTypeError(f"strings: expected str or bytes; received {value!r}")
 
 
-def is_string(value: Any) -> bool:
+def is_string(value: object) -> bool:
     """Return whether a value is a string, or an array or nested lists of strings."""
     if isinstance(value, (str, bytes, StringTensor)):
         return True
@@ -124,7 +125,7 @@ def is_string(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and is_string(value[0])
 
 
-def as_array(x: Any) -> np.ndarray[Any, Any]:
+def as_array(x: Any) -> Array:
     """Return `x` as a NumPy array; a string, or strings in lists, as objects.
 
     In a NumPy string array, each element takes the memory of the longest one, bytes
@@ -186,7 +187,7 @@ def apply_by_index(
     strings = np.empty(len(pool), object)
     strings[:] = pool
 
-    def look_up(index: Any) -> Any:
+    def look_up(index: Tensor) -> Any:
         indices = index.static_value()
         if indices is None:
             raise DTypeError(

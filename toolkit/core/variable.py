@@ -26,7 +26,7 @@ from toolkit.errors import (
 )
 from toolkit.ir import Spec
 from toolkit.reading.budget import spend_variable
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # On an accelerator, reads of values up to this size in bytes return a copy.
@@ -328,9 +328,7 @@ class Variable(Operators):
         self._shared = False
         self._tensor = tensor
 
-    def __array__(
-        self, dtype: Any = None, copy: bool | None = None
-    ) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is not False:
             return np.asarray(self.numpy(), dtype)
         shared = np.array(self.value.numpy(), dtype, copy=False).view()
@@ -415,7 +413,7 @@ def current_value(x: TensorLike) -> Any:
     return x.value if isinstance(x, Variable) else x
 
 
-def _check_callable(attribute: str, value: Any) -> Any:
+def _check_callable(attribute: str, value: object) -> Any:
     """Return None or a callable."""
     if value is not None and not callable(value):
         raise ArgumentError(
@@ -425,7 +423,9 @@ def _check_callable(attribute: str, value: Any) -> Any:
     return value
 
 
-def _initial_value(initializer: Any, shape: Any, dtype: Any, path: str) -> Tensor:
+def _initial_value(
+    initializer: Any, shape: tuple[int, ...] | None, dtype: Any, path: str
+) -> Tensor:
     if isinstance(initializer, str):
         initializer = Variable._initializer_named(initializer)
     if isinstance(initializer, np.generic):  # keeps its dtype, like an array

@@ -17,7 +17,11 @@ from toolkit.data.dataset import Dataset, source
 from toolkit.data.rows import ArrayRows, Indices, Rows, as_index_array
 from toolkit.data.sources import FromTensorSlices
 from toolkit.data.streams import PassContext
-from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
+from toolkit.data.structure import (
+    TensorSpec,
+    leaves,
+    map_leaves,
+)
 from toolkit.errors import DatasetError, MissingDataError, ShapeError, UnsupportedError
 from toolkit.reading.decompression import decompression_limit, size_error
 from toolkit.reading.file_errors import check_regular_file
@@ -31,6 +35,7 @@ from toolkit.reading.hdf5 import (
 )
 from toolkit.reading.images import open_image
 from toolkit.reading.npy import map_npy, open_npz
+from toolkit.type_aliases import Array
 
 Path_ = str | os.PathLike[str]
 CORRUPT_FILE_ERRORS = (  # errors for a corrupt or missing file

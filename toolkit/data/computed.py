@@ -12,8 +12,9 @@ from toolkit.data.rows import Indices, Rows, as_index_array
 from toolkit.data.sources import FromRows
 from toolkit.data.structure import map_leaves
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Array
 
-Make = Callable[[np.ndarray[Any, Any]], Any]
+Make = Callable[[Array], Any]
 
 
 class ComputedElements(FromRows):

@@ -13,7 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolkit.data.padding import as_ragged, pad
-from toolkit.data.structure import Array, numpy_dtype, object_array, stack_values
+from toolkit.data.structure import (
+    numpy_dtype,
+    object_array,
+    stack_values,
+)
 from toolkit.errors import (
     ArgumentError,
     DTypeError,
@@ -21,6 +25,7 @@ from toolkit.errors import (
     ShapeError,
     UnsupportedError,
 )
+from toolkit.type_aliases import Array
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3

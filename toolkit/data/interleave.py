@@ -260,6 +260,6 @@ class _InterleaveStream(Stream):
         return child.stream.origin() or _describe_name(child.element)
 
 
-def _describe_name(element: Any) -> str | None:
+def _describe_name(element: object) -> str | None:
     """Return an element as text if it is a name such as a path, else None."""
     return str(element) if isinstance(element, (str, bytes)) else None

@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.encoding import encodes
-from toolkit.data.structure import Array, TensorSpec, all_instances, object_array
+from toolkit.data.structure import (
+    TensorSpec,
+    all_instances,
+    object_array,
+)
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
+from toolkit.type_aliases import Array
 
 
 def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
@@ -160,7 +165,7 @@ class RaggedRow(np.ndarray[Any, np.dtype[Any]]):
     _is_whole = False
 
     @classmethod
-    def of(cls, row: np.ndarray[Any, Any]) -> RaggedRow:
+    def of(cls, row: Array) -> RaggedRow:
         """Return a view of a row in its Ragged."""
         view = row.view(cls)
         view._is_whole = True

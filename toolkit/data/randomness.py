@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache, partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 CHUNK = 8192  # positions drawn together, to amortize the cost of NumPy calls
 LAST_CHUNK = (1 << 62) - 1  # the chunk of draws for the rest of a buffer at the end

@@ -16,8 +16,7 @@ import numpy as np
 
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.reading.decompression import read_exactly
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 _POLYNOMIAL = 0x82F63B78  # of Castagnoli, reversed bit order
 _MAX_LOOP_SIZE = 512  # bytes: a Python loop is faster for shorter data

@@ -15,8 +15,14 @@ import numpy as np
 
 from toolkit.data.batch_shards import RowSelector, rows_to_read, shard_of_batch
 from toolkit.data.errors import add_location_note, describe_location
-from toolkit.data.randomness import CHUNK, LAST_CHUNK, Array, Draws, generator
+from toolkit.data.randomness import (
+    CHUNK,
+    LAST_CHUNK,
+    Draws,
+    generator,
+)
 from toolkit.data.structure import map_leaves, stack_elements
+from toolkit.type_aliases import Array
 
 Indices = range | Array  # a range can avoid a copy
 

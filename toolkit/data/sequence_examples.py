@@ -21,8 +21,11 @@ from toolkit.data.examples import (
     stack_features,
 )
 from toolkit.data.padding import Ragged, as_ragged, pad
-from toolkit.data.structure import Array, numpy_dtype
+from toolkit.data.structure import (
+    numpy_dtype,
+)
 from toolkit.errors import ArgumentError, MalformedDataError, UnsupportedError
+from toolkit.type_aliases import Array
 
 _CONTEXT, _LISTS = 1, 2  # field numbers
 Lists = dict[str, list[Array]]

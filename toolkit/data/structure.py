@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
+from toolkit.type_aliases import Array
 
-Array = np.ndarray[Any, Any]
 Empty = Callable[..., Array]  # allocates an array of a shape and a dtype
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
@@ -202,7 +202,7 @@ def _structure_error(elements: Sequence[Any], caller: str) -> ShapeError:
     )
 
 
-def describe_structure(element: Any) -> Any:
+def describe_structure(element: object) -> Any:
     """Return the structure of an element as text, with * for each leaf."""
     return map_leaves(lambda _: "*", element)
 
@@ -290,7 +290,7 @@ def spec_of(element: Any) -> Any:
     return map_leaves(spec, element)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, (str, bytes))
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.data.errors import unpack_tuple
 from toolkit.data.pickling import picklable_error
@@ -50,7 +50,7 @@ def load_function(data: bytes) -> Callable[[Any], Any]:
     except Exception as error:
         failure = error
 
-    def fail(element: Any) -> Any:
+    def fail(element: Any) -> NoReturn:
         raise failure
 
     return fail

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit import settings
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Array
 from toolkit.utils.files import get_file
 
-Array = NDArray[Any]
 Split = tuple[tuple[Array, Array], tuple[Array, Array]]
 """(x_train, y_train), (x_test, y_test)"""
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.datasets.base import Array
 from toolkit.datasets.pickles import load_data
 from toolkit.errors import DatasetError
+from toolkit.type_aliases import Array
 
 
 def load_batch(path: str, label_key: str = "labels") -> tuple[Array, Array]:

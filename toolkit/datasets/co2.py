@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from toolkit.datasets.base import Array
+from toolkit.type_aliases import Array
 
 FIRST_WEEK = "1958-03-29"
 

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from toolkit.datasets.base import KERAS_FILES, Array, RemoteFile, Split
+from toolkit.datasets.base import (
+    KERAS_FILES,
+    RemoteFile,
+    Split,
+)
 from toolkit.errors import DatasetError
 from toolkit.reading.decompression import (
     CORRUPT_STREAM_ERRORS,
     DecompressedFile,
     decompression_limit,
 )
+from toolkit.type_aliases import Array
 
 FILES = {
     "x_train": RemoteFile(

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from toolkit.datasets.base import Array
 from toolkit.errors import DatasetError
+from toolkit.type_aliases import Array
 
 
 class Record:
@@ -120,7 +120,7 @@ def _read_array(content: bytes) -> Array:
     return array_of_lists(lists)
 
 
-def _is_whole_numbers(value: Any) -> bool:
+def _is_whole_numbers(value: object) -> bool:
     return type(value) is list and all(type(item) is int for item in value)
 
 

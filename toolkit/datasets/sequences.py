@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.datasets.base import Array, RemoteFile, shuffle
+from toolkit.datasets.base import (
+    RemoteFile,
+    shuffle,
+)
 from toolkit.datasets.pickles import array_of_lists
 from toolkit.errors import ArgumentError, DatasetError
+from toolkit.type_aliases import Array
 
 Lists = list[list[int]]
 

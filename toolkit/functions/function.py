@@ -247,7 +247,7 @@ class Function:
         bound.arguments = {name: bound.arguments[name] for name in ordered_names}
         return bound.args, bound.kwargs
 
-    def _is_dynamic(self, leaf: Any) -> bool:
+    def _is_dynamic(self, leaf: object) -> bool:
         if isinstance(leaf, DATA_TYPES):
             return True
         return self.reduce_retracing and type(leaf) in (int, float)

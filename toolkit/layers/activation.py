@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import activations, ops, regularizers, settings
 from toolkit.arguments import Axes, is_int
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.config import renamed
@@ -17,6 +18,8 @@ from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
     InitializerLike,
+    LayerOptions,
+    RegularizedLayerOptions,
     RegularizerLike,
     Shape,
 )
@@ -36,12 +39,16 @@ class Activation(Layer):
         [0, 0, 0, 1]
     """
 
-    def __init__(self, activation: ActivationLike | None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        activation: ActivationLike | None,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         self.activation: Any = activations.get(activation)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return inputs if self.activation is None else self.activation(inputs)
 
 
@@ -80,7 +87,7 @@ class ReLU(Layer):
         max_value: float | None = None,
         negative_slope: float = 0.0,
         threshold: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if max_value is not None:
@@ -92,7 +99,7 @@ class ReLU(Layer):
         self.threshold: float = _not_negative(self, "threshold", threshold)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return activations.relu(
             inputs, self.negative_slope, self.max_value, self.threshold
         )
@@ -123,7 +130,7 @@ class LeakyReLU(Layer):
         )
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return activations.leaky_relu(inputs, negative_slope=self.negative_slope)
 
 
@@ -144,12 +151,14 @@ class ThresholdedReLU(Layer):
         [0.0, 0.0, 1.5]
     """
 
-    def __init__(self, theta: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, theta: float = 1.0, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.theta: float = _not_negative(self, "theta", theta)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return activations.relu(inputs, threshold=self.theta)
 
 
@@ -164,12 +173,14 @@ class ELU(Layer):
     Reference: https://arxiv.org/abs/1511.07289
     """
 
-    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self, alpha: float = 1.0, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return activations.elu(inputs, alpha=self.alpha)
 
 
@@ -195,7 +206,7 @@ class PReLU(Layer):
         alpha_regularizer: RegularizerLike | None = None,
         alpha_constraint: ConstraintLike | None = None,
         shared_axes: Axes = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         declare_weight(
@@ -222,7 +233,7 @@ class PReLU(Layer):
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return ops.maximum(inputs, 0) + self.alpha * ops.minimum(inputs, 0)
 
 
@@ -246,12 +257,14 @@ class Softmax(Layer):
         [[0.5, 0.5, 0.0]]
     """
 
-    def __init__(self, axis: Axes = -1, **kwargs: Any) -> None:
+    def __init__(
+        self, axis: Axes = -1, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.axis: Axes = tuple(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Any, mask: Any = None) -> Tensor:
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)
         extents = zip(mask.shape[::-1], inputs.shape[::-1], strict=False)
@@ -277,14 +290,16 @@ class ActivityRegularization(Layer):
     Output shape: same as the inputs.
     """
 
-    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, l1: float = 0.0, l2: float = 0.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         penalty = regularizers.L1L2(l1=l1, l2=l2)
         super().__init__(activity_regularizer=penalty, **kwargs)
         self.l1: float = l1
         self.l2: float = l2
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return inputs
 
 
@@ -304,19 +319,21 @@ class Rescaling(DataLayer):
         [-1.0, 1.0]
     """
 
-    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, scale: Any, offset: Any = 0.0, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.scale = scale
         self.offset = offset
         self.supports_masking = True
         self._allow_non_tensor_positional_args = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         inputs = ops.convert_to_tensor(inputs)
         scale, offset = (self._by_channel(v, inputs) for v in (self.scale, self.offset))
         return ops.cast(inputs, self.compute_dtype) * scale + offset
 
-    def _by_channel(self, value: Any, inputs: Any) -> Any:
+    def _by_channel(self, value: Any, inputs: Tensor) -> Tensor:
         tensor = ops.cast(value, self.compute_dtype)
         if tensor.ndim == 1 and settings.image_data_format() == "channels_first":
             return ops.reshape(tensor, (-1,) + (1,) * (inputs.ndim - 2))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import extents
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts, Shape
+from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions, Shape
 
 
 class _AdaptivePooling(Layer):
@@ -24,7 +25,10 @@ class _AdaptivePooling(Layer):
     pool: Any
 
     def __init__(
-        self, output_size: IntOrInts, data_format: str | None = None, **kwargs: Any
+        self,
+        output_size: IntOrInts,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.output_size: tuple[int, ...] = extents(
@@ -33,7 +37,7 @@ class _AdaptivePooling(Layer):
         self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.pool(inputs, self.output_size, self.data_format)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:

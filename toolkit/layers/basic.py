@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
 from toolkit.serialization import custom_object_scope
 from toolkit.serialization.reading import replace_lambda
+from toolkit.type_aliases import RegularizedLayerOptions
 
 
 class Identity(Layer):
@@ -19,7 +21,7 @@ class Identity(Layer):
     Output shape: same as the inputs, which can be any structure of tensors.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -44,7 +46,9 @@ class Masking(Layer):
         [[True, False]]
     """
 
-    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, mask_value: float = 0.0, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.mask_value = mask_value
 
@@ -54,7 +58,7 @@ class Masking(Layer):
         )
         return inputs * ops.cast(is_valid, inputs.dtype)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Tensor:
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
 
@@ -88,7 +92,7 @@ class Lambda(Layer):
         output_shape: Any = None,
         mask: Any = None,
         arguments: dict[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not callable(function):

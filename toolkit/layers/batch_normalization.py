@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import initializers, ops
 from toolkit.arguments import Fraction, NonNegative
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
@@ -16,6 +17,7 @@ from toolkit.type_aliases import (
     ConstraintLike,
     DTypeLike,
     InitializerLike,
+    RegularizedLayerOptions,
     RegularizerLike,
     Shape,
 )
@@ -84,7 +86,7 @@ class BatchNormalization(Affine):
         renorm_clipping: dict[str, float] | None = None,
         renorm_momentum: float = 0.99,
         synchronized: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(locals(), **kwargs)
         self.axis = axis
@@ -108,7 +110,7 @@ class BatchNormalization(Affine):
         )
         if self.renorm:
 
-            def deviation(shape: Shape, dtype: DTypeLike | None = None) -> Any:
+            def deviation(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
                 return ops.sqrt(variance(shape, dtype=dtype))
 
             self.moving_stddev: Variable = self._statistic(
@@ -127,7 +129,9 @@ class BatchNormalization(Affine):
             (channels,), initializer, trainable=False, autocast=False, name=name
         )
 
-    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+    def call(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Tensor:
         if training and self.trainable and self._is_plain(inputs, mask):
             return self._normalized_by_itself(inputs)
         x = widened(inputs)
@@ -150,31 +154,35 @@ class BatchNormalization(Affine):
         )
         return ops.cast(x, self.compute_dtype)
 
-    def _is_plain(self, x: Any, mask: Any) -> bool:
+    def _is_plain(self, x: Tensor, mask: Tensor | None) -> bool:
         """Return whether statistics cover all of x, for each index of the last axis."""
         is_last = self.axis % x.ndim == x.ndim - 1
         return is_last and mask is None and not self.renorm
 
-    def _normalized_by_itself(self, inputs: Any) -> Any:
+    def _normalized_by_itself(self, inputs: Tensor) -> Tensor:
         x = inputs if inputs.dtype == self.compute_dtype else widened(inputs)
         y, mean, variance = normalize_batch(x, self.gamma, self.beta, self.epsilon)
         self._move(self.moving_mean, mean, self.momentum)
         self._move(self.moving_variance, variance, self.momentum)
         return ops.cast(y, self.compute_dtype)
 
-    def _move(self, moving: Any, value: Any, momentum: float) -> Any:
+    def _move(self, moving: Variable, value: Tensor, momentum: float) -> Tensor:
         moved = ops.cast(moving, value.dtype) * momentum + value * (1 - momentum)
         moving.assign(moved)
         return moved
 
-    def _move_deviations(self, mean: Any, deviation: Any) -> None:
+    def _move_deviations(self, mean: Tensor, deviation: Tensor) -> None:
         self._move(self.renorm_mean, mean, self.renorm_momentum)
         self._move(self.renorm_stddev, deviation, self.renorm_momentum)
         moved = self._move(self.moving_stddev, deviation, self.momentum)
         self.moving_variance.assign(ops.relu(ops.square(moved) - self.epsilon))
 
     def _renormalized(
-        self, mean: Any, deviation: Any, scale: Any, offset: Any
+        self,
+        mean: Tensor,
+        deviation: Tensor,
+        scale: Tensor | None,
+        offset: Tensor | None,
     ) -> tuple[Any, Any]:
         """Return scale and offset of `(x * r + d) * gamma + beta`, r and d fixed."""
         moving = ops.cast(self.renorm_stddev, mean.dtype)

@@ -339,7 +339,7 @@ def match_shapes(
     return {p.name: shapes[p.name] for p in parameters if p.name in shapes}
 
 
-def is_shape(value: Any) -> bool:
+def is_shape(value: object) -> bool:
     """Return whether `value` is a single shape, not a structure of shapes."""
     return isinstance(value, (tuple, list)) and all(
         n is None or isinstance(n, int) for n in value

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from toolkit import ops, random
 from toolkit.core.tensor import Tensor, state
+from toolkit.type_aliases import Array
 
 
 class _MaskCache(threading.local):
@@ -66,7 +67,7 @@ class DropoutRNNCell:
         """Discard the state mask, so that the next step creates a new one."""
         _mask_cache.masks.setdefault(self, {}).pop("state", None)
 
-    def _mask(self, purpose: str, like: Any, rate: float) -> Any:
+    def _mask(self, purpose: str, like: Array | Tensor, rate: float) -> Any:
         if not rate > 0:
             return None
         masks = _mask_cache.masks.setdefault(self, {})
@@ -74,7 +75,9 @@ class DropoutRNNCell:
             masks[purpose] = self._create_dropout_mask(like, rate)
         return masks[purpose]
 
-    def _create_dropout_mask(self, step_input: Any, dropout_rate: float) -> Any:
+    def _create_dropout_mask(
+        self, step_input: Array | Tensor, dropout_rate: float
+    ) -> Any:
         """Create a mask in the shape of `step_input`, or a list of them."""
         ones = ops.ones_like(step_input)
         count = self.dropout_mask_count
@@ -111,7 +114,7 @@ class DropoutRNNCell:
         )
 
 
-def _is_usable(masks: Any, like: Any) -> bool:
+def _is_usable(masks: Any, like: Array | Tensor) -> bool:
     """Return whether a mask has the right shape and belongs to the current trace."""
     if masks is None:
         return False

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, tree
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.call import context, map_shapes
 from toolkit.layers.cells import Cell
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import KerasTensor, infer
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 
 class StackedRNNCells(WithParts, Layer):
@@ -29,7 +30,7 @@ class StackedRNNCells(WithParts, Layer):
         (2, 4)
     """
 
-    def __init__(self, cells: Any, **kwargs: Any) -> None:
+    def __init__(self, cells: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         for cell in cells:
             if not callable(getattr(cell, "call", None)) or not hasattr(
@@ -62,7 +63,7 @@ class StackedRNNCells(WithParts, Layer):
             states_out = initial(batch_size=batch_size)
             return list(states_out) if tree.is_nested(states_out) else states_out
 
-        def zeros(size: int) -> Any:
+        def zeros(size: int) -> Tensor:
             return ops.zeros((batch_size, size), dtype=self.compute_dtype)
 
         size = cell.state_size

@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit import activations, ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.layers.cell_dropout import DropoutRNNCell
 from toolkit.layers.layer import Layer
@@ -111,7 +112,7 @@ class Cell(DropoutRNNCell, Layer):
         sizes = self.state_size if isinstance(self.state_size, list) else [self.units]
         return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
 
-    def project(self, inputs: Any, mask: Any = None) -> Any:
+    def project(self, inputs: Any, mask: Any = None) -> Tensor:
         """Return the terms of the inputs, (..., features), in the gates.
 
         Args:
@@ -125,7 +126,7 @@ class Cell(DropoutRNNCell, Layer):
     def _add_input_bias(self, x: TensorLike) -> Any:
         return x if self.bias is None else x + self.bias
 
-    def recur(self, h: Any) -> Any:
+    def recur(self, h: Any) -> Tensor:
         """Return the terms of the state in the gates."""
         return ops.matmul(h, self.recurrent_kernel)
 
@@ -397,7 +398,7 @@ class LSTMCell(Cell):
     def _create_bias(self, width: int) -> Variable:
         initializer = self.bias_initializer
 
-        def forget_bias_of_1(shape: Shape, dtype: DTypeLike | None = None) -> Any:
+        def forget_bias_of_1(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
             sides = (
                 initializer((self.units,), dtype=dtype),
                 initializer((2 * self.units,), dtype=dtype),

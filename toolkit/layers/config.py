@@ -190,7 +190,7 @@ def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
     return recorded
 
 
-def _is_neutral(cls: type, name: str, value: Any) -> bool:
+def _is_neutral(cls: type, name: str, value: object) -> bool:
     """Return whether an argument exists only in Keras's class and has no effect."""
     is_known = name in _NEUTRAL and value == _NEUTRAL[name]
     return (is_known or name in _DERIVED) and not has_argument(cls, name)

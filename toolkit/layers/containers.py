@@ -72,7 +72,7 @@ class ArrivalOrder:
         return type(self), ([pair for pair in entries if pair[0] is not None],)
 
 
-def _is_trainable(value: Any) -> bool:
+def _is_trainable(value: object) -> bool:
     return bool(getattr(value, "trainable", True))
 
 
@@ -274,7 +274,7 @@ def track(value: Any, owner: Any, replacements: dict[int, Any] | None = None) ->
     return container
 
 
-def is_tracked(value: Any, owner: Any) -> bool:
+def is_tracked(value: object, owner: Any) -> bool:
     """Return whether a container reports changes to this owner."""
     return isinstance(value, Owned) and value.owner is owner
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from toolkit import activations, ops
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.low_rank import LowRankLayer
@@ -25,6 +27,8 @@ from toolkit.type_aliases import (
     ConstraintLike,
     InitializerLike,
     IntOrInts,
+    LayerOptions,
+    RegularizedLayerOptions,
     RegularizerLike,
     Shape,
     TensorLike,
@@ -50,7 +54,7 @@ class Convolution(LowRankLayer):
         self,
         arguments: dict[str, Any],
         paddings: tuple[str, ...] = ("same", "valid"),
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             activity_regularizer=arguments["activity_regularizer"], **kwargs
@@ -96,7 +100,7 @@ class Convolution(LowRankLayer):
             "dilation_rate": self.dilation_rate,
         }
 
-    def _pad_causally(self, inputs: Any) -> Any:
+    def _pad_causally(self, inputs: Tensor) -> Tensor:
         """Pad zeros before the first step, so that no window includes later steps."""
         if self.padding != "causal":
             return inputs
@@ -136,7 +140,7 @@ class _Conv(Convolution, CalibratedConvolution):
         activity_regularizer: RegularizerLike | None = None,
         kernel_constraint: ConstraintLike | None = None,
         bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         causal = ("causal",) if self.rank == 1 else ()
         super().__init__(locals(), (*causal, "same", "valid"), **kwargs)
@@ -146,7 +150,7 @@ class _Conv(Convolution, CalibratedConvolution):
                 f"received filters={filters}, groups={groups}"
             )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Sequence[int | None]) -> None:
         channels = self._channels(input_shape)
         if channels % self.groups:
             raise ArgumentError(
@@ -163,12 +167,12 @@ class _Conv(Convolution, CalibratedConvolution):
         """Return the weights of the windows, including the adapter."""
         return self._main_weight()
 
-    def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+    def convolution_op(self, inputs: Any, kernel: Any) -> Tensor:
         """Convolve with any kernel, without bias and activation."""
         inputs = self._pad_causally(inputs)
         return ops.conv(inputs, kernel, **self._window_options())
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         return self._finish(self._convolved(inputs, self.convolution_op))
 
     # --- quantization -----------------------------------------------------------------
@@ -180,7 +184,7 @@ class _Conv(Convolution, CalibratedConvolution):
     def _as_filters(self, weight: Any) -> Any:
         return weight
 
-    def _product(self, inputs: Any, kernel: Any) -> Any:
+    def _product(self, inputs: Any, kernel: Any) -> Tensor:
         return ops.conv(inputs, kernel, **self._window_options())
 
     def _shared_axes(self) -> tuple[int, ...]:
@@ -296,7 +300,7 @@ class _ConvTranspose(Convolution):
         activity_regularizer: RegularizerLike | None = None,
         kernel_constraint: ConstraintLike | None = None,
         bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(locals(), **kwargs)
         self.output_padding: tuple[int, ...] | None = None
@@ -305,12 +309,12 @@ class _ConvTranspose(Convolution):
                 self, "output_padding", output_padding, self.rank, minimum=0
             )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Sequence[int | None]) -> None:
         shape = (*self.kernel_size, self.filters, self._channels(input_shape))
         self.kernel: Variable = create_weight(self, "kernel", shape)
         self._create_bias(self.filters)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         x = ops.conv_transpose(
             inputs,
             self.kernel,
@@ -387,7 +391,7 @@ class Conv3DTranspose(_ConvTranspose):
         padding: str = "valid",
         data_format: str | None = None,
         output_padding: IntOrInts | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             *(filters, kernel_size, strides, padding),

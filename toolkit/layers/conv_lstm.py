@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.cells import Cell, LSTMCell
@@ -130,7 +131,7 @@ class ConvLSTMCell(LSTMCell):
         )
         return inputs, state
 
-    def project(self, inputs: Any, mask: Any = None) -> Any:
+    def project(self, inputs: Any, mask: Any = None) -> Tensor:
         """Convolve the inputs, for one step or for all steps (one more axis)."""
         steps = inputs.ndim - self.rank - 2
         if mask is not None:
@@ -147,7 +148,7 @@ class ConvLSTMCell(LSTMCell):
             x = x + ops.reshape(self.bias, (-1, *ones))
         return ops.reshape(x, (*shape[:2], *x.shape[1:])) if steps else x
 
-    def recur(self, h: Any) -> Any:
+    def recur(self, h: Any) -> Tensor:
         kernel = self.recurrent_kernel
         return ops.conv(h, kernel, 1, "same", data_format=self.data_format)
 

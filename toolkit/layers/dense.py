@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import activations, ops
 from toolkit.arguments import Positive
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.whole import ScaleLayout
@@ -20,6 +21,7 @@ from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
     InitializerLike,
+    LayerOptions,
     RegularizerLike,
 )
 
@@ -67,7 +69,7 @@ class Dense(QuantizableLayer):
         bias_constraint: ConstraintLike | None = None,
         lora_rank: Positive | None = None,
         lora_alpha: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             activity_regularizer=activity_regularizer,
@@ -104,7 +106,7 @@ class Dense(QuantizableLayer):
     def _scale_layout(self) -> ScaleLayout:
         return ScaleLayout(shared=(0,))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self._adapter is None:
             x = ops.matmul(inputs, self._kernel)
         else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.layers.adapters.static_int8 import FEWEST_CHANNELS, CalibratedConvolution
 from toolkit.layers.adapters.weight import Weight
@@ -15,8 +17,10 @@ from toolkit.type_aliases import (
     ConstraintLike,
     InitializerLike,
     IntOrInts,
+    LayerOptions,
     RegularizerLike,
     Shape,
+    TensorLike,
 )
 
 
@@ -40,11 +44,11 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
         activity_regularizer: RegularizerLike | None = None,
         depthwise_constraint: ConstraintLike | None = None,
         bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(locals(), **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Sequence[int | None]) -> None:
         channels = self._channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         self._create_adapted(shape)
@@ -55,10 +59,10 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
         """Return the weights of the windows."""
         return self._main_weight()
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         return self._finish(self._convolved(inputs, self._product))
 
-    def _product(self, inputs: Any, kernel: Any) -> Any:
+    def _product(self, inputs: Tensor, kernel: Variable) -> Tensor:
         return ops.depthwise_conv(inputs, kernel, **self._window_options())
 
     # --- quantization -----------------------------------------------------------------
@@ -157,12 +161,12 @@ class _SeparableConv(Convolution):
         depthwise_constraint: ConstraintLike | None = None,
         pointwise_constraint: ConstraintLike | None = None,
         bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         causal = ("causal",) if self.rank == 1 else ()
         super().__init__(locals(), (*causal, "same", "valid"), **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Sequence[int | None]) -> None:
         channels = self._channels(input_shape)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         mixed = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
@@ -174,7 +178,7 @@ class _SeparableConv(Convolution):
         )
         self._create_bias(self.filters)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         x = ops.separable_conv(
             self._pad_causally(inputs),
             self.depthwise_kernel,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, fraction
 from toolkit.random.seeds import as_generator
+from toolkit.type_aliases import RegularizedLayerOptions
 
 _LARGE = {"float16": 65504.0}  # its largest value; 1e9 for the wider dtypes
 
@@ -53,7 +55,7 @@ class Attention(Layer):
         score_mode: str = "dot",
         dropout: float = 0.0,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.use_scale = use_scale
@@ -92,7 +94,7 @@ class Attention(Layer):
             outputs = ops.where(ops.expand_dims(query_mask, -1), outputs, 0)
         return (outputs, weights) if return_attention_scores else outputs
 
-    def _calculate_scores(self, query: Any, key: Any) -> Any:
+    def _calculate_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Compute the score of each query and key, (batch, targets, sources)."""
         if self.score_mode == "dot":
             scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
@@ -102,7 +104,7 @@ class Attention(Layer):
         return self.concat_score_weight * ops.sum(ops.tanh(x), axis=-1)
 
     def _calculate_score_mask(
-        self, scores: Any, v_mask: Any, use_causal_mask: bool
+        self, scores: Tensor, v_mask: Tensor | None, use_causal_mask: bool
     ) -> Any:
         """Return the mask of the scores, broadcastable to them; None for no mask."""
         if not use_causal_mask:
@@ -114,7 +116,11 @@ class Attention(Layer):
         return ops.logical_and(ops.expand_dims(v_mask, -2), causal)
 
     def _apply_scores(
-        self, scores: Any, value: Any, scores_mask: Any = None, training: bool = False
+        self,
+        scores: Tensor,
+        value: Tensor,
+        scores_mask: Tensor | None = None,
+        training: bool = False,
     ) -> tuple[Any, Any]:
         """Return the outputs, and the weights of the sources for each target."""
         if scores_mask is not None:
@@ -173,7 +179,10 @@ class AdditiveAttention(Attention):
     """
 
     def __init__(
-        self, use_scale: bool = True, dropout: float = 0.0, **kwargs: Any
+        self,
+        use_scale: bool = True,
+        dropout: float = 0.0,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(use_scale, dropout=dropout, **kwargs)
 
@@ -184,11 +193,11 @@ class AdditiveAttention(Attention):
             shape = (input_shape[0][-1],)
             self.scale = self.add_weight(shape, "glorot_uniform", name="scale")
 
-    def _calculate_scores(self, query: Any, key: Any) -> Any:
+    def _calculate_scores(self, query: Tensor, key: Tensor) -> Tensor:
         x = ops.tanh(_pairs(query, key))
         return ops.sum(x if self.scale is None else self.scale * x, axis=-1)
 
 
-def _pairs(query: Any, key: Any) -> Any:
+def _pairs(query: Tensor, key: Tensor) -> Tensor:
     """Return the sum of each query and key, (batch, targets, sources, features)."""
     return ops.expand_dims(query, -2) + ops.expand_dims(key, -3)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import activations, ops
 from toolkit.arguments import Positive, is_int
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.initializers import VarianceScaling
@@ -18,6 +19,7 @@ from toolkit.type_aliases import (
     ActivationLike,
     ConstraintLike,
     InitializerLike,
+    RegularizedLayerOptions,
     RegularizerLike,
     Shape,
 )
@@ -68,7 +70,7 @@ class EinsumDense(QuantizableLayer):
         bias_constraint: ConstraintLike | None = None,
         lora_rank: Positive | None = None,
         lora_alpha: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
         self.equation = equation
@@ -116,7 +118,7 @@ class EinsumDense(QuantizableLayer):
     def _scale_layout(self) -> ScaleLayout:
         return _EinsumScales(*self._letters)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         product = partial(ops.einsum, self.equation)
         if self._adapter is None:
             x = product(inputs, self._kernel)
@@ -148,14 +150,14 @@ class _EinsumScales(ScaleLayout):
         axes = [kernel.index(letter) for letter in outputs if letter in kernel]
         self._order = [*axes, *self.shared]
 
-    def rows_of(self, inputs: Any) -> Any:
+    def rows_of(self, inputs: Tensor) -> Tensor:
         summed = [self._kernel[i] for i in self.shared]
         letters = [letter for letter in self._inputs if letter not in summed]
         order = [self._inputs.index(letter) for letter in (*letters, *summed)]
         rows = math.prod(inputs.shape[i] for i in order[len(letters) :])
         return ops.reshape(ops.transpose(inputs, order), (-1, rows))
 
-    def to_stored_scale(self, scale: Any) -> Any:
+    def to_stored_scale(self, scale: Tensor) -> Tensor:
         """Return the scale with the axes of the outputs, extent 1 for missing axes."""
         shape = [
             scale.shape[self._kernel.index(x)] if x in self._kernel else 1
@@ -163,7 +165,7 @@ class _EinsumScales(ScaleLayout):
         ]
         return ops.reshape(ops.transpose(scale, self._order), shape)
 
-    def of_outputs(self, scale: Any) -> Any:
+    def of_outputs(self, scale: Tensor) -> Tensor:
         axes = [letter for letter in self._outputs if letter in self._inputs]
         summed = [letter for letter in self._inputs if letter not in axes]
         order = [self._inputs.index(letter) for letter in (*axes, *summed)]
@@ -171,7 +173,7 @@ class _EinsumScales(ScaleLayout):
         shape = [extents.get(letter, 1) for letter in self._outputs]
         return ops.reshape(ops.transpose(scale, order), shape)
 
-    def of_weight(self, scale: Any, shape: Shape) -> Any:
+    def of_weight(self, scale: Any, shape: Shape) -> Tensor:
         axes = self.scale_shape(shape)
         back = sorted(range(len(axes)), key=self._order.__getitem__)
         return ops.transpose(ops.reshape(scale, [axes[i] for i in self._order]), back)

@@ -8,6 +8,7 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.arguments import Positive
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
@@ -107,7 +108,7 @@ class Embedding(QuantizableLayer):
     def _scale_layout(self) -> ScaleLayout:
         return ScaleLayout(shared=(1,), blocks=1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         inputs = self._rows_of(inputs)
         if self._adapter is None:
             # Casting the rows costs less than casting the table.
@@ -117,7 +118,7 @@ class Embedding(QuantizableLayer):
             x = self._adapter.rows(inputs)
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
 
-    def _rows_of(self, inputs: Any) -> Any:
+    def _rows_of(self, inputs: Tensor) -> Tensor:
         """Return the inputs as indices; lookups reject fractions and negative ones."""
         array = getattr(inputs, "_array", None)
         if isinstance(array, np.ndarray):
@@ -246,7 +247,7 @@ class ReversibleEmbedding(Embedding):
             return super().call(inputs)
         dtype = self.reverse_dtype or self.compute_dtype
 
-        def product(x: Any, table: Any) -> Any:
+        def product(x: Tensor, table: Any) -> Tensor:
             table = ops.convert_to_tensor(table)
             if x.dtype != "int8":
                 x, table = ops.cast(x, dtype), ops.cast(table, dtype)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
 from toolkit.layers.projected_attention import ProjectedAttention
 from toolkit.layers.weights import positive
-from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
+from toolkit.type_aliases import (
+    ConstraintLike,
+    InitializerLike,
+    LayerOptions,
+    RegularizerLike,
+)
 
 
 class GroupedQueryAttention(ProjectedAttention):
@@ -53,7 +58,7 @@ class GroupedQueryAttention(ProjectedAttention):
         bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(
             num_query_heads,

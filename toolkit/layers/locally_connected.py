@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.conv import Convolution
@@ -16,14 +17,15 @@ from toolkit.layers.weights import choice, create_weight
 from toolkit.ops.ranges import check_range, index_range
 from toolkit.type_aliases import (
     ActivationLike,
+    Array,
     ConstraintLike,
     InitializerLike,
     IntOrInts,
+    LayerOptions,
     RegularizerLike,
     TensorLike,
 )
 
-Array = np.ndarray[Any, Any]
 Extents = tuple[int, ...]
 
 
@@ -49,7 +51,7 @@ class LocallyConnected(Convolution):
         kernel_constraint: ConstraintLike | None = None,
         bias_constraint: ConstraintLike | None = None,
         implementation: int = 1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__({**locals(), "dilation_rate": 1}, **kwargs)
         self.implementation = choice(self, "implementation", implementation, (1, 2, 3))
@@ -129,7 +131,7 @@ class LocallyConnected(Convolution):
             return *inputs, channels, *outputs, self.filters
         return channels, *inputs, self.filters, *outputs
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self.data_format == "channels_first":
             inputs = ops.moveaxis(inputs, 1, -1)
         channels = inputs.shape[-1]
@@ -146,7 +148,7 @@ class LocallyConnected(Convolution):
             y = ops.moveaxis(y, -1, 1)
         return y if self.activation is None else self.activation(y)
 
-    def _by_window(self, x: TensorLike) -> Any:
+    def _by_window(self, x: TensorLike) -> Tensor:
         windows = np.stack(self._windows())
         patches = ops.take(x, windows, axis=1)  # (batch, window, position, channel)
         if self.data_format == "channels_first":
@@ -154,7 +156,7 @@ class LocallyConnected(Convolution):
         patches = ops.reshape(patches, (-1, len(windows), self.kernel.shape[1]))
         return ops.einsum("bwi,wif->bwf", patches, self.kernel)
 
-    def _matrix(self, channels: int) -> Any:
+    def _matrix(self, channels: int) -> Tensor:
         """Return the kernel as a matrix from flat inputs to outputs, channels last."""
         inputs, outputs = np.prod(self._extents), np.prod(self._output_extents)
         shape = (int(inputs) * channels, int(outputs) * self.filters)

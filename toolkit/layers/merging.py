@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
-from toolkit.type_aliases import Axis, TensorLike
+from toolkit.type_aliases import Array, Axis, RegularizedLayerOptions, TensorLike
 
 
 class Merge(Layer):
     """Base class of merging layers: checks the list and matches tensor ranks."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -32,7 +33,7 @@ class Merge(Layer):
         _check_batches(self, shapes)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         tensors = _of_one_rank(_listed(self, inputs))
         pairs = zip(map(mask_of, inputs), tensors, strict=True)
         return self.merge(
@@ -47,7 +48,7 @@ class Merge(Layer):
         return reduce(ops.logical_or, masks)
 
 
-def _listed(layer: Layer, inputs: Any) -> list[Any]:
+def _listed(layer: Layer, inputs: list[Tensor]) -> list[Any]:
     """Return `inputs` as a list; raise unless they are several tensors."""
     if not isinstance(inputs, (list, tuple)) or not inputs:
         received = getattr(inputs, "shape", inputs)
@@ -105,7 +106,7 @@ class Add(Merge):
         3.0
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return reduce(ops.add, inputs)
 
 
@@ -116,7 +117,7 @@ class Subtract(Merge):
     Output shape: the broadcast shape.
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         if len(inputs) != 2:
             raise ArgumentError(f"Subtract: expected 2 tensors; received {len(inputs)}")
         return ops.subtract(*inputs)
@@ -129,7 +130,7 @@ class Multiply(Merge):
     Output shape: the broadcast shape.
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         factors = [
             x if mask is None else ops.where(mask, x, 1)
             for x, mask in zip(inputs, masks, strict=True)
@@ -148,7 +149,7 @@ class Average(Merge):
     Output shape: the broadcast shape.
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return reduce(ops.add, inputs) / len(inputs)
 
 
@@ -159,7 +160,7 @@ class Maximum(Merge):
     Output shape: the broadcast shape.
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return _of_unmasked(ops.maximum, inputs, masks)
 
 
@@ -170,7 +171,7 @@ class Minimum(Merge):
     Output shape: the broadcast shape.
     """
 
-    def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return _of_unmasked(ops.minimum, inputs, masks)
 
 
@@ -190,7 +191,9 @@ class Concatenate(Merge):
         (2, 8)
     """
 
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+    def __init__(
+        self, axis: int = -1, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
@@ -198,7 +201,7 @@ class Concatenate(Merge):
         # Batch sizes can differ: the batch can be the concatenated axis.
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return ops.concatenate(_listed(self, inputs), axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -211,7 +214,7 @@ class Concatenate(Merge):
         return ops.any(ops.concatenate(masks, axis=self.axis), axis=-1)
 
 
-def _mask_of_shape(mask: Any, x: Any) -> Any:
+def _mask_of_shape(mask: Array | Tensor | None, x: Tensor) -> Any:
     """Return a mask with all axes of x."""
     if mask is None:
         return ops.ones_like(x, dtype="bool")
@@ -238,7 +241,12 @@ class Dot(Merge):
         (2, 5, 10)
     """
 
-    def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        axes: Axis,
+        normalize: bool = False,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         arguments: Any = axes
         pair = (arguments, arguments) if is_int(arguments) else tuple(arguments)
@@ -250,7 +258,7 @@ class Dot(Merge):
         self.normalize = normalize
         self._pair = pair
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         tensors = _listed(self, inputs)
         _check_batches(self, [x.shape for x in tensors])
         if len(tensors) != 2:
@@ -279,19 +287,19 @@ class Dot(Merge):
         """Return None: the sum removes the masked axis."""
 
 
-def _of_length_1(x: TensorLike, axis: int) -> Any:
+def _of_length_1(x: TensorLike, axis: int) -> Tensor:
     squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squared, 1e-12))
 
 
-def _expand_mask(mask: Any, x: Any) -> Any:
+def _expand_mask(mask: Tensor, x: Tensor) -> Tensor:
     """Insert axes into a mask, (batch, ...), to match the rank of its tensor."""
     return ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
 
 
 def _of_unmasked(
     function: Callable[..., Any], inputs: list[Any], masks: list[Any]
-) -> Any:
+) -> Tensor:
     """Reduce pairs of tensors; a masked element yields to the unmasked one."""
     result, is_valid = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:], strict=True):
@@ -303,41 +311,45 @@ def _of_unmasked(
     return result
 
 
-def add(inputs: Any, **kwargs: Any) -> Any:
+def add(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
     """Return the sum of tensors: `Add(**kwargs)(inputs)`."""
     return Add(**kwargs)(inputs)
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
+def subtract(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
     """Return the difference of two tensors: `Subtract(**kwargs)(inputs)`."""
     return Subtract(**kwargs)(inputs)
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
+def multiply(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
     """Return the product of tensors: `Multiply(**kwargs)(inputs)`."""
     return Multiply(**kwargs)(inputs)
 
 
-def average(inputs: Any, **kwargs: Any) -> Any:
+def average(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
     """Return the mean of tensors: `Average(**kwargs)(inputs)`."""
     return Average(**kwargs)(inputs)
 
 
-def maximum(inputs: Any, **kwargs: Any) -> Any:
+def maximum(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
     """Return the maximum of tensors: `Maximum(**kwargs)(inputs)`."""
     return Maximum(**kwargs)(inputs)
 
 
-def minimum(inputs: Any, **kwargs: Any) -> Any:
+def minimum(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
     """Return the minimum of tensors: `Minimum(**kwargs)(inputs)`."""
     return Minimum(**kwargs)(inputs)
 
 
-def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+def concatenate(
+    inputs: Any, axis: int = -1, **kwargs: Unpack[RegularizedLayerOptions]
+) -> Tensor:
     """Concatenate tensors along an axis: `Concatenate(axis, **kwargs)(inputs)`."""
     return Concatenate(axis=axis, **kwargs)(inputs)
 
 
-def dot(inputs: Any, axes: Axis = -1, **kwargs: Any) -> Any:
+def dot(
+    inputs: Any, axes: Axis = -1, **kwargs: Unpack[RegularizedLayerOptions]
+) -> Tensor:
     """Return the batched dot product of two tensors: `Dot(axes, **kwargs)(inputs)`."""
     return Dot(axes=axes, **kwargs)(inputs)

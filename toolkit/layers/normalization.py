@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from toolkit import dtypes, ops
 from toolkit.arguments import NonNegative
 from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.input_spec import InputSpec
@@ -21,6 +23,7 @@ from toolkit.type_aliases import (
     Axis,
     ConstraintLike,
     InitializerLike,
+    RegularizedLayerOptions,
     RegularizerLike,
     Shape,
     TensorLike,
@@ -32,7 +35,9 @@ class Affine(Layer):
 
     _traces_call = True
 
-    def __init__(self, arguments: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(
+        self, arguments: dict[str, Any], **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         """Store the constructor's arguments, its `locals()`."""
         super().__init__(**kwargs)
         self.epsilon: float = arguments["epsilon"]
@@ -54,7 +59,7 @@ class Affine(Layer):
             self.beta = create_weight(self, "beta", shape, autocast=False)
 
 
-def widened(x: Any) -> Any:
+def widened(x: Any) -> Tensor:
     """Return `x` in at least float32: sums of squares need more than 16 bits."""
     return ops.cast(x, dtypes.result_type(x.dtype, "float32"))
 
@@ -100,7 +105,7 @@ class LayerNormalization(Affine):
         beta_constraint: ConstraintLike | None = None,
         gamma_constraint: ConstraintLike | None = None,
         rms_scaling: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         kwargs.setdefault("autocast", False)  # some inputs need more than 16 bits
         super().__init__(locals(), **kwargs)
@@ -117,7 +122,7 @@ class LayerNormalization(Affine):
     def build(self, input_shape: Any) -> None:
         self._create_affine(_normalized_shape(self, input_shape))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self.rms_scaling:
             x = widened(inputs)
             variance = ops.var(x, axis=self.axis, keepdims=True)
@@ -141,7 +146,7 @@ def _axes(axis: Any) -> Any:
     return axes if isinstance(axis, (list, tuple)) else int(axis)
 
 
-def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
+def _normalized_shape(layer: Any, input_shape: Sequence[int | None]) -> tuple[int, ...]:
     """Return the extents along `layer.axis`, in the order of the inputs."""
     axes = layer.axis if isinstance(layer.axis, list) else [layer.axis]
     ndim = len(input_shape)
@@ -184,7 +189,7 @@ class GroupNormalization(Affine):
         gamma_regularizer: RegularizerLike | None = None,
         beta_constraint: ConstraintLike | None = None,
         gamma_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         kwargs.setdefault("autocast", False)  # some inputs need more than 16 bits
         super().__init__(locals(), **kwargs)
@@ -203,7 +208,7 @@ class GroupNormalization(Affine):
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: channels})
         self._create_affine((channels,))
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         x = widened(inputs)
         axis = self.axis % x.ndim
         axes = tuple(i for i in range(1, x.ndim) if i != axis)
@@ -219,7 +224,7 @@ class GroupNormalization(Affine):
             x = x + ops.cast(ops.reshape(self.beta, channel_shape), x.dtype)
         return ops.cast(x, self.compute_dtype)
 
-    def _of_groups(self, x: Any, axis: int) -> Any:
+    def _of_groups(self, x: Tensor, axis: int) -> Tensor:
         """Return for each channel the mean over the channels of its group."""
         *before, channels = x.shape[: axis + 1]
         grouped = (*before, self.groups, channels // self.groups, *x.shape[axis + 1 :])
@@ -242,7 +247,10 @@ class RMSNormalization(Layer):
     _traces_call = True
 
     def __init__(
-        self, axis: Axis = -1, epsilon: NonNegative = 1e-6, **kwargs: Any
+        self,
+        axis: Axis = -1,
+        epsilon: NonNegative = 1e-6,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.axis: Any = _axes(axis)
@@ -257,7 +265,7 @@ class RMSNormalization(Layer):
     def compute_output_shape(self, input_shape: Shape) -> Any:
         return input_shape
 
-    def call(self, x: TensorLike) -> Any:
+    def call(self, x: TensorLike) -> Tensor:
         x = ops.rms_normalization(x, self.scale, self.axis, self.epsilon)
         return ops.cast(x, self.compute_dtype)
 
@@ -277,10 +285,12 @@ class UnitNormalization(Layer):
         [0.6, 0.8]
     """
 
-    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
+    def __init__(
+        self, axis: Axis = -1, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.axis: Any = _axes(axis)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return ops.normalize(inputs, axis=self.axis, order=2, epsilon=1e-12)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import Borders, IntOrInts
+from toolkit.type_aliases import Borders, IntOrInts, RegularizedLayerOptions
 
 
 class _Spatial(Layer):
@@ -19,7 +20,9 @@ class _Spatial(Layer):
 
     rank: int
 
-    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, data_format: str | None = None, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
@@ -55,7 +58,10 @@ def _pairs(value: Any) -> tuple[tuple[int, int], ...]:
 
 class _ZeroPadding(_Spatial):
     def __init__(
-        self, padding: Borders, data_format: str | None = None, **kwargs: Any
+        self,
+        padding: Borders,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("padding", padding)
@@ -63,7 +69,7 @@ class _ZeroPadding(_Spatial):
             self._pairs if self.rank > 1 else self._pairs[0]
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         widths = [(0, 0)] * inputs.ndim
         widths[self._first : self._first + self.rank] = self._pairs
         return ops.pad(inputs, widths)
@@ -83,7 +89,10 @@ class ZeroPadding1D(_ZeroPadding):
     rank = 1
 
     def __init__(
-        self, padding: Borders = 1, data_format: str | None = None, **kwargs: Any
+        self,
+        padding: Borders = 1,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -102,7 +111,10 @@ class ZeroPadding2D(_ZeroPadding):
     rank = 2
 
     def __init__(
-        self, padding: Borders = (1, 1), data_format: str | None = None, **kwargs: Any
+        self,
+        padding: Borders = (1, 1),
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -124,14 +136,17 @@ class ZeroPadding3D(_ZeroPadding):
         self,
         padding: Borders = ((1, 1), (1, 1), (1, 1)),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
 
 class _Cropping(_Spatial):
     def __init__(
-        self, cropping: Borders, data_format: str | None = None, **kwargs: Any
+        self,
+        cropping: Borders,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         self._pairs = self._margins("cropping", cropping)
@@ -139,7 +154,7 @@ class _Cropping(_Spatial):
             self._pairs if self.rank > 1 else self._pairs[0]
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         region = [slice(None)] * inputs.ndim
         for axis, (low, high) in enumerate(self._pairs, self._first):
             n = inputs.shape[axis]
@@ -166,7 +181,9 @@ class Cropping1D(_Cropping):
 
     rank = 1
 
-    def __init__(self, cropping: Borders = (1, 1), **kwargs: Any) -> None:
+    def __init__(
+        self, cropping: Borders = (1, 1), **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(cropping, "channels_last", **kwargs)
 
 
@@ -187,7 +204,7 @@ class Cropping2D(_Cropping):
         self,
         cropping: Borders = ((0, 0), (0, 0)),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(cropping, data_format, **kwargs)
 
@@ -209,19 +226,22 @@ class Cropping3D(_Cropping):
         self,
         cropping: Borders = ((1, 1), (1, 1), (1, 1)),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(cropping, data_format, **kwargs)
 
 
 class _UpSampling(_Spatial):
     def __init__(
-        self, size: IntOrInts, data_format: str | None = None, **kwargs: Any
+        self,
+        size: IntOrInts,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         self.size: tuple[int, ...] = extents(self, "size", size, self.rank)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         for axis, n in enumerate(self.size, self._first):
             inputs = ops.repeat(inputs, n, axis=axis)
         return inputs
@@ -239,7 +259,9 @@ class UpSampling1D(_UpSampling):
 
     rank = 1
 
-    def __init__(self, size: IntOrInts = 2, **kwargs: Any) -> None:
+    def __init__(
+        self, size: IntOrInts = 2, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(size, "channels_last", **kwargs)
 
 
@@ -263,13 +285,13 @@ class UpSampling2D(_UpSampling):
         size: IntOrInts = (2, 2),
         data_format: str | None = None,
         interpolation: str = "nearest",
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(size, data_format, **kwargs)
         methods = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
         self.interpolation: str = choice(self, "interpolation", interpolation, methods)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self.interpolation == "nearest":
             return super().call(inputs)
         rows, columns = inputs.shape[self._first : self._first + 2]
@@ -295,6 +317,9 @@ class UpSampling3D(_UpSampling):
     rank = 3
 
     def __init__(
-        self, size: IntOrInts = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+        self,
+        size: IntOrInts = (2, 2, 2),
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(size, data_format, **kwargs)

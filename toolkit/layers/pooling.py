@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.ops.symbolic import infer
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts, Shape
+from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions, Shape
 
 
 class _Pooling(Layer):
@@ -55,7 +56,7 @@ class _Pooling(Layer):
             return super().compute_output_spec(inputs)
         return infer(self.call, (inputs,), {})  # it checks the windows
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.pool(
             inputs, self.pool_size, self.strides, self.padding, self.data_format
         )
@@ -186,7 +187,10 @@ class _GlobalPooling(Layer):
     rank: int
 
     def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+        self,
+        data_format: str | None = None,
+        keepdims: bool = False,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.data_format: str = standardize_data_format(data_format)
@@ -200,7 +204,7 @@ class _GlobalPooling(Layer):
 
 
 class _GlobalMaxPooling(_GlobalPooling):
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.max(inputs, axis=self._axes, keepdims=self.keepdims)
 
 
@@ -247,7 +251,7 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
 
 
 class _GlobalAveragePooling(_GlobalPooling):
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
 
 
@@ -274,12 +278,15 @@ class GlobalAveragePooling1D(_GlobalPooling):
     rank = 1
 
     def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+        self,
+        data_format: str | None = None,
+        keepdims: bool = False,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format, keepdims, **kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Any, mask: Any = None) -> Tensor:
         axis = self._axes[0]
         if mask is None:
             return ops.mean(inputs, axis=axis, keepdims=self.keepdims)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from inspect import signature
 from operator import attrgetter, index
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import constraints, initializers, ops, regularizers
 from toolkit.arguments import Axes, Seed, is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.activation import Softmax
 from toolkit.layers.einsum_dense import EinsumDense
 from toolkit.layers.layer import Layer
 from toolkit.layers.regularization import Dropout
 from toolkit.layers.weights import fraction, positive
-from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLike
+from toolkit.type_aliases import (
+    ConstraintLike,
+    InitializerLike,
+    LayerOptions,
+    RegularizerLike,
+)
 
 
 def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str, int]:
@@ -99,7 +106,7 @@ class ProjectedAttention(Layer):
         bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -195,7 +202,12 @@ class ProjectedAttention(Layer):
         }
 
     def _projection(
-        self, name: str, shape: Any, produced: Any, bound: int = 1, **options: Any
+        self,
+        name: str,
+        shape: Sequence[int | None],
+        produced: tuple[int, ...],
+        bound: int = 1,
+        **options: Any,
     ) -> EinsumDense:
         """Create and build a projection of the last `bound` axes."""
         free = len(shape) - 1 - bound
@@ -252,7 +264,7 @@ class ProjectedAttention(Layer):
         """Return whether `_compute_attention` (or its override) takes causal masks."""
         return "use_causal_mask" in signature(self._compute_attention).parameters
 
-    def _for_each_head(self, x: Any) -> Any:
+    def _for_each_head(self, x: Tensor) -> Tensor:
         """Repeat projected keys or values for query heads that share them."""
         times = self.num_heads // self._source_heads
         return x if times == 1 else ops.repeat(x, times, axis=-2)
@@ -264,8 +276,8 @@ class ProjectedAttention(Layer):
 
     def _mask(
         self,
-        query: Any,
-        value: Any,
+        query: Tensor,
+        value: Tensor,
         query_mask: Any,
         value_mask: Any,
         key_mask: Any,
@@ -287,9 +299,9 @@ class ProjectedAttention(Layer):
 
     def _compute_attention(
         self,
-        query: Any,
-        key: Any,
-        value: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         attention_mask: Any = None,
         training: bool | None = None,
         return_attention_scores: bool = False,
@@ -321,7 +333,7 @@ class ProjectedAttention(Layer):
         dropped = self._dropout_layer(scores, training=training)
         return ops.einsum(self._combine_equation, dropped, value), scores
 
-    def _masked_softmax(self, scores: Any, mask: Any = None) -> Any:
+    def _masked_softmax(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the softmax of scores, 0 where the mask is False."""
         return self._softmax(scores, mask=self._with_head_axes(mask, scores.ndim))
 
@@ -351,13 +363,13 @@ def _as_extents(output_shape: Any) -> tuple[int, ...]:
         ) from None
 
 
-def _with_causal(mask: Any, query: Any, value: Any) -> Any:
+def _with_causal(mask: Tensor | None, query: Tensor, value: Tensor) -> Tensor:
     """Combine `mask` with a causal mask."""
     causal = ops.greater_equal(_distances(query, value), 0)
     return _all_of([causal] if mask is None else [mask, causal])
 
 
-def _distances(query: Any, value: Any) -> Any:
+def _distances(query: Tensor, value: Tensor) -> Tensor:
     """Return the distances target - source, (1, targets, sources)."""
     targets = ops.arange(query.shape[1], dtype="int32")
     sources = ops.arange(value.shape[1], dtype="int32")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import fraction
 from toolkit.random.seeds import as_generator
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import PolicyLike, Shape
+from toolkit.type_aliases import PolicyLike, RegularizedLayerOptions, Shape
 
 # The limit of SELU for small inputs: -alpha * scale of the paper.
 _SELU_LIMIT = -1.6732632423543772 * 1.0507009873554805
@@ -48,7 +49,7 @@ class Dropout(Layer):
         rate: float,
         noise_shape: Shape | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.rate: float = fraction(self, "rate", rate)
@@ -60,13 +61,13 @@ class Dropout(Layer):
             self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         shape = self._noise_shape(inputs)
         return random.dropout(inputs, self.rate, shape, self.seed_generator)
 
-    def _noise_shape(self, inputs: Any) -> Any:
+    def _noise_shape(self, inputs: Tensor) -> tuple[int, ...] | None:
         """Return the shape of the mask; None means the shape of the inputs."""
         if self.noise_shape is None:
             return None
@@ -112,7 +113,7 @@ class AlphaDropout(Dropout):
     Reference: https://arxiv.org/abs/1706.02515
     """
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         if self.rate == 1:  # the limit: the variance is 0
@@ -150,7 +151,7 @@ class _SpatialDropout(Dropout):
         arguments = {key: value for key, value in config.items() if key != "trainable"}
         return super().from_config(arguments)
 
-    def _noise_shape(self, inputs: Any) -> Any:
+    def _noise_shape(self, inputs: Tensor) -> tuple[int, ...]:
         shape, ones = inputs.shape, (1,) * self.rank
         if self.data_format == "channels_first":
             return (*shape[:2], *ones)
@@ -220,7 +221,12 @@ class GaussianNoise(Layer):
     Output shape: same as the inputs.
     """
 
-    def __init__(self, stddev: float, seed: Seed = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        stddev: float,
+        seed: Seed = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         if stddev < 0:
             raise ArgumentError(
@@ -232,7 +238,7 @@ class GaussianNoise(Layer):
             self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Tensor:
         if not training or self.stddev == 0:
             return inputs
         return inputs + random.normal(
@@ -253,7 +259,9 @@ class GaussianDropout(Layer):
     Output shape: same as the inputs.
     """
 
-    def __init__(self, rate: float, seed: Seed = None, **kwargs: Any) -> None:
+    def __init__(
+        self, rate: float, seed: Seed = None, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.rate: float = fraction(self, "rate", rate)
         if rate == 1:
@@ -263,7 +271,7 @@ class GaussianDropout(Layer):
             self.seed_generator: random.SeedGenerator = as_generator(seed)
         self.supports_masking = True
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         return inputs * random.normal(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, alias
@@ -288,7 +288,7 @@ def _order_after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     )
 
 
-def _no_spec(*specs: Any, **attrs: Any) -> Any:
+def _no_spec(*specs: object, **attrs: object) -> NoReturn:
     raise AssertionError(
         "a rematerialized computation is never traced as one operation"
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
@@ -15,7 +16,7 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.weights import positive
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions
 
 
 class Flatten(Layer):
@@ -34,12 +35,14 @@ class Flatten(Layer):
         (2, 12)
     """
 
-    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, data_format: str | None = None, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.data_format: str = standardize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if inputs.ndim > 2 and self.data_format == "channels_first":
             inputs = ops.moveaxis(inputs, 1, -1)
         return ops.reshape(inputs, (inputs.shape[0], math.prod(inputs.shape[1:])))
@@ -60,7 +63,9 @@ class Reshape(Layer):
         (5, 6, 2)
     """
 
-    def __init__(self, target_shape: IntOrInts, **kwargs: Any) -> None:
+    def __init__(
+        self, target_shape: IntOrInts, **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         shape: Any = target_shape
         target: tuple[int, ...] = (shape,) if is_int(shape) else tuple(shape)
@@ -84,7 +89,7 @@ class Reshape(Layer):
                 return KerasTensor(shape, inputs.dtype)
         return super().compute_output_spec(inputs)
 
-    def _target(self, inputs: Any) -> tuple[int, ...]:
+    def _target(self, inputs: Tensor) -> tuple[int, ...]:
         """Return the target shape without -1."""
         fixed = math.prod(n for n in self.target_shape if n != -1)
         inferred = math.prod(inputs.shape[1:]) // fixed if fixed else 0
@@ -98,7 +103,7 @@ class Reshape(Layer):
             return mask
         return self._warn_of_mask()
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         size = math.prod(inputs.shape[1:])
         target = self._target(inputs)
         if math.prod(target) != size:
@@ -122,7 +127,9 @@ class Permute(Layer):
         (5, 64, 10)
     """
 
-    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
+    def __init__(
+        self, dims: Sequence[int], **kwargs: Unpack[RegularizedLayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.dims: tuple[Any, ...] = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
@@ -142,7 +149,7 @@ class Permute(Layer):
             return ops.transpose(mask, (0, *axes))
         return self._warn_of_mask()
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         return ops.transpose(inputs, (0, *self.dims))
 
 
@@ -156,11 +163,11 @@ class RepeatVector(Layer):
     Output shape: (batch, n, features).
     """
 
-    def __init__(self, n: int, **kwargs: Any) -> None:
+    def __init__(self, n: int, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         self.n: int = positive(self, "n", n)
         self.input_spec = InputSpec(ndim=2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         shape = (inputs.shape[0], self.n, inputs.shape[1])
         return ops.broadcast_to(ops.expand_dims(inputs, 1), shape)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import activations, ops, tree
 from toolkit.control_flow.loops import scan
 from toolkit.control_flow.recurrent import run_recurrence
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
@@ -28,7 +29,7 @@ from toolkit.layers.config import WithParts
 from toolkit.layers.input_spec import InputSpec, describe
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
-from toolkit.type_aliases import IntOrInts, Shape, TensorLike
+from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions, Shape, TensorLike
 
 # Names of cells in ONNX and cuDNN.
 _STANDARD_CELLS: dict[type[Cell], str] = {
@@ -86,7 +87,7 @@ class RNN(WithParts, Layer):
         stateful: bool = False,
         unroll: bool = False,
         zero_output_for_mask: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(cell, (list, tuple)):
@@ -290,12 +291,12 @@ def _state_shapes(batch: int | None, size: IntOrInts) -> Any:
     return (batch, size)
 
 
-def _time_first(x: TensorLike) -> Any:
+def _time_first(x: TensorLike) -> Tensor:
     """Swap batch and steps."""
     return ops.swapaxes(x, 0, 1)
 
 
-def _where_kept(mask: Any, new: Any, old: Any) -> Any:
+def _where_kept(mask: Any, new: Any, old: Any) -> Tensor:
     """Return `new` where the mask is True, else `old`."""
     shape = (mask.shape[0], *(1,) * (new.ndim - 1))
     return ops.where(ops.reshape(mask, shape), new, old)

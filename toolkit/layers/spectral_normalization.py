@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import initializers, ops
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import positive
 from toolkit.layers.wrappers import Wrapper
+from toolkit.type_aliases import RegularizedLayerOptions
 
 
 class SpectralNormalization(Wrapper):
@@ -36,7 +38,12 @@ class SpectralNormalization(Wrapper):
     Reference: https://arxiv.org/abs/1802.05957
     """
 
-    def __init__(self, layer: Any, power_iterations: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        layer: Any,
+        power_iterations: int = 1,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ) -> None:
         super().__init__(layer, **kwargs)
         self.power_iterations: int = positive(
             self, "power_iterations", power_iterations
@@ -63,7 +70,7 @@ class SpectralNormalization(Wrapper):
             name="vector_u",
         )
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Any, training: bool = False) -> Tensor:
         if training:
             vector, kernel = self.normalized_weights()
             # A zero kernel has no direction, and stays unchanged.

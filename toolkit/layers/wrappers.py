@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, serialization, tree
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
@@ -12,7 +12,7 @@ from toolkit.layers.call import context, mask_of, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 
 class Wrapper(WithParts, Layer):
@@ -22,7 +22,7 @@ class Wrapper(WithParts, Layer):
         layer: the wrapped layer.
     """
 
-    def __init__(self, layer: Any, **kwargs: Any) -> None:
+    def __init__(self, layer: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ArgumentError(
@@ -66,7 +66,7 @@ class TimeDistributed(Wrapper):
 
     _adds_losses = False  # whether a call of the layer has added losses
 
-    def __init__(self, layer: Any, **kwargs: Any) -> None:
+    def __init__(self, layer: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(layer, **kwargs)
         self._pass_masks_only()
 
@@ -219,7 +219,7 @@ class Bidirectional(Layer):
         merge_mode: str | None = "concat",
         weights: Any = None,
         backward_layer: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         for wrapped in (layer, backward_layer or layer):

@@ -197,7 +197,7 @@ def _beam_search(
     paths = ops.full((batch, width, steps), -1, "int32")
     step_indices = ops.arange(steps, dtype="int32")
 
-    def step(state: Any, row: Any) -> Any:
+    def step(state: tuple[Tensor, ...], row: tuple[Tensor, ...]) -> Any:
         p, time = row
         paths, in_blank, in_label = state
         extended = _extend_paths(paths, in_blank, in_label, p, blank)
@@ -260,7 +260,7 @@ def _extend_paths(
     )
     added_labels = ops.where(is_unchanged, -1, new_indices % classes)
 
-    def gather(t: Any) -> Any:
+    def gather(t: Any) -> Tensor:
         return ops.take_along_axis(t, sources, axis=1)
 
     selected = ops.take_along_axis(paths, ops.expand_dims(sources, -1), axis=1)
@@ -277,7 +277,7 @@ def _extend_paths(
 
 
 def _find_duplicates(
-    paths: Tensor, lengths: Any, last_labels: Any, classes: int
+    paths: Tensor, lengths: Tensor, last_labels: Tensor, classes: int
 ) -> Tensor:
     """Return, (batch, width), which (path, label) pair equals each path.
 

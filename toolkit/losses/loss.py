@@ -139,14 +139,14 @@ class LossFunctionWrapper(Loss):
         return f"<{type(self).__name__} {name}, {self._fn_kwargs}>"
 
 
-def to_tensors(structure: Any, dtype: str) -> Any:
+def to_tensors(structure: Any, dtype: str) -> Tensor:
     """Convert a structure to tensors; a nested list of numbers becomes one tensor."""
     if not any(hasattr(leaf, "shape") for leaf in tree.flatten(structure)):
         return ops.convert_to_tensor(structure, dtype)
     return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
 
 
-def standardize_reduction(reduction: Any) -> Any:
+def standardize_reduction(reduction: Any) -> str:
     """Check `reduction` and return it."""
     if reduction is not None and reduction not in REDUCTIONS:
         raise unknown_choice(
@@ -233,7 +233,7 @@ def mask_weights(weight: Any, mask: Any, dtype: str, reduction: str | None) -> T
     return align_weight("sample_weight", weight, mask) * mask
 
 
-def align_weight(label: str, weight: Any, values: Any) -> Any:
+def align_weight(label: str, weight: Any, values: Any) -> Tensor:
     """Broadcast weights to the values; weights align with the first axes.
 
     A weight per sample, (batch,), applies to the whole sample.
@@ -261,7 +261,7 @@ def align_weight(label: str, weight: Any, values: Any) -> Any:
     return weight
 
 
-def _reduce(values: Any, weight: Any, reduction: str | None) -> Tensor:
+def _reduce(values: Tensor, weight: Any, reduction: str | None) -> Tensor:
     if reduction in (None, "none") or values.ndim == 0:
         return values
     total = ops.sum(values)

@@ -241,7 +241,7 @@ def _smooth_class_labels(y_true: Any, amount: float) -> Any:
     return y_true * (1.0 - amount) + amount / y_true.shape[-1] if amount else y_true
 
 
-def _check_classes(label: str, y_pred: Any, axis: Any) -> None:
+def _check_classes(label: str, y_pred: Any, axis: int) -> None:
     if isinstance(axis, bool) or not is_int(axis):
         raise ArgumentError(f"{label}: axis must be an integer; received {axis!r}")
     if y_pred.shape[-1] == 1:

@@ -135,7 +135,7 @@ def roll(x: TensorLike, shift: Any, axis: Axis | None = None) -> Tensor:
     return x
 
 
-def _roll(x: Tensor, shift: Any, axis: int) -> Tensor:
+def _roll(x: Tensor, shift: int, axis: int) -> Tensor:
     n = x.shape[axis]
     if not is_int(shift):
         sources = (arange(n, dtype="int32") - as_indices("roll", shift)) % max(n, 1)

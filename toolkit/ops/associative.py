@@ -17,7 +17,7 @@ from toolkit.ops.symbolic import operation
 @operation
 def associative_scan(
     f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+) -> Tensor:
     """Apply f to the first i elements along `axis` for every i, in log2(n) steps.
 
     Args:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,9 +31,7 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import TensorLike
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array, TensorLike
 
 _BORDER = 25.0
 _NODES = 40  # nodes in a quarter of a period

@@ -254,7 +254,7 @@ def cross(
             f"{a.shape[-1]} and {b.shape[-1]}"
         )
 
-    def component_of(x: Tensor, i: int) -> Any:
+    def component_of(x: Tensor, i: int) -> Tensor:
         """Return the i-th component: 0 for the third component of a 2-D vector."""
         if i >= x.shape[-1]:
             return convert(0, x.dtype)

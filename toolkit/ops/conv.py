@@ -78,11 +78,11 @@ def _kernel_grad_spec(
     return x.with_shape((*kernel, x.shape[-1] // groups, g.shape[-1]))
 
 
-def _input_grad(g: Tensor, w: Tensor, x: Tensor, **attrs: Any) -> Any:
+def _input_grad(g: Tensor, w: Tensor, x: Tensor, **attrs: Any) -> Tensor:
     return bind(conv_input_grad_p, g, w, spatial=x.shape[1:-1], **attrs)
 
 
-def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
+def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Tensor:
     return bind(conv_kernel_grad_p, x, g, kernel=w.shape[:-2], **attrs)
 
 

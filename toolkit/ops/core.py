@@ -12,7 +12,7 @@ from toolkit.core.strings import StringTensor, as_array, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 from toolkit.ops.symbolic import KerasTensor, operation
-from toolkit.type_aliases import DTypeLike, TensorLike
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 _SHAPED = (KerasTensor, StringTensor)
 
@@ -51,7 +51,7 @@ def array(x: TensorLike, dtype: DTypeLike | None = None) -> Any:
     return convert_to_tensor(x, dtype)
 
 
-def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
+def convert_to_numpy(x: Any) -> Array:
     """Return x as a new, writable NumPy array.
 
     Strings become an array of the dtype object.

@@ -82,7 +82,7 @@ def _declare(
 # --- linear systems -------------------------------------------------------------------
 
 
-def _solve_spec(a: Spec, lead: Any, n: int, m: int, b: Spec) -> Spec:
+def _solve_spec(a: Spec, lead: tuple[int, ...], n: int, m: int, b: Spec) -> Spec:
     if b.ndim < 2 or b.shape[-2] != n:
         raise ShapeError(
             f"solve: expected b of shape (..., {n}, k) for a of shape {a.shape}; "
@@ -133,7 +133,9 @@ def _cholesky_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
 cholesky_p: Primitive = _declare("cholesky", lambda x, *sizes: x, _cholesky_vjp)
 
 
-def _qr_spec(x: Spec, lead: Any, m: int, n: int, complete: bool) -> tuple[Spec, Spec]:
+def _qr_spec(
+    x: Spec, lead: tuple[int, ...], m: int, n: int, complete: bool
+) -> tuple[Spec, Spec]:
     k = m if complete else min(m, n)
     return x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
 
@@ -151,7 +153,7 @@ def _qr_vjp(g: Any, y: Any, x: Tensor, complete: bool) -> Tensor:
 qr_p: Primitive = _declare("qr", _qr_spec, _qr_vjp, square=False)
 
 
-def _lu_spec(x: Spec, lead: Any, m: int, n: int) -> tuple[Spec, Spec, Spec]:
+def _lu_spec(x: Spec, lead: tuple[int, ...], m: int, n: int) -> tuple[Spec, Spec, Spec]:
     return x, Spec((*lead, min(m, n)), "int32"), Spec((*lead, m), "int32")
 
 
@@ -202,7 +204,9 @@ def _gaps(x: Tensor) -> Tensor:
     return _reciprocal(expand_dims(x, -2) - expand_dims(x, -1))
 
 
-def _svd_spec(x: Spec, lead: Any, m: int, n: int, full: bool) -> tuple[Spec, ...]:
+def _svd_spec(
+    x: Spec, lead: tuple[int, ...], m: int, n: int, full: bool
+) -> tuple[Spec, ...]:
     k = min(m, n)
     shapes = ((m, m if full else k), (k,), (n if full else k, n))
     return tuple(x.with_shape((*lead, *shape)) for shape in shapes)

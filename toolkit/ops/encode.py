@@ -18,7 +18,7 @@ from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, slice_axis
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import DTypeLike, Shape, TensorLike
+from toolkit.type_aliases import Array, DTypeLike, Shape, TensorLike
 
 
 def _no_sparse(op: str, sparse: bool) -> None:
@@ -156,8 +156,8 @@ def _count_of_bins(x: Tensor, minlength: int) -> int:
 
 def _segments(
     op: str,
-    data: Any,
-    segment_ids: Any,
+    data: Array | Tensor,
+    segment_ids: Array | Tensor,
     num_segments: int | None,
     start: Any,
     mode: str,

@@ -94,7 +94,9 @@ def _last_along(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return equal(bind(take_along_axis_p, last, indices, axis=axis), order)
 
 
-def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any) -> Any:
+def _combine_vjp(
+    g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any
+) -> tuple[Tensor, ...]:
     """Return the gradients of x and of the updates u.
 
     `io` is (take, put, last): take(t) reads at the indices, put(t, u, mode) combines

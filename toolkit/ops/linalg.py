@@ -223,7 +223,7 @@ def logdet(x: TensorLike) -> Tensor:
 
 def _system(
     op: str, a: TensorLike, b: TensorLike, triangle: Any = None, square: bool = True
-) -> Any:
+) -> tuple[Tensor | bool, ...]:
     """Return both as matrices, and whether b was a vector per matrix of a."""
     a, b = floating(a, b)
     a = _matrices(op, a, square)
@@ -275,7 +275,7 @@ def _default_tolerance(x: Tensor) -> float:
     return epsilon * builtins.max(x.shape[-2:])
 
 
-def _pseudo_inverse(x: Tensor, rcond: Any) -> Tensor:
+def _pseudo_inverse(x: Tensor, rcond: float | None) -> Tensor:
     u, s, vh = bind(svd_p, x, full=False)
     limit = _default_tolerance(x) if rcond is None else convert(rcond, s.dtype)
     is_significant = greater(s, limit * max(s, axis=-1, keepdims=True))
@@ -363,7 +363,9 @@ def norm(
     return _matrix_norm(x, ord, axes, keepdims)
 
 
-def _vector_norm(x: Tensor, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+def _vector_norm(
+    x: Tensor, ord: float | None, axes: tuple[int, ...], keepdims: bool
+) -> Tensor:
     if isinstance(ord, str):
         raise ArgumentError(
             f"norm: of a vector, ord must be a number; received {ord!r}"
@@ -377,7 +379,7 @@ def _vector_norm(x: Tensor, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
     return vector_norm(x, axes, 2 if ord is None else ord, keepdims)
 
 
-def _matrix_norm(x: Tensor, ord: Any, axes: Any, keepdims: bool) -> Tensor:
+def _matrix_norm(x: Tensor, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     if ord in (None, "fro"):
         return vector_norm(x, axes, 2, keepdims)
     if ord not in ("nuc", 1, -1, 2, -2, inf, -inf):

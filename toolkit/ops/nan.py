@@ -14,7 +14,7 @@ from toolkit.ops.numeric import logical_not, square
 from toolkit.ops.reduce import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from toolkit.ops.statistics import quantiles
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import Axis, TensorLike
+from toolkit.type_aliases import Array, Axis, TensorLike
 
 
 def _filled(x: TensorLike, value: TensorLike) -> Tensor:
@@ -55,14 +55,16 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     return _cumulative(cumprod, _filled(x, 1), axis, dtype)
 
 
-def _cumulative(function: Any, x: Tensor, axis: Any, dtype: Any) -> Tensor:
+def _cumulative(function: Any, x: Tensor, axis: int, dtype: Any) -> Tensor:
     """Return a cumulative sum or product; for an empty tuple of axes, x itself."""
     if axis == ():
         return convert(x, dtype and dtypes.standardize(dtype))
     return function(x, only_axis(function.__name__, axis), dtype)
 
 
-def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) -> Tensor:
+def _extremum(
+    reduction: Any, fill: float, x: Array | Tensor, axis: int | None, keepdims: bool
+) -> Tensor:
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return reduction(x, axis, keepdims)

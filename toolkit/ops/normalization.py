@@ -184,13 +184,20 @@ def _samples(x: Tensor, dtype: str) -> Any:
 
 
 def _batch_norm_vjp(
-    gs: Any, ys: Any, x: Tensor, scale: Tensor, offset: Tensor, epsilon: float
-) -> Any:
+    gs: tuple[Tensor, ...],
+    ys: tuple[Tensor, ...],
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    epsilon: float,
+) -> tuple[Tensor, ...]:
     _, center, _, factor = ys
     return bind(batch_norm_grad_p, gs[0], x, scale, center, factor)
 
 
-def _batch_statistics(x: Tensor, center: Tensor, factor: Tensor) -> Any:
+def _batch_statistics(
+    x: Tensor, center: Tensor, factor: Tensor
+) -> tuple[Tensor, Tensor]:
     return bind(stop_gradient_p, center), bind(stop_gradient_p, factor)
 
 
@@ -290,7 +297,9 @@ def rms_normalization(
     return convert(_affine(y, scale, None, axes), dtype)
 
 
-def _rsqrt_mean_square(x: Tensor, axes: Any, epsilon: float | None) -> Tensor:
+def _rsqrt_mean_square(
+    x: Tensor, axes: tuple[int, ...], epsilon: float | None
+) -> Tensor:
     epsilon = settings.epsilon() if epsilon is None else epsilon
     return rsqrt(mean(square(x), axis=axes, keepdims=True) + epsilon)
 

@@ -114,7 +114,9 @@ def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 
 @operation
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(
+    condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
+) -> Tensor:
     """Return the choice of the first true condition, elementwise; else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(

@@ -71,7 +71,7 @@ _COMPARISONS = {
 
 def _logical_or_bitwise(
     logical: Any, bitwise: Any, x: TensorLike, y: TensorLike
-) -> Any:
+) -> Tensor:
     """Apply `&`, `|` or `^`: logical for booleans and bitwise for integers."""
     booleans = _all_bool(x) and _all_bool(y)
     return (logical if booleans else bitwise)(x, y)
@@ -81,7 +81,7 @@ def _all_bool(x: TensorLike) -> bool:
     return isinstance(x, bool) or getattr(x, "dtype", None) == "bool"
 
 
-def _invert(x: TensorLike) -> Any:
+def _invert(x: TensorLike) -> Tensor:
     return logical_not(x) if _all_bool(x) else bitwise_not(x)
 
 
@@ -122,7 +122,7 @@ def _reshape(x: KerasTensor, *newshape: Any) -> Any:
 
 
 def _method(function: Callable[..., Any]) -> Any:
-    def method(self: Any, other: TensorLike) -> Any:
+    def method(self: Tensor, other: TensorLike) -> Any:
         if other is None or isinstance(other, str):
             return NotImplemented  # x == None is False, x + None a TypeError
         return function(self, other)
@@ -131,7 +131,7 @@ def _method(function: Callable[..., Any]) -> Any:
 
 
 def _reflected(function: Callable[..., Any]) -> Any:
-    def method(self: Any, other: TensorLike) -> Any:
+    def method(self: Tensor, other: TensorLike) -> Any:
         return NotImplemented if isinstance(other, str) else function(other, self)
 
     return method

@@ -72,7 +72,7 @@ def _pad_widths(x: Tensor, pad_width: Any) -> tuple[tuple[int, int], ...]:
     return widths
 
 
-def _pad_value(value: Any, dtype: str) -> Any:
+def _pad_value(value: Any, dtype: str) -> float:
     if value is None:
         return 0
     if not isinstance(value, (bool, int, float)):

@@ -49,11 +49,11 @@ def _max_pool_spec(x: Spec, **attrs: Any) -> tuple[Spec, Spec]:
     return Spec(shape, x.dtype), Spec(shape, "int32")
 
 
-def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: Any) -> Spec:
+def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: object) -> Spec:
     return g.with_shape((g.shape[0], *spatial, g.shape[-1]))
 
 
-def _pool_axes(x: Spec, *operands: Spec, **attrs: Any) -> str:
+def _pool_axes(x: Spec, *operands: Spec, **attrs: object) -> str:
     text = f"b{'_' * (x.ndim - 2)}c"
     return f"{text}->{text}"
 

@@ -230,7 +230,7 @@ def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) ->
 
 
 def _extremum(
-    record: Primitive, x: Any, axis: Any, keepdims: bool, initial: Any
+    record: Primitive, x: Tensor, axis: Any, keepdims: bool, initial: float | None
 ) -> Tensor:
     x = convert(x)
     axes = normalize_axes(record.name, axis, x.ndim)
@@ -503,7 +503,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
     return _arg_reduction(argmin_p, x, axis, keepdims)
 
 
-def _cumulative(record: Primitive, x: Any, axis: int | None, dtype: Any) -> Tensor:
+def _cumulative(record: Primitive, x: Tensor, axis: int | None, dtype: Any) -> Tensor:
     x = convert(x, dtype and dtypes.standardize(dtype))
     x = convert(x, "int32") if x.dtype == "bool" else x
     if axis is None:

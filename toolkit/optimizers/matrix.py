@@ -168,7 +168,7 @@ class Muon(Optimizer):
         self.rms_rate = rms_rate
         super().__init__(learning_rate, weight_decay=weight_decay, **kwargs)
 
-    def _takes_adam(self, p: Any) -> bool:
+    def _takes_adam(self, p: Variable) -> bool:
         if p.ndim != 2 or (self.exclude_embeddings and "embedding" in p.path.lower()):
             return True
         return any(re.search(pattern, p.path) for pattern in self.exclude_layers)

@@ -234,7 +234,7 @@ class OptimizerState(Checked):
                 name="learning_rate",
             )
 
-    def _check_rate(self, value: Any) -> None:
+    def _check_rate(self, value: object) -> None:
         """Raise for a rate that is not a finite number; tensors are not checked."""
         if not is_real(value) and not isinstance(value, np.ndarray):
             return
@@ -259,7 +259,7 @@ class OptimizerState(Checked):
         return self._learning_rate()
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
+    def learning_rate(self, value: Any) -> Any:
         if isinstance(self._learning_rate, Variable) and not callable(value):
             self._check_rate(value)
             self._learning_rate.assign(value)
@@ -309,7 +309,7 @@ class OptimizerState(Checked):
     def __repr__(self) -> str:
         return config_repr(self, always=("learning_rate",), never=("name",))
 
-    def _rate_config(self) -> Any:
+    def _rate_config(self) -> float:
         if isinstance(self._learning_rate, Variable):
             return float(self._learning_rate.numpy())
         return serialization.serialize_keras_object(self._learning_rate)

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.dtypes import result_type
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
@@ -19,7 +20,7 @@ def fake_quant_with_min_max_vars(
     num_bits: int = 8,
     narrow_range: bool = False,
     axis: int | None = None,
-) -> Any:
+) -> Tensor:
     """Round to the nearest of 2**num_bits evenly spaced values.
 
     The values span `min_vals` to `max_vals`. The range is shifted a little so that 0 is

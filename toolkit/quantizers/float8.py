@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from toolkit import ops
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import unknown_choice
 from toolkit.ops.symbolic import operation
 from toolkit.type_aliases import TensorLike
@@ -28,7 +29,7 @@ FORMATS = {
 @operation
 def compute_float8_scale(
     amax: Any, scale: Any, dtype_max: float, margin: int = 0
-) -> Any:
+) -> Tensor:
     """Return amax * 2**margin / dtype_max: the scale that uses the format's full range.
 
     If `amax` is 0 or not finite, return the old scale.
@@ -55,7 +56,7 @@ def compute_float8_scale(
 
 
 @operation
-def compute_float8_amax_history(x: TensorLike, amax_history: Any) -> Any:
+def compute_float8_amax_history(x: TensorLike, amax_history: Any) -> Tensor:
     """Shift the history of absolute maxima, (n,); put the maximum of x first.
 
     Example:
@@ -73,7 +74,7 @@ def compute_float8_amax_history(x: TensorLike, amax_history: Any) -> Any:
 @operation
 def quantize_and_dequantize(
     inputs: Any, scale: Any, quantized_dtype: str, compute_dtype: str
-) -> Any:
+) -> Tensor:
     """Return inputs / scale, rounded to 8-bit floats, * scale.
 
     Gradients pass through the rounding; they are 0 for clipped values.
@@ -105,7 +106,7 @@ def quantize_and_dequantize(
     return ops.multiply(quantized, scale)
 
 
-def _round_to_format(x: Any, kind: Format) -> Any:
+def _round_to_format(x: Tensor, kind: Format) -> Tensor:
     """Return the nearest values of a format, in the dtype of x."""
     values = ops.cast(x, "float32")
     min_normal = 2.0**kind.exponent

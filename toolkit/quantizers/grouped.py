@@ -8,6 +8,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError, unknown_choice
 from toolkit.ops.symbolic import operation
 from toolkit.settings import epsilon as default_epsilon
@@ -121,7 +122,9 @@ def pack_int4(arr: Any, axis: int = 0, dtype: str = "int8") -> tuple[Any, Any, i
 
 
 @operation
-def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") -> Any:
+def unpack_int4(
+    packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8"
+) -> Tensor:
     """Unpack the integers that `pack_int4` packed.
 
     Args:
@@ -153,7 +156,7 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
     return ops.moveaxis(flat[:orig_len], 0, axis)
 
 
-def _check_dtype(function: str, x: TensorLike, dtype: str) -> Any:
+def _check_dtype(function: str, x: TensorLike, dtype: str) -> Tensor:
     if dtype not in _DTYPES:
         raise unknown_choice(
             f"{function}: Expected dtype to be 'int8' or 'uint8'", dtype, _DTYPES

@@ -31,7 +31,7 @@ _HALF_BITS = {"bfloat16": 8, "float16": 11}
 _ERF_OF_TWO = math.erf(math.sqrt(2))
 
 
-def check_dtype(op: str, dtype: Any) -> str:
+def check_dtype(op: str, dtype: object) -> str:
     """Return the name of a dtype that must be floating."""
     name = dtypes.standardize(dtype)
     if not dtypes.is_float(name):
@@ -197,7 +197,7 @@ def dropout(
     return ops.where(is_retained, x * (1 / (1 - rate)), 0.0)
 
 
-def _noise_shape(x: Tensor, noise_shape: Any) -> tuple[int, ...]:
+def _noise_shape(x: Tensor, noise_shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if noise_shape is None:
         return x.shape
     if len(noise_shape) > x.ndim:

@@ -211,7 +211,9 @@ def _split_key(key: Tensor) -> tuple[Tensor, Tensor]:
     return keys[0], keys[1]
 
 
-def _draw_gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tensor:
+def _draw_gamma(
+    key: Tensor, shape: tuple[int, ...], alpha: Tensor | float, dtype: str
+) -> Tensor:
     alpha = ops.broadcast_to(convert(alpha, dtype), shape)
     key, power_key = _split_key(key)
     d = ops.where(alpha < 1, alpha + 1, alpha) - 1 / 3

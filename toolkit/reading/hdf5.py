@@ -28,6 +28,7 @@ from toolkit.reading.file_errors import add_path_to_errors, check_present
 from toolkit.reading.hdf5_library import import_h5py
 from toolkit.reading.hdf5_probe import is_safe_to_read
 from toolkit.reading.hdf5_structure import CorruptFile, Structure, UnverifiableFile
+from toolkit.type_aliases import Array
 
 # Maximum compression ratio of a dataset.
 _MAX_RATIO = 1000
@@ -213,7 +214,7 @@ class Dataset:
             checksum = self._dataset.attrs.get(CHECKSUM)
         return int(checksum) if isinstance(checksum, np.integer) else None
 
-    def checksum_of(self, array: np.ndarray[Any, Any]) -> int:
+    def checksum_of(self, array: Array) -> int:
         """Return the checksum for these values."""
         kind = "bfloat16" if self.dtype == "bfloat16" else self._dataset.dtype.name
         description = repr([self.path, self.owner, kind, self.shape]).encode()
@@ -231,7 +232,7 @@ class Dataset:
                     f"contains {stored}: refused"
                 )
 
-    def read(self) -> np.ndarray[Any, Any]:
+    def read(self) -> Array:
         """Return the array."""
         self.check()
         dtype = self.dtype
@@ -255,7 +256,7 @@ class Dataset:
         return array
 
 
-def is_text_dtype(dtype: Any) -> bool:
+def is_text_dtype(dtype: object) -> bool:
     """Return whether an object dtype means strings, not arrays of variable length."""
     h5py = import_h5py()
 

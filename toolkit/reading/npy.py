@@ -21,6 +21,7 @@ from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
 from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.zips import open_members
+from toolkit.type_aliases import Array
 
 MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 12_000  # bytes; NumPy refuses headers of more than 10,000
@@ -98,7 +99,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
     return header
 
 
-def parse_array(name: str, data: bytes) -> np.ndarray[Any, Any]:
+def parse_array(name: str, data: bytes) -> Array:
     """Return the array in the bytes of a file."""
     header = read_header(name, data, len(data), raw=True)
     flat = np.frombuffer(data, header.dtype, math.prod(header.shape), header.start)
@@ -107,7 +108,7 @@ def parse_array(name: str, data: bytes) -> np.ndarray[Any, Any]:
     return flat.reshape(header.shape).copy()
 
 
-def map_npy(path: Path) -> np.ndarray[Any, Any]:
+def map_npy(path: Path) -> Array:
     """Return the memory-mapped array of a `.npy` file.
 
     NumPy's memory map divides by the item size. A corrupt header with an item size of 0
@@ -141,7 +142,7 @@ class StoredArray:
     def check(self) -> None:
         """Check nothing: the header check compared the sizes."""
 
-    def read(self) -> np.ndarray[Any, Any]:
+    def read(self) -> Array:
         """Return the array."""
         spend(self.nbytes, self.path)
         return parse_array(self.path, self._bytes())

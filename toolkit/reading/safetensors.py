@@ -32,8 +32,7 @@ from toolkit.reading.budget import load_within_budget, spend
 from toolkit.reading.byte_ranges import read_bytes
 from toolkit.reading.file_errors import add_path_to_errors, refuse_lfs_pointer
 from toolkit.reading.text import parse_json
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 # Names in files; float8 is e4m3fn, the format without infinities.
 NAMES = {
@@ -274,14 +273,14 @@ def _parse_entry(name: str, entry: Any, start: int, file: IO[bytes]) -> StoredAr
     return StoredArray(name, tuple(shape), _DTYPES[dtype], start + offsets[0], file)
 
 
-def _are_sizes(value: Any) -> bool:
+def _are_sizes(value: object) -> bool:
     """Return whether the value is a list of valid extents or offsets."""
     return isinstance(value, list) and all(
         type(n) is int and 0 <= n <= sys.maxsize for n in value
     )
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     """Return whether the value is valid UTF-8 text; JSON allows lone surrogates."""
     return isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
 

@@ -24,6 +24,7 @@ from toolkit.serialization.sharing import (
     store_shared_object,
     suspend_marks,
 )
+from toolkit.type_aliases import Array
 
 _SECONDS_PER_OBJECT = 1e-4  # estimated cost of an object, for the time budget of a load
 # Arguments of public classes that may be a path: a config must contain the contents.
@@ -247,7 +248,7 @@ def _deserialize_special(tag: str, config: Any) -> Any:
         raise ArgumentTypeError(f"deserialize_keras_object: {tag}: {error}") from error
 
 
-def _read_array(config: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _read_array(config: dict[str, Any]) -> Array:
     dtype = dtypes.numpy_dtype(dtypes.standardize(config["dtype"]))
     try:
         return np.array(config["value"], dtype=dtype)

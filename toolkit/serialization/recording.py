@@ -143,7 +143,7 @@ class Recorded(Checked):
         return config
 
 
-def _check_no_lambdas(value: Any) -> None:
+def _check_no_lambdas(value: object) -> None:
     for leaf in tree.flatten(value):
         if getattr(leaf, "__name__", None) == "<lambda>":
             raise ArgumentError("a lambda has no name for a lookup")

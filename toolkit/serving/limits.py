@@ -103,7 +103,7 @@ def _row_bytes(spec: TensorSpec, is_json: bool) -> int:
     return count * (size + _JSON_VALUE_BYTES * is_json)
 
 
-def check_count(owner: str, name: str, value: Any, minimum: int) -> None:
+def check_count(owner: str, name: str, value: object, minimum: int) -> None:
     """Raise an error unless the value is an integer of at least `least`.
 
     Raises:

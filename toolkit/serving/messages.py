@@ -87,7 +87,7 @@ def read_json(text: bytes) -> dict[str, Any]:
     return value
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Return a short form of a client's value for error messages."""
     text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -141,7 +141,7 @@ def _split_inputs(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
     return [_decode(spec, inputs[spec.name]) for spec in specs]
 
 
-def _is_encoded_bytes(value: Any) -> bool:
+def _is_encoded_bytes(value: object) -> bool:
     return isinstance(value, dict) and set(value) == {"b64"}
 
 

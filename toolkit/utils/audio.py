@@ -16,9 +16,9 @@ from toolkit.errors import (
     MissingDataError,
 )
 from toolkit.reading.file_errors import check_regular_file
+from toolkit.type_aliases import Array
 from toolkit.utils.directories import common_arguments, from_directory
 
-Array = np.ndarray[Any, Any]
 _CORRUPT_WAV_ERRORS = (
     *(wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError),
     RuntimeError,

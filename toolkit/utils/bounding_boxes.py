@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.layers.preprocessing.boxes import (
     clip_to_image_size,
@@ -227,7 +228,7 @@ def compute_iou(
 
 def compute_ciou(
     boxes1: Any, boxes2: Any, bounding_box_format: str, image_shape: Any = None
-) -> Any:
+) -> Tensor:
     """Compute the complete IoU, which penalizes center distance and aspect ratio.
 
     `iou - d**2 / diagonal**2 - v**2 / (v - iou + 1)`, where d is the distance of the

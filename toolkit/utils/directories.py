@@ -14,6 +14,7 @@ from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
 from toolkit.core.strings import decode_bytes
+from toolkit.core.tensor import Tensor
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, DatasetError, MissingDataError, unknown_choice
 from toolkit.ops.image.resizing import INTERPOLATIONS
@@ -36,7 +37,11 @@ _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
 
 
 def _check_split(
-    caller: str, split: float | None, subset: str | None, shuffle: bool, seed: Any
+    caller: str,
+    split: float | None,
+    subset: str | None,
+    shuffle: bool,
+    seed: int | None,
 ) -> None:
     """Raise if the arguments of a split contradict each other."""
     if split and not 0 < split < 1:
@@ -88,7 +93,7 @@ def _list_classes(caller: str, directory: str, class_names: Any) -> list[str]:
 def _index_files(
     caller: str,
     directory: Any,
-    labels: Any,
+    labels: str,
     class_names: Any,
     formats: tuple[str, ...],
     follow_links: bool,
@@ -251,7 +256,7 @@ def _make_image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]]
     """Return the function that reads images and resizes them."""
     data_format = resizing["data_format"]
 
-    def read(paths: list[str]) -> Any:
+    def read(paths: list[str]) -> Tensor:
         images = (
             img_to_array(_read_image(path, color_mode), data_format, "float32")
             for path in paths

@@ -13,6 +13,7 @@ from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import batches_of, host_array
 from toolkit.models.saving.whole_models import save_model
 from toolkit.ops.symbolic import any_symbolic
+from toolkit.type_aliases import Array
 from toolkit.utils.features import (
     Cross,
     Feature,
@@ -316,5 +317,5 @@ def _num_categories(name: str, layer: Layer) -> int:
     return int(size)
 
 
-def _to_column(x: Any) -> Any:
+def _to_column(x: Array) -> Array:
     return x.reshape(-1, 1) if x.ndim < 2 else x

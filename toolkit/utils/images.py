@@ -26,7 +26,7 @@ from toolkit.errors import (
 from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.images import import_pillow, open_image
 from toolkit.settings import floatx, standardize_data_format
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import Array, DTypeLike
 
 MODES = {"grayscale": ("L", "I;16", "I"), "rgb": ("RGB",), "rgba": ("RGBA",)}
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "hamming", "box", "lanczos")
@@ -97,7 +97,7 @@ def load_img(
 
 def img_to_array(
     img: Any, data_format: Any = None, dtype: DTypeLike | None = None
-) -> NDArray[Any]:
+) -> Array:
     """Convert a Pillow image to an array.
 
     Args:
@@ -140,7 +140,7 @@ def array_to_img(
 
 
 def _convert_to_pixels(
-    x: Any, data_format: Any, scale: bool, dtype: DTypeLike | None = None
+    x: Array, data_format: str | None, scale: bool, dtype: DTypeLike | None = None
 ) -> NDArray[np.integer[Any]]:
     """Return (height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
     array = np.asarray(x, dtype=dtype or floatx())
@@ -209,7 +209,7 @@ def _has_pillow() -> bool:
     return True
 
 
-def _write_png(path: Any, pixels: NDArray[Any]) -> None:
+def _write_png(path: Any, pixels: Array) -> None:
     """Write uint8 pixels, (height, width) or (height, width, 3 or 4).
 
     Reference: https://www.w3.org/TR/png-3/

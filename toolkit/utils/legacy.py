@@ -47,7 +47,7 @@ def serialize_keras_object(instance: Any) -> Any:
     return None if instance is None else get_registered_name(instance)
 
 
-def _is_serializable(value: Any) -> bool:
+def _is_serializable(value: object) -> bool:
     return hasattr(value, "get_config") or hasattr(value, "__name__")
 
 

@@ -11,6 +11,7 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, OutOfRangeError
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.type_aliases import Array
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
@@ -53,7 +54,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
     return np.eye(num_classes)[labels]
 
 
-def _one_hot(x: Any, num_classes: int | None) -> Any:
+def _one_hot(x: Any, num_classes: int | None) -> Tensor:
     if num_classes is None:
         raise ArgumentError("to_categorical: num_classes is required for a tensor")
     if len(x.shape) > 1 and x.shape[-1] == 1:
@@ -61,7 +62,7 @@ def _one_hot(x: Any, num_classes: int | None) -> Any:
     return ops.one_hot(ops.cast(x, "int32"), num_classes)
 
 
-def _to_integers(x: NDArray[Any]) -> NDArray[np.int64]:
+def _to_integers(x: Array) -> NDArray[np.int64]:
     """Return `x` as int64, if this is exact."""
     if x.dtype.kind not in "biuf":
         raise DTypeError(f"to_categorical: expected numbers; received dtype {x.dtype}")

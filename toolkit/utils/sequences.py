@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit.core.convert import convert
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import Array, DTypeLike
 from toolkit.utils.dataset_tensors import to_tensor
 
 _SIDES = ("pre", "post")
@@ -23,7 +22,7 @@ def pad_sequences(
     padding: str = "pre",
     truncating: str = "pre",
     value: Any = 0.0,
-) -> NDArray[Any]:
+) -> Array:
     """Pad sequences of different lengths to one array.
 
     Args:
@@ -71,7 +70,7 @@ def pad_sequences(
     if maxlen is None:
         maxlen = max(map(len, sequences), default=0)
     shape = (len(sequences), maxlen, *(shapes[0] if shapes else ()))
-    result: NDArray[Any] = np.full(shape, value, dtype=dtype)
+    result: Array = np.full(shape, value, dtype=dtype)
     for row, sequence in zip(result, sequences, strict=True):
         num_dropped = max(len(sequence) - maxlen, 0)
         truncated = sequence[num_dropped:] if truncating == "pre" else sequence[:maxlen]
@@ -144,7 +143,7 @@ def timeseries_dataset_from_array(
         count = min(count, len(targets))
     starts = np.arange(0, count, sequence_stride)
 
-    def compute_batch(rows: NDArray[Any]) -> Any:
+    def compute_batch(rows: Array) -> Any:
         x = series[start + starts[rows, None] + steps]
         return x if target_array is None else (x, target_array[starts[rows]])
 
@@ -154,7 +153,7 @@ def timeseries_dataset_from_array(
     )
 
 
-def _as_array(data: Any) -> NDArray[Any]:
+def _as_array(data: Any) -> Array:
     """Return data as an array; Python numbers become float32 or int32."""
     if isinstance(data, (list, tuple)):
         data = convert(data)

@@ -25,7 +25,7 @@ def matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*stacks, a[-2], b[-1])
 
 
-def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
+def _matmul_bytes(a: Spec, b: Spec, **attrs: object) -> int:
     """Return the bytes of float32 operands and product, for half precision."""
     if a.dtype not in HALVES:
         return 0
@@ -33,7 +33,7 @@ def _matmul_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
     return _bytes(4 * a.size, 4 * b.size, 4 * result)
 
 
-def _integer_bytes(a: Spec, b: Spec, **attrs: Any) -> int:
+def _integer_bytes(a: Spec, b: Spec, **attrs: object) -> int:
     """Return the bytes of float64 operands and product, and of an int64 product."""
     result = math.prod(matmul_shape(a.shape, b.shape))
     return _bytes(8 * a.size, 8 * b.size, 8 * result, 8 * result)

@@ -50,7 +50,7 @@ def _chosen_bytes(temporaries: int, width: int | None = None) -> Callable[..., i
     return rule
 
 
-def _where_bytes(c: Spec, a: Spec, b: Spec, **attrs: Any) -> int:
+def _where_bytes(c: Spec, a: Spec, b: Spec, **attrs: object) -> int:
     """Return the bytes of two chunks of integers with the width of the elements."""
     size = min(max(c.size, 1) * max(a.size, 1) * max(b.size, 1), CHUNK)
     return scratch_bytes(*[size * dtypes.itemsize(a.dtype)] * 2)

@@ -26,13 +26,13 @@ _COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
 _ROUNDED = ("add", "mul")
 
 
-def _gather_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
+def _gather_bytes(x: Spec, indices: Spec, **attrs: object) -> int:
     """Return the bytes of the indices as int64, the only index type of NumPy."""
     return scratch_bytes(8 * indices.size)
 
 
 def _scatter_bytes(
-    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
+    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: object
 ) -> int:
     """Return the bytes of indices, row positions, and the update of the result."""
     lead, width = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
@@ -40,13 +40,13 @@ def _scatter_bytes(
     return rows + _writes_bytes(x, updates, mode, width)
 
 
-def _along_bytes(x: Spec, indices: Spec, **attrs: Any) -> int:
+def _along_bytes(x: Spec, indices: Spec, **attrs: object) -> int:
     """Return the bytes of each element's position, and of positions along one axis."""
     return scratch_bytes(8 * indices.size, 8 * max(indices.shape))
 
 
 def _put_bytes(
-    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: Any
+    x: Spec, indices: Spec, updates: Spec, axis: int, mode: str, **attrs: object
 ) -> int:
     positions = _along_bytes(x, indices, axis=axis)
     return positions + _writes_bytes(x, updates, mode, 1)

@@ -132,7 +132,7 @@ def _sum_grad_bytes(
     return scratch_bytes(*(4 * size for size in pool.total_sizes))
 
 
-def _lowest(dtype: str) -> Any:
+def _lowest(dtype: str) -> float:
     if dtypes.is_float(dtype):
         return -math.inf
     return np.iinfo(dtype).min

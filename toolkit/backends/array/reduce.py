@@ -25,7 +25,7 @@ from toolkit.ir import Spec
 _SHORT = 32
 
 
-def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: Any) -> int:
+def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: object) -> int:
     """Return the bytes of an accumulator and chunk in float32, or of one wide row."""
     size = math.prod(n for i, n in enumerate(x.shape) if i not in axis)
     if x.dtype in HALVES:
@@ -34,13 +34,13 @@ def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: Any) -> int:
     return scratch_bytes(WIDE * dtypes.itemsize(x.dtype))
 
 
-def _argument_bytes(x: Spec, axis: int, **attrs: Any) -> int:
+def _argument_bytes(x: Spec, axis: int, **attrs: object) -> int:
     """Return the bytes of a contiguous chunk of rows, and of its int64 results."""
     rows, length = _rows_per_chunk(x.shape, axis)
     return scratch_bytes(rows * length * dtypes.itemsize(x.dtype), rows * 8)
 
 
-def _cumulative_bytes(x: Spec, axis: int, **attrs: Any) -> int:
+def _cumulative_bytes(x: Spec, axis: int, **attrs: object) -> int:
     """Return the bytes of two float32 copies of a chunk of rows, for half precision."""
     rows, length = _rows_per_chunk(x.shape, axis)
     return scratch_bytes(*[rows * length * 4] * 2) if x.dtype in HALVES else 0
@@ -143,7 +143,13 @@ class Reduce(Kernels):
         return ufunc.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims, out=out)
 
     def _reduce_half(
-        self, ufunc: Any, x: Array, axis: Any, keepdims: bool, out: Any, work: Any
+        self,
+        ufunc: Any,
+        x: Array,
+        axis: tuple[int, ...],
+        keepdims: bool,
+        out: Any,
+        work: Any,
     ) -> Array:
         """Reduce float32 copies of chunks into a float32 accumulator."""
         memory, kept_shape = Scratch(self.xp, work), _reduced(x.shape, axis, True)

@@ -34,14 +34,14 @@ def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> int:
     return min(rows, max(1, CHUNK // max(1, shape[axis])))
 
 
-def _argsort_bytes(x: Spec, axis: int, **attrs: Any) -> int:
+def _argsort_bytes(x: Spec, axis: int, **attrs: object) -> int:
     """Return the bytes of a contiguous chunk, NaN marks, and five int64 arrays."""
     size = _rows_per_chunk(x.shape, axis) * x.shape[axis]
     itemsize = 4 if x.dtype in HALVES else dtypes.itemsize(x.dtype)
     return scratch_bytes(size * itemsize, size, *[8 * size] * 5)
 
 
-def _searchsorted_bytes(edges: Spec, x: Spec, **attrs: Any) -> int:
+def _searchsorted_bytes(edges: Spec, x: Spec, **attrs: object) -> int:
     """Return the bytes of the edges and some values as float32, if narrower."""
     chunk_size = min(_SEARCH_CHUNK, math.prod(x.shape))
     is_narrow = edges.dtype in HALVES

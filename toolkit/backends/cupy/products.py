@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import NoReturn
 
 from toolkit import dtypes
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
@@ -208,7 +208,7 @@ def is_gelu_supported(dtype: str, precision: str) -> bool:
     return dtype in HALVES or (dtype == "float32" and precision == "tf32")
 
 
-def raise_unlowered(*inputs: Any, **attrs: Any) -> Any:
+def raise_unlowered(*inputs: object, **attrs: object) -> NoReturn:
     """Raise an error: this product exists only where it can be lowered."""
     raise AssertionError("a matrix product of the compiler has no kernel")
 

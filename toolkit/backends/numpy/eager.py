@@ -100,7 +100,7 @@ def _result_size(*arrays: Any) -> int:
     return np.broadcast(*arrays).size
 
 
-def _count_multiplications(first: Any, second: Any, **attrs: Any) -> int:
+def _count_multiplications(first: Any, second: Any, **attrs: object) -> int:
     """Return the multiplications of a product: elements times columns or filters."""
     size: int = first.size * second.shape[-1]
     return size
@@ -113,7 +113,7 @@ def _gathered_size(x: Any, indices: Any, *, axis: int) -> int:
 
 
 def _transform_size(
-    first: Any, *operands: Any, axis: int = -1, length: int = 0, **attrs: Any
+    first: Any, *operands: object, axis: int = -1, length: int = 0, **attrs: object
 ) -> int:
     """Return the size of an operand if code for its length is likely to be reused.
 
@@ -124,7 +124,7 @@ def _transform_size(
     return first.size if n & (n - 1) == 0 else 0
 
 
-def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
+def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: object) -> int:
     """Return the number of drawn elements."""
     return prod(shape)
 

@@ -17,7 +17,7 @@ from toolkit.errors import (
     OutOfRangeError,
     UnsupportedError,
 )
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def extents(shape: Any) -> tuple[int, ...]:
@@ -78,13 +78,13 @@ def axes(axis: Any) -> Any:
     return axis if axis is None else int(axis)
 
 
-def as_array(value: Any) -> Any:
+def as_array(value: TensorLike) -> Any:
     """Convert a NumPy scalar to an array, which keeps its dtype, unlike a Python
     number."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
-def fitting(value: Any, dtype: Any, function: str) -> Any:
+def fitting(value: TensorLike, dtype: DTypeLike | None, function: str) -> Any:
     """Check that a dtype can hold a value: no fractions in integers, for example.
 
     Numbers, nests of numbers and tensors are checked; arrays are cast.
@@ -122,7 +122,7 @@ def _is_misfit(x: TensorLike, dtype: str) -> bool:
     return inexact and dtypes.is_integer(dtype)
 
 
-def dtype_name(dtype: Any) -> str | None:
+def dtype_name(dtype: DTypeLike | None) -> str | None:
     """Return the name of a dtype; None stays None."""
     return None if dtype is None else dtypes.standardize(dtype)
 

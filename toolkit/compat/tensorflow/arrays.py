@@ -23,13 +23,14 @@ from toolkit.compat.tensorflow.operators import match_dtypes
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.type_aliases import DTypeLike, Shape, TensorLike
+from toolkit.type_aliases import Array, DTypeLike, Shape, TensorLike
 
 globals().update(
     rename_functions(
@@ -87,9 +88,9 @@ def constant(
 
 
 def convert_to_tensor(
-    value: Any,
+    value: TensorLike,
     dtype: DTypeLike | None = None,
-    dtype_hint: Any = None,
+    dtype_hint: DTypeLike | None = None,
     name: str | None = None,
 ) -> Any:
     """Convert a value to a tensor; `dtype_hint` applies if the value has no dtype."""
@@ -107,7 +108,9 @@ def is_tensor(x: TensorLike) -> bool:
     return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
-def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Any:
+def zeros(
+    shape: ShapeLike, dtype: DTypeLike | None = "float32", name: str | None = None
+) -> Any:
     """Create a tensor of zeros, or of empty strings."""
     if dtype_name(dtype) == dtypes.STRING:
         return StringTensor(np.full(extents(shape), b"", object))
@@ -119,25 +122,29 @@ def ones(shape: Shape, dtype: DTypeLike = "float32", name: str | None = None) ->
     return ops.ones(extents(shape), dtype_name(dtype))
 
 
-def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+def fill(dims: ShapeLike, value: TensorLike, name: str | None = None) -> Tensor:
     """Create a tensor of one value, in its dtype."""
     return ops.broadcast_to(convert(value), extents(dims))
 
 
-def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def zeros_like(
+    input: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     """Create zeros with the shape of `input`."""
     return ops.zeros_like(input, dtype_name(dtype))
 
 
-def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def ones_like(
+    input: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     """Create ones with the shape of `input`."""
     return ops.ones_like(input, dtype_name(dtype))
 
 
 def eye(
-    num_rows: Any,
+    num_rows: TensorLike,
     num_columns: Any = None,
-    batch_shape: Any = None,
+    batch_shape: ShapeLike | None = None,
     dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Tensor:
@@ -152,8 +159,8 @@ def eye(
 def range(
     start: Any,
     limit: Any = None,
-    delta: Any = 1,
-    dtype: Any = None,
+    delta: TensorLike = 1,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Return the numbers from start to limit, or from 0 to start, in steps of delta.
@@ -196,7 +203,7 @@ def range(
 _RANGES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 
 
-def _steps(start: Any, limit: Any, delta: Any) -> np.ndarray[Any, Any]:
+def _steps(start: Any, limit: Any, delta: Any) -> Array:
     """Return start + i * delta up to limit, counted and rounded in the dtype of the
     bounds."""
     if not delta or (limit - start) * np.sign(delta) < 0:
@@ -225,8 +232,8 @@ def linspace(
 def one_hot(
     indices: TensorLike,
     depth: Any,
-    on_value: Any = None,
-    off_value: Any = None,
+    on_value: TensorLike | None = None,
+    off_value: TensorLike | None = None,
     axis: int | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
@@ -244,7 +251,9 @@ def one_hot(
 # --- shapes ---------------------------------------------------------------------------
 
 
-def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
+def shape(
+    input: TensorLike, out_type: DTypeLike | None = None, name: str | None = None
+) -> Any:
     """Return the extents as an int32 tensor.
 
     In a traced function the result is a NumPy array: extents are static there, and can
@@ -257,12 +266,12 @@ def shape(input: Any, out_type: Any = None, name: str | None = None) -> Any:
     return convert(extents_array) if state.trace is None else extents_array
 
 
-def size(input: Any, out_type: Any = None, name: str | None = None) -> Any:
+def size(input: Any, out_type: DTypeLike | None = None, name: str | None = None) -> Any:
     """Return the number of elements as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).size, out_type)
 
 
-def rank(input: Any, name: str | None = None) -> Any:
+def rank(input: TensorLike, name: str | None = None) -> Any:
     """Return the number of axes as an int32 tensor, see `shape`."""
     return shape_of_size(convert(input).ndim, None)
 
@@ -275,12 +284,12 @@ def shape_of_size(number: int, out_type: Any) -> Any:
     return convert(result) if state.trace is None else result
 
 
-def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+def reshape(tensor: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
     """Reshape a tensor; one extent can be -1."""
     return ops.reshape(tensor, extents(shape))
 
 
-def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+def complex(real: TensorLike, imag: TensorLike, name: str | None = None) -> Tensor:
     """Combine real and imaginary parts, which broadcast, to a complex tensor."""
     (real, imag), _ = operands(real, imag)
     shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
@@ -288,7 +297,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     return ops.view_as_complex(ops.stack(components, -1))
 
 
-def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
+def bitcast(input: TensorLike, type: Any, name: str | None = None) -> Tensor:
     """Reinterpret the bits of each element in another dtype.
 
     A larger element becomes several, along a new last axis. Smaller elements along the
@@ -322,7 +331,7 @@ def timestamp(name: str | None = None) -> Tensor:
     return convert(np.asarray(time()))
 
 
-def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+def broadcast_static_shape(shape_x: Shape, shape_y: Shape) -> TensorShape:
     """Return the broadcast shape of two shapes; None for a dynamic extent.
 
     Raises:
@@ -340,14 +349,14 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     return TensorShape(result)
 
 
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
+def broadcast_dynamic_shape(shape_x: ShapeLike, shape_y: ShapeLike) -> Any:
     """Return `broadcast_static_shape` as an int32 tensor, see `shape`."""
     broadcast = broadcast_static_shape(extents(shape_x), extents(shape_y))
     result = np.array(broadcast, "int32")
     return convert(result) if state.trace is None else result
 
 
-def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+def ensure_shape(x: Any, shape: Shape, name: str | None = None) -> Tensor:
     """Return x after a check of its shape; None matches any extent.
 
     Raises:
@@ -390,7 +399,7 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
     return ops.stack(_stacked(values), int(axis))
 
 
-def _stacked(values: Any) -> Any:
+def _stacked(values: TensorLike) -> Any:
     """Convert values to the dtype of the first tensor, if there is a tensor."""
     if isinstance(values, (list, tuple)) and any(
         isinstance(x, (Tensor, Variable)) for x in values
@@ -420,7 +429,7 @@ def concat(values: Any, axis: int, name: str | None = None) -> Any:
 def split(
     value: Any,
     num_or_size_splits: Any,
-    axis: Any = 0,
+    axis: int = 0,
     num: int | None = None,
     name: str | None = None,
 ) -> list[Tensor]:

@@ -12,6 +12,7 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor, to_single_byt
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import TensorLike
 from toolkit.utils.audio import read_wav_samples
 
 
@@ -23,7 +24,7 @@ class DecodeWav(NamedTuple):
 
 
 def decode_wav(
-    contents: Any,
+    contents: TensorLike,
     desired_channels: int = -1,
     desired_samples: int = -1,
     name: str | None = None,
@@ -56,7 +57,9 @@ def decode_wav(
     return DecodeWav(convert(samples), convert(np.int32(rate)))
 
 
-def encode_wav(audio: Any, sample_rate: Any, name: str | None = None) -> StringTensor:
+def encode_wav(
+    audio: TensorLike, sample_rate: Any, name: str | None = None
+) -> StringTensor:
     """Encode a WAV file with 16 bits per sample.
 
     Args:

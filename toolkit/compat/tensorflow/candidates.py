@@ -15,7 +15,7 @@ from toolkit.compat.tensorflow.seeds import source
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.type_aliases import SeedLike, TensorLike
+from toolkit.type_aliases import Array, SeedLike, TensorLike
 
 Candidates = tuple[Tensor, Tensor, Tensor]
 # A logit whose class has probability 0.
@@ -126,7 +126,7 @@ def fixed_unigram_candidate_sampler(
 
 
 def all_candidate_sampler(
-    true_classes: Any,
+    true_classes: TensorLike,
     num_true: int,
     num_sampled: int,
     unique: bool,
@@ -145,7 +145,7 @@ def all_candidate_sampler(
 
 
 def _validate_true_classes(
-    function: str, classes: Any, num_true: int, limit: Any
+    function: str, classes: Any, num_true: int, limit: int | None
 ) -> Tensor:
     classes = convert(classes, "int64")
     if classes.ndim != 2 or classes.shape[1] != int(num_true):
@@ -160,12 +160,12 @@ def _validate_true_classes(
 
 def _sample_classes(
     function: str,
-    true_classes: Any,
+    true_classes: TensorLike,
     num_true: int,
     num_sampled: int,
     unique: bool,
-    weights: np.ndarray[Any, Any],
-    seed: Any,
+    weights: Array,
+    seed: SeedLike,
 ) -> Candidates:
     """Draw classes by their weights, and return their expected counts."""
     classes = _validate_true_classes(function, true_classes, num_true, len(weights))
@@ -199,8 +199,8 @@ def _sample_classes(
 
 
 def compute_accidental_hits(
-    true_classes: Any,
-    sampled_candidates: Any,
+    true_classes: TensorLike,
+    sampled_candidates: TensorLike,
     num_true: int,
     seed: SeedLike | None = None,
     name: str | None = None,
@@ -302,11 +302,11 @@ def nce_loss(
 def _compute_sampled_logits(
     function: str,
     weights: Any,
-    biases: Any,
+    biases: TensorLike,
     labels: TensorLike,
-    inputs: Any,
+    inputs: Array | Tensor,
     num_true: int,
-    sampled: Any,
+    sampled: tuple[Tensor, ...],
     removes_hits: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return logits and targets, (batch, num_true + num_sampled)."""

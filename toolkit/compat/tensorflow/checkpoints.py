@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import weakref
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class CheckpointReader:
         MissingFileError: the file does not exist.
     """
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: str | PathLike[str]) -> None:
         name = os.fspath(path)
         if not checkpoint_exists(name) and Path(name).is_dir():
             name = latest_checkpoint(name) or name
@@ -274,7 +275,7 @@ class Checkpoint:
 
     save_counter: Any
 
-    def __init__(self, root: Any = None, **kwargs: Any) -> None:
+    def __init__(self, root: str | None = None, **kwargs: Any) -> None:
         self._root = root
         for name, value in kwargs.items():
             if not is_trackable(value) and value not in ([], {}, ()):
@@ -307,20 +308,20 @@ class Checkpoint:
         values[_GRAPH] = _encode_state(aliases)
         return Saver(values, max_to_keep=None)
 
-    def write(self, file_prefix: Any, options: Any = None) -> str:
+    def write(self, file_prefix: str | PathLike[str], options: Any = None) -> str:
         """Write a file with this name; return the argument for `read`."""
         refuse("Checkpoint.write", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         return self._saver().save(_Values(), file_prefix, write_state=False)
 
-    def save(self, file_prefix: Any, options: Any = None) -> str:
+    def save(self, file_prefix: str | PathLike[str], options: Any = None) -> str:
         """Write a file with this name and the next number, for `restore`."""
         refuse("Checkpoint.save", options=(options, None))
         os.makedirs(Path(file_prefix).parent, exist_ok=True)
         self.save_counter.assign_add(1)
         return self._saver().save(_Values(), file_prefix, int(self.save_counter))
 
-    def read(self, save_path: Any, options: Any = None) -> _Status:
+    def read(self, save_path: str | PathLike[str], options: Any = None) -> _Status:
         """Restore the Variables from a file, future Variables at their creation.
 
         Raises:
@@ -330,7 +331,7 @@ class Checkpoint:
         refuse("Checkpoint.read", options=(options, None))
         return _Status(self, CheckpointReader(save_path))
 
-    def restore(self, save_path: Any, options: Any = None) -> _Status:
+    def restore(self, save_path: str | None, options: Any = None) -> _Status:
         """Restore as `read`; None, if no file exists yet, changes nothing."""
         refuse("Checkpoint.restore", options=(options, None))
         return _Status(None, None) if save_path is None else self.read(save_path)
@@ -358,7 +359,7 @@ class CheckpointManager:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        directory: Any,
+        directory: str,
         max_to_keep: int | None,
         keep_checkpoint_every_n_hours: float | None = None,
         checkpoint_name: str = "ckpt",

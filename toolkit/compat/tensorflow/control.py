@@ -25,11 +25,11 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
-from toolkit.type_aliases import DTypeLike, InitializerLike
+from toolkit.type_aliases import DTypeLike, InitializerLike, TensorLike
 
 
 def cond(
-    pred: Any,
+    pred: TensorLike,
     true_fn: Callable[[], Any] | None = None,
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
@@ -55,7 +55,7 @@ def while_loop(
     parallel_iterations: int = 10,
     back_prop: bool = True,
     swap_memory: bool = False,
-    maximum_iterations: Any = None,
+    maximum_iterations: int | None = None,
     name: str | None = None,
 ) -> Any:
     """Apply `body` to the loop variables while `cond` holds.
@@ -264,7 +264,7 @@ def foldr(
     return tree.map_structure(lambda x: x[0], states)
 
 
-def group(*inputs: Any, name: str | None = None) -> None:
+def group(*inputs: object, name: str | None = None) -> None:
     """Do nothing: the `inputs` have been computed."""
 
 
@@ -291,7 +291,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 def py_function(
     func: Callable[..., Any] | None = None,
     inp: Any = None,
-    Tout: Any = None,
+    Tout: DTypeLike | None = None,
     name: str | None = None,
 ) -> Any:
     """Call a Python function with concrete tensors.
@@ -315,7 +315,9 @@ def py_function(
     return _call_python("py_function", func, inp, Tout)
 
 
-def _make_decorator(call: Callable[..., Any], Tout: Any) -> Callable[..., Any]:
+def _make_decorator(
+    call: Callable[..., Any], Tout: DTypeLike | None
+) -> Callable[..., Any]:
     """Return a decorator of functions that `py_function` or `numpy_function` calls."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -331,7 +333,7 @@ def _make_decorator(call: Callable[..., Any], Tout: Any) -> Callable[..., Any]:
 def numpy_function(
     func: Callable[..., Any] | None = None,
     inp: Any = None,
-    Tout: Any = None,
+    Tout: DTypeLike | None = None,
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
@@ -350,7 +352,9 @@ def numpy_function(
     return _call_python("numpy_function", of_arrays, inp, Tout)
 
 
-def _call_python(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
+def _call_python(
+    name: str, func: Callable[..., Any], inp: Any, Tout: DTypeLike | None
+) -> Any:
     require_eager(name)
     xs = [convert_to_tensor(x) for x in inp]
     if any(isinstance(x, Tensor) and x.static_value() is None for x in xs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import ops
@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow import math
 from toolkit.compat.tensorflow.arguments import extents, refuse
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.type_aliases import IntOrInts, TensorLike
@@ -25,7 +26,7 @@ def _to_data_format(data_format: str | None) -> str:
 
 
 def _spatial_sizes(
-    sizes: Any, layout: str, count: int, argument: str
+    sizes: int | Sequence[int], layout: str, count: int, argument: str
 ) -> tuple[int, ...]:
     """Return the sizes of the spatial axes from one number, or one per (spatial)
     axis."""
@@ -58,12 +59,12 @@ def _apply_padding(x: TensorLike, padding: Any, count: int) -> tuple[Tensor, str
 
 def _make_convolution(operation: Callable[..., Tensor], name: str, count: int) -> Any:
     def convolve(
-        input: Any,
-        filters: Any,
+        input: TensorLike,
+        filters: TensorLike,
         strides: IntOrInts,
         padding: Any,
-        data_format: Any = None,
-        dilations: Any = None,
+        data_format: str | None = None,
+        dilations: int | Sequence[int] | None = None,
         name: str | None = None,
     ) -> Tensor:
         layout = _to_data_format(data_format)
@@ -85,12 +86,12 @@ conv3d: Any = _make_convolution(ops.conv, "conv3d", 3)
 
 
 def conv1d(
-    input: Any,
-    filters: Any,
+    input: TensorLike,
+    filters: TensorLike,
     stride: Any,
     padding: Any,
-    data_format: Any = "NWC",
-    dilations: Any = None,
+    data_format: str = "NWC",
+    dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Compute a convolution over one spatial axis."""
@@ -100,12 +101,12 @@ def conv1d(
 
 
 def depthwise_conv2d(
-    input: Any,
-    filter: Any,
+    input: TensorLike,
+    filter: TensorLike,
     strides: IntOrInts,
     padding: Any,
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Convolve each channel with separate filters."""
@@ -115,13 +116,13 @@ def depthwise_conv2d(
 
 
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
+    input: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
     strides: IntOrInts,
     padding: Any,
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Convolve each channel, then across channels."""
@@ -133,13 +134,13 @@ def separable_conv2d(
 
 def _transposed_convolution(
     function: str,
-    input: Any,
-    filters: Any,
-    output_shape: Any,
+    input: TensorLike,
+    filters: TensorLike,
+    output_shape: ShapeLike,
     strides: IntOrInts,
     padding: str,
-    data_format: Any,
-    dilations: Any,
+    data_format: str,
+    dilations: int | Sequence[int] | None,
 ) -> Tensor:
     """Compute a transposed convolution over the spatial axes of the input."""
     x, count = convert(input), convert(input).ndim - 2
@@ -174,11 +175,11 @@ def _make_transposed(name: str, data_format: str | None) -> Any:
     def transpose(
         input: Any,
         filters: Any,
-        output_shape: Any,
+        output_shape: ShapeLike,
         strides: IntOrInts,
         padding: str = "SAME",
         data_format: Any = default,
-        dilations: Any = None,
+        dilations: IntOrInts | None = None,
         name: str | None = None,
     ) -> Tensor:
         options = padding, data_format, dilations
@@ -205,16 +206,20 @@ conv_transpose: Any = _make_transposed("conv_transpose", None)
 
 
 def atrous_conv2d(
-    value: Any, filters: Any, rate: int, padding: str, name: str | None = None
+    value: TensorLike,
+    filters: TensorLike,
+    rate: int,
+    padding: str,
+    name: str | None = None,
 ) -> Tensor:
     """Compute `conv2d` with strides of 1 and a dilation rate."""
     return conv2d(value, filters, 1, padding, None, int(rate))
 
 
 def atrous_conv2d_transpose(
-    value: Any,
-    filters: Any,
-    output_shape: Any,
+    value: TensorLike,
+    filters: TensorLike,
+    output_shape: ShapeLike,
     rate: int,
     padding: str,
     name: str | None = None,
@@ -225,7 +230,7 @@ def atrous_conv2d_transpose(
     return _transposed_convolution(name, value, filters, output_shape, *options)
 
 
-def _channel_size(sizes: Any, layout: str) -> int:
+def _channel_size(sizes: int | Sequence[int], layout: str) -> int:
     """Return the size along the channels: 1 unless each axis has a size."""
     values = extents(sizes)
     if len(values) < 3:
@@ -233,7 +238,7 @@ def _channel_size(sizes: Any, layout: str) -> int:
     return values[-1] if layout == "channels_last" else values[1]
 
 
-def _check_depth_only(ksize: Any, strides: Any) -> None:
+def _check_depth_only(ksize: int | Sequence[int], strides: int | Sequence[int]) -> None:
     """Raise for windows over channels and pixels at the same time."""
     for name, sizes in (("ksize", ksize), ("strides", strides)):
         if set(extents(sizes)[:-1]) != {1}:
@@ -244,7 +249,11 @@ def _check_depth_only(ksize: Any, strides: Any) -> None:
 
 
 def _pool_channels(
-    operation: Callable[..., Tensor], x: Any, size: int, step: int, padding: str
+    operation: Callable[..., Tensor],
+    x: Any,
+    size: int,
+    step: int,
+    padding: str,
 ) -> Tensor:
     """Pool over channels: they become the steps of a sequence with one channel."""
     x = convert(x)
@@ -257,11 +266,11 @@ def _make_pooling(
     operation: Callable[..., Tensor], name: str, count: int | None
 ) -> Any:
     def pool(
-        input: Any,
-        ksize: Any,
+        input: TensorLike,
+        ksize: int | Sequence[int],
         strides: IntOrInts,
-        padding: Any,
-        data_format: Any = None,
+        padding: str,
+        data_format: str | None = None,
         name: str | None = None,
     ) -> Tensor:
         refuse("pool", padding=(isinstance(padding, str), True))
@@ -290,12 +299,12 @@ avg_pool3d: Any = _make_pooling(ops.average_pool, "avg_pool3d", 3)
 
 
 def convolution(
-    input: Any,
-    filters: Any,
+    input: TensorLike,
+    filters: TensorLike,
     strides: IntOrInts | None = None,
     padding: Any = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Compute a convolution over the spatial axes of the input."""
@@ -304,13 +313,13 @@ def convolution(
 
 
 def pool(
-    input: Any,
-    window_shape: Any,
+    input: TensorLike,
+    window_shape: int | Sequence[int],
     pooling_type: str,
     strides: IntOrInts | None = None,
     padding: str = "VALID",
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Compute `max_pool` or `avg_pool`, for the pooling_type MAX or AVG."""
@@ -322,7 +331,7 @@ def pool(
 
 
 def local_response_normalization(
-    input: Any,
+    input: TensorLike,
     depth_radius: int = 5,
     bias: float = 1.0,
     alpha: float = 1.0,

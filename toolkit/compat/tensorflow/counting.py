@@ -14,7 +14,7 @@ from toolkit.type_aliases import DTypeLike, TensorLike
 
 def bincount(
     arr: Any,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     minlength: Any = None,
     maxlength: Any = None,
     dtype: DTypeLike = "int32",
@@ -69,9 +69,9 @@ def _count_rows(
 
 def confusion_matrix(
     labels: TensorLike,
-    predictions: Any,
-    num_classes: Any = None,
-    weights: Any = None,
+    predictions: TensorLike,
+    num_classes: int | None = None,
+    weights: TensorLike | None = None,
     dtype: DTypeLike = "int32",
     name: str | None = None,
 ) -> Tensor:

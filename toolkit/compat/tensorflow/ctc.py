@@ -24,8 +24,8 @@ def _as_sparse(labels: TensorLike) -> SparseTensor:
 
 
 def ctc_greedy_decoder(
-    inputs: Any,
-    sequence_length: Any,
+    inputs: TensorLike,
+    sequence_length: TensorLike,
     merge_repeated: bool = True,
     blank_index: int | None = None,
 ) -> tuple[list[SparseTensor], Tensor]:
@@ -50,7 +50,10 @@ def ctc_greedy_decoder(
 
 
 def ctc_beam_search_decoder(
-    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
+    inputs: TensorLike,
+    sequence_length: TensorLike,
+    beam_width: int = 100,
+    top_paths: int = 1,
 ) -> tuple[list[SparseTensor], Tensor]:
     """Return the most probable sequences of labels; the blank is the last class.
 
@@ -100,7 +103,10 @@ _SMALLEST = 1e-7  # added to probabilities before the logarithm
 
 
 def ctc_batch_cost(
-    y_true: TensorLike, y_pred: TensorLike, input_length: Any, label_length: Any
+    y_true: TensorLike,
+    y_pred: TensorLike,
+    input_length: TensorLike,
+    label_length: TensorLike,
 ) -> Tensor:
     """Return `ctc_loss` of probabilities; the blank is the last class.
 
@@ -122,7 +128,7 @@ def ctc_batch_cost(
 
 def ctc_decode(
     y_pred: TensorLike,
-    input_length: Any,
+    input_length: TensorLike,
     greedy: bool = True,
     beam_width: int = 100,
     top_paths: int = 1,
@@ -151,7 +157,9 @@ def ctc_decode(
     return [ops.cast(path, "int64") for path in labels], scores
 
 
-def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: Any) -> SparseTensor:
+def ctc_label_dense_to_sparse(
+    labels: TensorLike, label_lengths: TensorLike
+) -> SparseTensor:
     """Convert the first labels of each row to a SparseTensor."""
     rows, lengths = np.asarray(convert(labels)), np.asarray(convert(label_lengths))
     is_label = np.arange(rows.shape[1]) < lengths.reshape(-1, 1)

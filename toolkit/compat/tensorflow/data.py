@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from inspect import isfunction
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class Dataset(core.Dataset):
         """Return the TensorSpecs of an element, with its structure."""
         return map_leaves(to_tensor_spec, self._spec())
 
-    def fingerprint(self) -> Any:
+    def fingerprint(self) -> Tensor:
         """Return a hash that changes with the elements; uint64."""
         return convert(np.uint64(self._parents[0].fingerprint()))
 
@@ -110,7 +111,7 @@ class Dataset(core.Dataset):
 
     @staticmethod
     def load(
-        path: Any,
+        path: str | PathLike[str],
         element_spec: Any = None,
         compression: str | None = None,
         reader_func: Callable[[Dataset], Dataset] | None = None,
@@ -184,7 +185,7 @@ def _wrap_result(value: Any) -> Any:
     return map_leaves(_shown, value)
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> Any:
     if isinstance(value, core.Dataset):
         return value if isinstance(value, Dataset) else Dataset(value)
     return as_tensor(value)

@@ -67,7 +67,7 @@ def RandomDataset(seed: int | None = None) -> Dataset:
 
 
 def dense_to_ragged_batch(
-    batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = "int64"
+    batch_size: int, drop_remainder: bool = False, row_splits_dtype: DTypeLike = "int64"
 ) -> Applied:
     """Batch elements of different lengths as ragged rows, with `apply`."""
     return lambda dataset: dataset.ragged_batch(

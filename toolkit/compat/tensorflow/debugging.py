@@ -19,14 +19,18 @@ from toolkit.compat.tensorflow.printing import format_value
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 # The error of failed assertions; in TensorFlow it is `tf.errors.InvalidArgumentError`.
 InvalidArgumentError = ArgumentError
 
 
 def _check(
-    holds: Any, condition: str, message: Any, *values: Any, summarize: int | None = None
+    holds: Any,
+    condition: str,
+    message: str | None,
+    *values: Any,
+    summarize: int | None = None,
 ) -> None:
     holds = convert(holds)
     if holds.static_value() is None:
@@ -45,9 +49,9 @@ def _check(
 def _make_comparison(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
         x: TensorLike,
-        y: Any,
-        message: Any = None,
-        summarize: Any = None,
+        y: TensorLike,
+        message: str | None = None,
+        summarize: int | None = None,
         name: str | None = None,
     ) -> None:
         x, y = convert(x), convert(y)
@@ -71,8 +75,8 @@ assert_less_equal: Any = _make_comparison("assert_less_equal", ops.less_equal, "
 def _make_sign_check(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
         x: TensorLike,
-        message: Any = None,
-        summarize: Any = None,
+        message: str | None = None,
+        summarize: int | None = None,
         name: str | None = None,
     ) -> None:
         x = convert(x)
@@ -101,8 +105,8 @@ def Assert(
 def assert_near(
     x: Any,
     y: Any,
-    rtol: Any = None,
-    atol: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
     message: Any = None,
     summarize: Any = None,
     name: str | None = None,
@@ -119,7 +123,7 @@ def assert_near(
 
 
 def assert_rank(
-    x: TensorLike, rank: Any, message: Any = None, name: str | None = None
+    x: TensorLike, rank: Any, message: str | None = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless x has this number of axes."""
     shape = tuple(convert(x).shape)
@@ -130,7 +134,7 @@ def assert_rank(
 
 
 def assert_rank_at_least(
-    x: TensorLike, rank: Any, message: Any = None, name: str | None = None
+    x: TensorLike, rank: Any, message: str | None = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless x has at least this number of axes."""
     shape = tuple(convert(x).shape)
@@ -142,7 +146,7 @@ def assert_rank_at_least(
 
 
 def assert_rank_in(
-    x: TensorLike, ranks: Any, message: Any = None, name: str | None = None
+    x: TensorLike, ranks: Any, message: str | None = None, name: str | None = None
 ) -> None:
     """Raise a ShapeError unless the number of axes of x is in `ranks`."""
     shape = tuple(convert(x).shape)
@@ -153,7 +157,9 @@ def assert_rank_in(
         )
 
 
-def assert_integer(x: TensorLike, message: Any = None, name: str | None = None) -> None:
+def assert_integer(
+    x: TensorLike, message: str | None = None, name: str | None = None
+) -> None:
     """Raise a DTypeError unless x has an integer dtype."""
     dtype = convert(x).dtype
     if not dtypes.is_integer(dtype):
@@ -162,14 +168,19 @@ def assert_integer(x: TensorLike, message: Any = None, name: str | None = None) 
         )
 
 
-def assert_scalar(tensor: Any, message: Any = None, name: str | None = None) -> Tensor:
+def assert_scalar(
+    tensor: TensorLike, message: str | None = None, name: str | None = None
+) -> Tensor:
     """Return the tensor; raise a ShapeError if it has axes."""
     assert_rank(tensor, 0, message)
     return convert(tensor)
 
 
 def assert_type(
-    tensor: Any, tf_type: Any, message: Any = None, name: str | None = None
+    tensor: TensorLike,
+    tf_type: DTypeLike,
+    message: str | None = None,
+    name: str | None = None,
 ) -> None:
     """Raise a DTypeError unless a tensor has this dtype."""
     dtype, expected = convert(tensor).dtype, dtypes.standardize(tf_type)
@@ -180,7 +191,10 @@ def assert_type(
 
 
 def assert_shapes(
-    shapes: Any, data: Any = None, summarize: Any = None, message: Any = None
+    shapes: Any,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
 ) -> None:
     """Raise a ShapeError unless the tensors have the given symbolic extents.
 
@@ -213,7 +227,7 @@ def assert_shapes(
             )
 
 
-def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+def check_numerics(tensor: TensorLike, message: str, name: str | None = None) -> Tensor:
     """Return the tensor; raise an ArgumentError if an element is infinite or NaN."""
     x = convert(tensor)
     _check(ops.isfinite(x), "finite numbers", message, x)
@@ -225,7 +239,7 @@ def assert_all_finite(x: TensorLike, message: str, name: str | None = None) -> T
     return check_numerics(x, message)
 
 
-def is_numeric_tensor(tensor: Any) -> bool:
+def is_numeric_tensor(tensor: TensorLike) -> bool:
     """Return whether the argument is a tensor of numbers."""
     return ops.is_tensor(tensor) and convert(tensor).dtype != "bool"
 

@@ -29,6 +29,7 @@ from toolkit.data.examples import (
     message_fields,
 )
 from toolkit.errors import ArgumentError, DTypeError, MalformedDataError, ShapeError
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 _BASE64 = re.compile(rb"[A-Za-z0-9_-]*")
 
@@ -55,7 +56,7 @@ _NUMBERS = {
 _DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8
 
 
-def serialize_tensor(tensor: Any, name: str | None = None) -> StringTensor:
+def serialize_tensor(tensor: TensorLike, name: str | None = None) -> StringTensor:
     """Serialize a tensor to a message for `parse_tensor`.
 
     Example:
@@ -87,7 +88,9 @@ def _encode_field(number: int, value: int) -> bytes:
     return encode_number(number << 3) + encode_number(value) if value else b""
 
 
-def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Any:
+def parse_tensor(
+    serialized: TensorLike, out_type: DTypeLike, name: str | None = None
+) -> Any:
     """Parse a tensor from `serialize_tensor`.
 
     Args:
@@ -240,7 +243,7 @@ def _split_fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
         position += 1
 
 
-def _default_array(value: Any) -> Any:
+def _default_array(value: TensorLike) -> Array:
     """Return the value of empty fields as an array with at most one element."""
     array = to_bytes_array(value) if is_string(value) else np.asarray(convert(value))
     if array.size > 1:
@@ -252,7 +255,7 @@ def _default_array(value: Any) -> Any:
 
 
 def _column(
-    fields: list[str], default: Any, na_value: str, shape: tuple[int, ...]
+    fields: list[str], default: Array, na_value: str, shape: tuple[int, ...]
 ) -> Any:
     if not default.size and any(field in ("", na_value) for field in fields):
         raise ArgumentError("decode_csv: a required field is empty")
@@ -271,8 +274,8 @@ def _column(
 
 
 def decode_raw(
-    input_bytes: Any,
-    out_type: Any,
+    input_bytes: TensorLike,
+    out_type: DTypeLike,
     little_endian: bool = True,
     fixed_length: int | None = None,
     name: str | None = None,
@@ -308,7 +311,9 @@ def decode_raw(
     return convert(numbers.reshape(*array.shape, size // dtype.itemsize))
 
 
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Strings:
+def encode_base64(
+    input: TensorLike, pad: bool = False, name: str | None = None
+) -> Strings:
     """Encode bytes as web-safe base64, without `=` at the end."""
 
     def encode(text: bytes) -> bytes:
@@ -318,7 +323,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Str
     return map_strings(encode, input)
 
 
-def decode_base64(input: Any, name: str | None = None) -> Strings:
+def decode_base64(input: TensorLike, name: str | None = None) -> Strings:
     """Decode the result of `encode_base64`."""
 
     def decode(letters: bytes) -> bytes:

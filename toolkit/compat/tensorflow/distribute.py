@@ -12,6 +12,7 @@ from toolkit import ops
 from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.scopes import device
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
 from toolkit.type_aliases import Axis
 
@@ -52,12 +53,12 @@ class Strategy:
         fn: Callable[..., Any],
         args: Any = (),
         kwargs: Any = None,
-        options: Any = None,
+        options: object = None,
     ) -> Any:
         """Return the result of the only replica: `fn(*args, **kwargs)`."""
         return fn(*args, **(kwargs or {}))
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Axis) -> Any:
+    def reduce(self, reduce_op: Any, value: Any, axis: Axis) -> Tensor:
         """Return the value of the only replica; summed or averaged over an axis, if
         any."""
         if axis is None:
@@ -65,7 +66,7 @@ class Strategy:
         is_sum = str(getattr(reduce_op, "value", reduce_op)).upper() == "SUM"
         return (ops.sum if is_sum else ops.mean)(value, axis=axes(axis))
 
-    def gather(self, value: Any, axis: int) -> Any:
+    def gather(self, value: Any, axis: int) -> Tensor:
         """Return the value of the only replica; `axis` has no effect."""
         return convert(value)
 
@@ -73,13 +74,15 @@ class Strategy:
         """Return the value of each replica: one."""
         return (value,)
 
-    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+    def experimental_distribute_dataset(
+        self, dataset: Any, options: object = None
+    ) -> Any:
         """Return the data set: the only replica receives all of it; options have no
         effect."""
         return dataset
 
     def distribute_datasets_from_function(
-        self, dataset_fn: Callable[[Any], Any], options: Any = None
+        self, dataset_fn: Callable[[Any], Any], options: object = None
     ) -> Any:
         """Return the data set that a function creates from an InputContext.
 
@@ -117,7 +120,7 @@ class MirroredStrategy(Strategy):
     """
 
     def __init__(
-        self, devices: Sequence[Any] | None = None, cross_device_ops: Any = None
+        self, devices: Sequence[Any] | None = None, cross_device_ops: object = None
     ) -> None:
         _check_one("MirroredStrategy", devices)
 
@@ -143,7 +146,7 @@ class OneDeviceStrategy(Strategy):
         fn: Callable[..., Any],
         args: Any = (),
         kwargs: Any = None,
-        options: Any = None,
+        options: object = None,
     ) -> Any:
         """Return the result of `fn(*args, **kwargs)`, computed on the device."""
         with device(self._device):
@@ -159,7 +162,7 @@ class MultiWorkerMirroredStrategy(Strategy):
     """
 
     def __init__(
-        self, cluster_resolver: Any = None, communication_options: Any = None
+        self, cluster_resolver: Any = None, communication_options: object = None
     ) -> None:
         if cluster_resolver is not None:
             raise UnsupportedError(
@@ -177,7 +180,9 @@ class CentralStorageStrategy(Strategy):
     """
 
     def __init__(
-        self, compute_devices: Sequence[Any] | None = None, parameter_device: Any = None
+        self,
+        compute_devices: Sequence[Any] | None = None,
+        parameter_device: object = None,
     ) -> None:
         _check_one("CentralStorageStrategy", compute_devices)
 

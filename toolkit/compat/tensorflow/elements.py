@@ -144,7 +144,7 @@ def as_tensor(value: Any) -> Any:
 def as_numpy(element: Any) -> Any:
     """Convert an element to arrays, NumPy scalars and bytes."""
 
-    def shown(value: Any) -> Any:
+    def shown(value: object) -> Any:
         return StringTensor(value).numpy() if is_string(value) else value
 
     return map_leaves(shown, element)

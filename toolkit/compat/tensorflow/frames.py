@@ -15,7 +15,7 @@ from toolkit.compat.tensorflow.windows import hann_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.fourier import overlap_add
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def frame(
@@ -66,9 +66,9 @@ def _power_of_2(length: int) -> int:
 
 
 def stft(
-    signals: Any,
+    signals: TensorLike,
     frame_length: Any,
-    frame_step: Any,
+    frame_step: TensorLike,
     fft_length: Any = None,
     window_fn: Any = hann_window,
     pad_end: bool = False,
@@ -89,7 +89,7 @@ def stft(
 def inverse_stft(
     stfts: Any,
     frame_length: Any,
-    frame_step: Any,
+    frame_step: TensorLike,
     fft_length: Any = None,
     window_fn: Any = hann_window,
     name: str | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -56,8 +57,8 @@ class ResizeMethod:
 
 
 def resize(
-    images: Any,
-    size: Any,
+    images: TensorLike,
+    size: TensorLike,
     method: str = "bilinear",
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
@@ -167,12 +168,12 @@ def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
     return ops.saturate_cast(scaled, dtype) if saturate else ops.cast(scaled, dtype)
 
 
-def adjust_brightness(image: TensorLike, delta: Any) -> Tensor:
+def adjust_brightness(image: TensorLike, delta: TensorLike) -> Tensor:
     """Add delta to each value, in the scale of [0, 1]."""
     return _apply_to_floats(image, lambda x: x + delta)
 
 
-def adjust_contrast(images: TensorLike, contrast_factor: Any) -> Tensor:
+def adjust_contrast(images: TensorLike, contrast_factor: TensorLike) -> Tensor:
     """Compute (x - mean) * contrast_factor + mean for each channel."""
 
     def adjust(x: Tensor) -> Tensor:
@@ -183,7 +184,7 @@ def adjust_contrast(images: TensorLike, contrast_factor: Any) -> Tensor:
 
 
 def adjust_saturation(
-    image: TensorLike, saturation_factor: Any, name: str | None = None
+    image: TensorLike, saturation_factor: TensorLike, name: str | None = None
 ) -> Tensor:
     """Multiply the saturation of each colour by a factor."""
     return _adjust_in_hsv(
@@ -227,10 +228,10 @@ def per_image_standardization(image: TensorLike) -> Tensor:
 
 def crop_to_bounding_box(
     image: TensorLike,
-    offset_height: Any,
-    offset_width: Any,
-    target_height: Any,
-    target_width: Any,
+    offset_height: int,
+    offset_width: int,
+    target_height: int,
+    target_width: int,
 ) -> Tensor:
     """Crop the image to a box."""
     top, x0, height, width = map(
@@ -247,10 +248,10 @@ def crop_to_bounding_box(
 
 def pad_to_bounding_box(
     image: TensorLike,
-    offset_height: Any,
-    offset_width: Any,
-    target_height: Any,
-    target_width: Any,
+    offset_height: int,
+    offset_width: int,
+    target_height: int,
+    target_width: int,
 ) -> Tensor:
     """Pad the image with zeros to a size."""
     x = convert(image)
@@ -291,8 +292,8 @@ def resize_with_crop_or_pad(
 
 def resize_with_pad(
     image: TensorLike,
-    target_height: Any,
-    target_width: Any,
+    target_height: int,
+    target_width: int,
     method: str = "bilinear",
     antialias: bool = False,
 ) -> Tensor:
@@ -324,10 +325,10 @@ def _pad_to_center(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def extract_patches(
-    images: Any,
-    sizes: Any,
-    strides: Any,
-    rates: Any,
+    images: TensorLike,
+    sizes: int | Sequence[int],
+    strides: int | Sequence[int],
+    rates: int | Sequence[int],
     padding: str,
     name: str | None = None,
 ) -> Tensor:
@@ -336,7 +337,7 @@ def extract_patches(
     return ops.image.extract_patches(images, size, step, rate, padding.lower())
 
 
-def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
+def psnr(a: TensorLike, b: TensorLike, max_val: Any, name: str | None = None) -> Tensor:
     """Compute 20 * log10(max_val) - 10 * log10(mean((a - b) ** 2)) of each image;
     float32.
 
@@ -397,7 +398,9 @@ def _require_signed(function: str, image: TensorLike) -> Tensor:
     return x
 
 
-def adjust_gamma(image: TensorLike, gamma: Any = 1, gain: Any = 1) -> Tensor:
+def adjust_gamma(
+    image: TensorLike, gamma: TensorLike = 1, gain: TensorLike = 1
+) -> Tensor:
     """Compute gain * x ** gamma, in the scale of [0, 1]."""
     return _apply_to_floats(image, lambda x: gain * ops.power(x, gamma))
 

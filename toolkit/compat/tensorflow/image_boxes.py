@@ -13,7 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 __all__ = (
     "crop_and_resize",
@@ -35,8 +35,8 @@ _COLORS = np.array(
 def crop_and_resize(
     image: TensorLike,
     boxes: TensorLike,
-    box_indices: Any,
-    crop_size: Any,
+    box_indices: TensorLike,
+    crop_size: TensorLike,
     method: str = "bilinear",
     extrapolation_value: float = 0.0,
     name: str | None = None,
@@ -149,9 +149,9 @@ def non_max_suppression(
 def non_max_suppression_with_scores(
     boxes: TensorLike,
     scores: Any,
-    max_output_size: Any,
-    iou_threshold: Any = 0.5,
-    score_threshold: Any = float("-inf"),
+    max_output_size: int,
+    iou_threshold: TensorLike = 0.5,
+    score_threshold: TensorLike = float("-inf"),
     soft_nms_sigma: Any = 0.0,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -174,11 +174,11 @@ def non_max_suppression_with_scores(
 def _select_boxes(
     function: str,
     boxes: TensorLike,
-    scores: Any,
+    scores: TensorLike,
     limit: Any,
     overlap: Any,
     threshold: Any,
-    sigma: float,
+    sigma: Any,
 ) -> list[tuple[int, float]]:
     """Return (index, score) of the selected boxes, best first."""
     corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
@@ -218,7 +218,7 @@ def _select_boxes(
     return selected
 
 
-def _intersection_over_union(low: Any, high: Any, i: int, j: int) -> float:
+def _intersection_over_union(low: Array, high: Array, i: int, j: int) -> float:
     """Return the intersection over union of two boxes."""
     areas = [float(np.prod(high[k] - low[k])) for k in (i, j)]
     if min(areas) <= 0:
@@ -268,7 +268,7 @@ def draw_bounding_boxes(
     return ops.where(convert(is_drawn), convert(lines, str(x.dtype)), x)
 
 
-def _outline_slices(box: Any, height: int, width: int) -> list[Any]:
+def _outline_slices(box: Array, height: int, width: int) -> list[Any]:
     """Return the visible sides of a box, as slices of the image."""
     scales = np.array([height - 1, width - 1] * 2, "float32")
     top, x0, bottom, right = (int(n) for n in box.astype("float32") * scales)

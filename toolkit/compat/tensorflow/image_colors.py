@@ -26,7 +26,7 @@ _FROM_YIQ = np.array(
 )  # fmt: skip
 
 
-def _by(matrix: Any, name: str) -> Any:
+def _by(matrix: TensorLike, name: str) -> Any:
     def change(images: TensorLike) -> Tensor:
         x = convert(images)
         return ops.matmul(x, convert(matrix, x.dtype))

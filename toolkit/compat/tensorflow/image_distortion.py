@@ -13,7 +13,7 @@ from toolkit.compat.tensorflow.modes import require_eager
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.type_aliases import SeedLike, TensorLike
+from toolkit.type_aliases import Array, SeedLike, TensorLike
 
 __all__ = [
     "sample_distorted_bounding_box",
@@ -103,10 +103,10 @@ def stateless_sample_distorted_bounding_box(
 
 
 def _sample_crop(
-    seed_tensor: Any,
-    image_size: Any,
+    seed_tensor: Tensor,
+    image_size: Tensor,
     boxes: TensorLike,
-    min_covered: Any,
+    min_covered: float,
     limits: Any,
     uses_image: Any,
 ) -> SampleDistortedBoundingBoxV2:
@@ -162,7 +162,7 @@ def _draw_crop(
     return y, int(generator.integers(width - columns + 1)), rows, columns
 
 
-def _covers(crop: tuple[int, int, int, int], objects: Any, minimum: float) -> bool:
+def _covers(crop: tuple[int, int, int, int], objects: Array, minimum: float) -> bool:
     """Return whether a crop covers enough of one of the objects, in pixels."""
     y, x, height, width = crop
     low = np.maximum(objects[:, :2], [y, x])

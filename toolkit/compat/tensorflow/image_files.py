@@ -20,7 +20,7 @@ from toolkit.errors import (
     UnsupportedError,
 )
 from toolkit.reading.images import import_pillow, open_frames, open_image, upper_bits
-from toolkit.type_aliases import DTypeLike, TensorLike
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 _SEVERAL = ("GIF", "WEBP")  # can hold several images, and are a batch
@@ -30,7 +30,7 @@ _BRIGHTNESS = np.array([9797, 19234, 3737])
 
 
 def decode_image(
-    contents: Any,
+    contents: TensorLike,
     channels: int | None = None,
     dtype: DTypeLike = "uint8",
     name: str | None = None,
@@ -52,7 +52,7 @@ def decode_image(
 
 
 def decode_jpeg(
-    contents: Any,
+    contents: TensorLike,
     channels: int = 0,
     ratio: int = 1,
     fancy_upscaling: bool = True,
@@ -87,7 +87,7 @@ def decode_jpeg(
 
 
 def decode_png(
-    contents: Any,
+    contents: TensorLike,
     channels: int = 0,
     dtype: DTypeLike = "uint8",
     name: str | None = None,
@@ -104,12 +104,14 @@ def decode_png(
     return _decode_one(contents, "decode_png", channels, dtype)
 
 
-def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
+def decode_bmp(
+    contents: TensorLike, channels: int = 0, name: str | None = None
+) -> Tensor:
     """Decode a BMP file; uint8; `channels`: 3, 4, or 0 for the channels of the file."""
     return _decode(contents, "decode_bmp", ("BMP",), channels, "uint8")
 
 
-def decode_gif(contents: Any, name: str | None = None) -> Tensor:
+def decode_gif(contents: TensorLike, name: str | None = None) -> Tensor:
     """Decode the images of a GIF file, or the image of a PNG or JPEG file, as a batch;
     uint8."""
     image = _decode(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
@@ -117,7 +119,7 @@ def decode_gif(contents: Any, name: str | None = None) -> Tensor:
 
 
 def _decode_one(
-    contents: Any, function: str, channels: int, dtype: DTypeLike
+    contents: TensorLike, function: str, channels: int, dtype: DTypeLike
 ) -> Tensor:
     image = _decode(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
     if image.ndim == 4 and len(image) > 1:
@@ -129,7 +131,7 @@ def _decode_one(
 
 
 def _decode(
-    contents: Any,
+    contents: TensorLike,
     function: str,
     formats: tuple[str, ...],
     channels: int | None,
@@ -180,7 +182,7 @@ def _check_channels(function: str, kind: str, count: int) -> None:
         )
 
 
-def _to_pixels(image: Any, count: int) -> Any:
+def _to_pixels(image: Any, count: int) -> Array:
     """Return (height, width, channels) of an image in uint8."""
     if image.mode.startswith("I"):  # 16 bits: keep the upper ones
         return _repeat_grey(upper_bits(image)[..., None], count)
@@ -209,14 +211,14 @@ def _restore_alpha(image: Any, data: bytes) -> Any:
     )
 
 
-def _compute_luma(colours: Any) -> Any:
+def _compute_luma(colours: Array) -> Array:
     """Convert colours to brightness as libpng: rounded down, and grey unchanged."""
     grey = (colours.astype("int64") @ _BRIGHTNESS) >> 15
     is_grey = (colours == colours[..., :1]).all(-1)
     return np.where(is_grey, colours[..., 0], grey).astype("uint8")[..., None]
 
 
-def _to_uint16(function: str, image: Any, count: int) -> Any:
+def _to_uint16(function: str, image: Any, count: int) -> Array:
     """Return the pixels of an image with 16 bits, in uint16."""
     if not image.mode.startswith("I"):
         raise UnsupportedError(
@@ -226,7 +228,7 @@ def _to_uint16(function: str, image: Any, count: int) -> Any:
     return _repeat_grey(np.asarray(image).astype("uint16")[..., None], count)
 
 
-def _repeat_grey(grey: Any, count: int) -> Any:
+def _repeat_grey(grey: Array, count: int) -> Array:
     """Repeat a grey image to more channels."""
     colours = np.repeat(grey, {0: 1, 4: 3}.get(count, count), axis=-1)
     if count != 4:
@@ -235,7 +237,7 @@ def _repeat_grey(grey: Any, count: int) -> Any:
     return np.concatenate([colours, opaque], axis=-1)
 
 
-def _scale_dtype(pixels: Any, dtype: str, kind: str) -> Tensor:
+def _scale_dtype(pixels: Array, dtype: str, kind: str) -> Tensor:
     """Scale pixels to the full range of another dtype, or to [0, 1]."""
     if pixels.dtype == dtype:
         return convert(pixels)
@@ -245,7 +247,7 @@ def _scale_dtype(pixels: Any, dtype: str, kind: str) -> Tensor:
     return ops.cast(ops.cast(convert(pixels), "float32") / highest, dtype)
 
 
-def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
+def is_jpeg(contents: TensorLike, name: str | None = None) -> Tensor:
     """Return whether bytes have the signature of a JPEG file."""
     return convert(to_single_bytes(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
 
@@ -333,7 +335,7 @@ def encode_jpeg(
 
 def _validate_image(
     function: str, image: TensorLike, channels: tuple[int, ...], kinds: tuple[str, ...]
-) -> Any:
+) -> Array:
     """Return the validated pixels of one image as an array."""
     array = np.asarray(convert(image))
     if array.ndim != 3 or array.shape[-1] not in channels:

@@ -47,7 +47,7 @@ def _validate_range(
     return low, high
 
 
-def _symmetric_range(function: str, radius: Any, limit: float | None = None) -> Any:
+def _symmetric_range(function: str, radius: float, limit: float | None = None) -> Any:
     """Return the range from -most to most."""
     return _validate_range(function, -float(radius), radius, limit)
 
@@ -59,11 +59,11 @@ def _positive(function: str, low: Any, high: Any) -> Any:
     return low, high
 
 
-def _draw_uniform(ends: tuple[float, float], seed: Any) -> Tensor:
+def _draw_uniform(ends: tuple[float, float], seed: SeedLike | None) -> Tensor:
     return uniform((), *ends, seed=random.source(seed))
 
 
-def _make_stateless(ends: tuple[float, float], seed: Any) -> Tensor:
+def _make_stateless(ends: tuple[float, float], seed: TensorLike) -> Tensor:
     sampler: Callable[..., Tensor] = random.stateless_uniform
     return sampler((), seed, *ends)
 
@@ -75,35 +75,39 @@ def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
 
 
 def stateless_random_brightness(
-    image: TensorLike, max_delta: Any, seed: SeedLike
+    image: TensorLike, max_delta: Any, seed: TensorLike
 ) -> Tensor:
     """Apply `random_brightness` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_brightness", max_delta)
     return adjust_brightness(image, _make_stateless(ends, seed))
 
 
-def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+def random_contrast(
+    image: TensorLike, lower: Any, upper: Any, seed: SeedLike | None = None
+) -> Tensor:
     """Apply `adjust_contrast` with a random factor."""
     ends = _positive("random_contrast", lower, upper)
     return adjust_contrast(image, _draw_uniform(ends, seed))
 
 
 def stateless_random_contrast(
-    image: TensorLike, lower: Any, upper: Any, seed: SeedLike
+    image: TensorLike, lower: Any, upper: Any, seed: TensorLike
 ) -> Tensor:
     """Apply `random_contrast` with a seed of two integers."""
     ends = _positive("stateless_random_contrast", lower, upper)
     return adjust_contrast(image, _make_stateless(ends, seed))
 
 
-def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
+def random_saturation(
+    image: TensorLike, lower: Any, upper: Any, seed: SeedLike | None = None
+) -> Tensor:
     """Apply `adjust_saturation` with a random factor."""
     ends = _positive("random_saturation", lower, upper)
     return adjust_saturation(image, _draw_uniform(ends, seed))
 
 
 def stateless_random_saturation(
-    image: Any, lower: Any, upper: Any, seed: Any = None
+    image: TensorLike, lower: Any, upper: Any, seed: Any = None
 ) -> Tensor:
     """Apply `random_saturation` with a seed of two integers."""
     ends = _positive("stateless_random_saturation", lower, upper)
@@ -118,34 +122,34 @@ def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
     )
 
 
-def stateless_random_hue(image: TensorLike, max_delta: Any, seed: SeedLike) -> Tensor:
+def stateless_random_hue(image: TensorLike, max_delta: Any, seed: TensorLike) -> Tensor:
     """Apply `random_hue` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_hue", max_delta, 0.5)
     return adjust_hue(image, _make_stateless(ends, seed))
 
 
-def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
+def random_flip_left_right(image: TensorLike, seed: SeedLike | None = None) -> Tensor:
     """Apply `flip_left_right` to each image with probability 0.5."""
     return _flip_at_random(
         image, -2, lambda shape: uniform(shape, seed=random.source(seed))
     )
 
 
-def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
+def random_flip_up_down(image: TensorLike, seed: SeedLike | None = None) -> Tensor:
     """Apply `flip_up_down` to each image with probability 0.5."""
     return _flip_at_random(
         image, -3, lambda shape: uniform(shape, seed=random.source(seed))
     )
 
 
-def stateless_random_flip_left_right(image: TensorLike, seed: SeedLike) -> Tensor:
+def stateless_random_flip_left_right(image: TensorLike, seed: TensorLike) -> Tensor:
     """Apply `random_flip_left_right` with a seed of two integers."""
     return _flip_at_random(
         image, -2, lambda shape: random.stateless_uniform(shape, seed)
     )
 
 
-def stateless_random_flip_up_down(image: TensorLike, seed: SeedLike) -> Tensor:
+def stateless_random_flip_up_down(image: TensorLike, seed: TensorLike) -> Tensor:
     """Apply `random_flip_up_down` with a seed of two integers."""
     return _flip_at_random(
         image, -3, lambda shape: random.stateless_uniform(shape, seed)

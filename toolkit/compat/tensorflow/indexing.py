@@ -11,6 +11,7 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import check_within, dtype_name, extents
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.extents import whole_number
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
@@ -51,7 +52,10 @@ class IndexedSlices:
 
 
 def where(
-    condition: Any, x: TensorLike | None = None, y: Any = None, name: str | None = None
+    condition: TensorLike,
+    x: TensorLike | None = None,
+    y: TensorLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
@@ -74,8 +78,8 @@ def where(
 def gather(
     params: Any,
     indices: Any,
-    validate_indices: Any = None,
-    axis: Any = None,
+    validate_indices: bool | None = None,
+    axis: int | None = None,
     batch_dims: int = 0,
     name: str | None = None,
 ) -> Tensor:
@@ -154,7 +158,7 @@ def _check_vectors(function: str, indices: Any, shape: Any) -> None:
 
 
 def scatter_nd(
-    indices: TensorLike, updates: Any, shape: Shape, name: str | None = None
+    indices: TensorLike, updates: TensorLike, shape: Shape, name: str | None = None
 ) -> Tensor:
     """Add updates to zeros at index vectors, which a trace does not check."""
     indices = convert(indices)
@@ -164,7 +168,7 @@ def scatter_nd(
 
 def _make_scatter(reduction: str | None) -> Any:
     def scatter(
-        tensor: Any, indices: TensorLike, updates: Any, name: str | None = None
+        tensor: Any, indices: TensorLike, updates: TensorLike, name: str | None = None
     ) -> Tensor:
         tensor, indices = convert(tensor), convert(indices)
         _check_vectors("tensor_scatter_nd", indices, tensor.shape)
@@ -183,7 +187,7 @@ tensor_scatter_nd_min: Any = _make_scatter("min")
 
 
 def tensor_scatter_nd_sub(
-    tensor: Any, indices: TensorLike, updates: Any, name: str | None = None
+    tensor: Any, indices: TensorLike, updates: TensorLike, name: str | None = None
 ) -> Tensor:
     """Subtract updates at index vectors."""
     tensor, indices = convert(tensor), convert(indices)
@@ -203,8 +207,8 @@ def sequence_mask(
 
 
 def reverse_sequence(
-    input: Any,
-    seq_lengths: Any,
+    input: TensorLike,
+    seq_lengths: TensorLike,
     seq_axis: int = 1,
     batch_axis: int = 0,
     name: str | None = None,
@@ -280,7 +284,7 @@ def histogram_fixed_width(
     )
 
 
-def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+def unravel_index(indices: Any, dims: ShapeLike, name: str | None = None) -> Tensor:
     """Return the coordinates, one row per axis, of flat indices into a shape."""
     indices, shape = convert(indices), extents(dims)
     check_within("unravel_index", indices, int(np.prod(shape, dtype=int)))
@@ -293,7 +297,10 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
 
 
 def sort(
-    values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
+    values: TensorLike,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    name: str | None = None,
 ) -> Tensor:
     """Sort the values along an axis."""
     result = ops.sort(values, axis)
@@ -301,7 +308,7 @@ def sort(
 
 
 def argsort(
-    values: Any,
+    values: TensorLike,
     axis: int = -1,
     direction: str = "ASCENDING",
     stable: bool = False,
@@ -327,10 +334,10 @@ def _descending(direction: str) -> bool:
 
 
 def searchsorted(
-    sorted_sequence: Any,
-    values: Any,
+    sorted_sequence: TensorLike,
+    values: TensorLike,
     side: str = "left",
-    out_type: Any = "int32",
+    out_type: DTypeLike = "int32",
     name: str | None = None,
 ) -> Tensor:
     """Return the insertion positions of values in a sorted vector, or in sorted

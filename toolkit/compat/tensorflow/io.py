@@ -8,6 +8,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -58,6 +59,7 @@ from toolkit.data.examples import (
     FixedLenSequenceFeature as FixedLenSequenceFeature,
 )
 from toolkit.errors import MalformedDataError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 __path__: list[str] = []  # makes submodules importable
 
@@ -127,7 +129,7 @@ class TFRecordOptions:
 class TFRecordWriter(data.TFRecordWriter):
     """Writer of record files; options: TFRecordOptions, "GZIP", "ZLIB" or None."""
 
-    def __init__(self, path: Any, options: Any = None) -> None:
+    def __init__(self, path: str, options: Any = None) -> None:
         level = None
         if isinstance(options, TFRecordOptions):
             level = options.compression_level
@@ -140,7 +142,10 @@ class TFRecordWriter(data.TFRecordWriter):
 
 
 def parse_single_example(
-    serialized: Any, features: Any, example_names: Any = None, name: str | None = None
+    serialized: TensorLike,
+    features: Any,
+    example_names: object = None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Parse the requested features of an Example to tensors.
 
@@ -162,7 +167,10 @@ def parse_single_example(
 
 
 def parse_example(
-    serialized: Any, features: Any, example_names: Any = None, name: str | None = None
+    serialized: TensorLike,
+    features: Any,
+    example_names: object = None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Parse the features of a batch of Examples; a VarLenFeature is a sparse tensor.
 
@@ -186,10 +194,10 @@ def _to_sparse(feature: Any, values: Any) -> Any:
 
 
 def parse_single_sequence_example(
-    serialized: Any,
+    serialized: TensorLike,
     context_features: Any = None,
     sequence_features: Any = None,
-    example_name: Any = None,
+    example_name: object = None,
     name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse the context features and the step features of a SequenceExample.
@@ -213,10 +221,10 @@ def parse_single_sequence_example(
 
 
 def parse_sequence_example(
-    serialized: Any,
+    serialized: TensorLike,
     context_features: Any = None,
     sequence_features: Any = None,
-    example_names: Any = None,
+    example_names: object = None,
     name: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Parse the features of a batch of SequenceExamples; return also the lengths.
@@ -267,12 +275,14 @@ def _sort_by_name(features: Any) -> dict[str, Any]:
 # --- files ----------------------------------------------------------------------------
 
 
-def read_file(filename: Any, name: str | None = None) -> StringTensor:
+def read_file(filename: str | PathLike[str], name: str | None = None) -> StringTensor:
     """Read the bytes of a file."""
     return StringTensor(Path(to_path(filename)).read_bytes())
 
 
-def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
+def write_file(
+    filename: str | PathLike[str], contents: TensorLike, name: str | None = None
+) -> None:
     """Write bytes to a file."""
     Path(to_path(filename)).write_bytes(to_single_bytes(contents, "write_file"))
 
@@ -297,7 +307,9 @@ def _walk(
     return os.walk(to_path(top), topdown, onerror)
 
 
-def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
+def _rename(
+    src: str | PathLike[str], dst: str | PathLike[str], overwrite: bool = False
+) -> None:
     if os.path.exists(to_path(dst)) and not overwrite:
         raise FileExistsError(f"rename: {to_path(dst)} exists")
     os.replace(to_path(src), to_path(dst))
@@ -310,7 +322,9 @@ def _open(name: str, mode: str = "r") -> IO[Any]:
     return open(to_path(name), mode, encoding="utf-8", newline="\n")
 
 
-def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
+def _copy(
+    src: str | PathLike[str], dst: str | PathLike[str], overwrite: bool = False
+) -> None:
     if os.path.exists(to_path(dst)) and not overwrite:
         raise FileExistsError(f"copy: {to_path(dst)} exists")
     shutil.copyfile(to_path(src), to_path(dst))

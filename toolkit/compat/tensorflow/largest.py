@@ -8,6 +8,7 @@ from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 class TopK(NamedTuple):
@@ -18,10 +19,10 @@ class TopK(NamedTuple):
 
 
 def top_k(
-    input: Any,
+    input: TensorLike,
     k: Any = 1,
     sorted: bool = True,
-    index_type: Any = "int32",
+    index_type: DTypeLike = "int32",
     name: str | None = None,
 ) -> TopK:
     """Return the k largest elements of the last axis, and their indices."""
@@ -30,7 +31,7 @@ def top_k(
 
 
 def approx_max_k(
-    operand: Any,
+    operand: TensorLike,
     k: Any,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -50,7 +51,7 @@ def approx_max_k(
 
 
 def approx_min_k(
-    operand: Any,
+    operand: TensorLike,
     k: Any,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,

@@ -18,7 +18,7 @@ from toolkit.compat.tensorflow.math import (
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
-from toolkit.type_aliases import Axis, TensorLike
+from toolkit.type_aliases import Axis, DTypeLike, TensorLike
 
 globals().update(
     rename_functions(
@@ -41,15 +41,15 @@ globals().update(
 
 
 def matmul(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     transpose_a: bool = False,
     transpose_b: bool = False,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
-    output_type: Any = None,
+    output_type: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Multiply matrices, or batches of them, with optional transposition.
@@ -72,8 +72,8 @@ def _transpose_matrix(x: TensorLike, transposed: bool, adjoint: bool) -> Tensor:
 
 
 def matvec(
-    a: Any,
-    b: Any,
+    a: TensorLike,
+    b: TensorLike,
     transpose_a: bool = False,
     adjoint_a: bool = False,
     a_is_sparse: bool = False,
@@ -91,14 +91,14 @@ def matvec(
 
 
 def matrix_transpose(
-    a: Any, name: str | None = None, conjugate: bool = False
+    a: TensorLike, name: str | None = None, conjugate: bool = False
 ) -> Tensor:
     """Exchange the last two axes."""
     swapped = ops.swapaxes(a, -1, -2)
     return ops.conj(swapped) if conjugate else swapped
 
 
-def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+def adjoint(matrix: TensorLike, name: str | None = None) -> Tensor:
     """Return the conjugate transpose."""
     return matrix_transpose(matrix, conjugate=True)
 
@@ -109,7 +109,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
 
 
 def norm(
-    tensor: Any,
+    tensor: TensorLike,
     ord: Any = "euclidean",
     axis: Axis | None = None,
     keepdims: bool | None = None,
@@ -131,21 +131,21 @@ def norm(
     return ops.norm(tensor, ord, axes(axis), bool(keepdims))
 
 
-def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+def inv(input: TensorLike, adjoint: bool = False, name: str | None = None) -> Tensor:
     """Return the inverse of a matrix."""
     return ops.inv(_transpose_matrix(input, False, adjoint))
 
 
 def solve(
-    matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None
+    matrix: TensorLike, rhs: TensorLike, adjoint: bool = False, name: str | None = None
 ) -> Tensor:
     """Solve matrix @ x = rhs for x."""
     return ops.solve(_transpose_matrix(matrix, False, adjoint), rhs)
 
 
 def triangular_solve(
-    matrix: Any,
-    rhs: Any,
+    matrix: TensorLike,
+    rhs: TensorLike,
     lower: bool = True,
     adjoint: bool = False,
     name: str | None = None,
@@ -156,8 +156,8 @@ def triangular_solve(
 
 
 def lstsq(
-    matrix: Any,
-    rhs: Any,
+    matrix: TensorLike,
+    rhs: TensorLike,
     l2_regularizer: float = 0.0,
     fast: bool = True,
     name: str | None = None,
@@ -176,7 +176,7 @@ def lstsq(
 
 
 def svd(
-    tensor: Any,
+    tensor: TensorLike,
     full_matrices: bool = False,
     compute_uv: bool = True,
     name: str | None = None,
@@ -189,28 +189,32 @@ def svd(
     return s, u, adjoint(vh)
 
 
-def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> Any:
+def qr(
+    input: TensorLike, full_matrices: bool = False, name: str | None = None
+) -> tuple[Tensor, ...]:
     """Return an orthogonal q and an upper triangular r with input = q @ r."""
     return ops.qr(input, "complete" if full_matrices else "reduced")
 
 
-def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
+def eigvalsh(tensor: TensorLike, name: str | None = None) -> Tensor:
     """Return the eigenvalues of a symmetric matrix in ascending order."""
     return ops.eigh(tensor)[0]
 
 
-def eigvals(tensor: Any, name: str | None = None) -> Tensor:
+def eigvals(tensor: TensorLike, name: str | None = None) -> Tensor:
     """Return the eigenvalues of a matrix, which can be complex."""
     return ops.linalg.eig(tensor)[0]
 
 
-def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
+def cholesky_solve(
+    chol: TensorLike, rhs: TensorLike, name: str | None = None
+) -> Tensor:
     """Solve chol @ transpose(chol) @ x = rhs for x."""
     return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True)
 
 
 def normalize(
-    tensor: Any,
+    tensor: TensorLike,
     ord: Any = "euclidean",
     axis: Axis | None = None,
     name: str | None = None,
@@ -220,7 +224,7 @@ def normalize(
     return ops.divide(tensor, size), size
 
 
-def logdet(matrix: Any, name: str | None = None) -> Tensor:
+def logdet(matrix: TensorLike, name: str | None = None) -> Tensor:
     """Return the logarithm of the determinant of a positive definite matrix."""
     return ops.slogdet(matrix)[1]
 
@@ -230,7 +234,7 @@ def trace(x: TensorLike, name: str | None = None) -> Tensor:
     return ops.trace(x, axis1=-2, axis2=-1)
 
 
-def diag(diagonal: Any, name: str | None = None, k: int = 0) -> Tensor:
+def diag(diagonal: TensorLike, name: str | None = None, k: int = 0) -> Tensor:
     """Return matrices with the last axis of `diagonal` on their k-th diagonal."""
     x = convert(diagonal)
     count = x.shape[-1] + abs(k)
@@ -240,12 +244,14 @@ def diag(diagonal: Any, name: str | None = None, k: int = 0) -> Tensor:
     return ops.where(hot, rows, ops.zeros_like(rows))
 
 
-def diag_part(input: Any, name: str | None = None, k: int = 0) -> Tensor:
+def diag_part(input: TensorLike, name: str | None = None, k: int = 0) -> Tensor:
     """Return the k-th diagonal of the last two axes."""
     return ops.diagonal(input, k, -2, -1)
 
 
-def set_diag(input: Any, diagonal: Any, name: str | None = None, k: int = 0) -> Tensor:
+def set_diag(
+    input: TensorLike, diagonal: TensorLike, name: str | None = None, k: int = 0
+) -> Tensor:
     """Replace the main diagonal of matrices."""
     refuse("set_diag", k=(k, 0))
     x = convert(input)
@@ -256,7 +262,7 @@ def set_diag(input: Any, diagonal: Any, name: str | None = None, k: int = 0) -> 
 
 
 def band_part(
-    input: Any, num_lower: Any, num_upper: Any, name: str | None = None
+    input: TensorLike, num_lower: Any, num_upper: int, name: str | None = None
 ) -> Tensor:
     """Set the elements outside of a band to 0; a negative number keeps the triangle."""
     x = convert(input)
@@ -265,13 +271,13 @@ def band_part(
     return ops.tril(x, int(num_upper)) if int(num_upper) >= 0 else x
 
 
-def tensor_diag_part(input: Any, name: str | None = None) -> Tensor:
+def tensor_diag_part(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the diagonal of a matrix."""
     refuse("tensor_diag_part", rank=(convert(input).ndim, 2))
     return ops.diagonal(input)
 
 
-def tensor_diag(diagonal: Any, name: str | None = None) -> Tensor:
+def tensor_diag(diagonal: TensorLike, name: str | None = None) -> Tensor:
     """Return the matrix with a vector on its diagonal."""
     return ops.diag(diagonal)
 

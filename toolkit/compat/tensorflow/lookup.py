@@ -17,6 +17,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError
 from toolkit.layers.preprocessing.string_hashes import farm_hash
 from toolkit.reading.text import parse_number
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 __all__ = [
     *("KeyValueTensorInitializer", "StaticHashTable", "StaticVocabularyTable"),
@@ -94,7 +95,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
 
     def __init__(
         self,
-        filename: Any,
+        filename: str,
         key_dtype: Any,
         key_index: int,
         value_dtype: Any,
@@ -119,7 +120,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
 
 
 def _parse_column(
-    lines: list[bytes], index: int, dtype: Any, delimiter: str, offset: int
+    lines: list[bytes], index: int, dtype: DTypeLike, delimiter: str, offset: int
 ) -> list[Any]:
     """Return a column, the lines or the line numbers, as strings or as numbers."""
     if index == TextFileIndex.LINE_NUMBER:
@@ -161,14 +162,14 @@ class _Table:
         """Return the number of keys."""
         return convert_to_tensor(self._count, "int64")
 
-    def __getitem__(self, keys: Any) -> Any:
+    def __getitem__(self, keys: TensorLike) -> Any:
         return self.lookup(keys)
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> Any:
         """Return the values of keys; a subclass defines it."""
         raise NotImplementedError
 
-    def _find_slots(self, keys: Any, default_slot: int) -> Any:
+    def _find_slots(self, keys: Any, default_slot: int) -> Tensor:
         """Return the slot of each key in the initializer, or `missing`."""
         keys = convert_to_tensor(keys)
         is_string = isinstance(keys, StringTensor)
@@ -221,7 +222,7 @@ class StaticHashTable(_Table):
         self._initializer = initializer
         self._values = np.append(initializer.values, _to_array(self.default_value))
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> Any:
         """Return the value of each key, in the shape of the keys.
 
         Raises:
@@ -291,7 +292,7 @@ class StaticVocabularyTable(_Table):
         """Return the number of indices, buckets included."""
         return convert_to_tensor(self._count + self._buckets, "int64")
 
-    def lookup(self, keys: Any, name: str | None = None) -> Any:
+    def lookup(self, keys: TensorLike, name: str | None = None) -> Any:
         """Return the index of each word, in the shape of the words; int64."""
         keys = convert_to_tensor(keys)
         slots = self._find_slots(keys, self._count)
@@ -308,12 +309,12 @@ class StaticVocabularyTable(_Table):
         return convert_to_tensor(ops.where(ops.equal(indices, -1), other, indices))
 
 
-def _to_array(x: Any) -> Any:
+def _to_array(x: TensorLike) -> Array:
     """Convert a tensor to an array; strings are bytes."""
     if isinstance(x, StringTensor):
         return to_bytes_array(x)
     return np.asarray(as_array(x.value if isinstance(x, Variable) else x))
 
 
-def _dtype_of(array: Any) -> str:
+def _dtype_of(array: Array) -> str:
     return dtypes.STRING if array.dtype == object else dtypes.name_of(array.dtype)

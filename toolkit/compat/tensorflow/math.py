@@ -62,9 +62,11 @@ from toolkit.compat.tensorflow.segments import (
     unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
     unsorted_segment_sum as unsorted_segment_sum,
 )
+from toolkit.compat.tensorflow.type_aliases import AxisLike, ShapeLike
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import Axis, DTypeLike, TensorLike
 
 _UNARY = {
     "abs": ops.absolute,
@@ -144,7 +146,7 @@ globals().update({name: getattr(special, name) for name in special.OF_MATH})
 # --- arithmetic -----------------------------------------------------------------------
 
 
-def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
+def divide(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x / y; the quotient of integers is float64, of small ones float32."""
     return divide_as_floats(*match_dtypes("divide", (x, y)))
 
@@ -152,7 +154,7 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
 truediv = divide
 
 
-def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
+def floordiv(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x / y, rounded down.
 
     Raises:
@@ -162,7 +164,7 @@ def floordiv(x: Any, y: Any, name: str | None = None) -> Tensor:
     return ops.floor_divide(x, y)
 
 
-def floormod(x: Any, y: Any, name: str | None = None) -> Tensor:
+def floormod(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x - floordiv(x, y) * y.
 
     Raises:
@@ -188,7 +190,10 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 
 def accumulate_n(
-    inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None
+    inputs: TensorLike,
+    shape: ShapeLike | None = None,
+    tensor_dtype: DTypeLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the sum of tensors of one shape, see `add_n`.
 
@@ -197,52 +202,52 @@ def accumulate_n(
     return add_n(inputs)
 
 
-def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
+def scalar_mul(scalar: TensorLike, x: TensorLike, name: str | None = None) -> Tensor:
     """Multiply x by a number."""
     return ops.multiply(scalar, x)
 
 
-def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
+def squared_difference(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return (x - y) ** 2."""
     return ops.square(ops.subtract(x, y))
 
 
-def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+def multiply_no_nan(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x * y, and 0 where y is 0."""
     product = ops.multiply(x, y)
     return ops.where(ops.equal(y, 0), ops.zeros_like(product), product)
 
 
-def xlogy(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xlogy(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x * log(y), and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.multiply(x, ops.log(ops.where(is_zero, ops.ones_like(y), y)))
 
 
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+def reciprocal_no_nan(x: TensorLike, name: str | None = None) -> Tensor:
     """Return 1 / x, and 0 where x is 0."""
     return ops.divide_no_nan(ops.ones_like(x), x)
 
 
-def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xdivy(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x / y, and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.divide(x, ops.where(is_zero, ops.ones_like(y), y))
 
 
-def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
+def xlog1py(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return x * log(1 + y), and 0 where x is 0."""
     is_zero = ops.equal(x, 0)
     return ops.multiply(x, ops.log1p(ops.where(is_zero, ops.zeros_like(y), y)))
 
 
-def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+def is_non_decreasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Return whether no element is less than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] >= x[:-1])
 
 
-def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+def is_strictly_increasing(x: TensorLike, name: str | None = None) -> Tensor:
     """Return whether each element is greater than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] > x[:-1])
@@ -259,24 +264,30 @@ def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 def argmax(
-    input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None
+    input: Any,
+    axis: int | None = None,
+    output_type: Any = "int64",
+    name: str | None = None,
 ) -> Tensor:
     """Return the first index of the largest element along an axis, 0 by default."""
     return ops.cast(ops.argmax(input, int(axis or 0)), dtype_name(output_type))
 
 
 def argmin(
-    input: Any, axis: Any = None, output_type: Any = "int64", name: str | None = None
+    input: Any,
+    axis: int | None = None,
+    output_type: Any = "int64",
+    name: str | None = None,
 ) -> Tensor:
     """Return the first index of the smallest element along an axis, 0 by default."""
     return ops.cast(ops.argmin(input, int(axis or 0)), dtype_name(output_type))
 
 
 def count_nonzero(
-    input: Any,
-    axis: Any = None,
+    input: TensorLike,
+    axis: AxisLike | None = None,
     keepdims: bool | None = None,
-    dtype: Any = "int64",
+    dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> Tensor:
     """Count the nonzero elements along axes."""
@@ -287,7 +298,7 @@ def count_nonzero(
 def _cumulative(function: Any, start: Any, function_name: str) -> Any:
     def cumulate(
         x: Any,
-        axis: Any = 0,
+        axis: int = 0,
         exclusive: bool = False,
         reverse: bool = False,
         name: str | None = None,
@@ -312,7 +323,7 @@ cumprod: Any = _cumulative(ops.cumprod, ops.ones_like, "cumprod")
 
 def cumulative_logsumexp(
     x: Any,
-    axis: Any = 0,
+    axis: int = 0,
     exclusive: bool = False,
     reverse: bool = False,
     name: str | None = None,
@@ -327,7 +338,7 @@ def cumulative_logsumexp(
     return ops.log(total) + peak
 
 
-def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+def invert_permutation(x: TensorLike, name: str | None = None) -> Tensor:
     """Invert a permutation: y[x[i]] = i.
 
     Raises:
@@ -347,7 +358,10 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
 
 
 def clip_by_norm(
-    t: Any, clip_norm: Any, axes: Any = None, name: str | None = None
+    t: TensorLike,
+    clip_norm: TensorLike,
+    axes: AxisLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Scale t so that its Euclidean norm is at most clip_norm."""
     total = ops.sum(ops.square(t), _axes(axes), True)
@@ -366,7 +380,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
 
 
 def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+    t_list: Any, clip_norm: TensorLike, use_norm: Any = None, name: str | None = None
 ) -> tuple[list[Any], Tensor]:
     """Scale tensors so that their common norm is at most clip_norm; return also it."""
     norm = global_norm(t_list) if use_norm is None else convert(use_norm)
@@ -375,24 +389,29 @@ def clip_by_global_norm(
 
 
 def l2_normalize(
-    x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None
+    x: TensorLike,
+    axis: AxisLike | None = None,
+    epsilon: float = 1e-12,
+    name: str | None = None,
 ) -> Tensor:
     """Divide x by its Euclidean norm along axes."""
     total = ops.sum(ops.square(x), axes(axis), keepdims=True)
     return ops.multiply(x, ops.rsqrt(ops.maximum(total, epsilon)))
 
 
-def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
+def softmax(logits: Any, axis: Axis | None = None, name: str | None = None) -> Tensor:
     """Return exp(logits), divided by the sum along an axis, the last by default."""
     return ops.softmax(logits, -1 if axis is None else axis)
 
 
-def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
+def log_softmax(
+    logits: TensorLike, axis: Axis | None = None, name: str | None = None
+) -> Tensor:
     """Return the logarithm of `softmax`."""
     return ops.log_softmax(logits, -1 if axis is None else axis)
 
 
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+def zero_fraction(value: TensorLike, name: str | None = None) -> Tensor:
     """Return the fraction of zeros."""
     return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
 

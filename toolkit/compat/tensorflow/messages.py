@@ -86,7 +86,7 @@ class _List(Message):
         return [f"value: {_shown(value)}" for value in self.value]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bytes):
         text = repr(value)[2:-1]
         return '"' + text.replace('"', '\\"') + '"'

@@ -23,7 +23,7 @@ from toolkit.type_aliases import TensorLike
 def _define_extreme(name: str, record: Primitive, first: Any) -> Primitive:
     """Define a composite of a primitive with a gradient by the comparison `first`."""
 
-    def vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
+    def vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         zero = convert(0, g.dtype)
         to_first = first(a, b)
         to_a, to_b = ops.where(to_first, g, zero), ops.where(to_first, zero, g)
@@ -39,13 +39,13 @@ first_minimum_p: Primitive = _define_extreme("first_minimum", minimum_p, ops.les
 
 
 def _bind_extreme(
-    x: TensorLike, y: Any, composite: Primitive, plain: Primitive
+    x: TensorLike, y: TensorLike, composite: Primitive, plain: Primitive
 ) -> Tensor:
     (x, y), dtype = operands(x, y)
     return bind(composite if dtype in INEXACT else plain, x, y)
 
 
-def maximum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
+def maximum(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return the larger of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
@@ -53,7 +53,7 @@ def maximum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
     return _bind_extreme(x, y, first_maximum_p, maximum_p)
 
 
-def minimum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
+def minimum(x: TensorLike, y: TensorLike, name: str | None = None) -> Tensor:
     """Return the smaller of x and y, elementwise; NaN if either is.
 
     The gradient goes to x where they are equal.
@@ -62,7 +62,7 @@ def minimum(x: TensorLike, y: Any, name: str | None = None) -> Tensor:
 
 
 def clip_by_value(
-    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+    t: TensorLike, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Tensor:
     """Clip t to the bounds.
 

@@ -62,7 +62,9 @@ class AliasFinder(MetaPathFinder, Loader):
         self._prefix = f"{package}."
         self._real_of, self._alias = real_of, alias
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any, target: object = None
+    ) -> ModuleSpec | None:
         """Return the spec of an alias; `path` and `target` have no effect."""
         if not name.startswith(self._prefix):
             return None

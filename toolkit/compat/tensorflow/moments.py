@@ -9,12 +9,14 @@ from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.core.tensor import Tensor
+from toolkit.type_aliases import Axis, TensorLike
 
 
 def sufficient_statistics(
     x: Any,
-    axes: Any,
+    axes: Axis,
     shift: Any = None,
     keepdims: bool = False,
     name: str | None = None,
@@ -37,7 +39,11 @@ def sufficient_statistics(
 
 
 def normalize_moments(
-    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+    counts: TensorLike,
+    mean_ss: Any,
+    variance_ss: Any,
+    shift: Any,
+    name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance from the results of `sufficient_statistics`."""
     mean = ops.divide(mean_ss, counts)
@@ -47,7 +53,7 @@ def normalize_moments(
 
 def weighted_moments(
     x: Any,
-    axes: Any,
+    axes: AxisLike,
     frequency_weights: Any,
     keepdims: bool = False,
     name: str | None = None,
@@ -64,12 +70,12 @@ def weighted_moments(
 
 
 def batch_norm_with_global_normalization(
-    input: Any,
-    mean: Any,
-    variance: Any,
-    beta: Any,
-    gamma: Any,
-    variance_epsilon: Any,
+    input: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    beta: TensorLike,
+    gamma: TensorLike,
+    variance_epsilon: TensorLike,
     scale_after_normalization: bool,
     name: str | None = None,
 ) -> Tensor:
@@ -81,7 +87,7 @@ def batch_norm_with_global_normalization(
 
 
 def log_poisson_loss(
-    targets: Any,
+    targets: TensorLike,
     log_input: Any,
     compute_full_loss: bool = False,
     name: str | None = None,

@@ -18,7 +18,7 @@ from toolkit.compat.tensorflow.averages import ExponentialMovingAverage
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tapes import GradientTape
 from toolkit.core.tensor import Tensor
-from toolkit.type_aliases import DTypeLike, Shape
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
 class UnconnectedGradients(StrEnum):
@@ -54,7 +54,7 @@ def _of_nests(function: Callable[..., Any], names: str) -> Callable[..., Any]:
     return update_wrapper(call, function)
 
 
-def get_static_value(tensor: Any, partial: bool = False) -> Any:
+def get_static_value(tensor: TensorLike, partial: bool = False) -> Any:
     """Return the value of a tensor as an array; None for a traced value.
 
     Args:

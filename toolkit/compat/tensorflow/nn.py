@@ -63,6 +63,7 @@ from toolkit.compat.tensorflow.moments import (
 )
 from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import AxisLike, ShapeLike
 from toolkit.compat.tensorflow.windowed import (
     dilation2d as dilation2d,
     erosion2d as erosion2d,
@@ -92,12 +93,14 @@ globals().update(
 )
 
 
-def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
+def gelu(
+    features: TensorLike, approximate: bool = False, name: str | None = None
+) -> Tensor:
     """Return x * P(X <= x) for a normal X; `approximate` uses tanh."""
     return ops.gelu(features, approximate)
 
 
-def silu(features: Any, beta: float = 1.0) -> Tensor:
+def silu(features: TensorLike, beta: float = 1.0) -> Tensor:
     """Return x * sigmoid(beta * x)."""
     return ops.multiply(features, ops.sigmoid(ops.multiply(beta, features)))
 
@@ -105,7 +108,7 @@ def silu(features: Any, beta: float = 1.0) -> Tensor:
 swish = silu
 
 
-def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def crelu(features: TensorLike, axis: int = -1, name: str | None = None) -> Tensor:
     """Concatenate relu(x) and relu(-x) along an axis."""
     return ops.relu(ops.concatenate([features, ops.negative(features)], axis))
 
@@ -113,7 +116,7 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
 def dropout(
     x: Any,
     rate: Any,
-    noise_shape: Any = None,
+    noise_shape: ShapeLike | None = None,
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
@@ -126,7 +129,10 @@ def dropout(
 
 
 def bias_add(
-    value: Any, bias: Any, data_format: Any = None, name: str | None = None
+    value: TensorLike,
+    bias: TensorLike,
+    data_format: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Add a vector along the channels."""
     first = bool(data_format) and data_format.startswith("NC")
@@ -134,15 +140,15 @@ def bias_add(
     return ops.add(value, ops.reshape(bias, (-1, *[1] * spatial)))
 
 
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
+def l2_loss(t: TensorLike, name: str | None = None) -> Tensor:
     """Return half the sum of squares."""
     return ops.sum(ops.square(t)) / 2
 
 
 def moments(
     x: Any,
-    axes: Any,
-    shift: Any = None,
+    axes: AxisLike,
+    shift: object = None,
     keepdims: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -160,11 +166,11 @@ def moments(
 
 def batch_normalization(
     x: TensorLike,
-    mean: Any,
-    variance: Any,
-    offset: Any,
-    scale: Any,
-    variance_epsilon: Any,
+    mean: TensorLike,
+    variance: TensorLike,
+    offset: TensorLike,
+    scale: TensorLike,
+    variance_epsilon: TensorLike,
     name: str | None = None,
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + variance_epsilon) * scale + offset."""
@@ -207,7 +213,9 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 def sigmoid_cross_entropy_with_logits(
-    labels: Any = None, logits: Any = None, name: str | None = None
+    labels: TensorLike | None = None,
+    logits: TensorLike | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return softplus(logits) - labels * logits."""
     logits = convert(logits)
@@ -215,7 +223,7 @@ def sigmoid_cross_entropy_with_logits(
 
 
 def weighted_cross_entropy_with_logits(
-    labels: Any, logits: Any, pos_weight: Any, name: str | None = None
+    labels: Any, logits: Any, pos_weight: TensorLike, name: str | None = None
 ) -> Tensor:
     """Return the sigmoid cross entropy with weight pos_weight for true labels."""
     logits, labels = convert(logits), convert(labels)
@@ -242,10 +250,10 @@ def scale_regularization_loss(regularization_loss: Any) -> Tensor:
 
 
 def ctc_loss(
-    labels: Any,
+    labels: TensorLike,
     logits: Any,
-    label_length: Any,
-    logit_length: Any,
+    label_length: TensorLike,
+    logit_length: TensorLike,
     logits_time_major: bool = True,
     unique: Any = None,
     blank_index: int | None = None,

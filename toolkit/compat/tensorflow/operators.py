@@ -81,7 +81,7 @@ def divide_as_floats(x: Tensor, y: Tensor) -> Tensor:
     return ops.divide(x, y)
 
 
-def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
+def check_divisor(function: str, dividend: TensorLike, divisor: TensorLike) -> None:
     """Raise for the division of integers by a concrete zero.
 
     Raises:
@@ -112,7 +112,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     divides = "truediv" in name
     is_checked = "floordiv" in name or "mod" in name
 
-    def operate(self: Any, other: Any) -> Any:
+    def operate(self: Tensor, other: Any) -> Tensor:
         if getattr(other, "is_composite", False):  # a ragged or a sparse tensor
             return NotImplemented
         if not _has_core_dtype(self, other, divides) and not is_package_frame(
@@ -131,7 +131,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     setattr(kind, name, operate)
 
 
-def _has_core_dtype(x: TensorLike, other: Any, divides: bool) -> bool:
+def _has_core_dtype(x: TensorLike, other: object, divides: bool) -> bool:
     """Return whether toolkit's operator already has TensorFlow's dtype."""
     x = x if isinstance(x, Tensor) else convert(x)
     dtype = x._dtype

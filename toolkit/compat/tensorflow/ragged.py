@@ -29,7 +29,7 @@ from toolkit.core.dialects import constructors
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 _LISTS = (list, tuple, np.ndarray)
 
@@ -89,7 +89,9 @@ def _depth(x: TensorLike) -> int:
     return 1 + max((_depth(item) for item in x), default=0)
 
 
-def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
+def _constant_values(
+    values: TensorLike, dtype: DTypeLike | None, inner: tuple[int, ...]
+) -> Any:
     if isinstance(values, list) and not values:
         if dtype is not None and dtype_name(dtype) == STRING:
             return StringTensor(np.zeros((0, *inner), object))
@@ -105,7 +107,9 @@ def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
     return result
 
 
-def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Any:
+def stack(
+    values: Sequence[Any], axis: int = 0, name: str | None = None
+) -> RaggedTensor:
     """Stack tensors or ragged tensors along a new axis.
 
     Args:
@@ -140,12 +144,12 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def range(
-    starts: Any,
-    limits: Any = None,
-    deltas: Any = 1,
-    dtype: Any = None,
+    starts: TensorLike,
+    limits: TensorLike | None = None,
+    deltas: TensorLike = 1,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
-    row_splits_dtype: Any = "int64",
+    row_splits_dtype: DTypeLike = "int64",
 ) -> RaggedTensor:
     """Return rows that count from starts to limits, or from 0 to starts.
 
@@ -171,7 +175,7 @@ def range(
 
 
 def row_splits_to_segment_ids(
-    splits: Any, name: str | None = None, out_type: Any = None
+    splits: Any, name: str | None = None, out_type: DTypeLike | None = None
 ) -> Tensor:
     """Convert row splits to the row index of each value."""
     static_splits = static_integers(splits, "splits")
@@ -180,9 +184,9 @@ def row_splits_to_segment_ids(
 
 
 def segment_ids_to_row_splits(
-    segment_ids: Any,
-    num_segments: Any = None,
-    out_type: Any = None,
+    segment_ids: TensorLike,
+    num_segments: TensorLike | None = None,
+    out_type: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Convert the row index of each value to row splits."""
@@ -192,7 +196,10 @@ def segment_ids_to_row_splits(
 
 
 def stack_dynamic_partitions(
-    data: Any, partitions: Any, num_partitions: Any, name: str | None = None
+    data: TensorLike,
+    partitions: TensorLike,
+    num_partitions: Any,
+    name: str | None = None,
 ) -> RaggedTensor:
     """Return the values of each partition as a row."""
     ids = static_integers(partitions, "partitions")

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.ragged_values import (
     unpadded_lengths,
 )
 from toolkit.errors import ShapeError
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 
 class RaggedConstructors:
@@ -33,14 +34,14 @@ class RaggedConstructors:
         self, values: Any, row_splits: Any, uniform_row_length: int | None = None
     ) -> None:
         self.values: Any = as_values(values)
-        self.splits: np.ndarray[Any, Any] = row_splits
+        self.splits: Array = row_splits
         self.uniform_row_length = uniform_row_length
 
     @classmethod
     def from_row_splits(
         cls,
-        values: Any,
-        row_splits: Any,
+        values: TensorLike,
+        row_splits: TensorLike,
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
@@ -65,8 +66,8 @@ class RaggedConstructors:
     @classmethod
     def from_row_lengths(
         cls,
-        values: Any,
-        row_lengths: Any,
+        values: TensorLike,
+        row_lengths: TensorLike,
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
@@ -79,8 +80,8 @@ class RaggedConstructors:
     @classmethod
     def from_value_rowids(
         cls,
-        values: Any,
-        value_rowids: Any,
+        values: TensorLike,
+        value_rowids: TensorLike,
         nrows: Any = None,
         name: str | None = None,
         validate: bool = True,
@@ -106,8 +107,8 @@ class RaggedConstructors:
     @classmethod
     def from_row_starts(
         cls,
-        values: Any,
-        row_starts: Any,
+        values: TensorLike,
+        row_starts: TensorLike,
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
@@ -118,8 +119,8 @@ class RaggedConstructors:
     @classmethod
     def from_row_limits(
         cls,
-        values: Any,
-        row_limits: Any,
+        values: TensorLike,
+        row_limits: TensorLike,
         name: str | None = None,
         validate: bool = True,
     ) -> Self:
@@ -180,12 +181,12 @@ class RaggedConstructors:
     @classmethod
     def from_tensor(
         cls,
-        tensor: Any,
-        lengths: Any = None,
+        tensor: TensorLike,
+        lengths: TensorLike | None = None,
         padding: Any = None,
         ragged_rank: int = 1,
         name: str | None = None,
-        row_splits_dtype: Any = "int64",
+        row_splits_dtype: DTypeLike = "int64",
     ) -> Self:
         """Return the rows of a tensor without their padding.
 
@@ -219,7 +220,10 @@ class RaggedConstructors:
 
     @classmethod
     def from_sparse(
-        cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = "int64"
+        cls,
+        st_input: Any,
+        name: str | None = None,
+        row_splits_dtype: DTypeLike = "int64",
     ) -> Self:
         """Return the rows of a sparse tensor of two axes."""
         indices = np.asarray(st_input.indices)

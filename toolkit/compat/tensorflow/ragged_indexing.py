@@ -52,7 +52,7 @@ def _get_row(rows: RaggedTensor, number: int) -> Any:
     return rows.values[first:last]
 
 
-def _get_inner(rows: RaggedTensor, items: list[Any]) -> Any:
+def _get_inner(rows: RaggedTensor, items: list[Any]) -> RaggedTensor:
     """Apply the parts of a key for the axes inside of rows."""
     if not items:
         return rows

@@ -25,7 +25,9 @@ from toolkit.type_aliases import Axis, TensorLike
 _Function = Callable[..., Any]
 
 
-def _concat(function: _Function, values: Sequence[Any], axis: Any, **names: Any) -> Any:
+def _concat(
+    function: _Function, values: Sequence[Any], axis: int, **names: object
+) -> RaggedTensor:
     rank = max(len(as_values(x).shape) for x in values)
     return concatenate_rows(function, list(values), int(axis) % rank)
 
@@ -63,13 +65,15 @@ def concatenate_rows(function: _Function, values: list[Any], axis: int) -> Any:
     )
 
 
-def _with_rank(x: TensorLike, ragged_rank: int) -> Any:
+def _with_rank(x: TensorLike, ragged_rank: int) -> RaggedTensor:
     if isinstance(x, RaggedTensor):
         return x
     return RaggedTensor.from_tensor(x, ragged_rank=ragged_rank)
 
 
-def _stack(function: _Function, values: Any, axis: Any = 0, **names: Any) -> Any:
+def _stack(
+    function: _Function, values: Any, axis: int = 0, **names: object
+) -> RaggedTensor:
     rank = max(len(as_values(x).shape) for x in values)
     axis = int(axis) % (rank + 1)
     values_list = [insert_axis(as_values(x), axis) for x in values]
@@ -94,12 +98,12 @@ def insert_axis(x: Any, axis: int) -> Any:
     return x.with_values(insert_axis(x.values, axis - 1))
 
 
-def _expand_dims(function: _Function, input: Any, axis: Any, **names: Any) -> Any:
+def _expand_dims(function: _Function, input: Any, axis: int, **names: object) -> Any:
     return insert_axis(input, int(axis) % (input.ndim + 1))
 
 
 def _squeeze(
-    function: _Function, input: Any, axis: Axis | None = None, **names: Any
+    function: _Function, input: Any, axis: Axis | None = None, **names: object
 ) -> Any:
     axes = [int(n) % input.ndim for n in np.atleast_1d([] if axis is None else axis)]
     if not axes:
@@ -121,7 +125,7 @@ def _without_axis(x: TensorLike, axis: int) -> Any:
     return x.values
 
 
-def stack_rows(rows: Sequence[Any]) -> Any:
+def stack_rows(rows: Sequence[Any]) -> RaggedTensor:
     """Stack tensors or rows as the rows of a RaggedTensor."""
     values_list = [as_values(row) for row in rows]
     combined = concatenate_rows(_concatenated, values_list, 0)
@@ -134,11 +138,11 @@ def _gather(
     function: _Function,
     params: Any,
     indices: TensorLike,
-    validate_indices: Any = None,
+    validate_indices: bool | None = None,
     axis: Axis | None = None,
     batch_dims: int = 0,
-    **names: Any,
-) -> Any:
+    **names: object,
+) -> RaggedTensor:
     if isinstance(indices, RaggedTensor) and not batch_dims and not axis:
         if isinstance(params, RaggedTensor):
             return indices.with_flat_values(gather_rows(params, _array(indices)))
@@ -162,7 +166,7 @@ def _array(rows: RaggedTensor) -> Any:
 
 
 def _gather_nd(
-    function: _Function, params: Any, indices: TensorLike, *args: Any
+    function: _Function, params: Any, indices: TensorLike, *args: object
 ) -> Any:
     indices_array = np.asarray(convert(indices))
     rows = [
@@ -176,14 +180,18 @@ def _embedding_lookup(function: _Function, params: Any, ids: Any, *args: Any) ->
     return ids.with_flat_values(function(params, ids.flat_values, *args))
 
 
-def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
+def _tile(
+    function: _Function, input: TensorLike, multiples: TensorLike, **names: object
+) -> Any:
     concat = _concatenated
     for axis, count in enumerate(np.asarray(convert(multiples)).tolist()):
         input = concatenate_rows(concat, [input] * count, axis) if count != 1 else input
     return input
 
 
-def _reverse(function: _Function, tensor: Any, axis: Axis, **names: Any) -> Any:
+def _reverse(
+    function: _Function, tensor: RaggedTensor, axis: Axis, **names: object
+) -> RaggedTensor:
     for axis_index in np.atleast_1d(axis):
         key = [slice(None)] * tensor.ndim
         key[int(axis_index)] = slice(None, None, -1)
@@ -195,8 +203,8 @@ def _split(
     function: _Function,
     value: Any,
     num_or_size_splits: Any,
-    axis: Any = 0,
-    **names: Any,
+    axis: int = 0,
+    **names: object,
 ) -> list[Any]:
     if int(axis):
         raise ShapeError("split: only axis=0 is supported for ragged rows")
@@ -209,7 +217,7 @@ def _split(
     return [value[a:b] for a, b in zip(ends, ends[1:], strict=False)]
 
 
-def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
+def boolean_mask(data: TensorLike, mask: Any, name: str | None = None) -> Any:
     """Return the values where a mask is true, in the original rows.
 
     Args:

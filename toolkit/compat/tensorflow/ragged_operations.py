@@ -19,8 +19,9 @@ from toolkit.compat.tensorflow.ragged_values import (
     reshape_values,
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import Array, Axis, Shape, TensorLike
 
 _Function = Callable[..., Any]
 
@@ -128,9 +129,9 @@ def map_broadcast(x: TensorLike, shape: tuple[Any, ...], indices: Sequence[Any])
     )
 
 
-def coordinates(rows: RaggedTensor) -> list[np.ndarray[Any, Any]]:
+def coordinates(rows: RaggedTensor) -> list[Array]:
     """Return the index of each innermost value along the first and the ragged axes."""
-    result: list[np.ndarray[Any, Any]] = [np.arange(rows.count)]
+    result: list[Array] = [np.arange(rows.count)]
     for splits in rows.all_splits():
         lengths = np.diff(splits)
         ids = np.repeat(np.arange(len(lengths)), lengths)
@@ -146,7 +147,7 @@ def _elementwise(function: _Function, *args: Any, **kwargs: Any) -> Any:
 def _operate(name: str, is_reflected: bool) -> _Function:
     function = _OPERATORS[name]
 
-    def operate(rows: RaggedTensor, other: Any) -> Any:
+    def operate(rows: RaggedTensor, other: Any) -> RaggedTensor:
         pair = (other, rows) if is_reflected else (rows, other)
         return map_flat(function, [_of_tensors(x) for x in pair], {})
 
@@ -176,7 +177,10 @@ def _of_tensors(x: TensorLike) -> Any:
 
 
 def _where(
-    function: _Function, condition: Any, x: TensorLike | None = None, y: Any = None
+    function: _Function,
+    condition: RaggedTensor,
+    x: TensorLike | None = None,
+    y: TensorLike | None = None,
 ) -> Any:
     if x is not None or y is not None:
         return map_flat(function, (condition, x, y), {})
@@ -188,7 +192,7 @@ def _size(function: _Function, input: Any, *args: Any, **names: Any) -> Any:
     return function(input.flat_values, *args, **names)
 
 
-def _rank(function: _Function, input: Any, name: str | None = None) -> Any:
+def _rank(function: _Function, input: RaggedTensor, name: str | None = None) -> Tensor:
     return convert(np.array(input.ndim, "int32"))
 
 
@@ -200,7 +204,7 @@ def _add_n(function: _Function, inputs: Any, name: str | None = None) -> Any:
 
 
 def _softmax(
-    function: _Function, logits: Any, axis: Any = None, name: str | None = None
+    function: _Function, logits: Any, axis: Axis | None = None, name: str | None = None
 ) -> Any:
     if axis not in (None, -1, logits.ndim - 1):
         raise ShapeError(f"softmax: expected the last axis; received {axis}")
@@ -211,7 +215,7 @@ def _softmax(
 
 
 def _cumsum(
-    function: _Function, x: Any, axis: Any = 0, *args: Any, **kwargs: Any
+    function: _Function, x: Any, axis: int = 0, *args: Any, **kwargs: Any
 ) -> Any:
     if x.ragged_rank != 1 or int(axis) % x.ndim != 1:
         raise ShapeError(f"cumsum: expected axis=1 of ragged rows; received {axis}")
@@ -219,7 +223,7 @@ def _cumsum(
     return RaggedTensor.from_tensor(dense, lengths=x.lengths)
 
 
-def _matmul(function: _Function, a: Any, b: Any, **options: Any) -> Any:
+def _matmul(function: _Function, a: TensorLike, b: TensorLike, **options: Any) -> Any:
     dense = [x.to_tensor() if isinstance(x, RaggedTensor) else x for x in (a, b)]
     product = function(*dense, **options)
     if isinstance(a, RaggedTensor) and not options.get("transpose_a"):
@@ -247,7 +251,7 @@ def _bincount(function: _Function, arr: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _map_fn(
-    function: _Function, fn: _Function, elems: Any, *args: Any, **kwargs: Any
+    function: _Function, fn: _Function, elems: Any, *args: object, **kwargs: object
 ) -> Any:
     results = [fn(row) for row in elems]
     if all(len(y.shape) == 0 for y in results):
@@ -255,7 +259,9 @@ def _map_fn(
     return stack_rows(results)
 
 
-def _convert(function: _Function, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _convert(
+    function: _Function, value: TensorLike, *args: object, **kwargs: object
+) -> Any:
     return value
 
 

@@ -15,8 +15,9 @@ from toolkit.compat.tensorflow.ragged_values import (
     gather_values,
     reshape_values,
 )
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import Axis
+from toolkit.type_aliases import Axis, TensorLike
 
 _Function = Callable[..., Any]
 _SEGMENTS = {name: f"unsorted_segment_{name}" for name in ("sum", "prod", "max", "min")}
@@ -25,7 +26,7 @@ _SEGMENTS = {name: f"unsorted_segment_{name}" for name in ("sum", "prod", "max",
 def _reduction(kind: str) -> _Function:
     def reduce_rows(
         function: _Function,
-        input_tensor: Any,
+        input_tensor: RaggedTensor,
         axis: Axis | None = None,
         keepdims: bool = False,
         name: str | None = None,
@@ -59,7 +60,7 @@ def _reduction(kind: str) -> _Function:
     return reduce_rows
 
 
-def _along(kind: str, function: _Function, rows: Any, axis: int) -> Any:
+def _along(kind: str, function: _Function, rows: RaggedTensor, axis: int) -> Any:
     if not isinstance(rows, RaggedTensor):
         return function(rows, axis)
     if axis > 1:
@@ -98,13 +99,13 @@ class _Targets:
         self.outer, self.splits = outer, splits
         self.values_count = int(splits[-1])
 
-    def of(self, values: Any) -> Any:
+    def of(self, values: TensorLike) -> Any:
         """Return values in these rows."""
         rows = RaggedTensor(values, self.splits)
         return rows if self.outer is None else self.outer.of(rows)
 
 
-def _segments(kind: str, values: Any, ids: Any, count: int) -> Any:
+def _segments(kind: str, values: TensorLike, ids: TensorLike, count: int) -> Tensor:
     ids = np.asarray(ids, "int64")
     if kind in _SEGMENTS:
         return getattr(segments, _SEGMENTS[kind])(values, ids, count)
@@ -124,7 +125,7 @@ def _segments(kind: str, values: Any, ids: Any, count: int) -> Any:
     return variance if kind == "variance" else ops.sqrt(variance)
 
 
-def _mean(values: Any, ids: Any, count: int) -> Any:
+def _mean(values: Any, ids: Any, count: int) -> Tensor:
     total = segments.unsorted_segment_sum(values, ids, count)
     shape = (count, *[1] * (len(total.shape) - 1))
     sizes = np.bincount(ids, minlength=count).reshape(shape)

@@ -21,7 +21,7 @@ from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged
 from toolkit.errors import UnsupportedError
-from toolkit.type_aliases import DTypeLike, Shape
+from toolkit.type_aliases import Array, DTypeLike, Shape, TensorLike
 
 _BINARY = "add sub mul truediv floordiv mod pow and or xor matmul".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
@@ -84,7 +84,7 @@ class RaggedTensor(RaggedConstructors):
         return len(self.splits) - 1
 
     @property
-    def lengths(self) -> np.ndarray[Any, Any]:
+    def lengths(self) -> Any:
         """Return the lengths of the rows as an array."""
         return np.diff(self.splits)
 
@@ -111,7 +111,7 @@ class RaggedTensor(RaggedConstructors):
     def nested_row_splits(self) -> tuple[Tensor, ...]:
         return tuple(convert(splits) for splits in self.all_splits())
 
-    def all_splits(self) -> list[np.ndarray[Any, Any]]:
+    def all_splits(self) -> list[Array]:
         """Return the splits of each ragged axis as arrays, the outermost first."""
         inner = self.values
         inner_splits = inner.all_splits() if isinstance(inner, RaggedTensor) else []
@@ -133,11 +133,13 @@ class RaggedTensor(RaggedConstructors):
         """Return the row index of each value."""
         return convert(self.rowids())
 
-    def rowids(self) -> np.ndarray[Any, Any]:
+    def rowids(self) -> Array:
         """Return the row index of each value as an array."""
         return np.repeat(np.arange(self.count, dtype=self.splits.dtype), self.lengths)
 
-    def nrows(self, out_type: Any = None, name: str | None = None) -> Tensor:
+    def nrows(
+        self, out_type: DTypeLike | None = None, name: str | None = None
+    ) -> Tensor:
         """Return the number of rows."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
         return convert(np.array(self.count, dtype))
@@ -153,7 +155,10 @@ class RaggedTensor(RaggedConstructors):
         return self.with_values(self.values.row_lengths(axis - 1))
 
     def bounding_shape(
-        self, axis: int | None = None, name: str | None = None, out_type: Any = None
+        self,
+        axis: int | None = None,
+        name: str | None = None,
+        out_type: DTypeLike | None = None,
     ) -> Tensor:
         """Return the shape of `to_tensor()`."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
@@ -200,7 +205,7 @@ class RaggedTensor(RaggedConstructors):
             return RaggedTensor(merged, splits)
         return _merged(self.values, 0, inner - 1)
 
-    def split_at(self, axis: int) -> np.ndarray[Any, Any]:
+    def split_at(self, axis: int) -> Array:
         """Return the start of each row among the values below an axis."""
         splits = self.splits
         for inner in self.all_splits()[1:axis]:
@@ -212,7 +217,7 @@ class RaggedTensor(RaggedConstructors):
     @wrap_results
     def to_tensor(
         self,
-        default_value: Any = None,
+        default_value: TensorLike | None = None,
         name: str | None = None,
         shape: Shape | None = None,
     ) -> Any:
@@ -255,14 +260,14 @@ class RaggedTensor(RaggedConstructors):
         arrays[:] = rows
         return arrays
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: object = None) -> Any:
         return np.asarray(self.numpy(), dtype)
 
     def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
         """Call a layer with these rows; see `ragged_layers`."""
         return self.operations["call_layer"](self, layer, args, kwargs)
 
-    def as_batch(self) -> Any:
+    def as_batch(self) -> RaggedTensor:
         """Return the batch for a step of a model: the rows."""
         return self
 
@@ -302,7 +307,7 @@ class RaggedTensor(RaggedConstructors):
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def operate(self: RaggedTensor, *operands: Any) -> Any:
+    def operate(self: RaggedTensor, *operands: Any) -> RaggedTensor:
         return self.operations[name](self, *operands)
 
     operate.__name__ = operate.__qualname__ = name

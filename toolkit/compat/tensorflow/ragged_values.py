@@ -14,15 +14,15 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 
-def is_composite(values: Any) -> bool:
+def is_composite(values: TensorLike) -> bool:
     """Return whether values are ragged rows or a sparse tensor."""
     return bool(getattr(values, "is_composite", False))
 
 
-def as_values(values: Any) -> Any:
+def as_values(values: TensorLike) -> Any:
     """Convert to the values of rows."""
     if isinstance(values, (StringTensor, Tensor)) or is_composite(values):
         return values
@@ -37,7 +37,7 @@ def count_values(values: Any) -> int:
     return int(values.shape[0])
 
 
-def static_integers(numbers: Any, argument: str) -> np.ndarray[Any, Any]:
+def static_integers(numbers: Any, argument: str) -> Array:
     """Return static integers as an array of int64, or of int32 for an int32 tensor."""
     if isinstance(numbers, (Tensor, Variable)):
         values = ops.convert_to_tensor(numbers).static_value()
@@ -47,7 +47,7 @@ def static_integers(numbers: Any, argument: str) -> np.ndarray[Any, Any]:
     return np.asarray(numbers).astype("int64")
 
 
-def gather_values(values: Any, indices: TensorLike) -> Any:
+def gather_values(values: TensorLike, indices: TensorLike) -> Any:
     """Gather values along the first axis, in the shape of the indices."""
     if is_composite(values):
         return gather_rows(values, indices)
@@ -67,12 +67,12 @@ def gather_rows(rows: Any, indices: TensorLike) -> Any:
     return result
 
 
-def concatenate_indices(indices: Sequence[Any]) -> np.ndarray[Any, Any]:
+def concatenate_indices(indices: Sequence[Any]) -> Array:
     """Concatenate index arrays; the result is int64 also for an empty list."""
     return np.concatenate([np.zeros(0, "int64"), *indices])
 
 
-def reshape_values(values: Any, shape: tuple[int, ...]) -> Any:
+def reshape_values(values: TensorLike, shape: tuple[int, ...]) -> Any:
     """Reshape a tensor or strings."""
     if isinstance(values, StringTensor):
         return StringTensor(np.asarray(values).reshape(shape))
@@ -85,7 +85,7 @@ def to_padding(array: Any, padding: Any) -> Any:
     return value[()] if array.dtype == object else value.astype(array.dtype)
 
 
-def unpadded_lengths(array: Any, padding: Any) -> Any:
+def unpadded_lengths(array: Any, padding: Any) -> Array:
     """Return the length of each row without its padding."""
     differs = np.asarray(array != padding, bool)
     is_filled = np.any(differs.reshape(*array.shape[:2], -1), axis=2)

@@ -40,17 +40,18 @@ from toolkit.compat.tensorflow.stateless_random import (
     stateless_uniform as stateless_uniform,
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import DTypeLike, Shape
+from toolkit.type_aliases import DTypeLike, SeedLike, Shape, TensorLike
 
 
 def uniform(
-    shape: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = "float32",
-    seed: Any = None,
+    shape: ShapeLike,
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = "float32",
+    seed: SeedLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the uniform distribution on [minval, maxval): floats or integers.
@@ -66,11 +67,11 @@ def uniform(
 
 
 def normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = "float32",
-    seed: Any = None,
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    seed: SeedLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the normal distribution."""
@@ -78,11 +79,11 @@ def normal(
 
 
 def truncated_normal(
-    shape: Any,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: Any = "float32",
-    seed: Any = None,
+    shape: ShapeLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DTypeLike = "float32",
+    seed: SeedLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the normal distribution within two standard deviations."""
@@ -91,7 +92,9 @@ def truncated_normal(
     )
 
 
-def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
+def shuffle(
+    value: TensorLike, seed: SeedLike | None = None, name: str | None = None
+) -> Tensor:
     """Shuffle the rows."""
     return core.shuffle(value, 0, source(seed))
 
@@ -109,11 +112,11 @@ def categorical(
 
 
 def gamma(
-    shape: Any,
+    shape: Shape,
     alpha: Any,
-    beta: Any = None,
-    dtype: Any = "float32",
-    seed: Any = None,
+    beta: TensorLike | None = None,
+    dtype: DTypeLike = "float32",
+    seed: SeedLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the gamma distribution; the axes of alpha are the last axes."""
@@ -124,10 +127,10 @@ def gamma(
 
 
 def poisson(
-    shape: Any,
-    lam: Any,
-    dtype: Any = "float32",
-    seed: Any = None,
+    shape: ShapeLike,
+    lam: TensorLike,
+    dtype: DTypeLike = "float32",
+    seed: SeedLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the Poisson distribution.
@@ -183,8 +186,8 @@ class Generator:
     def uniform(
         self,
         shape: Shape,
-        minval: Any = 0,
-        maxval: Any = None,
+        minval: TensorLike = 0,
+        maxval: TensorLike | None = None,
         dtype: DTypeLike = "float32",
         name: str | None = None,
     ) -> Tensor:
@@ -195,8 +198,8 @@ class Generator:
     def normal(
         self,
         shape: Shape,
-        mean: Any = 0.0,
-        stddev: Any = 1.0,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
         dtype: DTypeLike = "float32",
         name: str | None = None,
     ) -> Tensor:
@@ -207,8 +210,8 @@ class Generator:
     def truncated_normal(
         self,
         shape: Shape,
-        mean: Any = 0.0,
-        stddev: Any = 1.0,
+        mean: TensorLike = 0.0,
+        stddev: TensorLike = 1.0,
         dtype: DTypeLike = "float32",
         name: str | None = None,
     ) -> Tensor:
@@ -221,8 +224,8 @@ class Generator:
     def binomial(
         self,
         shape: Shape,
-        counts: Any,
-        probs: Any,
+        counts: TensorLike,
+        probs: TensorLike,
         dtype: DTypeLike = "int32",
         name: str | None = None,
     ) -> Tensor:
@@ -265,7 +268,7 @@ def set_global_generator(generator: Generator) -> None:
 
 
 def random_crop(
-    value: Any, size: Any, seed: Any = None, name: str | None = None
+    value: Any, size: Any, seed: SeedLike | None = None, name: str | None = None
 ) -> Tensor:
     """Crop a part of this size at a random offset."""
     value, size = convert(value), extents(size)

@@ -8,10 +8,11 @@ from typing import Any
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
-from toolkit.type_aliases import Axis
+from toolkit.type_aliases import Axis, TensorLike
 
 _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
     **dict.fromkeys(("all", "any"), (lambda dtype: dtype == "bool", "booleans")),
@@ -46,8 +47,8 @@ def _logsumexp(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
 
 def _make_reduction(reduction: Any, kind: str) -> Any:
     def reduce_tensor(
-        input_tensor: Any,
-        axis: Any = None,
+        input_tensor: TensorLike,
+        axis: AxisLike | None = None,
         keepdims: bool = False,
         name: str | None = None,
     ) -> Tensor:

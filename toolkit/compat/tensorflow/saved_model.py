@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from os import PathLike
 from typing import Any
 
 from toolkit.compat.tensorflow.arguments import refuse
@@ -12,7 +13,10 @@ from toolkit.saving import load_model
 
 
 def save(
-    obj: Any, export_dir: Any, signatures: Any = None, options: Any = None
+    obj: Any,
+    export_dir: str | PathLike[str],
+    signatures: Any = None,
+    options: Any = None,
 ) -> None:
     """Save a Keras model as a folder for `load` and `tf.keras.models`.
 
@@ -31,7 +35,7 @@ def save(
     obj.save(os.fspath(export_dir), zipped=False)
 
 
-def load(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
+def load(export_dir: str | PathLike[str], tags: Any = None, options: Any = None) -> Any:
     """Load a model from a folder of `save`.
 
     Args:

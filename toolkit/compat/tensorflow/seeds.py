@@ -12,10 +12,12 @@ from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.naming import root_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 class Algorithm(IntEnum):
@@ -73,7 +75,7 @@ def key_of(seed: Any) -> Tensor:
     return ops.cast(words, "uint32")
 
 
-def full_integers(shape: Any, dtype: Any, seed: Any) -> Tensor:
+def full_integers(shape: ShapeLike, dtype: DTypeLike, seed: Any) -> Tensor:
     """Return integers from the whole range of a dtype."""
     name = dtype_name(dtype) or ""
     if not name or not dtypes.is_integer(name):
@@ -83,7 +85,7 @@ def full_integers(shape: Any, dtype: Any, seed: Any) -> Tensor:
     return ops.cast(words[0] * 2**32 + words[1], name)
 
 
-def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
+def split(seed: TensorLike, num: int = 2, alg: str = "auto_select") -> Tensor:
     """Return seeds that follow from a seed, (num, 2)."""
     refuse("split", alg=(alg, "auto_select"))
     words = convert(seed)
@@ -91,7 +93,7 @@ def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
     return full_integers((int(num), 2), dtype, key_of(words))
 
 
-def fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Tensor:
+def fold_in(seed: TensorLike, data: TensorLike, alg: str = "auto_select") -> Tensor:
     """Return another seed for each integer `data`, (2,)."""
     refuse("fold_in", alg=(alg, "auto_select"))
     words = convert(seed)

@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import TensorLike
 
 
 def _flatten_rows(
@@ -61,7 +62,7 @@ def _finite_limits(dtype: str) -> tuple[Any, Any]:
 
 
 def _reduce_segments(
-    name: str, rows: Tensor, ids: Tensor, count: int, empty: Any
+    name: str, rows: Tensor, ids: Tensor, count: int, empty: float | None
 ) -> Tensor:
     """Return a minimum or maximum of each segment; `empty` for one without rows."""
     result = getattr(ops, f"segment_{name}")(rows, ids, count)
@@ -76,7 +77,10 @@ def _reduce_segments(
 
 def _make_unsorted(name: str) -> Any:
     def reduce_segments(
-        data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+        data: TensorLike,
+        segment_ids: TensorLike,
+        num_segments: Any,
+        name: str | None = None,
     ) -> Tensor:
         count = int(num_segments)
         rows, ids = _flatten_rows(f"unsorted_segment_{kind}", data, segment_ids, count)
@@ -100,20 +104,28 @@ unsorted_segment_sum: Any = _make_unsorted("sum")
 
 
 def unsorted_segment_mean(
-    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+    data: TensorLike,
+    segment_ids: TensorLike,
+    num_segments: TensorLike,
+    name: str | None = None,
 ) -> Tensor:
     """Return the mean of each segment, 0 for an empty one; float64 for integers."""
     return _scaled("unsorted_segment_mean", data, segment_ids, num_segments, False)
 
 
 def unsorted_segment_sqrt_n(
-    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+    data: TensorLike,
+    segment_ids: TensorLike,
+    num_segments: TensorLike,
+    name: str | None = None,
 ) -> Tensor:
     """Return the sum of each segment, divided by the square root of its size."""
     return _scaled("unsorted_segment_sqrt_n", data, segment_ids, num_segments, True)
 
 
-def _scaled(name: str, data: Any, ids: Any, num_segments: Any, root: bool) -> Tensor:
+def _scaled(
+    name: str, data: TensorLike, ids: TensorLike, num_segments: Any, root: bool
+) -> Tensor:
     count = int(num_segments)
     rows, ids = _flatten_rows(name, data, ids, count)
     if rows.dtype not in dtypes.INEXACT:
@@ -129,7 +141,9 @@ def _scaled(name: str, data: Any, ids: Any, num_segments: Any, root: bool) -> Te
 
 
 def _make_sorted(name: str) -> Any:
-    def reduce_segments(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
+    def reduce_segments(
+        data: TensorLike, segment_ids: TensorLike, name: str | None = None
+    ) -> Tensor:
         function_name = f"segment_{kind}"
         static_ids = np.asarray(convert(segment_ids).numpy())
         if (

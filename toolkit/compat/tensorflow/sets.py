@@ -17,7 +17,6 @@ from toolkit.errors import ArgumentTypeError, ShapeError
 from toolkit.type_aliases import DTypeLike, TensorLike
 
 _DTYPES = "int8 int16 int32 int64 uint8 uint16 string".split()
-Array = np.ndarray[Any, Any]
 
 
 def _rows_as_sets(
@@ -62,7 +61,10 @@ def _as_sparse(
 
 
 def _combine(
-    function: str, a: Any, b: Any, combine: Callable[[set[Any], set[Any]], set[Any]]
+    function: str,
+    a: TensorLike,
+    b: TensorLike,
+    combine: Callable[[set[Any], set[Any]], set[Any]],
 ) -> SparseTensor:
     shape, first, dtype = _rows_as_sets(function, a)
     other_shape, second, other_dtype = _rows_as_sets(function, b)
@@ -80,7 +82,9 @@ def _combine(
     return _as_sparse(shape, rows, dtype)
 
 
-def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+def intersection(
+    a: TensorLike, b: TensorLike, validate_indices: bool = True
+) -> SparseTensor:
     """Return the intersection of each pair of rows.
 
     Args:
@@ -100,7 +104,7 @@ def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
     return _combine("intersection", a, b, set.intersection)
 
 
-def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
+def union(a: TensorLike, b: TensorLike, validate_indices: bool = True) -> SparseTensor:
     """Return the union of each pair of rows: see `intersection`.
 
     `validate_indices` has no effect.
@@ -109,7 +113,7 @@ def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 
 
 def difference(
-    a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True
+    a: TensorLike, b: TensorLike, aminusb: bool = True, validate_indices: bool = True
 ) -> SparseTensor:
     """Return the difference of each pair of rows: see `intersection`.
 

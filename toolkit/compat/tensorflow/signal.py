@@ -26,6 +26,7 @@ from toolkit.compat.tensorflow.spectra import (
     mfccs_from_log_mel_spectrograms as mfccs_from_log_mel_spectrograms,
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.compat.tensorflow.windows import (
     hamming_window as hamming_window,
     hann_window as hann_window,
@@ -35,6 +36,7 @@ from toolkit.compat.tensorflow.windows import (
 )
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import TensorLike
 
 
 def _complex_parts(x: Any) -> tuple[Tensor, Tensor]:
@@ -82,32 +84,32 @@ def _last(count: int) -> list[int]:
     return list(range(-count, 0))
 
 
-def fft(input: Any, name: str | None = None) -> Tensor:
+def fft(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last axis."""
     return _complex(ops.fft(_complex_parts(input)))
 
 
-def ifft(input: Any, name: str | None = None) -> Tensor:
+def ifft(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the inverse of `fft`."""
     return _transform(input, _last(1), inverse=True)
 
 
-def fft2d(input: Any, name: str | None = None) -> Tensor:
+def fft2d(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last two axes."""
     return _transform(input, _last(2))
 
 
-def ifft2d(input: Any, name: str | None = None) -> Tensor:
+def ifft2d(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the inverse of `fft2d`."""
     return _transform(input, _last(2), inverse=True)
 
 
-def fft3d(input: Any, name: str | None = None) -> Tensor:
+def fft3d(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the Fourier transform over the last three axes."""
     return _transform(input, _last(3))
 
 
-def ifft3d(input: Any, name: str | None = None) -> Tensor:
+def ifft3d(input: TensorLike, name: str | None = None) -> Tensor:
     """Return the inverse of `fft3d`."""
     return _transform(input, _last(3), inverse=True)
 
@@ -138,7 +140,9 @@ def _real_inverse(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
     return ops.swapaxes(y, last, -1)
 
 
-def _parse_lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
+def _parse_lengths(
+    fft_length: int | Sequence[int] | None, count: int, name: str
+) -> list[int] | None:
     """Return the lengths of a transform along `count` axes."""
     if fft_length is None:
         return None
@@ -150,7 +154,11 @@ def _parse_lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
     return lengths
 
 
-def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
+def rfft(
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
+) -> Tensor:
     """Return the first half of the transform of real numbers.
 
     The last axis is truncated, or padded with zeros, to fft_length.
@@ -160,13 +168,19 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> 
     )
 
 
-def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
+def irfft(
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
+) -> Tensor:
     """Return the inverse of `rfft`."""
     return _real_inverse(input_tensor, _last(1), _parse_lengths(fft_length, 1, "irfft"))
 
 
 def rfft2d(
-    input_tensor: Any, fft_length: Any = None, name: str | None = None
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the transform of real numbers over two axes; on the last only one half."""
     return _real_transform(
@@ -175,7 +189,9 @@ def rfft2d(
 
 
 def irfft2d(
-    input_tensor: Any, fft_length: Any = None, name: str | None = None
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the inverse of `rfft2d`."""
     return _real_inverse(
@@ -184,7 +200,9 @@ def irfft2d(
 
 
 def rfft3d(
-    input_tensor: Any, fft_length: Any = None, name: str | None = None
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the transform of real numbers over three axes; on the last only one
     half."""
@@ -194,7 +212,9 @@ def rfft3d(
 
 
 def irfft3d(
-    input_tensor: Any, fft_length: Any = None, name: str | None = None
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Return the inverse of `rfft3d`."""
     return _real_inverse(
@@ -206,7 +226,11 @@ def irfft3d(
 
 
 def _resolve_axes(
-    function: str, input_tensor: Any, fft_length: Any, axes: Any, norm: Any
+    function: str,
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None,
+    axes: AxisLike | None,
+    norm: str | None,
 ) -> tuple[list[int], list[int] | None]:
     """Return axes and lengths; the default is all axes, or as many as lengths."""
     if norm is not None:
@@ -219,9 +243,9 @@ def _resolve_axes(
 
 
 def fftnd(
-    input_tensor: Any,
-    fft_length: Any = None,
-    axes: Any = None,
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    axes: AxisLike | None = None,
     norm: Any = None,
     name: str | None = None,
 ) -> Tensor:
@@ -231,9 +255,9 @@ def fftnd(
 
 
 def ifftnd(
-    input_tensor: Any,
-    fft_length: Any = None,
-    axes: Any = None,
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    axes: AxisLike | None = None,
     norm: Any = None,
     name: str | None = None,
 ) -> Tensor:
@@ -243,9 +267,9 @@ def ifftnd(
 
 
 def rfftnd(
-    input_tensor: Any,
-    fft_length: Any = None,
-    axes: Any = None,
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    axes: AxisLike | None = None,
     norm: Any = None,
     name: str | None = None,
 ) -> Tensor:
@@ -255,9 +279,9 @@ def rfftnd(
 
 
 def irfftnd(
-    input_tensor: Any,
-    fft_length: Any = None,
-    axes: Any = None,
+    input_tensor: TensorLike,
+    fft_length: int | Sequence[int] | None = None,
+    axes: AxisLike | None = None,
     norm: Any = None,
     name: str | None = None,
 ) -> Tensor:
@@ -266,19 +290,23 @@ def irfftnd(
     return _real_inverse(input_tensor, *axes_and_lengths)
 
 
-def _roll(x: Any, axes: Any, sign: int) -> Tensor:
+def _roll(x: Any, axes: AxisLike | None, sign: int) -> Tensor:
     x = convert(x)
     for axis in range(x.ndim) if axes is None else extents(axes):
         x = ops.roll(x, sign * (x.shape[axis] // 2), axis)
     return x
 
 
-def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
+def fftshift(
+    x: TensorLike, axes: AxisLike | None = None, name: str | None = None
+) -> Tensor:
     """Roll the axes so that frequency 0 is in the center."""
     return _roll(x, axes, 1)
 
 
-def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
+def ifftshift(
+    x: TensorLike, axes: AxisLike | None = None, name: str | None = None
+) -> Tensor:
     """Return the inverse of `fftshift`."""
     return _roll(x, axes, -1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.type_aliases import TensorLike
 
 
 def pad(
-    tensor: Any,
-    paddings: Any,
+    tensor: TensorLike,
+    paddings: TensorLike,
     mode: str = "CONSTANT",
-    constant_values: Any = 0,
+    constant_values: TensorLike = 0,
     name: str | None = None,
 ) -> Tensor:
     """Pad a tensor with a constant, or with its reflected or symmetric values."""
@@ -45,7 +47,9 @@ def pad(
     return ops.pad(tensor, widths, constant_values=constant_values)
 
 
-def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+def slice(
+    input_: TensorLike, begin: TensorLike, size: TensorLike, name: str | None = None
+) -> Tensor:
     """Return a slice from `begin` with a size; -1 takes all remaining elements."""
     x, begin, size = convert(input_), extents(begin), extents(size)
     pairs = list(zip(begin, size, x.shape, strict=True))
@@ -58,10 +62,10 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
 
 def strided_slice(
-    input_: Any,
-    begin: Any,
+    input_: TensorLike,
+    begin: TensorLike,
     end: Any,
-    strides: Any = None,
+    strides: int | Sequence[int] | None = None,
     begin_mask: int = 0,
     end_mask: int = 0,
     ellipsis_mask: int = 0,

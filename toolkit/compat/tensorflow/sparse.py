@@ -44,9 +44,10 @@ from toolkit.compat.tensorflow.sparse_tensor import (
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.type_aliases import DTypeLike, TensorLike
+from toolkit.type_aliases import Array, DTypeLike, Shape, TensorLike
 
 _ELEMENTWISE = "abs cast identity negative sign sqrt square stop_gradient tanh".split()
 
@@ -56,7 +57,7 @@ _ELEMENTWISE = "abs cast identity negative sign sqrt square stop_gradient tanh".
 
 def to_dense(
     sp_input: Any,
-    default_value: Any = None,
+    default_value: TensorLike | None = None,
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Any:
@@ -90,13 +91,13 @@ def to_dense(
     return ops.scatter_update(filled, convert(indices), values)
 
 
-def _is_ascending(indices: Any, shape: Any) -> bool:
+def _is_ascending(indices: Array, shape: Shape) -> bool:
     if ((indices < 0) | (indices >= np.asarray(shape))).any():
         return False
     return bool((np.diff(flat_offsets(indices, shape)) > 0).all())
 
 
-def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
+def from_dense(tensor: TensorLike, name: str | None = None) -> SparseTensor:
     """Return the values that are not zero, or not empty, and their indices."""
     x = as_values(tensor)
     if isinstance(x, Tensor) and x.static_value() is None:
@@ -160,7 +161,7 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
     return sparse_args[0].with_values(op(*map(values, args), **names))
 
 
-def add(a: Any, b: Any, threshold: Any = 0) -> Any:
+def add(a: TensorLike, b: TensorLike, threshold: float = 0) -> Any:
     """Add tensors; the result is sparse if both are.
 
     Args:
@@ -177,7 +178,9 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
     return retain(total, np.abs(np.asarray(total.values)) >= threshold)
 
 
-def _combine(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> Any:
+def _combine(
+    function: str, a: SparseTensor, b: SparseTensor, reduce: Any
+) -> SparseTensor:
     if a.extents != b.extents:
         raise ShapeError(
             f"sparse.{function}: expected equal shapes; received {a.shape} and "
@@ -206,7 +209,7 @@ def minimum(
 
 def _extreme(
     name: str, a: SparseTensor, b: SparseTensor, function: Callable[..., Any]
-) -> Any:
+) -> SparseTensor:
     union = _combine(name, a, b, lambda values, ids, n: np.zeros(n))
     cells = tuple(union.index_array.T)
     of_a, of_b = (
@@ -222,7 +225,7 @@ def _extreme(
 
 def sparse_dense_matmul(
     sp_a: Any,
-    b: Any,
+    b: TensorLike,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
     name: str | None = None,
@@ -276,7 +279,7 @@ def softmax(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
 
 def reduce_sum(
     sp_input: SparseTensor,
-    axis: Any = None,
+    axis: AxisLike | None = None,
     keepdims: bool | None = None,
     output_is_sparse: bool = False,
     name: str | None = None,
@@ -288,7 +291,7 @@ def reduce_sum(
 
 def reduce_max(
     sp_input: SparseTensor,
-    axis: Any = None,
+    axis: AxisLike | None = None,
     keepdims: bool | None = None,
     output_is_sparse: bool = False,
     name: str | None = None,
@@ -306,15 +309,15 @@ def reduce_max(
     return from_dense(result) if output_is_sparse else result
 
 
-def _axes(axis: Any) -> Any:
+def _axes(axis: AxisLike | None) -> Any:
     return tuple(int(n) for n in axis) if isinstance(axis, (list, tuple)) else axis
 
 
 def segment_sum(
-    data: Any,
+    data: TensorLike,
     indices: TensorLike,
-    segment_ids: Any,
-    num_segments: Any = None,
+    segment_ids: TensorLike,
+    num_segments: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Return the segment sums of the rows of data at the indices."""
@@ -324,10 +327,10 @@ def segment_sum(
 
 
 def segment_mean(
-    data: Any,
+    data: TensorLike,
     indices: TensorLike,
-    segment_ids: Any,
-    num_segments: Any = None,
+    segment_ids: TensorLike,
+    num_segments: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Return the segment means of the rows of data at the indices."""
@@ -340,11 +343,11 @@ def segment_mean(
 def _reduce_segments(
     function: Callable[..., Any],
     unsorted: Any,
-    data: Any,
+    data: TensorLike,
     indices: TensorLike,
-    ids: Any,
+    ids: TensorLike,
     count: Any,
-) -> Any:
+) -> Tensor:
     rows = ops.take(as_values(data), static_int64(indices), 0)
     if count is None:
         return function(rows, static_int64(ids))
@@ -355,7 +358,7 @@ def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:
     def compute(
         function: Any,
         input: SparseTensor,
-        out_type: Any = "int32",
+        out_type: DTypeLike = "int32",
         name: str | None = None,
     ) -> Tensor:
         return convert(np.array(numbers(input), dtype_name(out_type)))
@@ -365,7 +368,7 @@ def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:
 
 def _elementwise(
     function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any
-) -> Any:
+) -> SparseTensor:
     return x.with_values(function(x.values, *args, **kwargs))
 
 

@@ -19,7 +19,7 @@ from toolkit.type_aliases import TensorLike
 
 def bincount(
     values: Any,
-    weights: Any = None,
+    weights: TensorLike | None = None,
     axis: int | None = 0,
     minlength: Any = None,
     maxlength: Any = None,
@@ -57,7 +57,7 @@ def bincount(
     return SparseTensor(indices, totals, (count, wide))
 
 
-def as_shape(values: Any) -> Any:
+def as_shape(values: TensorLike) -> Any:
     """Return the shape of a sparse, ragged or dense tensor."""
     return values.shape if hasattr(values, "shape") else as_values(values).shape
 

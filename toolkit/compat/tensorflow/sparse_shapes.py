@@ -14,8 +14,9 @@ from toolkit.compat.tensorflow.ragged_values import as_values, gather_values
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, static_int64
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import Array, IntOrInts, Shape, TensorLike
 
 
 def flat_offsets(indices: Any, shape: Any) -> Any:
@@ -28,13 +29,13 @@ def reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTensor:
     return _sort_indices(sp_input.index_array, sp_input.values, sp_input.extents)
 
 
-def _sort_indices(indices: Any, values: Any, shape: Any) -> SparseTensor:
+def _sort_indices(indices: Array, values: Tensor, shape: Shape) -> SparseTensor:
     order = np.lexsort(indices.T[::-1])
     return SparseTensor(indices[order], gather_values(as_values(values), order), shape)
 
 
 def transpose(
-    sp_input: SparseTensor, perm: Any = None, name: str | None = None
+    sp_input: SparseTensor, perm: TensorLike | None = None, name: str | None = None
 ) -> SparseTensor:
     """Permute the axes; reverse them if perm is None."""
     axes = (
@@ -47,7 +48,7 @@ def transpose(
 
 
 def reshape(
-    sp_input: SparseTensor, shape: Any, name: str | None = None
+    sp_input: SparseTensor, shape: Shape, name: str | None = None
 ) -> SparseTensor:
     """Reshape a sparse tensor; one extent can be -1."""
     new_shape = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
@@ -66,7 +67,7 @@ def expand_dims(
     return SparseTensor(indices, sp_input.values, shape)
 
 
-def reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
+def reset_shape(sp_input: SparseTensor, new_shape: Shape | None = None) -> SparseTensor:
     """Set another shape, by default the smallest one that contains the values."""
     minimum = np.max(sp_input.index_array, axis=0, initial=-1) + 1
     shape = minimum if new_shape is None else np.asarray(extents(new_shape))
@@ -118,7 +119,7 @@ def split(
 
 
 def concat(
-    axis: Any,
+    axis: int,
     sp_inputs: Sequence[SparseTensor],
     expand_nonconcat_dims: bool = False,
     name: str | None = None,
@@ -159,7 +160,7 @@ def concatenate_values(tensors: Sequence[SparseTensor]) -> Any:
 
 
 def fill_empty_rows(
-    sp_input: SparseTensor, default_value: Any, name: str | None = None
+    sp_input: SparseTensor, default_value: TensorLike, name: str | None = None
 ) -> Any:
     """Add a value in the first column of each empty row.
 

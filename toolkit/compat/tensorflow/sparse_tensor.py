@@ -21,6 +21,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ShapeError, UnsupportedError
+from toolkit.type_aliases import Array, TensorLike
 
 
 class SparseTensor:
@@ -49,7 +50,7 @@ class SparseTensor:
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         self.values: Any = as_values(values)
         self.extents: tuple[int, ...] = tuple(static_int64(dense_shape).tolist())
-        self.index_array: np.ndarray[Any, Any] = static_int64(indices)
+        self.index_array: Array = static_int64(indices)
         if not self.index_array.size:
             self.index_array = self.index_array.reshape(-1, len(self.extents))
         expected = (int(self.values.shape[0]), len(self.extents))
@@ -98,14 +99,16 @@ class SparseTensor:
         """Return a sparse tensor with other values at the same indices."""
         return SparseTensor(self.index_array, new_values, self.extents)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> SparseTensor:
         return self._combined(lambda x, y: x * y, other)
 
     def __truediv__(self, other: Any) -> Any:
         return self._combined(lambda x, y: x / y, other)
 
     @wrap_results
-    def _combined(self, function: Callable[..., Any], other: Any) -> Any:
+    def _combined(
+        self, function: Callable[..., Any], other: Tensor | float
+    ) -> SparseTensor:
         if isinstance(other, SparseTensor):
             return NotImplemented
         at = map_broadcast(other, self.extents, list(self.index_array.T))
@@ -120,7 +123,7 @@ class SparseTensor:
         """Call a layer with the dense tensor."""
         return layer(self.operations["to_dense"](self), *args[1:], **kwargs)
 
-    def as_batch(self) -> Any:
+    def as_batch(self) -> Tensor:
         """Return the batch for a step of a model: the dense tensor."""
         return self.operations["to_dense"](self)
 
@@ -187,13 +190,13 @@ def stack_sparse(tensors: Sequence[SparseTensor]) -> SparseTensor:
     return SparseTensor(np.concatenate(indices), values, (len(tensors), *largest))
 
 
-def _format_field(value: Any) -> str:
+def _format_field(value: TensorLike) -> str:
     if isinstance(value, Tensor) and value.static_value() is None:
         return repr(value)
     return str(value)
 
 
-def static_int64(numbers: Any) -> np.ndarray[Any, Any]:
+def static_int64(numbers: Any) -> Array:
     """Return integers as an array of int64.
 
     Raises:

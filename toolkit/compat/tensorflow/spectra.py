@@ -15,11 +15,11 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windows import vorbis_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def dct(
-    input: Any,
+    input: TensorLike,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -31,7 +31,7 @@ def dct(
 
 
 def idct(
-    input: Any,
+    input: TensorLike,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -52,7 +52,7 @@ def _last_axis(function: str, axis: int) -> int:
 
 
 def mdct(
-    signals: Any,
+    signals: TensorLike,
     frame_length: Any,
     window_fn: Any = vorbis_window,
     pad_end: bool = False,
@@ -84,7 +84,7 @@ def mdct(
 
 
 def inverse_mdct(
-    mdcts: Any,
+    mdcts: TensorLike,
     window_fn: Any = vorbis_window,
     norm: str | None = None,
     name: str | None = None,
@@ -115,7 +115,7 @@ def _apply_window(frames: Tensor, window_fn: Any) -> Tensor:
 
 
 def mfccs_from_log_mel_spectrograms(
-    log_mel_spectrograms: Any, name: str | None = None
+    log_mel_spectrograms: TensorLike, name: str | None = None
 ) -> Tensor:
     """Return the cepstral coefficients of log mel spectra.
 
@@ -131,8 +131,8 @@ def mfccs_from_log_mel_spectrograms(
 
 
 def linear_to_mel_weight_matrix(
-    num_mel_bins: Any = 20,
-    num_spectrogram_bins: Any = 129,
+    num_mel_bins: int = 20,
+    num_spectrogram_bins: int = 129,
     sample_rate: Any = 8000,
     lower_edge_hertz: Any = 125.0,
     upper_edge_hertz: Any = 3800.0,

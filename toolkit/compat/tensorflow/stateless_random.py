@@ -10,13 +10,20 @@ from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.seeds import key_of
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.ops.quadrature import doubles
-from toolkit.type_aliases import DTypeLike, SeedLike, Shape, TensorLike
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
-def draw_uniform(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) -> Tensor:
+def draw_uniform(
+    shape: ShapeLike,
+    minval: TensorLike,
+    maxval: TensorLike | None,
+    dtype: Any,
+    seed: Any,
+) -> Tensor:
     """Sample from the uniform distribution with a seed or a source of seeds."""
     dtype = dtype_name(dtype)
     if dtypes.is_integer(dtype):
@@ -28,13 +35,17 @@ def draw_uniform(shape: Any, minval: Any, maxval: Any, dtype: Any, seed: Any) ->
     return core.uniform(extents(shape), low, high, dtype, seed)
 
 
-def draw_poisson(shape: Any, rates: Any, dtype: Any, seed: Any) -> Tensor:
+def draw_poisson(shape: ShapeLike, rates: Any, dtype: DTypeLike, seed: Any) -> Tensor:
     """Sample from the Poisson distribution with a seed or a source of seeds."""
     return ops.cast(core.poisson(shape, rates, "float64", seed), dtype_name(dtype))
 
 
 def stateless_poisson(
-    shape: Any, seed: Any, lam: Any, dtype: Any = "int32", name: str | None = None
+    shape: ShapeLike,
+    seed: TensorLike,
+    lam: TensorLike,
+    dtype: DTypeLike = "int32",
+    name: str | None = None,
 ) -> Tensor:
     """Sample from the Poisson distribution by a seed.
 
@@ -49,10 +60,10 @@ def stateless_poisson(
 
 def stateless_binomial(
     shape: Shape,
-    seed: SeedLike,
-    counts: Any,
-    probs: Any,
-    output_dtype: Any = "int32",
+    seed: TensorLike,
+    counts: TensorLike,
+    probs: TensorLike,
+    output_dtype: DTypeLike = "int32",
     name: str | None = None,
 ) -> Tensor:
     """Sample from the binomial distribution by a seed.
@@ -69,9 +80,9 @@ def stateless_binomial(
 
 def stateless_gamma(
     shape: Shape,
-    seed: SeedLike,
-    alpha: Any,
-    beta: Any = None,
+    seed: TensorLike,
+    alpha: TensorLike,
+    beta: TensorLike | None = None,
     dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Tensor:
@@ -89,11 +100,11 @@ def stateless_gamma(
 
 def stateless_parameterized_truncated_normal(
     shape: Shape,
-    seed: SeedLike,
-    means: Any = 0.0,
-    stddevs: Any = 1.0,
-    minvals: Any = -2.0,
-    maxvals: Any = 2.0,
+    seed: TensorLike,
+    means: TensorLike = 0.0,
+    stddevs: TensorLike = 1.0,
+    minvals: TensorLike = -2.0,
+    maxvals: TensorLike = 2.0,
     name: str | None = None,
 ) -> Tensor:
     """Sample from the truncated normal distribution by a seed.
@@ -116,25 +127,28 @@ def stateless_parameterized_truncated_normal(
 
 
 def stateless_shuffle(
-    value: Any, seed: SeedLike, alg: str = "auto_select", name: str | None = None
+    value: TensorLike,
+    seed: TensorLike,
+    alg: str = "auto_select",
+    name: str | None = None,
 ) -> Tensor:
     """Shuffle the rows by a seed."""
     refuse("stateless_shuffle", alg=(alg, "auto_select"))
     return core.shuffle(value, 0, key_of(seed))
 
 
-def index_shuffle(index: Any, seed: SeedLike, max_index: Any) -> Tensor:
+def index_shuffle(index: Any, seed: TensorLike, max_index: Any) -> Tensor:
     """Return the images of indices under a random permutation of 0 to max_index."""
     order = ops.arange(int(max_index) + 1, dtype=convert(index).dtype)
     return ops.take(core.shuffle(order, 0, key_of(seed)), index)
 
 
 def stateless_uniform(
-    shape: Any,
+    shape: ShapeLike,
     seed: Any,
-    minval: Any = 0,
-    maxval: Any = None,
-    dtype: Any = "float32",
+    minval: TensorLike = 0,
+    maxval: TensorLike | None = None,
+    dtype: DTypeLike = "float32",
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
@@ -145,9 +159,9 @@ def stateless_uniform(
 
 def stateless_normal(
     shape: Shape,
-    seed: SeedLike,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
     dtype: DTypeLike = "float32",
     name: str | None = None,
     alg: str = "auto_select",
@@ -159,9 +173,9 @@ def stateless_normal(
 
 def stateless_truncated_normal(
     shape: Shape,
-    seed: SeedLike,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
+    seed: TensorLike,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
     dtype: DTypeLike = "float32",
     name: str | None = None,
     alg: str = "auto_select",
@@ -176,7 +190,7 @@ def stateless_truncated_normal(
 def stateless_categorical(
     logits: TensorLike,
     num_samples: Any,
-    seed: SeedLike,
+    seed: TensorLike,
     dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> Tensor:

@@ -23,8 +23,10 @@ from toolkit.compat.tensorflow.string_tensors import (
     to_single_bytes,
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.compat.tensorflow.types import DType
 from toolkit.core.strings import StringTensor as CoreStringTensor, apply_by_index
+from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError, ShapeError
 from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
@@ -71,7 +73,7 @@ def _holds_text(values: Any) -> bool:
     return any(_is_text(x) or _is_string_dtype(x) for x in values)
 
 
-def _is_string_dtype(value: Any) -> bool:
+def _is_string_dtype(value: object) -> bool:
     return isinstance(value, DType) and value == dtypes.STRING
 
 
@@ -79,12 +81,14 @@ def _move_elements(function: _Function, *args: Any, **kwargs: Any) -> Any:
     return apply_by_index(function, args, kwargs, StringTensor)
 
 
-def _shape(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
+def _shape(function: _Function, input: TensorLike, *args: Any, **kwargs: Any) -> Any:
     """Return the shape, size or rank of an array of numbers with the same shape."""
     return function(np.zeros(to_bytes_array(input).shape, bool), *args, **kwargs)
 
 
-def _nonzero(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
+def _nonzero(
+    function: _Function, input: TensorLike, *args: Any, **kwargs: Any
+) -> Tensor:
     return function(np.asarray(to_bytes_array(input) != b"", bool), *args, **kwargs)
 
 
@@ -101,11 +105,11 @@ def _unique(function: _Function, x: TensorLike, *args: Any, **kwargs: Any) -> An
 
 def _constant(
     function: _Function,
-    value: Any,
+    value: TensorLike,
     dtype: DTypeLike | None = None,
     shape: Shape | None = None,
     name: str = "Const",
-    **options: Any,
+    **options: object,
 ) -> StringTensor:
     if dtype is not None and dtypes.standardize(dtype) != dtypes.STRING:
         raise DTypeError(f"constant: expected numbers of {dtype}; received strings")
@@ -122,13 +126,16 @@ def _constant(
 
 
 def _fill(
-    function: _Function, dims: Any, value: Any, name: str | None = None
+    function: _Function, dims: AxisLike, value: TensorLike, name: str | None = None
 ) -> StringTensor:
     return StringTensor(np.full(extents(dims), to_single_bytes(value, "fill"), object))
 
 
 def _zeros_like(
-    function: _Function, input: Any, dtype: DTypeLike | None = None, **options: Any
+    function: _Function,
+    input: TensorLike,
+    dtype: DTypeLike | None = None,
+    **options: object,
 ) -> Any:
     shape = to_bytes_array(input).shape
     if dtype is None or dtypes.standardize(dtype) == dtypes.STRING:
@@ -138,10 +145,10 @@ def _zeros_like(
 
 def _pad(
     function: _Function,
-    tensor: Any,
-    paddings: Any,
+    tensor: TensorLike,
+    paddings: TensorLike,
     mode: str = "CONSTANT",
-    constant_values: Any = "",
+    constant_values: TensorLike = "",
     name: str | None = None,
 ) -> StringTensor:
     array, widths = to_bytes_array(tensor), np.asarray(paddings)
@@ -152,18 +159,20 @@ def _pad(
     return StringTensor(np.pad(array, widths, constant_values=fill))
 
 
-def _equal(function: _Function, x: TensorLike, y: Any, name: str | None = None) -> Any:
+def _equal(
+    function: _Function, x: TensorLike, y: TensorLike, name: str | None = None
+) -> Tensor:
     return compare_strings(x, y, "==")
 
 
 def _not_equal(
-    function: _Function, x: TensorLike, y: Any, name: str | None = None
+    function: _Function, x: TensorLike, y: TensorLike, name: str | None = None
 ) -> Any:
     return compare_strings(x, y, "!=")
 
 
 def _add(
-    function: _Function, x: TensorLike, y: Any, name: str | None = None
+    function: _Function, x: TensorLike, y: TensorLike, name: str | None = None
 ) -> StringTensor:
     return StringTensor(to_bytes_array(x) + to_bytes_array(y))
 
@@ -172,7 +181,7 @@ def _call_with_strings(
     function: _Function,
     func: _Function | None = None,
     inp: Any = None,
-    Tout: Any = None,
+    Tout: DTypeLike | None = None,
     *args: Any,
     **kwargs: Any,
 ) -> Any:

@@ -19,6 +19,7 @@ from toolkit.compat.tensorflow.string_tensors import (
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, UnsupportedError, unknown_choice
+from toolkit.type_aliases import TensorLike
 
 # the same number of strings as in the input
 Strings: TypeAlias = StringTensor | RaggedTensor
@@ -26,7 +27,7 @@ Numbers: TypeAlias = Tensor | RaggedTensor
 
 
 def split(
-    input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None
+    input: TensorLike, sep: Any = None, maxsplit: int = -1, name: str | None = None
 ) -> Strings:
     """Split strings at separators, or at white space.
 
@@ -39,7 +40,7 @@ def split(
     return split_strings("split", lambda s: s.split(between, maxsplit), input)
 
 
-def bytes_split(input: Any, name: str | None = None) -> Strings:
+def bytes_split(input: TensorLike, name: str | None = None) -> Strings:
     """Split strings into bytes; a vector of strings gives ragged rows."""
     return split_strings(
         "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
@@ -159,7 +160,7 @@ class Coding(NamedTuple):
 
 
 def unicode_split(
-    input: Any,
+    input: TensorLike,
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
@@ -177,7 +178,7 @@ def unicode_split(
     return _split(coding, input)
 
 
-def _split(coding: Coding, input: Any) -> Any:
+def _split(coding: Coding, input: TensorLike) -> Any:
     def characters(data: bytes) -> list[bytes]:
         characters = coding.validate().characters(data)
         return [character.encode(coding.encoding) for character, _ in characters]
@@ -185,14 +186,14 @@ def _split(coding: Coding, input: Any) -> Any:
     return split_strings(coding.function, characters, input)
 
 
-def _codes(coding: Coding, input: Any) -> Any:
+def _codes(coding: Coding, input: TensorLike) -> Any:
     def codes(data: bytes) -> list[int]:
         return [ord(character) for character, _ in coding.validate().characters(data)]
 
     return split_strings(coding.function, codes, input, _numbers("int32"))
 
 
-def _offsets(coding: Coding, input: Any) -> Any:
+def _offsets(coding: Coding, input: TensorLike) -> Any:
     def offsets(data: bytes) -> list[int]:
         return [offset for _, offset in coding.validate().characters(data)]
 
@@ -204,7 +205,7 @@ def _numbers(dtype: str) -> Callable[[Any], Any]:
 
 
 def unicode_split_with_offsets(
-    input: Any,
+    input: TensorLike,
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
@@ -218,7 +219,7 @@ def unicode_split_with_offsets(
 
 
 def unicode_decode(
-    input: Any,
+    input: TensorLike,
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
@@ -239,7 +240,7 @@ def unicode_decode(
 
 
 def unicode_decode_with_offsets(
-    input: Any,
+    input: TensorLike,
     input_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
@@ -254,7 +255,7 @@ def unicode_decode_with_offsets(
 
 
 def unicode_encode(
-    input: Any,
+    input: TensorLike,
     output_encoding: str,
     errors: str = "replace",
     replacement_char: int = 65533,
@@ -285,7 +286,7 @@ def unicode_encode(
 
 
 def unicode_transcode(
-    input: Any,
+    input: TensorLike,
     input_encoding: str,
     output_encoding: str,
     errors: str = "replace",
@@ -309,7 +310,7 @@ def unicode_transcode(
 
 
 def ngrams(
-    data: Any,
+    data: TensorLike,
     ngram_width: Any,
     separator: str = " ",
     pad_values: Any = None,

@@ -10,8 +10,9 @@ import numpy as np
 from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.core import strings as core
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 
 class StringTensor(core.StringTensor):
@@ -37,10 +38,10 @@ class StringTensor(core.StringTensor):
         """Return the extents."""
         return self.shape
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return compare_strings(self, other, "==")
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return compare_strings(self, other, "!=")
 
     __hash__ = core.StringTensor.__hash__
@@ -57,12 +58,12 @@ class StringTensor(core.StringTensor):
         return f"tf.Tensor({self.numpy()}, {facts})"
 
 
-def as_strings(value: Any) -> StringTensor:
+def as_strings(value: TensorLike) -> StringTensor:
     """Convert to a StringTensor."""
     return value if isinstance(value, StringTensor) else StringTensor(value)
 
 
-def compare_strings(x: TensorLike, y: Any, sign: str) -> Any:
+def compare_strings(x: TensorLike, y: Any, sign: str) -> Tensor:
     """Compare strings for equality, or with the sign "!=" for inequality."""
     a, b = to_bytes_array(x), to_bytes_array(y)
     try:
@@ -75,12 +76,12 @@ def compare_strings(x: TensorLike, y: Any, sign: str) -> Any:
     return convert(np.asarray(a == b if sign == "==" else a != b, bool))
 
 
-def to_bytes_array(value: Any) -> Any:
+def to_bytes_array(value: TensorLike) -> Any:
     """Convert strings to an array of bytes."""
     return np.asarray(as_strings(value))
 
 
-def to_single_bytes(value: Any, function: str) -> bytes:
+def to_single_bytes(value: TensorLike, function: str) -> bytes:
     """Return a single string as bytes; errors contain the name of the function."""
     strings = as_strings(value)
     if strings.ndim:
@@ -91,7 +92,7 @@ def to_single_bytes(value: Any, function: str) -> bytes:
     return strings.numpy()
 
 
-def to_text(value: Any, function: str) -> str:
+def to_text(value: TensorLike, function: str) -> str:
     """Return a single string as text; errors contain the name of the function."""
     return (
         value if isinstance(value, str) else to_single_bytes(value, function).decode()
@@ -105,7 +106,7 @@ def object_array(values: Any, shape: tuple[int, ...]) -> Any:
     return array.reshape(shape)
 
 
-def map_to_array(function: Callable[[bytes], Any], value: Any) -> Any:
+def map_to_array(function: Callable[[bytes], Any], value: TensorLike) -> Array:
     """Apply a function to each string, and return an array."""
     array = to_bytes_array(value)
     return object_array(

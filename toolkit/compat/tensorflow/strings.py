@@ -40,33 +40,35 @@ from toolkit.compat.tensorflow.string_tensors import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import decode_bytes, encode_text, is_string
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 from toolkit.reading.text import parse_number
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 
-def lower(input: Any, encoding: str = "", name: str | None = None) -> Strings:
+def lower(input: TensorLike, encoding: str = "", name: str | None = None) -> Strings:
     """Convert to lower case: only ASCII, or all letters with encoding "utf-8"."""
     return map_strings(lambda s: _make_case_change(s, encoding, "lower"), input)
 
 
-def upper(input: Any, encoding: str = "", name: str | None = None) -> Strings:
+def upper(input: TensorLike, encoding: str = "", name: str | None = None) -> Strings:
     """Convert to upper case: only ASCII, or all letters with encoding "utf-8"."""
     return map_strings(lambda s: _make_case_change(s, encoding, "upper"), input)
 
 
-def _make_case_change(value: bytes, encoding: str, case: str) -> Any:
+def _make_case_change(value: bytes, encoding: str, case: str) -> bytes:
     if encoding:
         return getattr(value.decode(encoding), case)().encode(encoding)
     return getattr(value, case)()
 
 
-def strip(input: Any, name: str | None = None) -> Strings:
+def strip(input: TensorLike, name: str | None = None) -> Strings:
     """Remove white space at both ends."""
     return map_strings(bytes.strip, input)
 
 
-def length(input: Any, unit: str = "BYTE", name: str | None = None) -> Numbers:
+def length(input: TensorLike, unit: str = "BYTE", name: str | None = None) -> Numbers:
     """Return the number of bytes, or of UTF-8 characters with unit "UTF8_CHAR"."""
     into, _ = _unit_codec("length", unit)
     return map_strings(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
@@ -83,12 +85,12 @@ def _unit_codec(
     raise ArgumentError(f"{function}: expected BYTE or UTF8_CHAR; received {unit!r}")
 
 
-def _numbers(array: Any, dtype: str) -> Any:
+def _numbers(array: Array, dtype: str) -> Tensor:
     return convert(array.astype(dtype))
 
 
 def substr(
-    input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None
+    input: TensorLike, pos: Any, len: Any, unit: str = "BYTE", name: str | None = None
 ) -> StringTensor:
     """Return `len` bytes, or characters, from `pos` on.
 
@@ -135,7 +137,7 @@ def join(inputs: Any, separator: str = "", name: str | None = None) -> StringTen
 
 
 def reduce_join(
-    inputs: Any,
+    inputs: TensorLike,
     axis: int | None = None,
     keepdims: bool = False,
     separator: str = "",
@@ -166,8 +168,8 @@ def reduce_join(
 
 
 def unsorted_segment_join(
-    inputs: Any,
-    segment_ids: Any,
+    inputs: TensorLike,
+    segment_ids: TensorLike,
     num_segments: Any,
     separator: str = "",
     name: str | None = None,
@@ -201,7 +203,7 @@ def unsorted_segment_join(
 
 def format(
     template: str,
-    inputs: Any,
+    inputs: TensorLike,
     placeholder: str = "{}",
     summarize: int = 3,
     name: str | None = None,
@@ -235,14 +237,14 @@ def format(
 
 
 def to_hash_bucket_fast(
-    input: Any, num_buckets: int, name: str | None = None
+    input: TensorLike, num_buckets: int, name: str | None = None
 ) -> Numbers:
     """Hash strings to numbers below `num_buckets` by FarmHash64."""
     return _buckets("to_hash_bucket_fast", farm_hash, input, num_buckets)
 
 
 def to_hash_bucket_strong(
-    input: Any, num_buckets: int, key: Any, name: str | None = None
+    input: TensorLike, num_buckets: int, key: Any, name: str | None = None
 ) -> Numbers:
     """Hash strings to numbers below `num_buckets` by SipHash with a secret key.
 
@@ -261,7 +263,7 @@ def to_hash_bucket_strong(
 
 
 def _buckets(
-    function: str, hashed: Callable[[bytes], int], input: Any, count: int
+    function: str, hashed: Callable[[bytes], int], input: TensorLike, count: int
 ) -> Any:
     if int(count) < 1:
         raise ArgumentError(f"{function}: expected num_buckets >= 1; received {count}")
@@ -274,7 +276,7 @@ def _buckets(
 
 
 def regex_replace(
-    input: Any,
+    input: TensorLike,
     pattern: Any,
     rewrite: Any,
     replace_global: bool = True,
@@ -303,7 +305,9 @@ def regex_replace(
     )
 
 
-def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Numbers:
+def regex_full_match(
+    input: TensorLike, pattern: Any, name: str | None = None
+) -> Numbers:
     """Return whether a pattern, in RE2 syntax, matches the whole string."""
     function = "regex_full_match"
     expression = compile_pattern(to_text(pattern, function), function)
@@ -317,7 +321,7 @@ _INTEGER, _HEXADECIMAL = re.compile(rb"[+-]?\d+"), re.compile(rb"[+-]?0[xX]")
 
 
 def to_number(
-    input: Any, out_type: Any = "float32", name: str | None = None
+    input: TensorLike, out_type: DTypeLike = "float32", name: str | None = None
 ) -> Numbers:
     """Parse strings as numbers.
 
@@ -407,7 +411,7 @@ def as_string(
     form += f".{precision}" if precision >= 0 else ""
     form += "d" if kind in "iu" else "e" if scientific else "g" if shortest else "f"
 
-    def shown(value: Any) -> str:
+    def shown(value: TensorLike) -> str:
         if isinstance(value, complex):
             return f"({form % value.real},{form % value.imag})"
         return form % value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.events import EventWriter
+from toolkit.type_aliases import TensorLike
 
 # The writers of the active `with` blocks, above the default writer.
 _writers: list[SummaryWriter | None] = [None]
@@ -24,7 +26,7 @@ _step: list[int] = []
 class SummaryWriter:
     """Writer of events to a folder; `as_default` selects it."""
 
-    def __init__(self, logdir: Any) -> None:
+    def __init__(self, logdir: str | PathLike[str]) -> None:
         self._events = EventWriter(Path(str(logdir)))
         weakref.finalize(self, self._events.close)
 
@@ -58,7 +60,7 @@ class SummaryWriter:
 
 
 def create_file_writer(
-    logdir: Any,
+    logdir: str | PathLike[str],
     max_queue: int | None = None,
     flush_millis: int | None = None,
     filename_suffix: str | None = None,
@@ -83,7 +85,7 @@ def create_file_writer(
     return SummaryWriter(logdir)
 
 
-def _write(kind: str, tag: str, value: Any, step: Any) -> bool:
+def _write(kind: str, tag: str, value: TensorLike, step: Any) -> bool:
     writer = _writers[-1]
     if writer is None:
         return False
@@ -103,7 +105,7 @@ def flush(writer: SummaryWriter | None = None) -> None:
 
 
 @contextmanager
-def record_if(condition: Any) -> Iterator[None]:
+def record_if(condition: TensorLike) -> Iterator[None]:
     """Write the summaries inside only if a condition holds."""
     _writers.append(_writers[-1] if bool(condition) else None)
     try:
@@ -127,14 +129,20 @@ experimental: SimpleNamespace = SimpleNamespace(
 )
 
 
-def scalar(name: str, data: Any, step: Any = None, description: Any = None) -> bool:
+def scalar(
+    name: str, data: TensorLike, step: Any = None, description: str | None = None
+) -> bool:
     """Write a number; return whether there is a writer."""
     refuse("summary.scalar", description=(description, None))
     return _write("scalar", name, np.asarray(data), step)
 
 
 def histogram(
-    name: str, data: Any, step: Any = None, buckets: Any = None, description: Any = None
+    name: str,
+    data: TensorLike,
+    step: Any = None,
+    buckets: Any = None,
+    description: str | None = None,
 ) -> bool:
     """Write a histogram of numbers; return whether there is a writer."""
     refuse(
@@ -143,7 +151,9 @@ def histogram(
     return _write("histogram", name, np.asarray(data), step)
 
 
-def text(name: str, data: Any, step: Any = None, description: Any = None) -> bool:
+def text(
+    name: str, data: TensorLike, step: Any = None, description: str | None = None
+) -> bool:
     """Write a text; return whether there is a writer."""
     refuse("summary.text", description=(description, None))
     if isinstance(data, StringTensor):
@@ -154,10 +164,10 @@ def text(name: str, data: Any, step: Any = None, description: Any = None) -> boo
 
 def image(
     name: str,
-    data: Any,
+    data: TensorLike,
     step: Any = None,
     max_outputs: int = 3,
-    description: Any = None,
+    description: str | None = None,
 ) -> bool:
     """Write the first images of a batch, of floats in [0, 1] or of uint8."""
     refuse("summary.image", description=(description, None))

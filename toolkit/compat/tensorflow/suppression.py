@@ -32,10 +32,10 @@ class CombinedNonMaxSuppression(NamedTuple):
 
 def non_max_suppression_padded(
     boxes: TensorLike,
-    scores: Any,
-    max_output_size: Any,
-    iou_threshold: Any = 0.5,
-    score_threshold: Any = _LOWEST,
+    scores: TensorLike,
+    max_output_size: int,
+    iou_threshold: TensorLike = 0.5,
+    score_threshold: TensorLike = _LOWEST,
     pad_to_max_output_size: bool = False,
     name: str | None = None,
     sorted_input: bool = False,
@@ -81,9 +81,9 @@ def non_max_suppression_padded(
 
 
 def non_max_suppression_overlaps(
-    overlaps: Any,
-    scores: Any,
-    max_output_size: Any,
+    overlaps: TensorLike,
+    scores: TensorLike,
+    max_output_size: int,
     overlap_threshold: Any = 0.5,
     score_threshold: Any = _LOWEST,
     name: str | None = None,
@@ -115,8 +115,8 @@ def non_max_suppression_overlaps(
 
 def combined_non_max_suppression(
     boxes: TensorLike,
-    scores: Any,
-    max_output_size_per_class: Any,
+    scores: TensorLike,
+    max_output_size_per_class: int,
     max_total_size: Any,
     iou_threshold: Any = 0.5,
     score_threshold: Any = _LOWEST,

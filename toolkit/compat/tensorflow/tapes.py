@@ -11,6 +11,7 @@ from toolkit import ops
 from toolkit.autodiff import custom_gradient as customizing, tape
 from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import current_value
 from toolkit.errors import GradientError, ShapeError
 
@@ -107,7 +108,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Tensor:
         args = tuple(map(current_value, args))
         with tape.GradientTape() as finder:
             first = [f(*args, **kwargs)]

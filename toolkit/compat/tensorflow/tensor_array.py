@@ -13,7 +13,7 @@ from toolkit.errors import ArgumentError, ShapeError, TraceError
 from toolkit.type_aliases import TensorLike
 
 
-def _static_size(size: Any) -> int:
+def _static_size(size: Tensor | int) -> int:
     """Return the static number of tensors."""
     if size is None:
         return 0
@@ -130,12 +130,14 @@ class TensorArray:
         """Stack the tensors at some indices."""
         return ops.take(self.stack(), indices, 0)
 
-    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+    def unstack(self, value: TensorLike, name: str | None = None) -> TensorArray:
         """Return the array with the rows of a tensor."""
         self._tensors = list(ops.unstack(convert(value, self.dtype)))
         return self
 
-    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
+    def split(
+        self, value: TensorLike, lengths: TensorLike, name: str | None = None
+    ) -> TensorArray:
         """Return the array with the parts of a tensor that have these lengths."""
         sizes = extents(lengths)
         rows = convert(value, self.dtype)
@@ -147,7 +149,9 @@ class TensorArray:
         self._tensors = list(ops.split(rows, list(accumulate(sizes))[:-1], 0))
         return self
 
-    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+    def scatter(
+        self, indices: TensorLike, value: TensorLike, name: str | None = None
+    ) -> TensorArray:
         """Write the rows of a tensor at indices."""
         for index, row in zip(extents(indices), convert(value), strict=True):
             self.write(index, row)

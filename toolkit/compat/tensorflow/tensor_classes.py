@@ -39,7 +39,7 @@ class Reference:
         """Return the tensor."""
         return self._x
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Reference) and self._x is other._x
 
     def __hash__(self) -> int:
@@ -94,10 +94,10 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         key = tuple(key) if type(key) is list else key
         return core.Tensor.__getitem__(self, key)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return _compare(core.Tensor.__eq__, self, other, False)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return _compare(core.Tensor.__ne__, self, other, True)
 
     __hash__ = core.Tensor.__hash__
@@ -154,7 +154,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return format(self.numpy(), spec)
 
 
-def _compare(compare: Any, x: TensorLike, y: Any, otherwise: bool) -> Any:
+def _compare(compare: Any, x: TensorLike, y: Any, otherwise: bool) -> Tensor:
     """Return the comparison, or `otherwise` if the shapes do not broadcast."""
     try:
         return compare(x, y)
@@ -244,14 +244,14 @@ class Variable(CoreVariable):
         """Return the device of the value, by TensorFlow's name."""
         return _device_name(self._tensor)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Tensor:
         """Index the value."""
         return self.value[key]
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Any:
         return _compare(CoreVariable.__eq__, self, other, False)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return _compare(CoreVariable.__ne__, self, other, True)
 
     __hash__ = CoreVariable.__hash__
@@ -268,7 +268,7 @@ class Variable(CoreVariable):
         """Return the current tensor."""
         return wrap_tensors(self.read())
 
-    def assign(self, value: Any) -> Any:
+    def assign(self, value: Any) -> Tensor:
         """Replace the value; return the new one."""
         with DIALECT.activate():
             return wrap_tensors(super().assign(value))
@@ -351,7 +351,7 @@ def scalars_to_array(x: Any) -> Any:
 _PYTHONS = (bool, int, float, complex)
 
 
-def _array(values: Any, dtype: np.dtype[Any]) -> Any:
+def _array(values: TensorLike, dtype: np.dtype[Any]) -> Any:
     """Convert lists to an array with a dtype of this kind, or return them unchanged."""
     try:
         array = np.array(values)

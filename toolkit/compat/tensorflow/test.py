@@ -14,7 +14,7 @@ import numpy as np
 from toolkit import tree
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.config import list_physical_devices
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, DTypeLike, TensorLike
 
 # Tolerances of the 16-bit floating-point types.
 _NARROW = {"float16": 1e-3, "bfloat16": 1e-2}
@@ -65,18 +65,23 @@ class TestCase(unittest.TestCase):
 
     # --- equal and close --------------------------------------------------------------
 
-    def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
         """Raise unless shapes and all elements are equal."""
         self.assertShapeEqual(a, b, msg)
         np.testing.assert_array_equal(a, b, msg or "")
 
-    def assertNotAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
+    def assertNotAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:
         """Raise if all elements are equal."""
         if np.array_equal(a, b):
             self.fail(self._formatMessage(msg, "all elements are equal"))
 
     def assertAllClose(
-        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        msg: str | None = None,
     ) -> None:
         """Raise unless |a - b| <= atol + rtol * |b| everywhere, in nests too.
 
@@ -89,7 +94,12 @@ class TestCase(unittest.TestCase):
             np.testing.assert_allclose(one, other, rtol, atol, err_msg=msg or "")
 
     def assertAllCloseAccordingToType(
-        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        msg: str | None = None,
     ) -> None:
         """Call `assertAllClose` with tolerance 1e-3 for float16 and 1e-2 for
         bfloat16."""
@@ -99,7 +109,12 @@ class TestCase(unittest.TestCase):
         self.assertAllClose(_widen(a), _widen(b), rtol, atol, msg)
 
     def assertNotAllClose(
-        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        msg: str | None = None,
     ) -> None:
         """Raise if all elements are close."""
         try:
@@ -108,12 +123,12 @@ class TestCase(unittest.TestCase):
             return
         self.fail(self._formatMessage(msg, "all elements are close"))
 
-    def assertNear(self, f1: Any, f2: Any, err: float, msg: Any = None) -> None:
+    def assertNear(self, f1: Any, f2: Any, err: float, msg: str | None = None) -> None:
         """Raise unless two numbers differ by at most `err`."""
         self.assertAllClose(f1, f2, rtol=0.0, atol=err, msg=msg)
 
     def assertArrayNear(
-        self, farray1: Any, farray2: Any, err: float, msg: Any = None
+        self, farray1: Any, farray2: Any, err: float, msg: str | None = None
     ) -> None:
         """Raise unless all elements differ by at most `err`."""
         self.assertAllClose(farray1, farray2, rtol=0.0, atol=err, msg=msg)
@@ -159,31 +174,35 @@ class TestCase(unittest.TestCase):
         x = np.asarray(a)
         self._assert_all(x <= comparison_target, f"<= {comparison_target}", x)
 
-    def _assert_all(self, holds: Any, condition: str, x: Any) -> None:
+    def _assert_all(self, holds: Array, condition: str, x: Array) -> None:
         if not np.all(holds):
             wrong = np.extract(~np.asarray(holds), x)[:5].tolist()
             self.fail(f"expected all elements to be {condition}; received {wrong}")
 
     # --- shapes, dtypes, lengths and errors -------------------------------------------
 
-    def assertShapeEqual(self, input_a: Any, input_b: Any, msg: Any = None) -> None:
+    def assertShapeEqual(
+        self, input_a: Any, input_b: Any, msg: str | None = None
+    ) -> None:
         """Raise unless the shapes are equal."""
         self.assertEqual(tuple(np.shape(input_a)), tuple(np.shape(input_b)), msg)
 
-    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
+    def assertDTypeEqual(self, target: Any, expected_dtype: DTypeLike) -> None:
         """Raise unless the dtype is equal."""
         name = getattr(expected_dtype, "name", expected_dtype)
         self.assertEqual(np.asarray(target).dtype, np.dtype(name))
 
-    def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
+    def assertLen(
+        self, container: Any, expected_len: int, msg: str | None = None
+    ) -> None:
         """Raise unless the container has this length."""
         self.assertEqual(len(container), expected_len, msg)
 
-    def assertEmpty(self, container: Any, msg: Any = None) -> None:
+    def assertEmpty(self, container: Any, msg: str | None = None) -> None:
         """Raise unless the container is empty."""
         self.assertEqual(len(container), 0, msg)
 
-    def assertNotEmpty(self, container: Any, msg: Any = None) -> None:
+    def assertNotEmpty(self, container: Any, msg: str | None = None) -> None:
         """Raise if the container is empty."""
         self.assertNotEqual(len(container), 0, msg)
 
@@ -213,7 +232,7 @@ def _is_nest_item(x: TensorLike) -> bool:
 def _widen(x: TensorLike) -> Any:
     """Convert 16-bit floats to float32."""
 
-    def widened(leaf: Any) -> Any:
+    def widened(leaf: Any) -> Array:
         array = np.asarray(leaf)
         return array.astype("float32") if array.dtype.name in _NARROW else array
 
@@ -231,7 +250,7 @@ def gpu_device_name() -> str:
 
 
 def is_gpu_available(
-    cuda_only: bool = False, min_cuda_compute_capability: Any = None
+    cuda_only: bool = False, min_cuda_compute_capability: object = None
 ) -> bool:
     """Return whether there is a GPU.
 

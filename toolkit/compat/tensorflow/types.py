@@ -101,7 +101,7 @@ class DType(str):
 
     __hash__ = str.__hash__
 
-    def is_compatible_with(self, other: Any) -> bool:
+    def is_compatible_with(self, other: object) -> bool:
         """Return whether `other` is the same dtype."""
         return self == as_dtype(other)
 

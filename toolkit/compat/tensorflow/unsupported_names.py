@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.errors import UnsupportedError
 
@@ -35,12 +35,12 @@ class Refusal:
     def __init__(self, name: str, alternative: str) -> None:
         self._message = f"tf.{name} is not supported: {alternative}"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise UnsupportedError(self._message)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise UnsupportedError(self._message)
 
     def __instancecheck__(self, instance: Any) -> bool:

@@ -163,7 +163,7 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         """
         return self.assign(self.read() - self._delta(delta), read_value=read_value)
 
-    def _delta(self, delta: Any) -> Any:
+    def _delta(self, delta: TensorLike) -> Tensor:
         """Convert a change to a tensor of the Variable's shape and dtype."""
         return self.convert(fitting(delta, self.dtype, "Variable.assign"))
 
@@ -191,7 +191,10 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
 
 def _scattering(how: str) -> Any:
     def scatter(
-        self: Variable, indices: TensorLike, updates: Any, name: str | None = None
+        self: Variable,
+        indices: TensorLike,
+        updates: TensorLike,
+        name: str | None = None,
     ) -> Any:
         change = getattr(indexing, f"tensor_scatter_nd_{how}")
         return self.assign(change(self.read(), indices, updates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,12 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import Array, DTypeLike, IntOrInts, TensorLike
 
-Array = np.ndarray[Any, Any]
 _PADDINGS = ("SAME", "VALID")
 
 
-def _pair(sizes: Any, function: str, argument: str) -> tuple[int, int]:
+def _pair(sizes: int | Sequence[int], function: str, argument: str) -> tuple[int, int]:
     """Return the sizes of the two spatial axes of NHWC."""
     values = extents(sizes)
     if len(values) == 1:
@@ -53,10 +53,10 @@ class _Windows:
         self,
         function: str,
         input: Any,
-        sizes: Any,
-        strides: Any,
+        sizes: IntOrInts,
+        strides: IntOrInts,
         padding: str,
-        dilations: Any = None,
+        dilations: IntOrInts | None = None,
     ) -> None:
         self.x: Tensor = convert(input)
         if self.x.ndim != 4:
@@ -99,12 +99,12 @@ class _Windows:
 
 
 def max_pool_with_argmax(
-    input: Any,
-    ksize: Any,
+    input: TensorLike,
+    ksize: int | Sequence[int],
     strides: IntOrInts,
     padding: str,
     data_format: str = "NHWC",
-    output_dtype: Any = "int64",
+    output_dtype: DTypeLike = "int64",
     include_batch_in_index: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -142,12 +142,12 @@ def max_pool_with_argmax(
 
 
 def dilation2d(
-    input: Any,
-    filters: Any,
+    input: TensorLike,
+    filters: TensorLike,
     strides: IntOrInts,
     padding: str,
     data_format: str,
-    dilations: Any,
+    dilations: int | Sequence[int],
     name: str | None = None,
 ) -> Tensor:
     """Return the maximum of window plus filter, for each channel.
@@ -166,12 +166,12 @@ def dilation2d(
 
 def _dilation(
     function: str,
-    input: Any,
-    filters: Any,
+    input: TensorLike,
+    filters: TensorLike,
     strides: IntOrInts,
     padding: str,
     data_format: str,
-    dilations: Any,
+    dilations: int | Sequence[int],
 ) -> Tensor:
     if data_format != "NHWC":
         raise unknown_choice(f"{function}: data_format", data_format, ("NHWC",))
@@ -188,12 +188,12 @@ def _dilation(
 
 
 def erosion2d(
-    value: Any,
-    filters: Any,
+    value: TensorLike,
+    filters: TensorLike,
     strides: IntOrInts,
     padding: str,
     data_format: str,
-    dilations: Any,
+    dilations: int | Sequence[int],
     name: str | None = None,
 ) -> Tensor:
     """Return the minimum of window minus filter, for each channel.

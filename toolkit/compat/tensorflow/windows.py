@@ -13,7 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import DTypeLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 
 def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
@@ -41,7 +41,7 @@ hann_window: Callable[..., Any] = _window("hann_window", 0.5)
 hamming_window: Callable[..., Any] = _window("hamming_window", 0.54)
 
 
-def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
+def _kaiser(count: int, beta: TensorLike, dtype: Any) -> Tensor:
     """Return the window in the dtype."""
     if count < 1:
         raise ArgumentError(f"kaiser_window: expected a length >= 1; received {count}")
@@ -67,7 +67,7 @@ def kaiser_window(
 
 def kaiser_bessel_derived_window(
     window_length: Any,
-    beta: Any = 12.0,
+    beta: TensorLike = 12.0,
     dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Tensor:

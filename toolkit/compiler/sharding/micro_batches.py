@@ -27,7 +27,7 @@ from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 Array = Any
 
 
-def _attribute_spec(x: Spec, spec: Spec, **attrs: Any) -> Spec:
+def _attribute_spec(x: Spec, spec: Spec, **attrs: object) -> Spec:
     return spec
 
 

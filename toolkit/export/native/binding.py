@@ -25,8 +25,7 @@ from toolkit.errors import (
 )
 from toolkit.export.native.names import KINDS, SHARED
 from toolkit.files.private import find_replaceable_path
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 _ERRORS: dict[int, type[ToolkitError]] = {
     Status.BAD_BATCH: ArgumentError,

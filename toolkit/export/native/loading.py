@@ -24,8 +24,7 @@ from toolkit.export.native.binding import (
     resolve_library,
 )
 from toolkit.export.native.names import prefix_of, stem_of
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 
 @record

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from toolkit.core.tensor import Tensor
 from toolkit.definitions.records import record
 from toolkit.export.onnx.windows import as_attributes, padding
 from toolkit.ir import Node, Value
@@ -79,7 +80,7 @@ def _write_matrix_product(
     )
 
 
-def _flattened_image(writer: Writer, x: Any) -> Any:
+def _flattened_image(writer: Writer, x: Tensor) -> Any:
     """Return the image that a value flattens, if it exists channels first.
 
     The result is flattened channels first, and the rows of the weights are permuted.
@@ -168,7 +169,7 @@ def _per_channel(array: Array, count: int, dtype: str) -> Array:
 
 def _scaled_kernel(
     writer: Writer,
-    w: Any,
+    w: Tensor,
     scaled: ScaledValue | None,
     input_scale: ScaledValue | None = None,
     order: tuple[int, ...] = (),

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.export.inference import ModelTensor, Signature, signature_of
 from toolkit.export.onnx import rules as rules
@@ -89,11 +90,11 @@ def _check_options(label: str, *checks: tuple[bool, str, str]) -> None:
             raise ArgumentError(f"{label}: expected {expected} as {name}")
 
 
-def _is_bool_or_none(value: Any) -> bool:
+def _is_bool_or_none(value: object) -> bool:
     return value is None or isinstance(value, bool)
 
 
-def _is_axis_names(value: Any) -> bool:
+def _is_axis_names(value: object) -> bool:
     """Return whether the value maps input names to axis numbers and names."""
     if value is None:
         return True
@@ -106,7 +107,7 @@ def _are_names(axes: Axis) -> bool:
     )
 
 
-def _is_string_mapping(value: Any) -> bool:
+def _is_string_mapping(value: object) -> bool:
     return value is None or (
         isinstance(value, Mapping)
         and all(isinstance(text, str) for pair in value.items() for text in pair)
@@ -202,7 +203,7 @@ def _convert_model(
     )
 
 
-def _name_outputs(writer: Writer, values: Any, names: list[str]) -> None:
+def _name_outputs(writer: Writer, values: tuple[Tensor, ...], names: list[str]) -> None:
     """Name the results, by their node or by a copy."""
     tensors = writer.results(values)
     renamed = dict(zip(tensors, names, strict=True))
@@ -210,7 +211,7 @@ def _name_outputs(writer: Writer, values: Any, names: list[str]) -> None:
         node.rename(renamed)
 
 
-def _port(writer: Writer, name: str, value: Any) -> Port:
+def _port(writer: Writer, name: str, value: Tensor) -> Port:
     shape = writer.family.shape(value)
     return Port(name, value.spec.dtype, [_extent(n) for n in shape])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.core.tensor import Tensor
 from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedError
 from toolkit.export.onnx.sizes import Length, Sizes, fit, fit_all
@@ -270,7 +271,7 @@ def _common_array(arrays: Sequence[Any]) -> Array | None:
     return first if all(same) else None
 
 
-def _is_same_value(a: Any, b: Any) -> bool:
+def _is_same_value(a: Tensor, b: Tensor) -> bool:
     """Return whether two values are identical, or constants with equal data."""
     if a is b:
         return True
@@ -279,7 +280,7 @@ def _is_same_value(a: Any, b: Any) -> bool:
     return np.asarray(a.constant).tobytes() == np.asarray(b.constant).tobytes()
 
 
-def _has_failed_fit(value: Any) -> bool:
+def _has_failed_fit(value: object) -> bool:
     """Return whether a result includes a failed fit."""
     if isinstance(value, tuple):
         return any(map(_has_failed_fit, value))

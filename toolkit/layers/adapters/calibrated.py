@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
@@ -122,5 +123,5 @@ class CalibratedWeight(IntegerWeight):
         packed, scale, zero = map(ops.transpose, (packed, scale, zero))
         return matmul_int4(inputs, packed, scale, zero, block)
 
-    def _stored(self, name: str) -> Any:
+    def _stored(self, name: str) -> Tensor:
         return ops.convert_to_tensor(getattr(self.layer, name))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.dtype_policies import QuantizedFloat8DTypePolicy
 from toolkit.layers.adapters.weight import Weight
 from toolkit.quantizers.float8 import (
@@ -67,25 +68,25 @@ class Float8Weight(Weight):
         return _with_rounded_gradient(y, gradient, dtype)
 
 
-def _next(x: TensorLike, scale: Any, history: Any, kind: str) -> tuple[Any, Any]:
+def _next(x: TensorLike, scale: Tensor, history: Tensor, kind: str) -> tuple[Any, Any]:
     """Return scale and history after x."""
     scale = compute_float8_scale(ops.max(history), scale, FORMATS[kind].largest)
     return scale, compute_float8_amax_history(x, history)
 
 
-def _rounded(x: TensorLike, state: list[Any], dtype: str) -> Any:
+def _rounded(x: TensorLike, state: list[Any], dtype: str) -> Tensor:
     @ops.custom_gradient
-    def rounded(x: TensorLike, scale: Any, history: Any) -> Any:
+    def rounded(x: TensorLike, scale: Tensor, history: Tensor) -> Any:
         y = quantize_and_dequantize(x, scale, _FORWARD, dtype)
         return y, lambda g: (g, *_next(x, scale, history, _FORWARD))
 
     return rounded(x, *state)
 
 
-def _with_rounded_gradient(y: Any, state: list[Any], dtype: str) -> Any:
+def _with_rounded_gradient(y: Tensor, state: list[Any], dtype: str) -> Tensor:
     @ops.custom_gradient
-    def same(y: Any, scale: Any, history: Any) -> Any:
-        def grad(g: Any) -> Any:
+    def same(y: Tensor, scale: Tensor, history: Tensor) -> Any:
+        def grad(g: Tensor) -> tuple[Tensor, ...]:
             rounded = quantize_and_dequantize(g, scale, _BACKWARD, dtype)
             return rounded, *_next(g, scale, history, _BACKWARD)
 

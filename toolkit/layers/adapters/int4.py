@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
 from toolkit.ops.int4 import matmul_int4
@@ -117,13 +118,13 @@ class Int4Weight(IntegerWeight):
             return ops.divide(integers, ops.expand_dims(expanded[0], -1))
         return _dequantized(integers, *(self._expand_blocks(x, -1) for x in expanded))
 
-    def _stored(self, number: int) -> Any:
+    def _stored(self, number: int) -> Tensor:
         return ops.convert_to_tensor(getattr(self.layer, self.scales[number]))
 
-    def _expand_blocks(self, x: TensorLike, axis: int) -> Any:
+    def _expand_blocks(self, x: TensorLike, axis: int) -> Tensor:
         """Expand values per block along an axis to values per row or column."""
         return ops.take(x, ops.cast(self._stored(2), "int32"), axis=axis)
 
 
-def _dequantized(integers: Any, scale: Any, zero: Any) -> Any:
+def _dequantized(integers: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     return ops.multiply(ops.subtract(integers, ops.cast(zero, scale.dtype)), scale)

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.quantizers.configs import Int8QuantizationConfig
@@ -53,7 +54,7 @@ class Int8Weight(IntegerWeight):
     def value(self) -> Any:
         return self._divided(self.variable, ops.convert_to_tensor(self.scale))
 
-    def _divided(self, weight: Any, scale: Any) -> Any:
+    def _divided(self, weight: Any, scale: Tensor) -> Tensor:
         return ops.divide(weight, self.layout.of_weight(scale, weight.shape))
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
@@ -69,14 +70,14 @@ class Int8Weight(IntegerWeight):
         layout, dtype = self.layout, self.layer.compute_dtype
 
         @ops.custom_gradient
-        def multiplied(x: TensorLike, weight: Any, scale: Any) -> Any:
+        def multiplied(x: TensorLike, weight: Tensor, scale: Tensor) -> Any:
             integers, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
             y = ops.cast(product(integers, weight), dtype)
             # Only the few scales are inverted; a division per element would be slower.
             y = ops.multiply(y, ops.reciprocal(ops.cast(scale, dtype)))
             y = ops.multiply(y, ops.reciprocal(layout.of_outputs(x_scale)))
 
-            def grad(g: Any) -> Any:
+            def grad(g: Tensor) -> tuple[Tensor | None, ...]:
                 with GradientTape() as tape:
                     tape.watch(x)
                     near = product(x, self._divided(weight, scale))
@@ -86,6 +87,6 @@ class Int8Weight(IntegerWeight):
 
         return multiplied
 
-    def rows(self, indices: TensorLike) -> Any:
+    def rows(self, indices: TensorLike) -> Tensor:
         scale = ops.take(self.scale, indices, axis=0)
         return ops.divide(super().rows(indices), ops.expand_dims(scale, -1))

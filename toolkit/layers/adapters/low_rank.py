@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.core.naming import scopes
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable, assign_all
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
-from toolkit.type_aliases import InitializerLike, Shape, TensorLike
+from toolkit.type_aliases import (
+    InitializerLike,
+    RegularizedLayerOptions,
+    Shape,
+    TensorLike,
+)
 
 
 class LowRankWeight(Weight):
@@ -36,7 +42,7 @@ class LowRankWeight(Weight):
         a, b = self.factors()
         return self.frozen.value() + self._scale() * ops.matmul(a, b)
 
-    def rounded(self, inputs: Any) -> Any:
+    def rounded(self, inputs: Any) -> Tensor:
         return self.frozen.rounded(inputs)
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
@@ -76,7 +82,7 @@ class LowRankLayer(Layer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if lora_rank is not None:

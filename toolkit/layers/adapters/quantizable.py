@@ -40,7 +40,12 @@ class QuantizableLayer(LowRankLayer):
     _quantized: Weight | None = None  # per weight name
     kernel_scale: Variable
 
-    def __init__(self, *, quantization_config: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
         if isinstance(quantization_config, dict):
             quantization_config = deserialize_keras_object(quantization_config)
         self.quantization_config: QuantizationConfig | None = quantization_config

@@ -14,6 +14,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.weight import Weight
@@ -102,7 +103,7 @@ class StaticInt8Weight(IntegerWeight):
     def value(self) -> Any:
         return self._divided(self.variable, getattr(self.layer, self.scales[0]))
 
-    def _divided(self, weight: Any, scale: Any) -> Any:
+    def _divided(self, weight: Any, scale: Any) -> Tensor:
         return ops.divide(weight, self.layout.of_weight(scale, weight.shape))
 
     def convolve(self, inputs: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.type_aliases import TensorLike
 
 
@@ -39,7 +40,7 @@ class Weight:
         """Return the factor of the product that represents the weight."""
         return self.variable
 
-    def rounded(self, inputs: Any) -> Any:
+    def rounded(self, inputs: Any) -> Tensor:
         """Return the factor of the product that represents the inputs."""
         return inputs
 

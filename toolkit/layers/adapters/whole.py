@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.weight import Weight
@@ -55,19 +56,19 @@ class ScaleLayout:
             pair[self.blocks if i in shared else 1 - self.blocks] *= n
         return tuple(pair)
 
-    def rows_of(self, inputs: Any) -> Any:
+    def rows_of(self, inputs: Any) -> Tensor:
         """Reshape inputs to (count, rows), for a product with the weight matrix."""
         return ops.reshape(inputs, (-1, inputs.shape[-1]))
 
-    def of_outputs(self, scale: Any) -> Any:
+    def of_outputs(self, scale: Any) -> Tensor:
         """Convert a scale of inputs to the axes of the outputs."""
         return scale
 
-    def to_stored_scale(self, scale: Any) -> Any:
+    def to_stored_scale(self, scale: Any) -> Tensor:
         """Convert a scale (of shape `scale_shape`) to the format of Keras files."""
         return ops.squeeze(scale, self.shared)
 
-    def of_weight(self, scale: Any, shape: Shape) -> Any:
+    def of_weight(self, scale: Any, shape: Shape) -> Tensor:
         """Reshape a stored scale to the `scale_shape` of a weight of this shape."""
         return ops.reshape(scale, self.scale_shape(shape))
 
@@ -98,7 +99,7 @@ class IntegerWeight(Weight):
         """Return the values of the layer's Variables for a floating weight."""
         raise NotImplementedError
 
-    def _scaled(self, quantizer: Any, value: Any) -> tuple[Any, Any]:
+    def _scaled(self, quantizer: Any, value: Tensor) -> tuple[Any, Any]:
         """Quantize a floating weight; raise unless the scales fit the layout."""
         result = quantizer(value, to_numpy=True)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -116,7 +117,7 @@ class IntegerWeight(Weight):
             )
         return integers, scale
 
-    def rounded(self, inputs: Any) -> Any:
+    def rounded(self, inputs: Any) -> Tensor:
         if self.inputs_quantizer is None:
             return inputs
         integers, scale = self.inputs_quantizer(inputs, axis=self.layout.inputs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.layers.preprocessing.boxes import coordinates, joined, shifted
 from toolkit.layers.preprocessing.color_layer import factor_range
 from toolkit.layers.preprocessing.geometric_layer import (
@@ -15,10 +16,16 @@ from toolkit.layers.preprocessing.geometric_layer import (
     symmetric_range,
 )
 from toolkit.layers.preprocessing.image_layer import Size
-from toolkit.type_aliases import NumberOrRange, Range, SeedLike, TensorLike
+from toolkit.type_aliases import (
+    NumberOrRange,
+    Range,
+    RegularizedLayerOptions,
+    SeedLike,
+    TensorLike,
+)
 
 
-def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Any:
+def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Tensor:
     """Return random numbers (n, 1), one for each image."""
     low, high = (float(x) + offset for x in bounds)
     return random.uniform((n, 1), low, high, seed=seed)
@@ -62,7 +69,7 @@ class RandomRotation(AffineLayer):
         seed: Seed = None,
         fill_value: float = 0.0,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
@@ -75,7 +82,7 @@ class RandomRotation(AffineLayer):
         degrees = [360.0 * x for x in self.factor]
         return {"angle": ops.squeeze(_uniform(degrees, n, seed), -1)}
 
-    def _matrix(self, transformation: Any, size: Size) -> Any:
+    def _matrix(self, transformation: Any, size: Size) -> tuple[Tensor, ...]:
         angle = ops.cast(transformation["angle"], "float32") * (math.pi / 180)
         cos, sin = ops.cos(angle), ops.sin(angle)
         y, x = ((n - 1) / 2 for n in size)
@@ -121,7 +128,7 @@ class RandomTranslation(AffineLayer):
         seed: Seed = None,
         fill_value: float = 0.0,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
@@ -143,12 +150,16 @@ class RandomTranslation(AffineLayer):
         down, right = (_uniform(bounds, n, seed) * extent for bounds, extent in pairs)
         return {"translations": ops.concatenate([right, down], axis=1)}
 
-    def _matrix(self, transformation: Any, size: Size) -> Any:
+    def _matrix(
+        self, transformation: Any, size: Size
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         right, down = ops.unstack(transformation["translations"], axis=-1)
         one, zero = ops.ones_like(right), ops.zeros_like(right)
         return one, zero, -right, zero, one, -down
 
-    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(
+        self, boxes: TensorLike, transformation: Any, size: Size
+    ) -> Tensor:
         distances = ops.unstack(transformation["translations"], axis=-1)
         right, down = (expand_like(x, boxes) for x in distances)
         return shifted(boxes, down, right)
@@ -194,7 +205,7 @@ class RandomZoom(AffineLayer):
         seed: Seed = None,
         fill_value: float = 0.0,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
@@ -214,7 +225,9 @@ class RandomZoom(AffineLayer):
         zooms = [_uniform(bounds, n, seed, offset=1.0) for bounds in self._ranges]
         return {"height_zoom": zooms[0], "width_zoom": zooms[-1]}
 
-    def _matrix(self, transformation: Any, size: Size) -> Any:
+    def _matrix(
+        self, transformation: Any, size: Size
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         names = "height_zoom", "width_zoom"
         down, right = (ops.cast(transformation[name], "float32") for name in names)
         zero = ops.zeros_like(down)
@@ -267,7 +280,7 @@ class RandomShear(AffineLayer):
         fill_value: float = 0.0,
         data_format: str | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
@@ -284,12 +297,14 @@ class RandomShear(AffineLayer):
         ]
         return {"shear_factor": ops.concatenate(factors, axis=1) * sides}
 
-    def _matrix(self, transformation: Any, size: Size) -> Any:
+    def _matrix(
+        self, transformation: Any, size: Size
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         x, y = ops.unstack(transformation["shear_factor"], axis=-1)
         one, zero = ops.ones_like(x), ops.zeros_like(x)
         return one, x, zero, y, one, zero
 
-    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Tensor:
         height, width = size
         factors = ops.cast(transformation["shear_factor"], boxes.dtype)
         by_x, by_y = (ops.reshape(x, (-1, 1, 1)) for x in ops.unstack(factors, axis=-1))

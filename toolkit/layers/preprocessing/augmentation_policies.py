@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, random, tree
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.affine import (
     RandomRotation,
@@ -26,7 +27,13 @@ from toolkit.layers.preprocessing.color_filters import (
 )
 from toolkit.layers.preprocessing.color_layer import RandomColorLayer
 from toolkit.layers.preprocessing.histograms import AutoContrast, Equalization
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range
+from toolkit.type_aliases import (
+    NumberOrRange,
+    NumberRange,
+    Range,
+    RegularizedLayerOptions,
+    TensorLike,
+)
 
 
 class RandomColorJitter(RandomColorLayer):
@@ -63,20 +70,23 @@ class RandomColorJitter(RandomColorLayer):
         hue_factor: NumberOrRange | None = None,
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)
         self.brightness_factor: NumberOrRange | None = brightness_factor
         self.contrast_factor: NumberOrRange | None = contrast_factor
         self.saturation_factor: NumberOrRange | None = saturation_factor
         self.hue_factor: NumberOrRange | None = hue_factor
-        factors = {
+        factors: dict[str, tuple[Any, NumberOrRange | None]] = {
             "random_brightness": (RandomBrightness, brightness_factor),
             "random_contrast": (RandomContrast, contrast_factor),
             "random_saturation": (RandomSaturation, saturation_factor),
             "random_hue": (RandomHue, hue_factor),
         }
-        shared = {"data_format": "channels_last", "dtype": self.dtype_policy}
+        shared: dict[str, Any] = {
+            "data_format": "channels_last",
+            "dtype": self.dtype_policy,
+        }
         self._steps = {
             name: cls(factor, self.value_range, seed=seed, **shared)
             for name, (cls, factor) in factors.items()
@@ -89,7 +99,7 @@ class RandomColorJitter(RandomColorLayer):
             for name, step in self._steps.items()
         }
 
-    def _adjusted(self, x: Any, **draws: Any) -> Any:
+    def _adjusted(self, x: Tensor, **draws: Any) -> Tensor:
         for name, step in self._steps.items():
             x = step.transform_images(x, draws[name])
         return x
@@ -107,7 +117,7 @@ class _AugmentationPolicy(RandomColorLayer):
         interpolation: str,
         seed: Seed,
         data_format: str | None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
         self.interpolation = interpolation
@@ -167,7 +177,7 @@ class _AugmentationPolicy(RandomColorLayer):
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         if not training:
             return images
@@ -176,8 +186,11 @@ class _AugmentationPolicy(RandomColorLayer):
         return self._combined("images", images, transformation)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any, training: bool = True
-    ) -> Any:
+        self,
+        segmentation_masks: Any,
+        transformation: Any,
+        training: bool = True,
+    ) -> Tensor:
         if not training:
             return segmentation_masks
         masks = ops.convert_to_tensor(segmentation_masks)
@@ -228,7 +241,7 @@ class RandAugment(_AugmentationPolicy):
         interpolation: str = "bilinear",
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             value_range, factor, interpolation, seed, data_format, **kwargs
@@ -314,7 +327,7 @@ class AugMix(_AugmentationPolicy):
         interpolation: str = "bilinear",
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             value_range, factor, interpolation, seed, data_format, **kwargs
@@ -341,7 +354,9 @@ class AugMix(_AugmentationPolicy):
             ],
         }
 
-    def _combined(self, key: str, x: Any, transformation: dict[str, Any]) -> Any:
+    def _combined(
+        self, key: str, x: TensorLike, transformation: dict[str, Any]
+    ) -> Tensor:
         total = 0
         for i, draws in enumerate(transformation["chain_transforms"]):
             y = x

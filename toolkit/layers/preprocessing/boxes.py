@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.type_aliases import TensorLike
 
@@ -54,7 +55,7 @@ def coordinates(boxes: TensorLike) -> Coordinates:
     return left, top, right, bottom
 
 
-def joined(coordinates_list: Sequence[Any]) -> Any:
+def joined(coordinates_list: Sequence[Any]) -> Tensor:
     """Concatenate four coordinates to boxes (..., 4)."""
     return ops.concatenate(coordinates_list, axis=-1)
 
@@ -177,7 +178,7 @@ def clip_to_image_size(
     return result
 
 
-def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
+def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Tensor:
     """Shift boxes "xyxy" to a window of the image and clip them."""
     boxes = ops.convert_to_tensor(boxes)
     offsets, sizes = (left, top, left, top), (width, height, width, height)
@@ -190,7 +191,7 @@ def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
     )
 
 
-def shifted(boxes: Any, top: Any, left: Any) -> Any:
+def shifted(boxes: Any, top: Any, left: Any) -> Tensor:
     """Shift boxes "xyxy" for an image with `top` more rows and `left` more columns."""
     boxes = ops.convert_to_tensor(boxes)
     offsets = (left, top, left, top)
@@ -202,7 +203,7 @@ def shifted(boxes: Any, top: Any, left: Any) -> Any:
     )
 
 
-def scaled(boxes: Any, height: float, width: float) -> Any:
+def scaled(boxes: Any, height: float, width: float) -> Tensor:
     """Scale the rows and columns of boxes "xyxy"."""
     return boxes * ops.convert_to_tensor([width, height] * 2, dtype=boxes.dtype)
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, settings
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
     per_image,
     rescaled,
 )
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
+from toolkit.type_aliases import (
+    Array,
+    NumberOrRange,
+    NumberRange,
+    Range,
+    RegularizedLayerOptions,
+    SeedLike,
+    TensorLike,
+)
 
 
 class RandomBrightness(RandomColorLayer):
@@ -45,7 +54,7 @@ class RandomBrightness(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
@@ -53,7 +62,7 @@ class RandomBrightness(RandomColorLayer):
         low, high = self.value_range
         return {"rgb_delta": self._uniform(n, seed) * (high - low)}
 
-    def _adjusted(self, x: Any, rgb_delta: Any) -> Any:
+    def _adjusted(self, x: Tensor, rgb_delta: Array | Tensor) -> Tensor:
         return self._clipped(x + per_image(rgb_delta, x.dtype))
 
 
@@ -90,7 +99,7 @@ class RandomContrast(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
@@ -98,7 +107,7 @@ class RandomContrast(RandomColorLayer):
         bounds = 1.0 - self.factor[0], 1.0 + self.factor[1]
         return {"contrast_factor": self._uniform(n, seed, bounds)}
 
-    def _adjusted(self, x: Any, contrast_factor: Any) -> Any:
+    def _adjusted(self, x: Tensor, contrast_factor: Array | Tensor) -> Tensor:
         mean = ops.mean(x, axis=(1, 2), keepdims=True)
         return self._clipped((x - mean) * per_image(contrast_factor, x.dtype) + mean)
 
@@ -134,7 +143,7 @@ class RandomSaturation(RandomColorLayer):
         factor = self._uniform(n, seed)
         return {"factor": factor / (1 - factor + settings.epsilon())}
 
-    def _adjusted(self, x: Any, factor: Any) -> Any:
+    def _adjusted(self, x: Tensor, factor: Array | Tensor) -> Tensor:
         hsv = ops.image.rgb_to_hsv(x, "channels_last")
         hue, saturation, value = ops.split(hsv, 3, axis=-1)
         saturation = self._clipped(saturation * per_image(factor, x.dtype))
@@ -172,7 +181,7 @@ class RandomHue(RandomColorLayer):
         sign = ops.where(self._uniform(n, seed, (0.0, 1.0)) > 0.5, -1.0, 1.0)
         return {"factor": sign * self._uniform(n, seed) * 0.5}
 
-    def _adjusted(self, x: Any, factor: Any) -> Any:
+    def _adjusted(self, x: Tensor, factor: Array | Tensor) -> Tensor:
         x = rescaled(x, self.value_range, (0, 1))
         hsv = ops.image.rgb_to_hsv(x, "channels_last")
         hue, saturation, value = ops.split(hsv, 3, axis=-1)
@@ -207,7 +216,7 @@ class RandomColorDegeneration(RandomColorLayer):
         [[[1.0, 2.0, 3.0]]]
     """
 
-    def _adjusted(self, x: Any, factor: Any) -> Any:
+    def _adjusted(self, x: Tensor, factor: Array | Tensor) -> Tensor:
         gray = ops.image.rgb_to_grayscale(x, "channels_last")
         return self._clipped(x + per_image(factor, x.dtype) * (gray - x))
 
@@ -239,7 +248,7 @@ class RandomGrayscale(RandomColorLayer):
         factor: float = 0.5,
         data_format: str | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         if isinstance(factor, (tuple, list)) or not 0 <= factor <= 1:
             raise ArgumentError(
@@ -251,7 +260,7 @@ class RandomGrayscale(RandomColorLayer):
     def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         return {"should_apply": self._uniform(n, seed, (0.0, 1.0)) < self.factor[0]}
 
-    def _adjusted(self, x: TensorLike, should_apply: Any) -> Any:
+    def _adjusted(self, x: TensorLike, should_apply: Array | Tensor) -> Tensor:
         gray = ops.image.rgb_to_grayscale(x, "channels_last")
         return ops.where(per_image(should_apply), gray, x)
 
@@ -287,12 +296,12 @@ class RandomInvert(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
     def _draw_transformation(self, n: int, seed: SeedLike) -> dict[str, Any]:
         return {"apply_inversion": self._draw_is_selected(n, seed)}
 
-    def _adjusted(self, x: Any, apply_inversion: Any) -> Any:
+    def _adjusted(self, x: Tensor, apply_inversion: Array | Tensor) -> Tensor:
         return ops.where(per_image(apply_inversion), self.value_range[1] - x, x)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     BYTES,
@@ -15,10 +16,12 @@ from toolkit.layers.preprocessing.color_layer import (
     rescaled,
 )
 from toolkit.type_aliases import (
+    Array,
     IntOrInts,
     NumberOrRange,
     NumberRange,
     Range,
+    RegularizedLayerOptions,
     SeedLike,
     TensorLike,
 )
@@ -54,7 +57,7 @@ class RandomSharpness(RandomColorLayer):
 
     bounds: ClassVar[Range] = (0.0, 1.0)
 
-    def _adjusted(self, x: Any, factor: Any) -> Any:
+    def _adjusted(self, x: Tensor, factor: Array | Tensor) -> Tensor:
         kernel = ops.reshape(
             ops.convert_to_tensor(_SMOOTH, dtype=x.dtype), (3, 3, 1, 1)
         )
@@ -139,7 +142,7 @@ class RandomGaussianBlur(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         data_format: str | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
         sizes = (
@@ -162,7 +165,9 @@ class RandomGaussianBlur(RandomColorLayer):
             "blur_factor": sigma,
         }
 
-    def _adjusted(self, x: TensorLike, should_apply_blur: Any, blur_factor: Any) -> Any:
+    def _adjusted(
+        self, x: TensorLike, should_apply_blur: Array | Tensor, blur_factor: Any
+    ) -> Tensor:
         blurred = ops.image.gaussian_blur(
             x, self.kernel_size, blur_factor, "channels_last"
         )
@@ -203,7 +208,7 @@ class Solarization(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(0.0, value_range, data_format, seed, **kwargs)
         bounds = 0.0, 1.0
@@ -220,7 +225,9 @@ class Solarization(RandomColorLayer):
             "thresholds": self._uniform(n, seed, self.threshold_factor) * 255,
         }
 
-    def _adjusted(self, x: Any, additions: Any, thresholds: Any) -> Any:
+    def _adjusted(
+        self, x: Tensor, additions: Array | Tensor, thresholds: Array | Tensor
+    ) -> Tensor:
         x = rescaled(x, self.value_range, BYTES) + per_image(additions, x.dtype)
         x = ops.clip(x, *BYTES)
         x = ops.where(x < per_image(thresholds, x.dtype), x, 255 - x)

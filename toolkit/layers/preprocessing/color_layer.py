@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.image_layer import ImageLayer
 from toolkit.ops.spatial import channels_last, in_format
@@ -15,6 +16,7 @@ from toolkit.type_aliases import (
     NumberOrRange,
     NumberRange,
     Range,
+    RegularizedLayerOptions,
     SeedLike,
     TensorLike,
 )
@@ -22,7 +24,7 @@ from toolkit.type_aliases import (
 BYTES = (0.0, 255.0)  # the range of tables with 256 entries
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return is_real(value) and not isinstance(value, bool)
 
 
@@ -59,7 +61,7 @@ def sorted_range(layer: Any, value_range: Any) -> Range:
     )
 
 
-def rescaled(x: Any, source: Range, target: Range) -> Any:
+def rescaled(x: Any, source: Range, target: Range) -> Tensor:
     """Map values linearly from one range to another."""
     if tuple(source) == tuple(target):
         return x
@@ -73,7 +75,7 @@ def batch_size(data: Any) -> int:
     return shape[0] if len(shape) == 4 else 1
 
 
-def per_image(x: TensorLike, dtype: DTypeLike | None = None) -> Any:
+def per_image(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Reshape (n,) to (n, 1, 1, 1), to broadcast to n images."""
     x = ops.reshape(x, (-1, 1, 1, 1))
     return x if dtype is None or x.dtype == "bool" else ops.cast(x, dtype)
@@ -97,7 +99,7 @@ class ColorLayer(ImageLayer):
         self,
         value_range: NumberRange = (0, 255),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.value_range: Range = sorted_range(self, value_range)
@@ -109,7 +111,7 @@ class ColorLayer(ImageLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         if not (training or self.in_inference):
             return images
@@ -123,7 +125,7 @@ class ColorLayer(ImageLayer):
         """Return images (batch, height, width, channels) after the change."""
         raise NotImplementedError(f"{type(self).__name__} does not define _adjusted")
 
-    def _clipped(self, x: TensorLike) -> Any:
+    def _clipped(self, x: TensorLike) -> Tensor:
         return ops.clip(x, *self.value_range)
 
 
@@ -145,7 +147,7 @@ class RandomColorLayer(ColorLayer):
         value_range: NumberRange = (0, 255),
         data_format: str | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
         self.factor: Range = factor_range(self, factor, self.bounds)
@@ -172,11 +174,11 @@ class RandomColorLayer(ColorLayer):
         """Return the transformation of n images."""
         return {"factor": self._uniform(n, seed)}
 
-    def _uniform(self, n: int, seed: Any, bounds: Range | None = None) -> Any:
+    def _uniform(self, n: int, seed: Any, bounds: Range | None = None) -> Tensor:
         """Return a random number for each of n images, of shape (n, 1, 1, 1)."""
         low, high = bounds or self.factor
         return random.uniform((n, 1, 1, 1), float(low), float(high), seed=seed)
 
-    def _draw_is_selected(self, n: int, seed: SeedLike) -> Any:
+    def _draw_is_selected(self, n: int, seed: SeedLike) -> Tensor:
         """Return a random boolean per image; its probability is drawn from `factor`."""
         return self._uniform(n, seed, (0.0, 1.0)) < self._uniform(n, seed)

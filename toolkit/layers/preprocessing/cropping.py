@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.layers.preprocessing.boxes import cut, scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.random.seeds import as_generator
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 Window = tuple[Any, Any, int, int]  # top, left, height, width
 
@@ -26,7 +27,11 @@ class CroppingLayer(ImageLayer):
     """
 
     def __init__(
-        self, height: int, width: int, data_format: str | None = None, **kwargs: Any
+        self,
+        height: int,
+        width: int,
+        data_format: str | None = None,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.height: int = height
@@ -60,7 +65,9 @@ class CroppingLayer(ImageLayer):
             max(min(width, height * self.width // self.height), 1),
         )
 
-    def _cropped(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def _cropped(
+        self, images: Tensor, transformation: Any, interpolation: str
+    ) -> Tensor:
         if transformation is None:
             transformation = self.get_random_transformation(images)
         top, left, *extents = transformation["window"]
@@ -78,22 +85,22 @@ class CroppingLayer(ImageLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         return self._cropped(images, transformation, "bilinear")
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         return self._cropped(segmentation_masks, transformation, "nearest")
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True
-    ) -> Any:
+    ) -> dict[str, Tensor]:
         top, left, height, width = transformation["window"]
         scales = self.height / height, self.width / width
 
-        def move(boxes: TensorLike) -> Any:
+        def move(boxes: TensorLike) -> Tensor:
             return scaled(cut(boxes, top, left, height, width), *scales)
 
         new_size = self.height, self.width
@@ -158,7 +165,7 @@ class RandomCrop(CroppingLayer):
         width: int,
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(height, width, data_format, **kwargs)
         self.seed = seed

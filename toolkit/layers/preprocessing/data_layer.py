@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops, random, settings
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.layers.layer import Layer
@@ -76,7 +77,7 @@ class DataLayer(Layer):
             )
         return self.generator
 
-    def convert_weight(self, weight: Any) -> Any:
+    def convert_weight(self, weight: Any) -> Tensor:
         """Return a weight unchanged, for subclasses written for Keras."""
         return weight
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, settings
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.encoding import (
@@ -15,9 +16,12 @@ from toolkit.layers.preprocessing.encoding import (
     encode,
     encoded_shape,
 )
-from toolkit.layers.preprocessing.host import Array, batches_of, refuse_sparse
+from toolkit.layers.preprocessing.host import (
+    batches_of,
+    refuse_sparse,
+)
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike, Shape
+from toolkit.type_aliases import Array, PolicyLike, Shape
 
 
 class Discretization(DataLayer):
@@ -126,7 +130,7 @@ class Discretization(DataLayer):
         """Reset the accumulated values."""
         self.summary = np.zeros((2, 0), "float32")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self.bin_boundaries is None:
             raise NotBuiltError(
                 "Discretization: pass `bin_boundaries`, or call `adapt` before the "

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from toolkit import ops
 from toolkit.core.convert import convert
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.host import refuse_sparse
 from toolkit.layers.weights import positive
-from toolkit.type_aliases import Shape, TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, Shape, TensorLike
 
 MODES = ("int", "one_hot", "multi_hot", "count")
 
@@ -104,7 +105,7 @@ class CategoryEncoding(DataLayer):
         num_tokens: int | None = None,
         output_mode: str = "multi_hot",
         sparse: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         refuse_sparse(self, sparse)
@@ -121,7 +122,7 @@ class CategoryEncoding(DataLayer):
         self.output_mode: str = checked_mode(self, output_mode, MODES[1:])
         self.sparse = False
 
-    def call(self, inputs: Any, count_weights: Any = None) -> Any:
+    def call(self, inputs: Any, count_weights: Any = None) -> Tensor:
         if count_weights is not None and self.output_mode != "count":
             raise ArgumentError(
                 "CategoryEncoding: `count_weights` is not used when `output_mode` is "
@@ -132,7 +133,7 @@ class CategoryEncoding(DataLayer):
             inputs, self.output_mode, self.num_tokens, self.compute_dtype, count_weights
         )
 
-    def _check_range(self, inputs: Any) -> None:
+    def _check_range(self, inputs: Tensor) -> None:
         """Raise if values are known and out of range."""
         array = getattr(inputs, "_array", None)
         if not isinstance(array, np.ndarray) or not array.size:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import (
     RandomColorLayer,
@@ -13,7 +14,14 @@ from toolkit.layers.preprocessing.color_layer import (
     factor_range,
 )
 from toolkit.layers.preprocessing.image_layer import ImageLayer
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
+from toolkit.type_aliases import (
+    NumberOrRange,
+    NumberRange,
+    Range,
+    RegularizedLayerOptions,
+    SeedLike,
+    TensorLike,
+)
 
 
 class RandomErasing(RandomColorLayer):
@@ -56,7 +64,7 @@ class RandomErasing(RandomColorLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
         self.scale: Range = factor_range(self, scale, self.bounds, "scale")
@@ -93,7 +101,7 @@ class RandomErasing(RandomColorLayer):
             "fill_value": self._filling(tuple(images.shape), seed),
         }
 
-    def _filling(self, shape: tuple[int, ...], seed: SeedLike) -> Any:
+    def _filling(self, shape: tuple[int, ...], seed: SeedLike) -> Tensor:
         """Return the values of erased pixels, broadcastable to images of that shape."""
         if self.fill_value is None:
             value = random.normal(shape, seed=seed) * self.value_range[1]
@@ -105,7 +113,7 @@ class RandomErasing(RandomColorLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         if not training or transformation is None:
             return images
@@ -115,7 +123,7 @@ class RandomErasing(RandomColorLayer):
         return ops.where(erased, filling, images)
 
 
-def _interval(extent: int, share: Any, axis: int, seed: SeedLike) -> Any:
+def _interval(extent: int, share: Tensor, axis: int, seed: SeedLike) -> Tensor:
     """Return, (n, ...) with 4 axes, which positions are in the interval."""
     n = share.shape[0]
     length = share * extent
@@ -152,7 +160,12 @@ class MaxNumBoundingBoxes(ImageLayer):
         [7, -1]
     """
 
-    def __init__(self, max_number: int, fill_value: int = -1, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        max_number: int,
+        fill_value: int = -1,
+        **kwargs: Unpack[RegularizedLayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         self.max_number: int = int(max_number)
         self.fill_value: int = int(fill_value)
@@ -164,11 +177,11 @@ class MaxNumBoundingBoxes(ImageLayer):
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> dict[str, Tensor]:
         fitted = {key: self._fitted(bounding_boxes[key]) for key in ("boxes", "labels")}
         return {**bounding_boxes, **fitted}
 
-    def _fitted(self, x: Any) -> Any:
+    def _fitted(self, x: Tensor) -> Tensor:
         """Truncate or pad (batch, n, ...) to `max_number` along the second axis."""
         x = ops.convert_to_tensor(x)[:, : self.max_number]
         padding = self.max_number - x.shape[1]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed, is_real
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import batch_size
 from toolkit.layers.preprocessing.image_layer import ImageLayer, Size
 from toolkit.ops.image.warping import check_mode
 from toolkit.random.seeds import as_generator
-from toolkit.type_aliases import Range, SeedLike, TensorLike
+from toolkit.type_aliases import Range, RegularizedLayerOptions, SeedLike, TensorLike
 
 
 def symmetric_range(
@@ -42,7 +43,7 @@ def symmetric_range(
     return -abs(factor), abs(factor)
 
 
-def expand_like(x: TensorLike, y: Any) -> Any:
+def expand_like(x: TensorLike, y: Any) -> Tensor:
     """Reshape (n,) numbers, one per image, to the rank of y."""
     return ops.reshape(x, (-1, *(1,) * (len(y.shape) - 1)))
 
@@ -69,7 +70,7 @@ class GeometricLayer(ImageLayer):
         fill_value: float = 0.0,
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         check_mode(type(self).__name__, interpolation, fill_mode)
@@ -100,7 +101,7 @@ class GeometricLayer(ImageLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         if not training or transformation is None:
             return images
@@ -108,7 +109,7 @@ class GeometricLayer(ImageLayer):
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         if not training or transformation is None:
             return segmentation_masks
         masks = ops.convert_to_tensor(segmentation_masks)
@@ -116,12 +117,12 @@ class GeometricLayer(ImageLayer):
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> dict[str, Tensor]:
         if not training or transformation is None:
             return bounding_boxes
         size = self.size_in(transformation["input_shape"])
 
-        def move(boxes: TensorLike) -> Any:
+        def move(boxes: TensorLike) -> Tensor:
             return self._moved_boxes(boxes, transformation, size)
 
         return self._move_boxes(bounding_boxes, size, size, move)
@@ -159,7 +160,7 @@ class AffineLayer(GeometricLayer):
         n = max(row.shape[0] for row in rows)
         return [ops.broadcast_to(row, (n,)) for row in rows]
 
-    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Tensor:
         numbers = self._numbers(transformation, self.image_size(x))
         zeros = ops.zeros_like(numbers[0])
         transform = ops.stack([*numbers, zeros, zeros], axis=-1)
@@ -172,20 +173,22 @@ class AffineLayer(GeometricLayer):
             data_format=self.data_format,
         )
 
-    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(
+        self, boxes: TensorLike, transformation: Any, size: Size
+    ) -> Tensor:
         a0, a1, a2, b0, b1, b2 = (
             ops.reshape(x, (-1, 1, 1)) for x in self._numbers(transformation, size)
         )
         determinant = a0 * b1 - a1 * b0
 
-        def map_point(x: TensorLike, y: Any) -> tuple[Any, Any]:
+        def map_point(x: TensorLike, y: Tensor) -> tuple[Any, Any]:
             x, y = x - a2, y - b2
             return (b1 * x - a1 * y) / determinant, (a0 * y - b0 * x) / determinant
 
         return upright(boxes, map_point)
 
 
-def upright(boxes: TensorLike, map_point: Any) -> Any:
+def upright(boxes: TensorLike, map_point: Any) -> Tensor:
     """Return axis-aligned bounding boxes of the corners of boxes, mapped by `place`."""
     left, top, right, bottom = coordinates(boxes)
     corners = [(left, top), (right, top), (left, bottom), (right, bottom)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
 from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import factor_range, sorted_range
@@ -18,12 +19,19 @@ from toolkit.layers.preprocessing.image_layer import Size
 from toolkit.ops.image.warping import homographies
 from toolkit.random.elastic import distort_elastically
 from toolkit.random.seeds import draw_seed
-from toolkit.type_aliases import NumberOrRange, NumberRange, Range, SeedLike, TensorLike
+from toolkit.type_aliases import (
+    NumberOrRange,
+    NumberRange,
+    Range,
+    RegularizedLayerOptions,
+    SeedLike,
+    TensorLike,
+)
 
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
 
-def _draw_selection(factor: Any, n: int, seed: SeedLike) -> Any:
+def _draw_selection(factor: Any, n: int, seed: SeedLike) -> Tensor:
     """Return a random boolean per image, (n,), with a probability from `factor`."""
     low, high = map(float, factor)
     probability = random.uniform((n,), low, high, seed=seed)
@@ -59,7 +67,7 @@ class RandomFlip(GeometricLayer):
         mode: str = "horizontal_and_vertical",
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         if mode not in _MODES:
@@ -71,7 +79,7 @@ class RandomFlip(GeometricLayer):
     ) -> dict[str, Any]:
         return {"flips": random.uniform((n, 1, 1, 1), seed=seed) <= 0.5}
 
-    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Tensor:
         width = -1 if self.data_format == "channels_first" else -2
         axes = [
             axis
@@ -81,7 +89,9 @@ class RandomFlip(GeometricLayer):
         flips = expand_like(transformation["flips"], x)
         return ops.where(flips, ops.flip(x, axis=axes), x)
 
-    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(
+        self, boxes: TensorLike, transformation: Any, size: Size
+    ) -> Tensor:
         height, width = size
         left, top, right, bottom = coordinates(boxes)
         if "horizontal" in self.mode:
@@ -127,7 +137,7 @@ class RandomPerspective(GeometricLayer):
         fill_value: float = 0.0,
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, "constant", fill_value, seed, data_format, **kwargs
@@ -161,7 +171,7 @@ class RandomPerspective(GeometricLayer):
         names = "start_points", "end_points"
         return [ops.cast(transformation[name], "float32") for name in names]
 
-    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Tensor:
         start, end = self._points(transformation)
         y = ops.image.perspective_transform(
             x,
@@ -173,14 +183,16 @@ class RandomPerspective(GeometricLayer):
         )
         return ops.where(expand_like(transformation["apply_perspective"], x), y, x)
 
-    def _moved_boxes(self, boxes: TensorLike, transformation: Any, size: Size) -> Any:
+    def _moved_boxes(
+        self, boxes: TensorLike, transformation: Any, size: Size
+    ) -> Tensor:
         start, end = self._points(transformation)
         a0, a1, a2, b0, b1, b2, c0, c1 = (
             ops.reshape(x, (-1, 1, 1))
             for x in ops.unstack(homographies(end, start), axis=1)
         )
 
-        def map_point(x: TensorLike, y: Any) -> tuple[Any, Any]:
+        def map_point(x: TensorLike, y: Tensor) -> tuple[Any, Any]:
             depth = c0 * x + c1 * y + 1
             return (a0 * x + a1 * y + a2) / depth, (b0 * x + b1 * y + b2) / depth
 
@@ -232,7 +244,7 @@ class RandomElasticTransform(GeometricLayer):
         value_range: NumberRange = (0, 255),
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(
             interpolation, fill_mode, fill_value, seed, data_format, **kwargs
@@ -261,13 +273,13 @@ class RandomElasticTransform(GeometricLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         y = super().transform_images(images, transformation, training)
         if not training or transformation is None:
             return y
         return ops.clip(y, *self.value_range)
 
-    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Any:
+    def _moved(self, x: TensorLike, transformation: Any, interpolation: str) -> Tensor:
         size = self.image_size(x)
         scale = ops.cast(transformation["distortion_factor"], "float32")
         # The kernel size fits the largest sigma; a sigma of 0 is not a Gaussian.

@@ -10,6 +10,7 @@ import numpy as np
 from toolkit import settings
 from toolkit.arguments import is_int
 from toolkit.core.strings import encode_text
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -18,14 +19,13 @@ from toolkit.layers.preprocessing.encoding import (
     encoded_shape,
 )
 from toolkit.layers.preprocessing.host import (
-    Array,
     HostLayer,
     host_array,
     refuse_sparse,
 )
 from toolkit.layers.preprocessing.string_hashes import farm_hash, join, sip_hash
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike, Shape
+from toolkit.type_aliases import Array, PolicyLike, Shape
 
 # The initial fingerprint of crossings, as in TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE
@@ -136,7 +136,7 @@ class Hashing(HostLayer):
         self.salt: list[int] | None = checked_salt(self, salt)
         self.sparse = False
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         inputs, bins = self._arrays(inputs), self.num_bins
         masked = self.mask_value is not None and bins > 1
         indices = hash_bins(inputs, bins - masked, self.salt)
@@ -205,7 +205,7 @@ class HashedCrossing(HostLayer):
             )
         return tuple(host_array(self, x) for x in inputs)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         inputs = self._arrays(inputs)
         self._check(inputs)
         rows = zip(*map(_words, inputs), strict=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import is_int
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.color_layer import BYTES, ColorLayer, rescaled
-from toolkit.type_aliases import NumberRange, TensorLike
+from toolkit.type_aliases import NumberRange, RegularizedLayerOptions, TensorLike
 
 _LEVELS = 256
 
 
-def _counts(levels: Any, groups: Any, shape: tuple[int, ...]) -> Any:
+def _counts(levels: Tensor, groups: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Count each level in each group; return `shape`: groups, then levels.
 
     Args:
@@ -51,7 +52,7 @@ class AutoContrast(ColorLayer):
 
     in_inference = True
 
-    def _adjusted(self, x: TensorLike) -> Any:
+    def _adjusted(self, x: TensorLike) -> Tensor:
         low = ops.amin(x, axis=(1, 2), keepdims=True)
         extent = ops.amax(x, axis=(1, 2), keepdims=True) - low
         flat = extent == 0
@@ -88,7 +89,7 @@ class Equalization(ColorLayer):
         value_range: NumberRange = (0, 255),
         bins: int = 256,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
         if not is_int(bins) or bins < 1:
@@ -97,7 +98,7 @@ class Equalization(ColorLayer):
             )
         self.bins = bins
 
-    def _adjusted(self, x: Any) -> Any:
+    def _adjusted(self, x: Tensor) -> Tensor:
         last = self.bins - 1
         scaled = rescaled(ops.cast(x, "float32"), self.value_range, BYTES)
         levels = ops.cast(ops.clip(scaled * last / 255, 0, last), "int32")
@@ -152,7 +153,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         clip_limit: float = 4.0,
         tile_grid_size: tuple[int, int] = (8, 8),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(value_range, data_format, **kwargs)
         self.clip_limit = clip_limit
@@ -160,11 +161,11 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
 
     def transform_images(
         self, images: TensorLike, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         result = super().transform_images(images, transformation, training)
         return ops.cast(result, ops.convert_to_tensor(images).dtype)
 
-    def _adjusted(self, x: TensorLike) -> Any:
+    def _adjusted(self, x: TensorLike) -> Tensor:
         x = ops.cast(x, "float32")
         batch, height, width, channels = x.shape
         extents = height, width
@@ -180,7 +181,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         result = self._interpolated(tables, levels, sizes)[:, :height, :width]
         return rescaled(result, BYTES, self.value_range)
 
-    def _table_offsets(self, levels: Any, rows: Any, columns: Any) -> Any:
+    def _table_offsets(self, levels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Return for each pixel the index of its table: image, tile and channel."""
         down, across = self.tile_grid_size
         batch, _, _, channels = levels.shape
@@ -188,7 +189,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         tiles = (images * down + rows[:, None, None]) * across + columns[:, None]
         return tiles * channels + ops.arange(channels, dtype="int32")
 
-    def _tables(self, levels: Any, sizes: list[int]) -> Any:
+    def _tables(self, levels: Tensor, sizes: list[int]) -> Tensor:
         """Return tables (batch, rows, columns, channels, 256) of clipped histograms."""
         rows, columns = (
             ops.arange(size * k, dtype="int32") // size
@@ -208,7 +209,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         )
         return ops.clip(table, *BYTES)
 
-    def _interpolated(self, tables: Any, levels: Any, sizes: list[int]) -> Any:
+    def _interpolated(self, tables: Tensor, levels: Tensor, sizes: list[int]) -> Tensor:
         """Return the new values of pixels, bilinear between the centers of tiles."""
         tables = ops.reshape(tables, (-1,))
         (top, bottom, down), (left, right, across) = (
@@ -216,11 +217,11 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
             for size, k in zip(sizes, self.tile_grid_size, strict=True)
         )
 
-        def looked_up(rows: Any, columns: Any) -> Any:
+        def looked_up(rows: Tensor, columns: Tensor) -> Tensor:
             offsets = self._table_offsets(levels, rows, columns)
             return ops.take(tables, offsets * _LEVELS + levels)
 
-        def between(rows: Any) -> Any:
+        def between(rows: Tensor) -> Any:
             first = looked_up(rows, left)
             return first + (looked_up(rows, right) - first) * across[:, None]
 

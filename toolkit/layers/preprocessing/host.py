@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, RegularizedLayerOptions, TensorLike
 
-Array = np.ndarray[Any, Any]
 _MOST_FILLED = 1 << 22  # padded characters or words per block
 
 
@@ -131,7 +130,7 @@ class HostLayer(Layer):
 
     supports_jit = False
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
         self._allow_non_tensor_positional_args = True
         self.built = True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, tree
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.boxes import (
     checked_boxes,
@@ -14,7 +15,7 @@ from toolkit.layers.preprocessing.boxes import (
 )
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import SeedLike, TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, SeedLike, TensorLike
 
 Size = tuple[int, int]
 
@@ -40,7 +41,7 @@ class ImageLayer(DataLayer):
         self,
         bounding_box_format: str | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.bounding_box_format = bounding_box_format
@@ -128,7 +129,7 @@ class ImageLayer(DataLayer):
 
     def _move_boxes(
         self, boxes: Any, size: Size, new_size: Size, move: Callable[[Any], Any]
-    ) -> Any:
+    ) -> dict[str, Tensor]:
         """Apply `move` to the corners "xyxy" of boxes, in pixels, and clip the boxes.
 
         Args:

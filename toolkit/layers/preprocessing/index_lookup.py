@@ -10,6 +10,7 @@ import numpy as np
 from toolkit import dtypes, ops, settings
 from toolkit.core.convert import convert
 from toolkit.core.strings import encode_text
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -18,11 +19,11 @@ from toolkit.layers.preprocessing.encoding import (
     encoded_shape,
 )
 from toolkit.layers.preprocessing.hashing import checked_salt, hash_bins
-from toolkit.layers.preprocessing.host import Array, refuse_sparse
+from toolkit.layers.preprocessing.host import refuse_sparse
 from toolkit.layers.preprocessing.vocabulary import VocabularyLayer, lines_of, plain
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import PolicyLike, Shape
+from toolkit.type_aliases import Array, PolicyLike, Shape
 
 _FILE = "vocabulary.txt"
 _OOV_METHODS = ("floormod", "farmhash")
@@ -174,7 +175,7 @@ class IndexLookup(VocabularyLayer):
     def _depth(self) -> int | None:
         return self.max_tokens if self.pad_to_max_tokens else self._frozen_size
 
-    def _encode(self, indices: Array) -> Any:
+    def _encode(self, indices: Array) -> Tensor:
         if self.output_mode == "int":
             return convert(self._ready(indices))
         depth = self._depth()

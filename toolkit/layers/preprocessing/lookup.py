@@ -12,6 +12,7 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.index_lookup import IndexLookup
+from toolkit.type_aliases import Array
 
 
 class StringLookup(IndexLookup):
@@ -169,7 +170,7 @@ class IntegerLookup(IndexLookup):
         traced = isinstance(inputs, Tensor) and inputs.static_value() is None
         return inputs if traced and self.supports_jit else super()._arrays(inputs)
 
-    def _lookup(self, inputs: Any) -> Any:
+    def _lookup(self, inputs: Array | Tensor) -> Any:
         if not isinstance(inputs, Tensor):
             return super()._lookup(inputs)
         inputs = ops.cast(inputs, "int64")
@@ -187,7 +188,7 @@ class IntegerLookup(IndexLookup):
             result = ops.where(ops.equal(inputs, self.mask_token), masked, result)
         return ops.cast(result, "int64")
 
-    def _reverse(self, inputs: Any) -> Any:
+    def _reverse(self, inputs: Array | Tensor) -> Tensor:
         if not isinstance(inputs, Tensor):
             return super()._reverse(inputs)
         values = [self.oov_token if v is None else v for v in self.get_vocabulary()]

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.preprocessing.color_layer import RandomColorLayer, batch_size
-from toolkit.type_aliases import NumberOrRange, Range
+from toolkit.type_aliases import NumberOrRange, Range, RegularizedLayerOptions
 
 
-def _order(n: int, seed: Any) -> Any:
+def _order(n: int, seed: Any) -> Tensor:
     """Return a random permutation of 0, ..., n - 1: the partner of each image."""
     return random.shuffle(ops.arange(n, dtype="int32"), seed=seed)
 
 
-def _partners(x: Any, order: Any) -> Any:
+def _partners(x: Tensor, order: Any) -> Tensor:
     return ops.take(x, ops.convert_to_tensor(order, dtype="int32"), axis=0)
 
 
-def _mixed(x: Any, transformation: dict[str, Any], ndim: int | None = None) -> Any:
+def _mixed(
+    x: Tensor, transformation: dict[str, Any], ndim: int | None = None
+) -> Tensor:
     """Return weight * x + (1 - weight) * partner, along the first of `ndim` axes."""
     shape = (-1,) + (1,) * ((ndim or x.ndim) - 1)
     weight = ops.reshape(ops.cast(transformation["mix_weight"], x.dtype), shape)
@@ -35,20 +38,23 @@ class _Mixing(RandomColorLayer):
     # Images keep their data format; masks are mixed by the same method.
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         images = ops.cast(images, self.compute_dtype)
         return self._mixture(images, transformation) if training else images
 
     def transform_labels(
         self, labels: Any, transformation: Any, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         if not training:
             return labels
         return _mixed(ops.cast(labels, self.compute_dtype), transformation)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any, training: bool = True
-    ) -> Any:
+        self,
+        segmentation_masks: Any,
+        transformation: Any,
+        training: bool = True,
+    ) -> Tensor:
         return self.transform_images(segmentation_masks, transformation, training)
 
     def _mixture(self, images: Any, transformation: Any) -> Any:
@@ -92,7 +98,7 @@ class MixUp(_Mixing):
         alpha: float = 0.2,
         data_format: str | None = None,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(0.0, (0, 255), data_format, seed, **kwargs)
         if not alpha > 0:
@@ -103,7 +109,7 @@ class MixUp(_Mixing):
         weight = random.beta((n,), self.alpha, self.alpha, seed=seed)
         return {"mix_weight": weight, "permutation_order": _order(n, seed)}
 
-    def _mixture(self, images: Any, transformation: Any) -> Any:
+    def _mixture(self, images: Tensor, transformation: Any) -> Tensor:
         return _mixed(images, transformation, ndim=4)
 
     def transform_bounding_boxes(
@@ -152,7 +158,7 @@ class CutMix(_Mixing):
         factor: NumberOrRange = 1.0,
         seed: Seed = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(factor, (0, 255), data_format, seed, **kwargs)
 
@@ -188,7 +194,7 @@ class CutMix(_Mixing):
             "permutation_order": _order(n, seed),
         }
 
-    def _mixture(self, images: Any, transformation: Any) -> Any:
+    def _mixture(self, images: Tensor, transformation: dict[str, Tensor]) -> Tensor:
         masks = ops.cast(transformation["batch_masks"], "bool")
         partners = _partners(images, transformation["permutation_order"])
         return ops.where(masks, partners, images)

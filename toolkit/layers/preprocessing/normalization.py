@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError, ShapeError
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.preprocessing.host import batches_of
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, RegularizedLayerOptions, TensorLike
 
 
 class Normalization(DataLayer):
@@ -52,7 +52,7 @@ class Normalization(DataLayer):
         mean: TensorLike | None = None,
         variance: TensorLike | None = None,
         invert: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         axes = () if axis is None else (axis,) if is_int(axis) else axis
@@ -123,7 +123,7 @@ class Normalization(DataLayer):
         """Return the variance, broadcastable to inputs, or None before `adapt`."""
         return self._statistic("variance")
 
-    def _statistic(self, name: str) -> Any:
+    def _statistic(self, name: str) -> Tensor | None:
         if not self.built or not hasattr(self, "_row"):
             return None
         value = getattr(self, f"input_{name}")
@@ -165,7 +165,7 @@ class Normalization(DataLayer):
         self.adapt_mean.assign(mean)
         self.adapt_variance.assign(variance)
 
-    def _check_shape(self, shape: Any) -> None:
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
         fits = len(shape) == len(self._row)
         if not fits or tuple(shape[axis] for axis in self._kept_axes) != self._extents:
             raise ShapeError(
@@ -177,7 +177,7 @@ class Normalization(DataLayer):
     def finalize_state(self) -> None:
         """Do nothing: calls read the statistics directly."""
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if self.mean is None:
             raise NotBuiltError(
                 "Normalization: the layer must be built before it is called"
@@ -237,7 +237,7 @@ def _batches(data: Any) -> Any:
         )
 
 
-def _array(batch: Any) -> Any:
+def _array(batch: Array) -> Array:
     if getattr(batch, "shape", None) is None:
         raise ArgumentTypeError(
             "Normalization: adapt() expects an iterable that yields arrays or tensors, "

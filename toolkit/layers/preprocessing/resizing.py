@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import dtypes, ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.boxes import scaled
 from toolkit.layers.preprocessing.image_layer import ImageLayer
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 
 
 class Resizing(ImageLayer):
@@ -53,7 +54,7 @@ class Resizing(ImageLayer):
         fill_value: float = 0.0,
         antialias: bool = False,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.height = height
@@ -74,7 +75,7 @@ class Resizing(ImageLayer):
             )
         return self.height, self.width
 
-    def _resized(self, images: TensorLike, interpolation: str) -> Any:
+    def _resized(self, images: TensorLike, interpolation: str) -> Tensor:
         return ops.image.resize(
             images,
             self._size,
@@ -89,7 +90,7 @@ class Resizing(ImageLayer):
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+    ) -> Tensor:
         if dtypes.is_float(images.dtype):
             images = ops.cast(images, self.compute_dtype)
         return self._resized(images, self.interpolation)
@@ -101,7 +102,7 @@ class Resizing(ImageLayer):
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True
-    ) -> Any:
+    ) -> dict[str, Tensor]:
         (height, width), (new_height, new_width) = transformation, self._size
         scales = new_height / height, new_width / width
         top = left = 0.0
@@ -111,7 +112,7 @@ class Resizing(ImageLayer):
             top = _margin(new_height, height * scale)
             left = _margin(new_width, width * scale)
 
-        def move(boxes: Any) -> Any:
+        def move(boxes: Tensor) -> Tensor:
             padding = ops.all(boxes == 0, axis=-1, keepdims=True)
             none = ops.all(boxes == -1, axis=-1, keepdims=True)
             offset = ops.convert_to_tensor([left, top] * 2, dtype=boxes.dtype)

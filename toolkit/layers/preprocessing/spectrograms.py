@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from toolkit import dtypes, initializers, ops, settings
 from toolkit.console.frames import warn
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, unknown_choice
 from toolkit.initializers.fourier import check_scaling, check_window
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.reading.budget import spend
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import DTypeLike, TensorLike
+from toolkit.type_aliases import DTypeLike, RegularizedLayerOptions, TensorLike
 
 _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
@@ -68,7 +69,7 @@ class STFTSpectrogram(DataLayer):
         padding: str = "valid",
         expand_dims: bool = False,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if mode not in _MODES:
@@ -129,7 +130,7 @@ class STFTSpectrogram(DataLayer):
             )
             setattr(self, f"{side}_kernel", kernel)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         if not dtypes.is_float(inputs.dtype):
             raise DTypeError(
                 "STFTSpectrogram: Invalid input type. Expected floats. Received: input "
@@ -142,7 +143,7 @@ class STFTSpectrogram(DataLayer):
         y = ops.reshape(y, (-1, x.shape[1], *y.shape[1:]))
         return self._arranged(y)
 
-    def _side(self, side: str, x: Any) -> Any:
+    def _side(self, side: str, x: Any) -> Tensor:
         """Return the real or imaginary part of the transform (signals, samples, 1)."""
         return ops.conv(
             x,
@@ -152,7 +153,7 @@ class STFTSpectrogram(DataLayer):
             data_format="channels_last",
         )
 
-    def _shown(self, x: TensorLike) -> Any:
+    def _shown(self, x: TensorLike) -> Tensor:
         """Return the output of the mode: (signals, frames, frequencies)."""
         if self.mode in ("real", "imag"):
             return self._side(self.mode, x)
@@ -171,7 +172,7 @@ class STFTSpectrogram(DataLayer):
             return magnitude
         return ops.log(ops.maximum(magnitude, smallest))
 
-    def _arranged(self, y: Any) -> Any:
+    def _arranged(self, y: Tensor) -> Tensor:
         """Transpose (batch, channels, frames, frequencies) to the output format."""
         _, channels, pieces, count = y.shape
         last = self.data_format == "channels_last"
@@ -232,7 +233,7 @@ class MelSpectrogram(DataLayer):
         mag_exp: float = 2.0,
         min_power: float = 1e-10,
         ref_power: float = 1.0,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.fft_length: int = fft_length
@@ -257,7 +258,7 @@ class MelSpectrogram(DataLayer):
         self.min_power: float = min_power
         self.ref_power: float = ref_power
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any) -> Tensor:
         wide = self.compute_dtype if self.compute_dtype == "float64" else "float32"
         real, imag = ops.stft(
             ops.cast(inputs, wide),
@@ -280,7 +281,7 @@ class MelSpectrogram(DataLayer):
             y = self._decibels(y)
         return ops.cast(ops.swapaxes(y, -1, -2), self.compute_dtype)
 
-    def _decibels(self, y: Any) -> Any:
+    def _decibels(self, y: Tensor) -> Tensor:
         zero = 10 * math.log10(max(abs(self.ref_power), self.min_power))
         y = 10 * ops.log10(ops.maximum(y, self.min_power)) - zero
         return ops.maximum(y, ops.max(y) - self.top_db)
@@ -293,7 +294,7 @@ class MelSpectrogram(DataLayer):
         lower_edge_hertz: float = 125.0,
         upper_edge_hertz: float = 3800.0,
         dtype: DTypeLike = "float32",
-    ) -> Any:
+    ) -> Tensor:
         """Return the weights of mel bands: (num_spectrogram_bins, num_mel_bins).
 
         Bands are triangles over the mel scale, `1127 * log(1 + hertz / 700)`, that end

@@ -13,10 +13,10 @@ import numpy as np
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import is_int
 from toolkit.core.dialects import constructors
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
-    Array,
     blocks_of,
     host_array,
     refuse_sparse,
@@ -26,6 +26,7 @@ from toolkit.layers.preprocessing.lookup import StringLookup
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.serialization import deserialize_keras_object
+from toolkit.type_aliases import Array
 
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
 _STRIP = dict.fromkeys(map(ord, string.punctuation))
@@ -135,7 +136,7 @@ class TextVectorization(AdaptableLayer):
                 f"`ragged=True`; received {output_sequence_length}"
             )
 
-    def _check_length(self, length: Any) -> None:
+    def _check_length(self, length: int | None) -> None:
         if length is None:
             return
         if self._output_mode != "int":
@@ -427,7 +428,7 @@ def _widths_of(texts: Array) -> list[int]:
     return [columns * max(row) for row in rows] if columns else [0] * len(texts)
 
 
-def _in_order(rows: Any, blocks: list[Array]) -> Any:
+def _in_order(rows: Array | Tensor, blocks: list[Array]) -> Any:
     """Reorder rows from the order of blocks to their original order."""
     return rows[np.argsort(np.concatenate(blocks))]
 

@@ -13,12 +13,12 @@ from toolkit.core.strings import decode_bytes
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
-    Array,
     host_array,
     text_array,
 )
 from toolkit.reading.budget import check_temporary
 from toolkit.reading.text import parse_number
+from toolkit.type_aliases import Array
 
 _BYTES_OF_ITEM = 24  # bytes of an item in a list and two copies
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.records import write_record
+from toolkit.type_aliases import Array
 
 _BINS = 30
 _STRING = 7  # the enum value of the string type
@@ -110,7 +111,7 @@ def _text(field: int, text: str) -> bytes:
     return _bytes(field, text.encode())
 
 
-def _png(pixels: np.ndarray[Any, Any]) -> bytes:
+def _png(pixels: Array) -> bytes:
     """Encode uint8 pixels as a PNG file."""
     height, width, channels = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _MODES[channels], 0, 0, 0)

@@ -16,6 +16,7 @@ from toolkit.layers.embedding import Embedding
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.events import EventWriter
 from toolkit.models.callbacks.learning_rate import learning_rates
+from toolkit.type_aliases import Array
 
 _IMAGES = (1, 3, 4)  # channels of an image
 
@@ -206,7 +207,7 @@ class TensorBoard(Callback):
         (folder / "projector_config.pbtxt").write_text("".join(entries), "utf-8")
 
 
-def _images(weight: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def _images(weight: Array) -> list[Array]:
     """Return a weight as a few images in [0, 1]; weights with many axes give none."""
     pixels = np.squeeze(weight)
     if pixels.ndim == 1:

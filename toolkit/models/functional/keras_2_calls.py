@@ -52,7 +52,7 @@ def _references(data: Any) -> Iterator[Any]:
             yield from _references(value)
 
 
-def _is_reference(value: Any) -> bool:
+def _is_reference(value: object) -> bool:
     return (
         isinstance(value, (list, tuple))
         and len(value) in (3, 4)

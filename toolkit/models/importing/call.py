@@ -17,6 +17,7 @@ from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.ledger import MAX_STATIC_SIZE, Ledger, StaticLimitExceeded
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
+from toolkit.type_aliases import Array
 
 _MISSING: Any = object()
 
@@ -147,7 +148,7 @@ class Call:
 
     # --- inputs -----------------------------------------------------------------------
 
-    def static_array(self, value: Value, name: str) -> np.ndarray[Any, Any]:
+    def static_array(self, value: Value, name: str) -> Array:
         """Return the static array of an input that determines shapes of the results."""
         array = self.static_array_or_none(value)
         if array is None:
@@ -158,7 +159,7 @@ class Call:
             )
         return array
 
-    def static_array_or_none(self, value: Value) -> np.ndarray[Any, Any] | None:
+    def static_array_or_none(self, value: Value) -> Array | None:
         """Return the static array of an input; None if it exists only at run time."""
         if value.static_array is not None:
             return value.static_array

@@ -18,6 +18,7 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import NAMES, numpy_dtype
 from toolkit.errors import UnsupportedError
+from toolkit.type_aliases import Array
 
 Order: TypeAlias = tuple[int, ...]
 Shape: TypeAlias = tuple[int, ...]
@@ -58,7 +59,7 @@ class Value:
         self._orders: dict[Order, Tensor] = {order: tensor}
         self.shape: Shape = tuple(tensor.shape[i] for i in _inverse(order))
         self.dtype: str = tensor.dtype
-        self.static_array: np.ndarray[Any, Any] | None = None
+        self.static_array: Array | None = None
 
     @classmethod
     def of(cls, array: Any) -> Value:

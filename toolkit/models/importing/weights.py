@@ -13,7 +13,11 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.models.importing.operators import OPERATORS
 from toolkit.models.importing.values import Order, file_order, kernel_order
-from toolkit.reading.onnx.graph import Array, OnnxGraph, OnnxNode
+from toolkit.reading.onnx.graph import (
+    OnnxGraph,
+    OnnxNode,
+)
+from toolkit.type_aliases import Array
 
 Use = tuple[OnnxNode, int]
 _SMALL = 1_024  # elements of an integer array that is a constant, not a weight

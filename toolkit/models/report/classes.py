@@ -10,6 +10,7 @@ import numpy as np
 
 from toolkit.errors import ArgumentError
 from toolkit.pictures.page import Markup, bar, captioned, table, tag
+from toolkit.type_aliases import Array
 
 _MOST = 30  # the maximum number of classes for which the matrix is shown
 _PAIRS = 10  # the maximum length of the list of frequent mistakes
@@ -20,7 +21,7 @@ _STRONG = 0.55  # cells with a larger share are dark, with light numbers
 class Confusion:
     """Confusion matrix: counts[i, j] samples of class i with prediction j."""
 
-    counts: np.ndarray[Any, Any]
+    counts: Array
     names: list[str]
 
     @property
@@ -66,7 +67,7 @@ def confusion(
     return Confusion(counts, [str(name) for name in names or range(count)])
 
 
-def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
+def _labels(y_true: Any, count: int) -> Array | None:
     """Return the class indices of targets, or None if the targets are not classes."""
     y_true = y_true.astype("float64") if y_true.dtype.kind in "fiubV" else y_true
     if y_true.dtype.kind != "f":

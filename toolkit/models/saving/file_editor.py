@@ -16,6 +16,7 @@ from toolkit.models.saving.archives import archived_json, weights_in_archive
 from toolkit.models.saving.h5_files import write_groups
 from toolkit.models.saving.state import groups_of
 from toolkit.reading.hdf5 import Dataset, open_datasets
+from toolkit.type_aliases import Array
 
 Tree = dict[str, Any]
 _OWN = "vars"  # the group with an object's direct variables
@@ -263,7 +264,7 @@ class KerasFileEditor:
                 yield from self._groups(value, f"{path}/{key}" if path else key)
 
 
-def _arrays(method: str, weights: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _arrays(method: str, weights: Any) -> dict[str, Array]:
     if not isinstance(weights, dict):
         raise ArgumentError(
             f"{method}: Argument `weights` should be a dict of key, usually '0', '1', "

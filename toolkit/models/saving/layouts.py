@@ -14,13 +14,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
-
-import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Array
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 _Groups = list[list[str]]  # the axes of a side; merged axes are in one list
 _TOKENS = re.compile(r"[()]|\d+|[A-Za-z_]\w*(?:=\d+)?|\S")

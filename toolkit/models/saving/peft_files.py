@@ -26,6 +26,7 @@ from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.file_errors import check_present
 from toolkit.reading.safetensors import open_safetensors, prepare_file, write_prepared
 from toolkit.reading.text import parse_json
+from toolkit.type_aliases import Array
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
@@ -34,8 +35,6 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX = "base_model.model."
 _MAX_CONFIG = 4_000_000  # bytes
 _UNSUPPORTED = ("use_dora", "lora_bias", "use_qalora", "modules_to_save")
-
-Array = np.ndarray[Any, Any]
 
 
 class _Adaptation(NamedTuple):
@@ -244,5 +243,5 @@ def _setting(config: Mapping[str, Any], pattern: str, name: str, module: str) ->
     return config.get(name)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

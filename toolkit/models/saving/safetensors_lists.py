@@ -10,9 +10,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from toolkit.errors import ModelFileError
 from toolkit.models.saving.file_lists import Division, FileList
@@ -22,9 +19,10 @@ from toolkit.reading.safetensors import (
     prepare_file,
     write_prepared,
 )
+from toolkit.type_aliases import Array
 
 LIST = ".safetensors.index.json"
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays = dict[str, Array]
 
 
 def index_at(path: Path) -> FileList:

@@ -16,8 +16,7 @@ from toolkit.models.saving.name_maps import source_of
 from toolkit.models.saving.safetensors_lists import LIST, save_with_index
 from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.safetensors import write_safetensors
-
-Array = np.ndarray[Any, Any]
+from toolkit.type_aliases import Array
 
 
 def save_safetensors(

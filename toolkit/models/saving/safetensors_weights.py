@@ -24,11 +24,10 @@ from toolkit.models.saving.name_maps import Source, source_of
 from toolkit.models.saving.safetensors_lists import LIST, index_at, open_index
 from toolkit.models.saving.weight_names import named_weights, renumbered
 from toolkit.reading.safetensors import StoredArray, open_safetensors
+from toolkit.type_aliases import Array
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
-
-Array = np.ndarray[Any, Any]
 
 
 class Load(NamedTuple):

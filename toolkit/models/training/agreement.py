@@ -115,7 +115,9 @@ class Agreement:
             self._previous_handler(*texts)
         self._signal = texts
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> None:
         if self._previous_handler is None:
             return
         signal.signal(signal.SIGINT, self._previous_handler)

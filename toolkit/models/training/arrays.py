@@ -19,6 +19,7 @@ from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.models.training.composites import is_composite
+from toolkit.type_aliases import Array
 
 # rows that processes compare, and the limit in bytes
 _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
@@ -26,17 +27,17 @@ _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
 FIELDS = ("x", "y", "sample_weight")
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: object) -> bool:
     """Return whether `x` is an array or tensor of any library."""
     return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
 
 
-def is_arrays(x: Any) -> bool:
+def is_arrays(x: object) -> bool:
     """Return whether `x` is an array, or a list, tuple or dict."""
     return tree.is_nested(x) or is_array(x)
 
 
-def to_array(x: Any, name: str) -> np.ndarray[Any, Any]:
+def to_array(x: Any, name: str) -> Array:
     """Return `x` as a NumPy array of numbers, without a copy if possible.
 
     The inputs of a model, `name` "x", can also be strings.
@@ -53,7 +54,7 @@ def to_array(x: Any, name: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def to_floatx(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def to_floatx(array: Array) -> Array:
     """Convert other float dtypes to floatx, the dtype of models."""
     floatx = dtypes.numpy_dtype(settings.floatx())
     if array.dtype.kind != "f" or array.dtype == floatx:
@@ -61,7 +62,7 @@ def to_floatx(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.astype(floatx)
 
 
-def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+def as_tensor(array: Array) -> Any:
     """Return a tensor that shares the array's memory; strings stay arrays."""
     if is_strings(array):
         return array
@@ -128,7 +129,7 @@ def _only(values: list[int]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
+def repeat_weights(weights: Array, y: Any) -> Any:
     """Repeat an array of sample weights for each of several outputs."""
     if weights.ndim > 1 and weights.shape[1:] != (1,):
         raise ShapeError(
@@ -158,7 +159,7 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
     return np.array(values, dtypes.numpy_dtype(settings.floatx()))[positions]
 
 
-def _labels(y: Any) -> np.ndarray[Any, Any]:
+def _labels(y: Any) -> Array:
     """Return the class of each sample, from one-hot codes or rounded numbers."""
     labels = np.asarray(y)
     if labels.ndim > 1:

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from toolkit.data.pickling import picklable_error
 from toolkit.errors import DatasetError
@@ -159,7 +159,7 @@ def _loaded(content: bytes) -> Callable[[int], Any]:
     except Exception as error:
         failure = error
 
-    def fail(index: int) -> Any:
+    def fail(index: int) -> NoReturn:
         raise failure
 
     return fail

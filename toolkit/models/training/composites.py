@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import data, tree
 
 
-def is_composite(x: Any) -> bool:
+def is_composite(x: object) -> bool:
     """Return whether `x` is a ragged or sparse tensor of the TensorFlow API."""
     return bool(getattr(type(x), "is_composite", False))
 

@@ -42,7 +42,9 @@ class named_errors:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: object
+    ) -> None:
         if isinstance(error, ToolkitError):
             error.args = (f"{self._caller}: {error}",)
         if isinstance(error, Exception):

@@ -29,6 +29,7 @@ from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restore_on_error
+from toolkit.type_aliases import Array
 
 _VERBOSE = ("auto", 0, 1, 2)
 
@@ -139,7 +140,7 @@ class Evaluation(Steps):
         with run.stop_together(callbacks):
             return self._predict(run, batches, callbacks)
 
-    def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
+    def _is_one_batch(self, x: object, batch_size: int | None) -> bool:
         """Return whether all data is one batch: then skip the bookkeeping of a run.
 
         It takes as long as the computation of a small network.
@@ -336,7 +337,7 @@ def _symbol(leaf: Any) -> Any:
     return None if leaf is None else KerasTensor(leaf.shape, leaf.dtype)
 
 
-def _concatenate(*components: Any) -> np.ndarray[Any, Any]:
+def _concatenate(*components: Any) -> Array:
     """Concatenate the arrays of all batches into memory that is not shared."""
     if len(components) == 1:
         return np.array(components[0])

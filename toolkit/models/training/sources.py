@@ -41,10 +41,10 @@ from toolkit.models.training.local_rows import BatchSharing, as_full_batch
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
+from toolkit.type_aliases import Array
 
 DEFAULT_BATCH = 32
 State = dict[str, Any]
-Array = np.ndarray[Any, Any]
 
 
 class Source:

@@ -131,7 +131,7 @@ def ssim(
     weights = bell(filter_size, filter_sigma, a.dtype)
     c1, c2 = (k1 * max_val) ** 2, (k2 * max_val) ** 2
 
-    def average(t: Any) -> Any:
+    def average(t: Tensor) -> Tensor:
         return blurred(t, weights, weights, "valid")
 
     m1, m2 = average(a), average(b)

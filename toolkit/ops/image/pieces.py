@@ -14,14 +14,14 @@ from toolkit.ops.index import gather_p
 from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
 from toolkit.ops.spatial import padding_pairs, per_axis
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 
 def _patches(
     op: str,
-    images: Any,
+    images: Array | Tensor,
     size: Any,
-    strides: Any,
+    strides: tuple[int, ...] | None,
     dilation_rate: Any,
     padding: str,
     data_format: str | None,

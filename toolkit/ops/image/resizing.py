@@ -37,7 +37,7 @@ from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 # --- kernels: the weight of a pixel at a distance x >= 0 ------------------------------
 
@@ -102,11 +102,11 @@ INTERPOLATIONS = (*_INTERPOLATIONS, "area", "gaussian", "mitchellcubic")
 def _weights(
     n: int,
     count: int,
-    scale: Any,
-    shift: Any,
+    scale: Tensor,
+    shift: Tensor | float,
     method: str,
     antialias: bool,
-    sources: Any = None,
+    sources: Array | Tensor | None = None,
 ) -> Tensor:
     """Return (n, count) weights: column j has the weights of result pixel j.
 
@@ -391,7 +391,7 @@ def resize(
     return restore(to_size(x, size, interpolation, antialias))
 
 
-def _check_resize(size: Any, interpolation: str, fill_mode: str) -> None:
+def _check_resize(size: tuple[int, ...], interpolation: str, fill_mode: str) -> None:
     if len(size) != 2 or min(size) <= 0:
         raise ArgumentError(
             f"resize: Expected `size` to be a tuple of 2 integers > 0. Received: {size}"

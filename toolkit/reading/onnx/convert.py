@@ -308,5 +308,5 @@ def _decode_text(value: Any, label: str) -> str:
         raise ModelFileError(f"{label} is not text") from error
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return hasattr(value, "tolist")

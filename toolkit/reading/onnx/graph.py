@@ -6,7 +6,7 @@ import base64
 import binascii
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.errors import LoadBudgetError, ModelFileError
 from toolkit.reading.budget import spend
+from toolkit.type_aliases import Array
 
-Array: TypeAlias = np.ndarray[Any, Any]
 MAX_AXES = 16
 
 
@@ -94,13 +94,13 @@ def array_from_config(config: Any) -> Array:
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _check_extent(value: Any) -> int:
+def _check_extent(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 48:
         raise ValueError(value)
     return value
 
 
-def _check_choice(value: Any, choices: Any) -> Any:
+def _check_choice(value: object, choices: Any) -> Any:
     if value not in choices:
         raise ValueError(value)
     return value
@@ -166,7 +166,7 @@ def _read_items(config: dict[str, Any], key: str, kind: type = list) -> Any:
     return value.items() if isinstance(value, dict) else value
 
 
-def _check_name(value: Any) -> str:
+def _check_name(value: object) -> str:
     if not isinstance(value, str):
         raise ModelFileError(f"expected a name; received {value!r:.99}")
     return value

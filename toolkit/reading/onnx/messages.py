@@ -165,7 +165,7 @@ def _decode_message(
     return message
 
 
-def _check_bytes(value: Any, kind: str, field: _Field) -> None:
+def _check_bytes(value: object, kind: str, field: _Field) -> None:
     if isinstance(value, int):
         raise ModelFileError(f"it is corrupt: `{field.key}` of a {kind} is a number")
 

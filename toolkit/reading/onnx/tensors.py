@@ -12,9 +12,12 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.errors import ModelFileError
 from toolkit.reading.byte_ranges import read_bytes
-from toolkit.reading.onnx.graph import MAX_AXES, Array
+from toolkit.reading.onnx.graph import (
+    MAX_AXES,
+)
 from toolkit.reading.onnx.messages import Message
 from toolkit.reading.sibling_paths import open_sibling
+from toolkit.type_aliases import Array
 
 # dtype number in the schema -> name.
 DTYPES = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ModelFileError
+from toolkit.type_aliases import Array
 
 MAX_FIELDS = 2_000_000  # of a file, except elements of packed lists
 _MESSAGE = 10  # a message counts as this number of fields
@@ -85,7 +86,7 @@ def to_signed(value: int) -> int:
     return value - _WORD if value >> 63 else value
 
 
-def unpack_integers(data: memoryview) -> np.ndarray[Any, Any]:
+def unpack_integers(data: memoryview) -> Array:
     """Return the int64 numbers of a packed list."""
     octets = np.frombuffer(data, np.uint8)
     if not octets.size:
@@ -104,7 +105,7 @@ def unpack_integers(data: memoryview) -> np.ndarray[Any, Any]:
     return np.add.reduceat(bits, starts).view(np.int64)
 
 
-def unpack_numbers(data: memoryview, dtype: str) -> np.ndarray[Any, Any]:
+def unpack_numbers(data: memoryview, dtype: str) -> Array:
     """Return the fixed-size numbers of a packed list."""
     if len(data) % np.dtype(dtype).itemsize:
         raise ModelFileError("it is corrupt: half a number at the end of a list")

@@ -8,13 +8,13 @@ row by its block index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from toolkit.backends.cupy.cuda.launch import Kernel, make_kernel
 from toolkit.backends.cupy.cuda.prelude import PRELUDE
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
+from toolkit.type_aliases import Array
 
 THREADS = 256
 # Packs of elements per thread, which amortize the search for the row of a block.
@@ -74,9 +74,7 @@ def partition_levels(launches: Sequence[Bound]) -> list[list[int]]:
     return levels
 
 
-def _level_after(
-    accesses: np.ndarray[Any, Any], start: int, end: int, written: int
-) -> int:
+def _level_after(accesses: Array, start: int, end: int, written: int) -> int:
     """Return the level after all conflicting accesses, where one of the two writes."""
     overlap = (accesses[:, 0] < end) & (accesses[:, 1] > start)
     waits = overlap if written else overlap & (accesses[:, 2] != 0)

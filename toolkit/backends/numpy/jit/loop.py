@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, redirect_operands
 from toolkit.backends.numpy.jit.code import Code
@@ -273,5 +273,5 @@ def emit_final_copy() -> Kernel:
     return b
 
 
-def _no_code() -> Any:
+def _no_code() -> NoReturn:
     raise NotImplementedError("a loop has no separate code")

@@ -62,9 +62,9 @@ _options: list[_Options] = []  # of the enclosing loops, from the outermost
 
 
 def set_loop_options(
-    parallel_iterations: Any = None,
-    swap_memory: Any = None,
-    maximum_iterations: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool | None = None,
+    maximum_iterations: int | None = None,
     shape_invariants: Any = None,
 ) -> None:
     """Set the options of the enclosing loop over tensors.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Undefined:
     def __init__(self, name: str, reason: str = "before it is assigned") -> None:
         object.__setattr__(self, "_message", f"{name!r} has no value {reason}")
 
-    def _raise(self, *args: Any, **kwargs: Any) -> Any:
+    def _raise(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise UnboundLocalError(object.__getattribute__(self, "_message"))
 
 
@@ -40,19 +40,19 @@ for _name in (
     setattr(Undefined, f"__{_name}__", Undefined._raise)
 
 
-def is_dynamic(value: Any) -> bool:
+def is_dynamic(value: object) -> bool:
     """Return whether a value is a tensor or Variable without a static value."""
     if isinstance(value, Variable):
         value = value.value
     return isinstance(value, Tensor) and value.static_value() is None
 
 
-def is_number(leaf: Any) -> bool:
+def is_number(leaf: object) -> bool:
     """Return whether a leaf can be a value of a graph."""
     return isinstance(leaf, (Tensor, np.ndarray, np.generic, *_NUMBERS))
 
 
-def is_weak(leaf: Any) -> bool:
+def is_weak(leaf: object) -> bool:
     """Return whether a leaf is a Python number, whose dtype is weak."""
     return isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic)
 
@@ -156,7 +156,7 @@ def different_values_error(
     )
 
 
-def _describe_value(value: Any) -> str:
+def _describe_value(value: object) -> str:
     if isinstance(value, Undefined):
         return "undefined"
     return "None" if value is None else f"a {type(value).__name__}"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from os import PathLike
 from typing import Any
 
 from toolkit.compat import tensorflow as v2
@@ -11,7 +12,7 @@ for _name, _module in (("v1", v1), ("v2", v2)):
     sys.modules[f"{__name__}.{_name}"] = _module
 
 
-def dimension_value(dimension: Any) -> Any:
+def dimension_value(dimension: Any) -> int:
     """Return an extent as a number; None if it is dynamic."""
     return getattr(dimension, "value", dimension)
 
@@ -38,6 +39,6 @@ def as_str_any(value: Any, encoding: str = "utf-8") -> str:
     return as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
-def path_to_str(path: Any) -> Any:
+def path_to_str(path: str | PathLike[str]) -> Any:
     """Convert a path to text."""
     return os.fspath(path) if hasattr(path, "__fspath__") else path

@@ -14,7 +14,7 @@ from toolkit import ops, random as _random
 from toolkit.core.convert import convert as _convert
 from toolkit.core.tensor import Tensor as ndarray  # noqa: F401
 from toolkit.random import set_random_seed
-from toolkit.type_aliases import DTypeLike, IntOrInts
+from toolkit.type_aliases import DTypeLike, IntOrInts, TensorLike
 
 _CONSTANTS = ("e", "inf", "nan", "newaxis", "pi")
 _DTYPES = (
@@ -71,7 +71,7 @@ random: SimpleNamespace = SimpleNamespace(
 )
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: TensorLike) -> tuple[int, ...]:
     """Return the extents."""
     return tuple(_convert(a).shape)
 

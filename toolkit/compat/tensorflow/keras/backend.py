@@ -33,7 +33,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
-from toolkit.type_aliases import DTypeLike, TensorLike
+from toolkit.type_aliases import Axis, DTypeLike, TensorLike
 
 _UNARY = "abs cos exp log round sigmoid sign sin softplus softsign sqrt square tanh"
 _BINARY = "equal greater greater_equal less less_equal maximum minimum not_equal"
@@ -130,7 +130,7 @@ def gather(reference: Any, indices: TensorLike) -> Tensor:
     return ops.take(reference, indices, 0)
 
 
-def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
+def batch_dot(x: Any, y: Any, axes: Axis | None = None) -> Tensor:
     """Multiply each sample of x with the sample of y, and sum over one axis of each.
 
     The default is the last axis of x and the last but one of y, or its only one.
@@ -151,7 +151,7 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
 
 
 @wrap_results
-def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
+def switch(condition: TensorLike, then_expression: Any, else_expression: Any) -> Any:
     """Select one of two tensors, or call one of two functions."""
     if callable(then_expression):
         return ops.cond(condition, then_expression, else_expression)
@@ -159,7 +159,7 @@ def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
 
 
 def variable(
-    value: Any, dtype: DTypeLike | None = None, name: str | None = None
+    value: TensorLike, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
     """Create a Variable."""
     return Variable(value, dtype=dtype or core.floatx(), name=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit import dtypes
 from toolkit.compat.tensorflow import scopes
@@ -101,7 +101,7 @@ def placeholder(
     return tensor
 
 
-def _unfed(run: Any) -> Any:
+def _unfed(run: Any) -> NoReturn:
     raise AssertionError("a plan needs values for all placeholders")
 
 
@@ -143,7 +143,7 @@ class name_scope(scopes.name_scope):
     """
 
     def __init__(
-        self, name: str | None, default_name: str | None = None, values: Any = None
+        self, name: str | None, default_name: str | None = None, values: object = None
     ) -> None:
         super().__init__(default_name if name is None else name)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from toolkit.compat.tensorflow import nn
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
-from toolkit.type_aliases import IntOrInts
+from toolkit.type_aliases import IntOrInts, TensorLike
 
 
 def _select_argument(
@@ -20,15 +22,15 @@ def _select_argument(
 
 
 def convolution(
-    input: Any,
-    filter: Any = None,
+    input: TensorLike,
+    filter: TensorLike | None = None,
     padding: Any = None,
     strides: IntOrInts | None = None,
     dilation_rate: IntOrInts | None = None,
     name: str | None = None,
-    data_format: Any = None,
-    filters: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:
     """Compute a convolution over the spatial axes of the input.
 
@@ -42,15 +44,15 @@ def convolution(
 
 
 def pool(
-    input: Any,
-    window_shape: Any,
+    input: TensorLike,
+    window_shape: int | Sequence[int],
     pooling_type: str,
     padding: str,
     dilation_rate: IntOrInts | None = None,
     strides: IntOrInts | None = None,
     name: str | None = None,
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:
     """Compute `max_pool` or `avg_pool`, for the pooling_type MAX or AVG.
 
@@ -63,15 +65,15 @@ def pool(
 
 
 def conv1d(
-    value: Any = None,
+    value: TensorLike | None = None,
     filters: Any = None,
     stride: Any = None,
     padding: Any = None,
-    use_cudnn_on_gpu: Any = None,
-    data_format: Any = None,
+    use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
     name: str | None = None,
-    input: Any = None,
-    dilations: Any = None,
+    input: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:
     """Compute a convolution over one spatial axis; `use_cudnn_on_gpu` has no effect.
 
@@ -84,16 +86,16 @@ def conv1d(
 
 
 def conv2d_transpose(
-    value: Any = None,
-    filter: Any = None,
-    output_shape: Any = None,
+    value: TensorLike | None = None,
+    filter: TensorLike | None = None,
+    output_shape: ShapeLike | None = None,
     strides: IntOrInts | None = None,
     padding: str = "SAME",
-    data_format: Any = "NHWC",
+    data_format: str = "NHWC",
     name: str | None = None,
-    input: Any = None,
-    filters: Any = None,
-    dilations: Any = None,
+    input: TensorLike | None = None,
+    filters: TensorLike | None = None,
+    dilations: int | Sequence[int] | None = None,
 ) -> Tensor:
     """Compute a transposed convolution; `input` and `filters` are newer names."""
     x = _select_argument("conv2d_transpose", "value", value, "input", input)
@@ -111,7 +113,7 @@ def depthwise_conv2d(
     rate: Any = None,
     name: str | None = None,
     data_format: Any = None,
-    dilations: Any = None,
+    dilations: IntOrInts | None = None,
 ) -> Tensor:
     """Convolve each channel; `dilations` is a newer name of rate."""
     holes = rate if dilations is None else dilations
@@ -121,15 +123,15 @@ def depthwise_conv2d(
 
 
 def separable_conv2d(
-    input: Any,
-    depthwise_filter: Any,
-    pointwise_filter: Any,
+    input: TensorLike,
+    depthwise_filter: TensorLike,
+    pointwise_filter: TensorLike,
     strides: IntOrInts,
     padding: Any,
     rate: Any = None,
     name: str | None = None,
-    data_format: Any = None,
-    dilations: Any = None,
+    data_format: str | None = None,
+    dilations: IntOrInts | None = None,
 ) -> Tensor:
     """Convolve each channel, then across channels; `dilations` is a newer name of
     rate."""

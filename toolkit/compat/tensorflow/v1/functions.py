@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -18,11 +18,13 @@ from toolkit.compat.tensorflow import (
     random,
 )
 from toolkit.compat.tensorflow.boundary import make_recordable
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.v1 import convolutions
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
-from toolkit.type_aliases import IntOrInts, TensorLike
+from toolkit.type_aliases import IntOrInts, SeedLike, Shape, TensorLike
 
 
 def accept_legacy_names(
@@ -116,7 +118,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 @make_recordable
-def div(x: Any, y: Any, name: str | None = None) -> Any:
+def div(x: Any, y: TensorLike, name: str | None = None) -> Any:
     """Divide x by y; the quotient of integers is rounded down."""
     x = ops.convert_to_tensor(x)
     integers = dtypes.is_integer(str(x.dtype))
@@ -124,7 +126,7 @@ def div(x: Any, y: Any, name: str | None = None) -> Any:
 
 
 @make_recordable
-def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
+def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Tensor:
     """Select x where a condition is true, else y; a vector selects whole rows.
 
     Raises:
@@ -145,7 +147,10 @@ def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
 
 
 def where(
-    condition: Any, x: TensorLike | None = None, y: Any = None, name: str | None = None
+    condition: TensorLike,
+    x: TensorLike | None = None,
+    y: TensorLike | None = None,
+    name: str | None = None,
 ) -> Any:
     """Select x where a condition is true, else y; without x and y, return true indices.
 
@@ -160,15 +165,21 @@ def where(
 
 
 def _depth_to_space(
-    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
-) -> Any:
+    input: TensorLike,
+    block_size: int,
+    name: str | None = None,
+    data_format: str = "NHWC",
+) -> Tensor:
     """Move blocks of channels to height and width."""
     return ops.depth_to_space(input, block_size, _FORMATS[data_format])
 
 
 def _space_to_depth(
-    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
-) -> Any:
+    input: TensorLike,
+    block_size: int,
+    name: str | None = None,
+    data_format: str = "NHWC",
+) -> Tensor:
     """Move blocks of height and width to channels."""
     return ops.space_to_depth(input, block_size, _FORMATS[data_format])
 
@@ -186,7 +197,7 @@ def while_loop(
     back_prop: bool = True,
     swap_memory: bool = False,
     name: str | None = None,
-    maximum_iterations: Any = None,
+    maximum_iterations: int | None = None,
     return_same_structure: bool = False,
 ) -> Any:
     """Apply `body` to the loop variables while `cond` holds.
@@ -216,10 +227,10 @@ def while_loop(
 
 
 def Print(
-    input_: Any,
+    input_: TensorLike,
     data: Any,
     message: str = "",
-    first_n: Any = None,
+    first_n: int | None = None,
     summarize: int = 3,
     name: str | None = None,
 ) -> Any:
@@ -244,7 +255,9 @@ def Print(
 
 
 @make_recordable
-def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
+def _dropout(
+    x: Any, keep: Any, noise_shape: Shape, seed: SeedLike | None = None
+) -> Tensor:
     """Return x / keep with probability `keep`, else 0; `keep` can be a tensor."""
     x = ops.convert_to_tensor(x)
     shape = x.shape if noise_shape is None else tuple(noise_shape)
@@ -258,7 +271,7 @@ def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
 def dropout(
     x: TensorLike,
     keep_prob: Any = None,
-    noise_shape: Any = None,
+    noise_shape: ShapeLike | None = None,
     seed: int | None = None,
     name: str | None = None,
     rate: Any = None,
@@ -284,14 +297,14 @@ _conv2d = accept_legacy_names(nn2.conv2d, filter="filters")
 
 def conv2d(
     input: Any,
-    filter: Any = None,
+    filter: TensorLike | None = None,
     strides: IntOrInts | None = None,
     padding: Any = None,
     use_cudnn_on_gpu: bool = True,
     data_format: str = "NHWC",
-    dilations: Any = (1, 1, 1, 1),
+    dilations: Sequence[int] = (1, 1, 1, 1),
     name: str | None = None,
-    filters: Any = None,
+    filters: TensorLike | None = None,
 ) -> Any:
     """Compute a convolution over two axes; use_cudnn_on_gpu has no effect.
 
@@ -317,14 +330,14 @@ class _NN:
 
     @staticmethod
     def in_top_k(
-        predictions: Any, targets: Any, k: int, name: str | None = None
+        predictions: TensorLike, targets: TensorLike, k: int, name: str | None = None
     ) -> Any:
         """Return whether targets are among the k highest predictions."""
         return vars(math)["in_top_k"](targets, predictions, k, name=name)
 
     @staticmethod
     def xw_plus_b(
-        x: TensorLike, weights: Any, biases: Any, name: str | None = None
+        x: TensorLike, weights: TensorLike, biases: TensorLike, name: str | None = None
     ) -> Any:
         """Return x @ weights + biases."""
         return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)

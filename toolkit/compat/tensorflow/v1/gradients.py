@@ -22,8 +22,8 @@ def gradients(
     grad_ys: Any = None,
     name: str = "gradients",
     colocate_gradients_with_ops: bool = False,
-    gate_gradients: Any = False,
-    aggregation_method: Any = None,
+    gate_gradients: object = False,
+    aggregation_method: object = None,
     stop_gradients: Any = None,
     unconnected_gradients: str = "none",
 ) -> list[Any]:

@@ -11,8 +11,9 @@ from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
-from toolkit.type_aliases import DTypeLike, SeedLike, Shape
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class _Initializer:
@@ -25,7 +26,7 @@ class _Initializer:
         options: arguments of the class.
     """
 
-    def __init__(self, kind: Any, seed: Any, dtype: Any, **options: Any) -> None:
+    def __init__(self, kind: Any, seed: int | None, dtype: Any, **options: Any) -> None:
         self._kind, self._seed, self._options = kind, seed, options
         self.dtype: str = dtypes.standardize(dtype)
 
@@ -33,7 +34,7 @@ class _Initializer:
         """Return a tensor of this shape."""
         shape, dtype = tuple(shape), dtypes.standardize(dtype or self.dtype)
 
-        def draw(seed: SeedLike) -> Any:
+        def draw(seed: Any) -> Any:
             return self._kind(**self._options, seed=seed)(shape, dtype=dtype)
 
         if not building_graph():
@@ -122,7 +123,7 @@ class _Orthogonal:
         seed: of the random numbers.
     """
 
-    def __init__(self, gain: float, seed: Any) -> None:
+    def __init__(self, gain: float, seed: int | None) -> None:
         self._gain, self._seed = gain, seed
 
     def __call__(self, shape: Any, dtype: Any) -> Any:
@@ -186,7 +187,7 @@ class constant_initializer(initializers.Initializer):
     def __init__(self, value: Any = 0, dtype: Any = "float32") -> None:
         self.value, self.dtype = value, dtypes.standardize(dtype)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         dtype = dtypes.standardize(dtype or self.dtype)
         values = np.asarray(self.value, dtypes.numpy_dtype(dtype))
         size = int(np.prod(shape, dtype=int))

@@ -13,7 +13,7 @@ from toolkit.compat.tensorflow.boundary import make_recordable
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.type_aliases import IntOrInts, TensorLike
+from toolkit.type_aliases import Array, IntOrInts, TensorLike
 
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
 
@@ -42,13 +42,15 @@ def _sample_coordinates(
     ), step
 
 
-def _weights(method: str, count: int, new_count: int, corners: bool, half: bool) -> Any:
+def _weights(
+    method: str, count: int, new_count: int, corners: bool, half: bool
+) -> Array:
     """Return the weight of each old element (column) for each new one (row)."""
     coordinates, step = _sample_coordinates(method, count, new_count, corners, half)
     matrix = np.zeros((new_count, count), "float32")
     rows = np.arange(new_count)
 
-    def add(columns: Any, weights: Any) -> None:
+    def add(columns: Array, weights: Any) -> None:
         np.add.at(matrix, (rows, np.clip(columns, 0, count - 1)), weights)
 
     below = np.floor(coordinates).astype(int)
@@ -77,7 +79,7 @@ def _weights(method: str, count: int, new_count: int, corners: bool, half: bool)
 
 
 def _add_cubic(
-    add: Any, below: Any, share: Any, a: float, is_inside: Any = None
+    add: Any, below: Array, share: Array, a: float, is_inside: Any = None
 ) -> None:
     """Add Keys's cubic kernel over the two elements on each side."""
     for i, distance in enumerate((1 + share, share, 1 - share, 2 - share)):
@@ -87,7 +89,9 @@ def _add_cubic(
         add(below + i - 1, weights if is_inside is None else weights * is_inside[:, i])
 
 
-def _resized(x: Any, size: Any, method: str, corners: bool, half: bool) -> Tensor:
+def _resized(
+    x: Any, size: TensorLike, method: str, corners: bool, half: bool
+) -> Tensor:
     x = convert(x)
     if x.ndim not in (3, 4):
         raise ShapeError(
@@ -107,8 +111,8 @@ def _resized(x: Any, size: Any, method: str, corners: bool, half: bool) -> Tenso
 
 @make_recordable
 def resize(
-    images: Any,
-    size: Any,
+    images: TensorLike,
+    size: TensorLike,
     method: Any = 0,
     align_corners: bool = False,
     preserve_aspect_ratio: bool = False,

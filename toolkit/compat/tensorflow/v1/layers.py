@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, ops, random as random_numbers
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.graph_initializers import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.type_aliases import (
     ActivationLike,
@@ -124,7 +126,7 @@ def _conv(ndim: int, options: dict[str, Any]) -> Any:
 
 
 def conv1d(
-    inputs: Any,
+    inputs: TensorLike,
     filters: int,
     kernel_size: IntOrInts,
     strides: IntOrInts = 1,
@@ -149,7 +151,7 @@ def conv1d(
 
 
 def conv2d(
-    inputs: Any,
+    inputs: TensorLike,
     filters: int,
     kernel_size: IntOrInts,
     strides: IntOrInts = (1, 1),
@@ -190,7 +192,7 @@ def _pool(pool: Any, name: str | None, x: TensorLike, *arguments: Any) -> Any:
 
 
 def max_pooling2d(
-    inputs: Any,
+    inputs: TensorLike,
     pool_size: IntOrInts,
     strides: IntOrInts,
     padding: str = "valid",
@@ -202,7 +204,7 @@ def max_pooling2d(
 
 
 def average_pooling2d(
-    inputs: Any,
+    inputs: TensorLike,
     pool_size: IntOrInts,
     strides: IntOrInts,
     padding: str = "valid",
@@ -218,19 +220,19 @@ max_pooling1d: Any = max_pooling2d
 average_pooling1d: Any = average_pooling2d
 
 
-def flatten(inputs: Any, name: str | None = None) -> Any:
+def flatten(inputs: TensorLike, name: str | None = None) -> Any:
     """Reshape to (batch, -1)."""
 
-    def flat(x: Any) -> Any:
+    def flat(x: Tensor) -> Any:
         return ops.reshape(x, (x.shape[0], -1))
 
     return record(flat, (inputs,), name or "flatten")
 
 
 def dropout(
-    inputs: Any,
+    inputs: TensorLike,
     rate: float = 0.5,
-    noise_shape: Any = None,
+    noise_shape: ShapeLike | None = None,
     seed: int | None = None,
     training: Any = False,
     name: str | None = None,
@@ -247,7 +249,7 @@ def dropout(
     """
     graph = get_default_graph()
 
-    def drop(x: TensorLike, training: Any, seed: SeedLike) -> Any:
+    def drop(x: TensorLike, training: Any, seed: SeedLike) -> Tensor:
         dropped = random_numbers.dropout(x, rate, noise_shape, seed)
         return dropped if training is True else ops.where(training, dropped, x)
 
@@ -319,8 +321,12 @@ def batch_normalization(
         statistics = _statistics(inputs, axis, moving, training, momentum)
 
     def normalize(
-        x: TensorLike, mean: Any, variance: Any, beta: Any, gamma: Any
-    ) -> Any:
+        x: TensorLike,
+        mean: TensorLike,
+        variance: TensorLike,
+        beta: TensorLike,
+        gamma: TensorLike,
+    ) -> Tensor:
         return ops.batch_normalization(x, mean, variance, axis, beta, gamma, epsilon)
 
     arguments = (inputs, *statistics, beta, gamma)

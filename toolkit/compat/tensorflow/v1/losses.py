@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.type_aliases import TensorLike
 
@@ -73,7 +74,7 @@ def get_total_loss(
 
 
 def _total(losses: list[Any], name: str) -> Any:
-    def total(losses: list[Any]) -> Any:
+    def total(losses: list[Any]) -> Tensor:
         return reduce(ops.add, losses) if losses else convert(0.0)
 
     return record(total, (losses,), name)
@@ -81,7 +82,7 @@ def _total(losses: list[Any], name: str) -> Any:
 
 def compute_weighted_loss(
     losses: Any,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
@@ -101,7 +102,7 @@ def compute_weighted_loss(
     weights = weights if isinstance(weights, KerasTensor) else convert(weights)
     _check_weights(losses, weights)
 
-    def weighted_loss(losses: Any, weights: Any) -> Any:
+    def weighted_loss(losses: Tensor, weights: TensorLike) -> Tensor:
         weights = ops.cast(weights, losses.dtype)
         weighted = losses * weights
         if reduction == Reduction.NONE:
@@ -139,7 +140,9 @@ def _check_weights(losses: Any, weights: Any) -> None:
         )
 
 
-def _match_shapes(name: str, labels: TensorLike, predictions: Any) -> tuple[Any, Any]:
+def _match_shapes(
+    name: str, labels: TensorLike, predictions: TensorLike
+) -> tuple[Any, Any]:
     """Convert both to floating tensors of compatible shapes."""
     predictions = (
         predictions if isinstance(predictions, KerasTensor) else convert(predictions)
@@ -158,8 +161,8 @@ def _match_shapes(name: str, labels: TensorLike, predictions: Any) -> tuple[Any,
 
 def mean_squared_error(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = 1.0,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
@@ -173,8 +176,8 @@ def mean_squared_error(
 
 def absolute_difference(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = 1.0,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
@@ -188,8 +191,8 @@ def absolute_difference(
 
 def huber_loss(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = 1.0,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     delta: float = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
@@ -206,8 +209,8 @@ def huber_loss(
 
 def log_loss(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = 1.0,
+    predictions: TensorLike,
+    weights: TensorLike = 1.0,
     epsilon: float = 1e-7,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
@@ -223,7 +226,7 @@ def log_loss(
 def hinge_loss(
     labels: TensorLike,
     logits: TensorLike,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
@@ -237,9 +240,9 @@ def hinge_loss(
 
 def cosine_distance(
     labels: TensorLike,
-    predictions: Any,
+    predictions: TensorLike,
     axis: int | None = None,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
@@ -254,9 +257,9 @@ def cosine_distance(
 
 
 def sigmoid_cross_entropy(
-    multi_class_labels: Any,
+    multi_class_labels: TensorLike,
     logits: TensorLike,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
@@ -279,9 +282,9 @@ def sigmoid_cross_entropy(
 
 
 def softmax_cross_entropy(
-    onehot_labels: Any,
+    onehot_labels: TensorLike,
     logits: TensorLike,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     label_smoothing: float = 0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
@@ -307,7 +310,7 @@ def softmax_cross_entropy(
 def sparse_softmax_cross_entropy(
     labels: TensorLike,
     logits: TensorLike,
-    weights: Any = 1.0,
+    weights: TensorLike = 1.0,
     scope: str | None = None,
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,

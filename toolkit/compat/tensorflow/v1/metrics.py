@@ -13,6 +13,7 @@ from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.type_aliases import TensorLike
 
 _KEYS = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
@@ -37,7 +38,7 @@ def _make_ratio(
     """
     graph = get_default_graph()
 
-    def divided(top: Any, bottom: Any) -> Any:
+    def divided(top: Tensor, bottom: Tensor) -> Tensor:
         return ops.divide_no_nan(top, bottom)
 
     def update(run: Any, cells: Any, inputs: Any) -> Any:
@@ -62,19 +63,19 @@ def _make_ratio(
     return tensors
 
 
-def _weights(values: Any, weights: Any) -> Any:
+def _weights(values: Any, weights: TensorLike) -> Tensor:
     ones = ops.ones(values.shape, "float32")
     return ones if weights is None else ones * ops.cast(weights, "float32")
 
 
-def _weighted(values: Any, weights: Any) -> tuple[Any, Any]:
+def _weighted(values: TensorLike, weights: TensorLike) -> tuple[Any, Any]:
     weights = _weights(values, weights)
     return ops.sum(ops.cast(values, "float32") * weights), ops.sum(weights)
 
 
 def mean(
-    values: Any,
-    weights: Any = None,
+    values: TensorLike,
+    weights: TensorLike | None = None,
     metrics_collections: Any = None,
     updates_collections: Any = None,
     name: str | None = None,
@@ -98,8 +99,8 @@ def mean(
 
 def accuracy(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = None,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     metrics_collections: Any = None,
     updates_collections: Any = None,
     name: str | None = None,
@@ -116,15 +117,15 @@ def accuracy(
 
 def mean_squared_error(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = None,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     metrics_collections: Any = None,
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Return the mean of (labels - predictions)²; see `mean`."""
 
-    def counted(y: Any, p: Any, w: Any) -> Any:
+    def counted(y: TensorLike, p: Any, w: Any) -> Any:
         return _weighted(ops.square(p - ops.cast(y, p.dtype)), w)
 
     inputs, totals = (labels, predictions, weights), ("total", "count")
@@ -134,15 +135,15 @@ def mean_squared_error(
 
 def precision(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = None,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     metrics_collections: Any = None,
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Return true positives divided by predicted positives; see `mean`."""
 
-    def counted(y: Any, p: Any, w: Any) -> Any:
+    def counted(y: TensorLike, p: Any, w: Any) -> Any:
         y, p = ops.cast(y, "bool"), ops.cast(p, "bool")
         w = _weights(y, w)
         return ops.sum(w * ops.logical_and(y, p)), ops.sum(w * p)
@@ -154,15 +155,15 @@ def precision(
 
 def recall(
     labels: TensorLike,
-    predictions: Any,
-    weights: Any = None,
+    predictions: TensorLike,
+    weights: TensorLike | None = None,
     metrics_collections: Any = None,
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
     """Return true positives divided by labelled positives; see `mean`."""
 
-    def counted(y: Any, p: Any, w: Any) -> Any:
+    def counted(y: TensorLike, p: Any, w: Any) -> Any:
         y, p = ops.cast(y, "bool"), ops.cast(p, "bool")
         w = _weights(y, w)
         return ops.sum(w * ops.logical_and(y, p)), ops.sum(w * y)

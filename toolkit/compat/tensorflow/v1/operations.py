@@ -22,8 +22,9 @@ from toolkit.compat.tensorflow.v1.tensors import (
 )
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 
 def group(*inputs: Any, name: str | None = None) -> GraphOperation:
@@ -75,7 +76,7 @@ def tables_initializer(name: str = "init_all_tables") -> GraphOperation:
 def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
     """Return whether a Variable had a value in the session before the run."""
 
-    def check(run: Any, v: Any) -> Any:
+    def check(run: Any, v: Any) -> Tensor:
         return convert(run.is_initialized(v))
 
     step = GraphStep(check, "IsVariableInitialized", asks=(variable,), compiles=False)
@@ -94,7 +95,7 @@ def report_uninitialized_variables(
     variables = global_variables() + local_variables() if var_list is None else var_list
     graph_variables = tuple(v for v in variables if isinstance(v, GraphVariable))
 
-    def report(run: Any) -> Any:
+    def report(run: Any) -> Array:
         names = [v.path.encode() for v in graph_variables if not run.is_initialized(v)]
         return np.array(names, object)
 
@@ -109,7 +110,7 @@ def assign(
     ref: GraphVariable,
     value: Any,
     validate_shape: Any = None,
-    use_locking: Any = None,
+    use_locking: bool | None = None,
     name: str | None = None,
 ) -> Any:
     """Assign a value to a Variable; the result is an operation, or the new value.
@@ -123,7 +124,10 @@ def assign(
 
 
 def assign_add(
-    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
+    ref: GraphVariable,
+    value: Any,
+    use_locking: bool | None = None,
+    name: str | None = None,
 ) -> Any:
     """Add to a Variable; the result is an operation, or the new value.
 
@@ -133,7 +137,10 @@ def assign_add(
 
 
 def assign_sub(
-    ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
+    ref: GraphVariable,
+    value: Any,
+    use_locking: bool | None = None,
+    name: str | None = None,
 ) -> Any:
     """Subtract from a Variable; the result is an operation, or the new value.
 
@@ -217,12 +224,14 @@ def _scatter(name: str, method: str) -> Callable[..., Any]:
         updates: Any,
         use_locking: bool = True,
         name: str | None = None,
-    ) -> Any:
-        def change(run: Any, v: Any, indices: TensorLike, updates: Any) -> Any:
+    ) -> GraphTensor:
+        def change(
+            run: Any, v: Any, indices: TensorLike, updates: TensorLike
+        ) -> Tensor:
             with run.at(v):
                 return changed(run, v, indices, updates)
 
-        def changed(run: Any, v: Any, indices: TensorLike, updates: Any) -> Any:
+        def changed(run: Any, v: Any, indices: TensorLike, updates: Any) -> Tensor:
             old, rows = run.cell(v).read(), convert(run.value(indices))
             new = convert(run.values(updates), old.dtype)
             new = ops.broadcast_to(new, (*rows.shape, *old.shape[1:]))

@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, col
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
+from toolkit.type_aliases import TensorLike
 
 
 class Optimizer:
@@ -81,8 +82,8 @@ class Optimizer:
         loss: Any,
         global_step: Any = None,
         var_list: Any = None,
-        gate_gradients: Any = 1,
-        aggregation_method: Any = None,
+        gate_gradients: object = 1,
+        aggregation_method: object = None,
         colocate_gradients_with_ops: bool = False,
         name: str | None = None,
         grad_loss: Any = None,
@@ -109,8 +110,8 @@ class Optimizer:
         self,
         loss: Any,
         var_list: Any = None,
-        gate_gradients: Any = 1,
-        aggregation_method: Any = None,
+        gate_gradients: object = 1,
+        aggregation_method: object = None,
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[tuple[Any, Any]]:
@@ -200,7 +201,7 @@ class Optimizer:
         variables: Sequence[Any],
         slots: list[list[Any]],
         shared: list[Any],
-        rate: Any,
+        rate: TensorLike,
         global_step: Any,
     ) -> None:
         common = [run.cell(v) for v in shared]

@@ -332,7 +332,7 @@ def _check_known(symbols: Any, available: set[Any], message: str) -> None:
 
 
 def _validate_feed(
-    symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any
+    symbol: Any, dtype: Any, shape: tuple[Any, ...], value: object
 ) -> Tensor:
     """Return a validated feed as a tensor of the symbol's dtype."""
     if isinstance(value, KerasTensor):

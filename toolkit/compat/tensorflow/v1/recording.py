@@ -13,6 +13,7 @@ from typing import Any
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow import control, debugging, printing, tensor_classes
 from toolkit.compat.tensorflow.modes import mode
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.v1 import operations
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.operation_types import operation_kind
@@ -24,6 +25,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import TraceError
 from toolkit.layers.call import context
+from toolkit.type_aliases import DTypeLike
 
 
 def record(
@@ -96,11 +98,13 @@ def _check(
     return get_default_graph().append(step, args, None, kwargs, name)
 
 
-def _symbol(shape: Any, x: Any) -> KerasTensor:
+def _symbol(shape: ShapeLike, x: GraphTensor) -> KerasTensor:
     return KerasTensor(shape, dtypes.standardize(x.dtype))
 
 
-def _masked_symbol(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
+def _masked_symbol(
+    tensor: GraphTensor, mask: GraphTensor, axis: int | None = None
+) -> KerasTensor:
     start = axis or 0
     inner_shape = tensor.shape[start + len(mask.shape) :]
     return _symbol((*tensor.shape[:start], None, *inner_shape), tensor)
@@ -117,7 +121,7 @@ _BY_VALUES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _py_function(func: Any, inp: Any, Tout: Any, name: str | None = None) -> Any:
+def _py_function(func: Any, inp: Any, Tout: DTypeLike, name: str | None = None) -> Any:
     """Call `operations.py_func` with a function of tensors."""
     called = lambda *xs: func(*map(tensor_classes.convert, xs))  # noqa: E731
     return operations.py_func(called, inp, Tout, name=name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import dtypes, initializers
 from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.graph_initializers import glorot_uniform_initializer
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
@@ -14,7 +15,7 @@ from toolkit.compat.tensorflow.variables import Variable
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, TraceError, UnsupportedError
-from toolkit.type_aliases import Shape
+from toolkit.type_aliases import DTypeLike, Shape
 
 
 class _AutoReuse:
@@ -172,8 +173,8 @@ def _find_unused_name(graph: Graph, name: Any) -> str:
 
 def get_variable(
     name: str,
-    shape: Any = None,
-    dtype: Any = None,
+    shape: Shape | None = None,
+    dtype: DTypeLike | None = None,
     initializer: Any = None,
     regularizer: Any = None,
     trainable: bool | None = None,
@@ -181,11 +182,11 @@ def get_variable(
     caching_device: Any = None,
     partitioner: Any = None,
     validate_shape: bool = True,
-    use_resource: Any = None,
+    use_resource: bool | None = None,
     custom_getter: Any = None,
     constraint: Any = None,
-    synchronization: Any = None,
-    aggregation: Any = None,
+    synchronization: object = None,
+    aggregation: object = None,
 ) -> Any:
     """Create or share the Variable with this name in the open scope.
 
@@ -256,7 +257,12 @@ def _as_shape(shape: Shape) -> tuple[int | None, ...]:
 
 
 def _create_eager(
-    path: str, initializer: Any, shape: Any, dtype: str, trainable: Any, penalty: Any
+    path: str,
+    initializer: Any,
+    shape: ShapeLike | None,
+    dtype: str,
+    trainable: bool | None,
+    penalty: Any,
 ) -> Any:
     """Create a Variable with an immediate value."""
     if penalty is not None:
@@ -268,7 +274,9 @@ def _create_eager(
     return Variable(value, trainable, name=path, dtype=dtype)
 
 
-def _shared(v: GraphVariable, path: str, shape: Any, dtype: Any) -> GraphVariable:
+def _shared(
+    v: GraphVariable, path: str, shape: Shape | None, dtype: DTypeLike | None
+) -> GraphVariable:
     if shape is not None and _as_shape(shape) != tuple(v.shape):
         raise ArgumentError(
             f"Trying to share variable {path}, but specified shape {_as_shape(shape)} "
@@ -309,7 +317,7 @@ def _first_value(path: str, initializer: Any, shape: Any, dtype: str) -> Any:
     return lambda: initializer(extents, dtype=dtype)
 
 
-def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> GraphVariable:
     """Call `get_variable` for a Variable that is neither saved nor trained."""
     local_ones = [GraphKeys.LOCAL_VARIABLES]
     return get_variable(

@@ -235,7 +235,7 @@ class Session:
         self._entered.append(scopes)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         for scope in reversed(self._entered.pop()):
             scope.__exit__(*exception)
         self.close()

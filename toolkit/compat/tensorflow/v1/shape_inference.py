@@ -16,7 +16,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ShapeError
 from toolkit.ir import Spec
 from toolkit.random import SeedGenerator
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, Shape, TensorLike
 
 
 class Extents(KerasTensor):
@@ -27,12 +27,12 @@ class Extents(KerasTensor):
         at: the integers by the example extent that replaces dynamic extents.
     """
 
-    def __init__(self, shape: Any, dtype: Any, at: dict[int, Any]) -> None:
+    def __init__(self, shape: Shape, dtype: Any, at: dict[int, Any]) -> None:
         super().__init__(shape, dtype)
         self.at = at
 
 
-def evaluate_on_extents(function: Callable[..., Any], nest: Any) -> Any:
+def evaluate_on_extents(function: Callable[..., Any], nest: Any) -> Array:
     """Return the function's value for arrays of extents, as arrays."""
     args, kwargs = nest
     with no_trace():
@@ -91,7 +91,7 @@ class Trial:
         self._outputs_by_extent[self._probe.extent] = tree.flatten(result)
         return result
 
-    def _extents_at(self, x: Extents) -> Any:
+    def _extents_at(self, x: Extents) -> Array:
         """Return the extents in this probe; request a second probe where they can
         differ."""
         self._probe.probed |= len(x.at) > 1

@@ -14,9 +14,10 @@ from toolkit.compat.tensorflow.v1.session import Summary
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.events import EventWriter
+from toolkit.type_aliases import TensorLike
 
 
-def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
+def _summary(kind: str, name: str, tensor: TensorLike, collections: Any) -> Summary:
     graph = get_default_graph()
     tag = graph.unique_name(name)
     if isinstance(tensor, (bool, int, float, np.ndarray, np.generic)):
@@ -27,7 +28,7 @@ def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
     return summary
 
 
-def scalar(name: str, tensor: Any, collections: Any = None) -> Summary:
+def scalar(name: str, tensor: TensorLike, collections: Any = None) -> Summary:
     """Add a scalar summary.
 
     Args:
@@ -38,7 +39,7 @@ def scalar(name: str, tensor: Any, collections: Any = None) -> Summary:
     return _summary("scalar", name, tensor, collections)
 
 
-def histogram(name: str, values: Any, collections: Any = None) -> Summary:
+def histogram(name: str, values: TensorLike, collections: Any = None) -> Summary:
     """Add a histogram summary of a tensor's elements."""
     return _summary("histogram", name, values, collections)
 

@@ -11,6 +11,7 @@ from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphVariable, colocate
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 
 class SyncReplicasOptimizer(Optimizer):
@@ -141,8 +142,8 @@ class SyncReplicasOptimizer(Optimizer):
         run: Any,
         gs: Sequence[Any],
         state: Any,
-        rate: Any,
-        global_step: Any,
+        rate: TensorLike,
+        global_step: GraphVariable,
         steps: list[Any],
     ) -> None:
         variables, slots, sums, shared, rounds = state

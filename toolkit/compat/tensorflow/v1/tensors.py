@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import local
@@ -17,7 +17,7 @@ from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
 from toolkit.ops.symbolic import Operation
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from toolkit.compat.tensorflow.v1.graph import Graph
@@ -150,7 +150,9 @@ class GraphTensor(KerasTensor):
         rows: Any = self
         return (rows[i] for i in range(self.shape[0]))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NoReturn:
         raise TraceError(
             f"{self.name}: a tensor of a graph has no value; fetch it with Session.run"
         )

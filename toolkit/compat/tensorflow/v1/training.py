@@ -191,7 +191,9 @@ class ExponentialMovingAverage:
         arguments = (list(var_list), averages, self._num_updates)
         return graph.append(step, arguments, None)
 
-    def _update(self, run: Any, variables: Any, averages: Any, updates: Any) -> None:
+    def _update(
+        self, run: Any, variables: Any, averages: Any, updates: TensorLike
+    ) -> None:
         decay: Any = self._decay
         if updates is not None:
             count = ops.cast(run.value(updates), "float32")

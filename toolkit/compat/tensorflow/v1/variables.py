@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from toolkit.compat.tensorflow.v1.tensors import (
     session_of,
 )
 from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, UnsupportedError
+from toolkit.type_aliases import TensorLike
 
 if TYPE_CHECKING:
     from toolkit.core.variable import Variable
@@ -163,7 +165,7 @@ class GraphVariable(GraphTensor):
     def assign(
         self,
         value: Any,
-        use_locking: Any = None,
+        use_locking: object = None,
         name: str | None = None,
         read_value: Any = True,
     ) -> Any:
@@ -176,7 +178,7 @@ class GraphVariable(GraphTensor):
     def assign_add(
         self,
         delta: Any,
-        use_locking: Any = None,
+        use_locking: object = None,
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
@@ -189,17 +191,17 @@ class GraphVariable(GraphTensor):
     def assign_sub(
         self,
         delta: Any,
-        use_locking: Any = None,
+        use_locking: object = None,
         name: Any = None,
         read_value: Any = True,
-    ) -> Any:
+    ) -> GraphTensor:
         """Subtract from the value; the result is an operation, or the new value.
 
         `use_locking` has no effect: a run changes the Variables of a task together.
         """
         return _change(self, "assign_sub", delta, name, read_value)
 
-    def load(self, value: Any, session: Any = None) -> None:
+    def load(self, value: TensorLike, session: Any = None) -> None:
         """Set the value in a session, by default the session of the current `with`
         block."""
         session_of(session, f"variable {self.path}").set_value(self, value)
@@ -215,20 +217,20 @@ def colocate(v: Any) -> AbstractContextManager[None]:
     return v.graph.colocate_with(v.op) if hasattr(v, "op") else nullcontext()
 
 
-def _no_value(run: Any) -> Any:
+def _no_value(run: Any) -> NoReturn:
     raise AssertionError("to get the value of a Variable, use the session")
 
 
-def _known_or_initial(run: Any, variable: Variable, value: Any) -> Any:
+def _known_or_initial(run: Any, variable: Variable, value: TensorLike) -> Any:
     return run.value(variable if run.is_initialized(variable) else value)
 
 
 def _assign(
-    v: GraphVariable, value: Any, kind: str, name: Any, read_value: Any = True
-) -> Any:
+    v: GraphVariable, value: TensorLike, kind: str, name: Any, read_value: bool = True
+) -> GraphTensor:
     _check_shape(v, value)
 
-    def assign(run: Any, variable: Any, value: Any) -> Any:
+    def assign(run: Any, variable: Any, value: Any) -> Tensor:
         return run.cell(variable).assign(run.values(value))
 
     # Initialization runs once, so that compilation is not worthwhile.
@@ -236,10 +238,12 @@ def _assign(
     return _record_update(v, step, value, name, read_value)
 
 
-def _change(v: Any, method: str, delta: Any, name: str, read_value: Any) -> Any:
+def _change(
+    v: GraphVariable, method: str, delta: Any, name: str, read_value: bool
+) -> Any:
     _check_shape(v, delta)
 
-    def change(run: Any, variable: Any, delta: Any) -> Any:
+    def change(run: Any, variable: GraphVariable, delta: TensorLike) -> Tensor:
         return getattr(run.cell(variable), method)(run.values(delta))
 
     kind = "AssignAddVariableOp" if method == "assign_add" else "AssignSubVariableOp"
@@ -247,8 +251,8 @@ def _change(v: Any, method: str, delta: Any, name: str, read_value: Any) -> Any:
 
 
 def _record_update(
-    v: Any, step: GraphStep, value: Any, name: str, read_value: Any
-) -> Any:
+    v: GraphVariable, step: GraphStep, value: Any, name: str, read_value: bool
+) -> GraphTensor:
     if local.run is not None:  # called by a running function
         return step.function(local.run, v, value)
     symbol = KerasTensor(v.shape, v.dtype)

@@ -104,7 +104,7 @@ def _divide(x: Tensor, y: Tensor) -> Any:
     return quotient + ops.cast(below, x.dtype)
 
 
-def _elu(x: Tensor, alpha: float) -> Any:
+def _elu(x: Tensor, alpha: float) -> Tensor:
     return ops.where(x > 0, x, alpha * ops.expm1(ops.minimum(x, 0.0)))
 
 
@@ -117,7 +117,7 @@ def _celu(x: Tensor, alpha: float) -> Any:
     return ops.maximum(x, 0.0) + ops.minimum(negative, 0.0)
 
 
-def _shrink(x: Tensor, bias: float, lambd: float) -> Any:
+def _shrink(x: Tensor, bias: float, lambd: float) -> Tensor:
     return ops.where(x < -lambd, x + bias, ops.where(x > lambd, x - bias, x * 0))
 
 
@@ -136,7 +136,7 @@ def _gelu(call: Call, x: Value) -> Value:
     return apply(call, lambda t: ops.gelu(t, approximate == "tanh"), x)
 
 
-def leaky_relu(x: Tensor, alpha: float) -> Any:
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """Return x where it is not negative, else alpha * x."""
     return ops.where(x < 0, alpha * x, x)
 
@@ -183,7 +183,7 @@ def _is_infinite(call: Call, x: Value) -> Value:
     negative = call.integer("detect_negative", 1)
     positive = call.integer("detect_positive", 1)
 
-    def function(t: Tensor) -> Any:
+    def function(t: Tensor) -> Tensor:
         low = ops.equal(t, -math.inf) if negative else ops.zeros_like(t, "bool")
         high = ops.equal(t, math.inf) if positive else ops.zeros_like(t, "bool")
         return ops.logical_or(low, high)
@@ -221,7 +221,7 @@ def cast(call: Call, x: Value, dtype: str, saturates: bool = False) -> Value:
             instead of NaN or infinity.
     """
 
-    def function(t: Tensor) -> Any:
+    def function(t: Tensor) -> Tensor:
         if saturates and dtype in FORMATS:
             largest = FORMATS[dtype].largest
             t = ops.clip(ops.cast(t, "float32"), -largest, largest)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
@@ -219,7 +220,7 @@ def _cumulative(name: str, function: Callable[..., Any], empty: Any) -> Operator
     return Operator(name, run, host=(1,))
 
 
-def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
+def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Tensor:
     """Reverse the first `lengths` steps of each sequence."""
     steps = x.shape[time]
     shape = [1] * x.ndim

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
 from toolkit.models.importing.operators.elementwise import apply
@@ -186,7 +187,7 @@ def _softmax(name: str, function: Callable[..., Any]) -> Operator:
     return Operator(name, run)
 
 
-def _hardmax(tensor: Any, axis: int) -> Any:
+def _hardmax(tensor: Any, axis: int) -> Tensor:
     axis = axis % tensor.ndim
     extent = tensor.shape[axis]
     shape = [-1 if i == axis else 1 for i in range(tensor.ndim)]

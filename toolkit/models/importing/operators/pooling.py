@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.core.tensor import bind
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.shapes import padded
@@ -276,7 +276,7 @@ def _global(reduce: Callable[..., Any]) -> Callable[..., Value]:
 def _global_lp(call: Call, x: Value) -> Value:
     p = call.integer("p", 2)
 
-    def norm(tensor: Any, axis: Axis, keepdims: bool) -> Any:
+    def norm(tensor: Any, axis: Axis, keepdims: bool) -> Tensor:
         powers = ops.power(ops.abs(tensor), float(p))
         return ops.power(ops.sum(powers, axis=axis, keepdims=keepdims), 1 / p)
 

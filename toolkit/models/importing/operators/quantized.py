@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.operators.contractions import matmul
@@ -79,7 +80,7 @@ def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value
         )
     limits = np.iinfo(dtype)
 
-    def function(x: Any, *zeros: Any) -> Any:
+    def function(x: Any, *zeros: Any) -> Tensor:
         total = ops.round(ops.cast(x, "float32"))
         for zero_point in zeros:
             total = total + ops.cast(zero_point, "float32")

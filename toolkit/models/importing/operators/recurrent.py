@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from toolkit import ops
 from toolkit.control_flow.loops import scan
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.indexing import reversed_sequences
@@ -26,11 +27,11 @@ def _affine(x: Any, alpha: float, beta: float) -> Any:
     return alpha * x + beta
 
 
-def _leaky_relu(x: Any, alpha: float, beta: float) -> Any:
+def _leaky_relu(x: Any, alpha: float, beta: float) -> Tensor:
     return ops.where(x < 0, alpha * x, x)
 
 
-def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
+def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Tensor:
     return ops.clip(alpha * x + beta, 0.0, 1.0)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops
+from toolkit.core.tensor import Tensor
 from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
 from toolkit.models.importing.operators.normalization import along
 from toolkit.models.importing.values import Value, without_axes
@@ -69,7 +70,7 @@ def _sum_of(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda x, **options: ops.sum(function(x), **options)
 
 
-def _log_sum_exp(x: Any, axis: Axis, keepdims: bool) -> Any:
+def _log_sum_exp(x: Any, axis: Axis, keepdims: bool) -> Tensor:
     return ops.logsumexp(x, axis=axis, keepdims=keepdims)
 
 

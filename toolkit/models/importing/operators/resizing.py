@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator, axes_of
 from toolkit.models.importing.values import Value
@@ -241,7 +242,7 @@ def _along(
     return result
 
 
-def _mixed(tensor: Any, axis: int, indices: Any, weights: Any, old: int) -> Any:
+def _mixed(tensor: Any, axis: int, indices: Any, weights: Any, old: int) -> Tensor:
     """Compute sums of many elements each, as a product with a matrix."""
     new = len(indices[0])
     matrix = np.zeros((old, new))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.core.tensor import Tensor
 from toolkit.errors import ModelFileError, UnsupportedError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.operators.resizing import cubic_weight
@@ -100,7 +101,7 @@ def _weight(mode: str, fraction: Any, step: int) -> Any:
     return cubic_weight(ops.abs(fraction - step), _CUBIC)
 
 
-def _reflected(x: Any, low: float, high: float) -> Any:
+def _reflected(x: Any, low: float, high: float) -> Tensor:
     """Return points inside of [low, high], reflected at its ends as often as needed."""
     extent = high - low
     if extent <= 0:
@@ -220,7 +221,7 @@ def _sampled_windows(
     offset: Value,
     mask: Value | None,
     offset_groups: int,
-) -> Any:
+) -> Tensor:
     """Return the elements of each window: (batch, windows, elements, channels)."""
     n, taps, axes = x.shape[0], math.prod(windows.size), len(counts)
     shape = (n, offset_groups, taps, axes, math.prod(counts))
@@ -285,7 +286,9 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
     return Value(_aligned_by_size(call, x, regions, size, mode))
 
 
-def _aligned_by_size(call: Call, x: Value, regions: Any, size: Any, mode: str) -> Any:
+def _aligned_by_size(
+    call: Call, x: Value, regions: Any, size: Any, mode: str
+) -> Tensor:
     """Return the pooled regions, each with a number of samples for its size."""
     bins = call.static_array(
         Value(regions[1]), "the region size without sampling_ratio"
@@ -325,7 +328,7 @@ def _aligned(
     return _pooled(x, batch, pairs, is_inside, (size, counts, mode))
 
 
-def _pooled(x: Value, batch: Any, pairs: Any, is_inside: Any, how: Any) -> Any:
+def _pooled(x: Value, batch: Any, pairs: Any, is_inside: Any, how: Any) -> Tensor:
     size, counts, mode = how
     height, width = x.shape[2:]
     table = ops.reshape(channels_at_end(x), (x.shape[0] * height * width, x.shape[1]))

@@ -5,16 +5,15 @@ NumPy computes them: compiled graphs have static shapes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from toolkit import ops
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
+from toolkit.type_aliases import Array
 
-_Array = np.ndarray[Any, Any]
+_Array = Array
 
 
 def _nonzero(call: Call, x: Value) -> Value:

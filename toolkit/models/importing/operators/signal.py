@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.core.tensor import bind
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator, axis_of
 from toolkit.models.importing.values import Value
 from toolkit.ops.fourier import dft_p
 from toolkit.reading.onnx.tensors import dtype_of
+from toolkit.type_aliases import Array
 
-_Array = np.ndarray[Any, Any]
+_Array = Array
 # Sums of cosines: c[0] + c[1] cos(t) + c[2] cos(2 t), t from 0 to 2 pi.
 _WINDOWS = {
     "HannWindow": (0.5, -0.5),
@@ -34,7 +35,7 @@ def _complex(x: Value, name: str) -> list[Any]:
     return [real, x.tensor[..., 1] if x.shape[-1] == 2 else ops.zeros_like(real)]
 
 
-def _fitted(x: Any, axis: int, n: int) -> Any:
+def _fitted(x: Any, axis: int, n: int) -> Tensor:
     """Truncate an axis to n elements, or pad it with zeros."""
     cut = [slice(None)] * x.ndim
     cut[axis] = slice(0, n)

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.control_flow.loops import scan
-from toolkit.core.tensor import bind
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ModelFileError
 from toolkit.models.importing.call import Call, Operator
 from toolkit.models.importing.values import Value
@@ -116,7 +116,7 @@ def _linear_attention(
     return Value(ops.cast(y, query.dtype)), Value(ops.cast(last, kind))
 
 
-def _by_step(x: Value, heads: int) -> Any:
+def _by_step(x: Value, heads: int) -> Tensor:
     """Return (steps, batch, heads, features) in float32."""
     if x.ndim != 3 or heads < 1 or x.shape[2] % heads:
         raise ModelFileError(f"cannot split shape {x.shape} into {heads} heads")

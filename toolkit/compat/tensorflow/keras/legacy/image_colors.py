@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair
 from toolkit.reading.images import import_pillow
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 from toolkit.utils.images import array_to_img, img_to_array
-
-Array = NDArray[Any]
 
 
 def apply_channel_shift(x: Any, intensity: float, channel_axis: int = 0) -> Array:

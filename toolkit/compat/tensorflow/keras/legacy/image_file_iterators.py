@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit import dtypes
 from toolkit.compat.tensorflow.keras.legacy.image_iterators import SUBSETS, Iterator
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.settings import floatx, standardize_data_format
+from toolkit.type_aliases import Array, DTypeLike
 from toolkit.utils.images import img_to_array, load_img
 
-Array = NDArray[Any]
 _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 _MODES = ("categorical", "binary", "sparse", "input", None)
 
@@ -43,7 +43,7 @@ class FileIterator(Iterator):
         subset: str | None,
         interpolation: str,
         keep_aspect_ratio: bool,
-        dtype: Any,
+        dtype: DTypeLike,
     ) -> None:
         """Set the options for the read of files."""
         caller = type(self).__name__
@@ -75,10 +75,10 @@ class FileIterator(Iterator):
         border = self.image_data_generator._validation_split or 0.0
         return (border, 1) if subset == "training" else (0, border)
 
-    def _save_as(self, folder: Any, prefix: str, format: str) -> None:
+    def _save_as(self, folder: str | PathLike[str], prefix: str, format: str) -> None:
         self.save_to_dir, self.save_prefix, self.save_format = folder, prefix, format
 
-    def _set_files(self, filenames: list[str], directory: Any) -> None:
+    def _set_files(self, filenames: list[str], directory: str | PathLike[str]) -> None:
         self.filenames, self.samples = filenames, len(filenames)
         self._filepaths = [os.path.join(directory, name) for name in filenames]
 
@@ -186,7 +186,7 @@ class DirectoryIterator(FileIterator):
 
     def __init__(
         self,
-        directory: Any,
+        directory: str,
         image_data_generator: Any,
         target_size: Any = (256, 256),
         color_mode: str = "rgb",
@@ -236,7 +236,7 @@ class DirectoryIterator(FileIterator):
         return select_subset(paths, self.split)
 
 
-def _list_folders(directory: Any) -> list[str]:
+def _list_folders(directory: str | PathLike[str]) -> list[str]:
     """Return the names of the subfolders, sorted."""
     return sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
 

@@ -6,10 +6,11 @@ seed a script gets the same images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit import dtypes
 from toolkit.compat.tensorflow.keras.legacy.image_colors import (
@@ -50,7 +51,7 @@ from toolkit.compat.tensorflow.keras.legacy.image_transforms import (
 from toolkit.console.frames import warn
 from toolkit.errors import unknown_arguments
 from toolkit.settings import floatx, standardize_data_format
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
 __all__ = [
     *("DataFrameIterator", "DirectoryIterator", "ImageDataGenerator", "Iterator"),
@@ -59,7 +60,6 @@ __all__ = [
     *("random_rotation", "random_shear", "random_shift", "random_zoom"),
 ]
 
-Array = NDArray[Any]
 # The identity transformation.
 _NEUTRAL = {"theta": 0, "tx": 0, "ty": 0, "shear": 0, "zx": 1, "zy": 1}
 # Arguments from before Keras 2.2, which Keras 3 still accepts.
@@ -196,8 +196,8 @@ class ImageDataGenerator(Standardizer):
 
     def flow_from_directory(
         self,
-        directory: Any,
-        target_size: Any = (256, 256),
+        directory: str | PathLike[str],
+        target_size: Sequence[int] = (256, 256),
         color_mode: str = "rgb",
         classes: Any = None,
         class_mode: str | None = "categorical",
@@ -222,11 +222,11 @@ class ImageDataGenerator(Standardizer):
     def flow_from_dataframe(
         self,
         dataframe: Any,
-        directory: Any = None,
+        directory: str | PathLike[str] | None = None,
         x_col: Any = "filename",
         y_col: Any = "class",
         weight_col: Any = None,
-        target_size: Any = (256, 256),
+        target_size: Sequence[int] = (256, 256),
         color_mode: str = "rgb",
         classes: Any = None,
         class_mode: str | None = "categorical",

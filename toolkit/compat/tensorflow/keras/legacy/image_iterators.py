@@ -12,18 +12,16 @@ from collections.abc import Iterator as Generator, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit import dtypes
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError, unknown_choice
 from toolkit.settings import floatx, standardize_data_format
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 from toolkit.utils import PyDataset
 from toolkit.utils.images import array_to_img
 
-Array = NDArray[Any]
 SUBSETS = ("training", "validation")
 
 

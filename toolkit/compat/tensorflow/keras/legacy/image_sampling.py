@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from toolkit.type_aliases import Array
 
 
 def _reflect(x: Array, n: int) -> Array:

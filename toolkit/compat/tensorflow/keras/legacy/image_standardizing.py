@@ -6,16 +6,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit import dtypes
 from toolkit.arguments import Checked
 from toolkit.compat.tensorflow.keras.legacy.image_iterators import warn_of_channels
 from toolkit.console.frames import warn
 from toolkit.errors import DTypeError, ShapeError
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Array, TensorLike
 
-Array = NDArray[Any]
 # (argument, other argument that it sets, value).
 _SETTLED = (
     ("zca_whitening", "featurewise_center", True),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit.compat.tensorflow.keras.legacy.image_file_iterators import (
     FileIterator,
@@ -17,8 +16,8 @@ from toolkit.compat.tensorflow.keras.legacy.image_labels import Labels, validate
 from toolkit.console.frames import warn
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentTypeError, unknown_choice
+from toolkit.type_aliases import Array, Shape
 
-Array = NDArray[Any]
 _OF_CLASSES = ("categorical", "binary", "sparse")
 _MODES = (*_OF_CLASSES, "input", "multi_output", "raw", None)
 
@@ -78,12 +77,12 @@ class DataFrameIterator(FileIterator):
     def __init__(
         self,
         dataframe: Any,
-        directory: Any = None,
+        directory: str | None = None,
         image_data_generator: Any = None,
         x_col: Any = "filename",
         y_col: Any = "class",
         weight_col: Any = None,
-        target_size: Any = (256, 256),
+        target_size: Shape = (256, 256),
         color_mode: str = "rgb",
         classes: Any = None,
         class_mode: str | None = "categorical",

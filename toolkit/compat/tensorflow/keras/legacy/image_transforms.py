@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair, draw_zoom
 from toolkit.compat.tensorflow.keras.legacy.image_sampling import (
@@ -17,9 +16,7 @@ from toolkit.compat.tensorflow.keras.legacy.image_sampling import (
     sample_affine,
 )
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.type_aliases import TensorLike
-
-Array = NDArray[Any]
+from toolkit.type_aliases import Array, TensorLike
 
 
 def random_rotation(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Array
 from toolkit.utils import PyDataset
 
 __all__ = ["TimeseriesGenerator", "make_sampling_table", "skipgrams"]
@@ -90,7 +91,7 @@ class TimeseriesGenerator(PyDataset):
         spanned = self.batch_size * self.stride
         return (self.end_index - self.start_index + spanned) // spanned
 
-    def _rows(self, batch: int) -> NDArray[Any]:
+    def _rows(self, batch: int) -> Array:
         """Return the steps whose targets are in a batch."""
         if self.shuffle:
             low, high = self.start_index, self.end_index + 1
