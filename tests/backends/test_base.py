@@ -6,6 +6,7 @@ from time import sleep
 import numpy as np
 import pytest
 
+from toolkit import ops  # noqa: F401  (declares the primitives)
 from toolkit.backends import (
     get_backend,
     register_backend,
