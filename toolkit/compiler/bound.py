@@ -16,8 +16,7 @@ from toolkit.backends.memory import Memory
 from toolkit.compiler.control import ControlKernel
 from toolkit.compiler.exchanges import Exchange
 from toolkit.compiler.prepared import PreparedOperands
-from toolkit.compiler.program import Program
-from toolkit.compiler.segments import Segment
+from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import show_progress
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Spec, Value

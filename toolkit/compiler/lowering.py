@@ -1,12 +1,14 @@
-"""Lowering: the kernel or the generated code of each node of an ordered graph."""
+"""Lowering: the kernels and the generated code of an ordered graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
     CONTROL_KERNELS,
@@ -19,40 +21,43 @@ from toolkit.compiler.frozen_values import is_worth_caching
 from toolkit.compiler.fusion.fuse import is_literal
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late_index
-from toolkit.compiler.program import Program
-from toolkit.compiler.segments import LoweredGraph, Unit
+from toolkit.compiler.program import LoweredGraph, Program, Segment, Unit
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
 from toolkit.plans.layout import Layouts
-from toolkit.plans.operands import Operand
+from toolkit.plans.locations import NodeOperands, Shares
+from toolkit.plans.operands import Operand, OperandMemory, StepSpan
 
 Array = Any
 Compile = Callable[[Graph, Target], Program]
 
 
 def lower(graph: Graph, target: Target, compile_graph: Compile) -> LoweredGraph:
-    """Select a kernel or generate code for each node of a graph.
+    """Select a kernel or generate code for each node, and join code to segments.
 
     Args:
         graph: the result of the last pass, in execution order.
         target: the compilation target.
         compile_graph: compiles sub-graphs of nodes.
     """
-    layouts = Layouts(graph, target.inputs)
+    layouts, generator = Layouts(graph, target.inputs), target.backend.generator
     lowering = _Lowering(target, layouts, compile_graph, graph)
     try:
         units = lowering.units(graph)
     except BaseException:
         # otherwise the process would wait for all queued compilation before it exits
-        target.backend.generator.cancel_precompile()
+        generator.cancel_precompile()
         raise
-    added = len(units) - len(graph.nodes)
+    barrier = first_late_index(graph, target.updates) + len(units) - len(graph.nodes)
+    with stage("scheduling"):
+        segments, moments = _divide(units, layouts, generator, barrier)
     return LoweredGraph(
         graph=graph.replace(unit.node for unit in units),
         units=units,
         layouts=layouts,
+        segments=segments,
+        moments=moments,
         cached_values=frozenset(lowering.cached_values),
-        barrier=first_late_index(graph, target.updates) + added,
     )
 
 
@@ -195,3 +200,106 @@ def _split_anchor(node: Node) -> list[Node]:
     inputs = [x for x in reads if x not in results and not is_literal(x)]
     outputs = [y for y in body.outputs if y in results]
     return [anchor, fused_node(Graph(tuple(inputs), tuple(epilogue), tuple(outputs)))]
+
+
+def _divide(
+    units: Sequence[Unit], layouts: Layouts, generator: CodeGenerator, barrier: int
+) -> tuple[list[Segment], list[StepSpan]]:
+    """Divide nodes into segments, in order, and return the moment of each node."""
+    segments: list[Segment] = []
+    moments, current = [StepSpan(0, 0, 0)] * len(units), 0
+    starts = _collective_starts(units, layouts)
+    started: dict[int, int] = {}  # the steps in which collectives are started
+    for members, is_code in _lowered_runs(units, layouts, starts):
+        code, steps, beginning = None, {}, starts.get(members[0], [])
+        started.update(dict.fromkeys(beginning, current))
+        if is_code:
+            operands = Shares([_memory_operands(i, units[i], layouts) for i in members])
+            codes = [units[i].lowered for i in members]
+            late = sum(i < barrier for i in members)
+            code = generator.assemble(codes, operands, late)
+            steps = code.moments
+        segments.append(Segment(members, current, code, beginning))
+        for i, member in enumerate(members):
+            moments[member] = StepSpan(
+                *(current + step for step in steps.get(i, (0, 0, 0)))
+            )
+            if member in started:
+                moments[member] = StepSpan(started[member], started[member], current)
+        current += 1 + max((moment.last for moment in steps.values()), default=0)
+    return segments, moments
+
+
+def _collective_starts(units: Sequence[Unit], layouts: Layouts) -> dict[int, list[int]]:
+    """Return the collectives that run in parallel, by the node before which they start.
+
+    A collective starts when its operands are computed and all earlier collectives have
+    started: their order is the same on all ranks.
+    """
+    starts: defaultdict[int, list[int]] = defaultdict(list)
+    computed_at: dict[Value, int] = {}  # the index of the node that computes each value
+    earliest = 0
+    for i, unit in enumerate(units):
+        inputs, outputs = unit.node.inputs, unit.node.outputs
+        after = i
+        if unit.node.op.kind is Kind.COLLECTIVE:
+            # the last operand is a token of the collective before it
+            *operands, _ = inputs
+            ready = max((computed_at.get(x, -1) + 1 for x in operands), default=0)
+            earliest = max(earliest, ready)
+            if unit.kernel.background is None:
+                earliest = i + 1
+            else:
+                starts[earliest].append(i)
+        elif outputs[0] in layouts.views:
+            # A view of program memory is available when its source is.
+            after = computed_at.get(inputs[0], i)
+        computed_at.update(dict.fromkeys(outputs, after))
+    return dict(starts)
+
+
+def _lowered_runs(
+    units: Sequence[Unit], layouts: Layouts, cuts: Container[int] = ()
+) -> Iterator[tuple[list[int], bool]]:
+    """Yield runs of consecutive lowered nodes, without the views in between.
+
+    A node that is not lowered is a run with one member. A cut separates runs.
+    """
+    run: list[int] = []
+    for i, unit in enumerate(units):
+        if run and i in cuts:
+            yield run, True
+            run = []
+        if unit.lowered is not None:
+            run.append(i)
+            continue
+        if run and unit.node.outputs[0] not in layouts.views:
+            yield run, True
+            run = []
+        yield [i], False
+    if run:
+        yield run, True
+
+
+def _memory_operands(
+    index: int, unit: Unit, layouts: Layouts
+) -> NodeOperands[OperandMemory]:
+    """Return the memory of a lowered node's operands."""
+    return NodeOperands(
+        [_share(x, layouts) for x in unit.node.inputs],
+        [_share(y, layouts) for y in unit.node.outputs],
+        OperandMemory(("work", index), unit.lowered.work, False),
+        [
+            OperandMemory(("kept", index, number), nbytes, False)
+            for number, nbytes in enumerate(getattr(unit.lowered, "kept_sizes", ()))
+        ],
+    )
+
+
+def _share(value: Value, layouts: Layouts) -> OperandMemory:
+    layout = layouts[value]
+    view, root = map(layouts.operand, (value, layout.root))
+    if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
+        return OperandMemory(layout.root, value.spec.nbytes, True)
+    rows = view.count_local_rows(root, layout.offset)
+    return OperandMemory(layout.root, value.spec.nbytes, rows > 0, rows)

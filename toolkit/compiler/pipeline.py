@@ -2,8 +2,8 @@
 
 A pass receives a graph and a target, and returns a graph that computes the same
 results. `pipeline` lists all passes in order. `lower` selects a kernel or code for each
-node of the last graph. `plan_program` plans the order and the memory. The result is a
-`Program`, which `Executable` binds to memory and runs.
+node of the last graph. `plan_program` plans the memory. The result is a `Program`,
+which `Executable` binds to memory and runs.
 """
 
 from __future__ import annotations

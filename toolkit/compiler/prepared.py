@@ -13,8 +13,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from toolkit.compiler.program import Preparation, Program
-from toolkit.compiler.segments import Segment
+from toolkit.compiler.program import Preparation, Program, Segment
 from toolkit.plans.locations import OperandLocations
 
 Array = Any

@@ -12,17 +12,73 @@ from functools import cached_property
 from typing import Any
 
 from toolkit.backends.base import Backend
+from toolkit.backends.kernels import workspace_bytes
 from toolkit.backends.target import Target
 from toolkit.compiler.memory import Plan, plan_memory
-from toolkit.compiler.segments import LoweredGraph, Segment, divide
 from toolkit.console.progress import stage
 from toolkit.definitions.records import record
-from toolkit.ir import Graph, Value
+from toolkit.ir import Graph, Node, Value
 from toolkit.plans.layout import Layouts
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations
 from toolkit.plans.operands import StepSpan
 
 Array = Any
+
+
+@record
+class Unit:
+    """A node, its kernel, and the code that the backend generates for it, or None."""
+
+    node: Node
+    kernel: Any
+    lowered: Any
+
+    @property
+    def work(self) -> int:
+        """Return the bytes of scratch memory."""
+        if self.lowered is not None:
+            return int(self.lowered.work)
+        specs = [x.spec for x in self.node.inputs]
+        return workspace_bytes(self.kernel, specs, dict(self.node.attrs))
+
+
+@record
+class Segment:
+    """Consecutive nodes as one generated code, or one node with a kernel.
+
+    Attributes:
+        members: the indices of the nodes.
+        start: the first step of the segment in the memory plan.
+        code: the result of `CodeGenerator.assemble`; None: the kernel of the only
+            member runs.
+        starts: the indices of collectives that are started before it.
+    """
+
+    members: Sequence[int]
+    start: int
+    code: Any = None
+    starts: Sequence[int] = ()
+
+
+@record
+class LoweredGraph:
+    """Units of a graph in execution order.
+
+    Attributes:
+        graph: of the nodes of the units.
+        units: the kernel and the code of each node.
+        layouts: memory layouts of values.
+        segments: in execution order.
+        moments: the schedule of each node.
+        cached_values: values that are computed once from frozen inputs.
+    """
+
+    graph: Graph
+    units: Sequence[Unit]
+    layouts: Layouts
+    segments: Sequence[Segment]
+    moments: Sequence[StepSpan]
+    cached_values: frozenset[Value]
 
 
 @record
@@ -228,14 +284,12 @@ class Program:
 
 
 def plan_program(lowered: LoweredGraph, target: Target) -> Program:
-    """Plan the order and the memory of a lowered graph."""
+    """Plan the memory of a lowered graph."""
     graph, backend = lowered.graph, target.backend
-    with stage("scheduling"):
-        segments, moments = divide(lowered, backend.generator)
     with stage("planning memory"):
         work = [unit.work for unit in lowered.units]
         views, cached_values = lowered.layouts.views, lowered.cached_values
-        plan = plan_memory(graph, views, work, moments, cached_values)
+        plan = plan_memory(graph, views, work, lowered.moments, cached_values)
     moving = (*graph.inputs, *graph.outputs)
     reads = (x for node in graph.nodes for x in node.inputs)
     constants = (x for x in reads if x.constant is not None)
@@ -245,7 +299,7 @@ def plan_program(lowered: LoweredGraph, target: Target) -> Program:
         layouts=lowered.layouts,
         kernels=[unit.kernel for unit in lowered.units],
         lowered=[unit.lowered for unit in lowered.units],
-        segments=segments,
+        segments=lowered.segments,
         plan=plan,
         numbers={value: i for i, value in enumerate(moving)},
         constants={x: backend.memory.constant(x.constant) for x in constants},
@@ -254,7 +308,7 @@ def plan_program(lowered: LoweredGraph, target: Target) -> Program:
         source=graph,
         cached_values=cached_values,
     )
-    if not target.updates or not _is_in_place(program, target, moments):
+    if not target.updates or not _is_in_place(program, target, lowered.moments):
         return program
     first = len(graph.inputs)
     updated = {first + output for output, _ in target.updates}
