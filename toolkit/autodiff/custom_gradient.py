@@ -20,16 +20,21 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Define a custom gradient of a function.
 
     Args:
-        f: takes tensors, returns (outputs, grad); `grad(*upstream)` takes the gradients
-            of the outputs and returns the gradients of the inputs. As in Keras, `grad`
-            may also take them as the keyword argument `upstream`. If a traced function
-            is differentiated from outside, `f` is called again for it.
+        f: a function of tensors that returns (outputs, grad). `grad(*upstream)`
+            receives the gradients of the outputs and returns the gradients of the
+            inputs. As in Keras, `grad` may also receive them as the keyword argument
+            `upstream`. For a gradient of a traced function outside the trace, `f` is
+            called again.
+
+    Returns:
+        A function with the arguments of `f` that returns its outputs.
 
     Example:
+        >>> from toolkit import ops
         >>> import toolkit
-        >>> @toolkit.ops.custom_gradient
+        >>> @ops.custom_gradient
         ... def clipped(x):
-        ...     return x, lambda g: toolkit.ops.clip(g, -1.0, 1.0)
+        ...     return x, lambda g: ops.clip(g, -1.0, 1.0)
         >>> x = toolkit.Variable(2.0)
         >>> with toolkit.GradientTape() as tape:
         ...     y = 5.0 * clipped(x)

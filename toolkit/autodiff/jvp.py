@@ -23,13 +23,19 @@ def jvp(
     """Compute a directional derivative: the Jacobian of a function times a vector.
 
     Args:
-        fun: takes tensors or nests of them, returns a tensor or a nest of them.
-        primals: its arguments.
-        tangents: the direction: a structure of the same shapes.
-        has_aux: whether fun returns (outputs, aux), where aux is returned unchanged.
+        fun: a function of tensors, or of structures of tensors, that returns a tensor
+            or a structure of tensors.
+        primals: the sequence of its arguments.
+        tangents: the sequence of directions, with the structure and shapes of
+            `primals`.
+        has_aux: whether `fun` returns (outputs, aux), where aux is returned unchanged.
 
     Returns:
-        (outputs, derivatives), both with the outputs' structure, and aux if has_aux.
+        A pair (outputs, derivatives), both with the structure of the outputs; with
+        `has_aux`, aux is the third element.
+
+    Raises:
+        ArgumentError: the numbers of tangents and primals differ.
 
     Example:
         >>> from toolkit import ops

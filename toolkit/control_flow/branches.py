@@ -56,16 +56,24 @@ cond_p: Primitive = primitive(
 
 @operation
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """Return `true_fn()` if the boolean `pred` is true, else `false_fn()`.
+    """Return true_fn() if a condition is true, and false_fn() otherwise.
 
     Args:
         pred: a boolean scalar.
-        true_fn, false_fn: functions without arguments that return structures of
-            tensors of the same shapes and dtypes.
+        true_fn: a function without arguments that returns a structure of tensors.
+        false_fn: a function without arguments that returns a structure with the same
+            shapes and dtypes.
+
+    Returns:
+        The result of the selected function.
+
+    Raises:
+        ShapeError: `pred` is not a scalar, or the results of a trace have different
+            shapes.
 
     Example:
-        >>> import toolkit
-        >>> float(toolkit.ops.cond(True, lambda: 1.0, lambda: 2.0))
+        >>> from toolkit import ops
+        >>> float(ops.cond(True, lambda: 1.0, lambda: 2.0))
         1.0
     """
     if isinstance(pred, bool):
@@ -115,7 +123,24 @@ def bind_branches(
 
 @operation
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """Return `branches[index](*operands)`; the index is clamped to the valid range."""
+    """Call one of several functions, selected by an index.
+
+    Args:
+        index: an integer scalar. It is limited to the range of the indices of
+            `branches`.
+        branches: a sequence of functions of `operands`, whose results have the same
+            shapes and dtypes.
+        operands: the arguments of the selected function.
+
+    Returns:
+        The result of `branches[index](*operands)`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> branches = [lambda x: x + 1, lambda x: x * 10]
+        >>> int(ops.switch(1, branches, 5))
+        50
+    """
     index = ops.clip(convert(index, "int32"), 0, len(branches) - 1)
 
     def select(first: int) -> Any:

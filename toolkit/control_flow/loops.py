@@ -151,18 +151,23 @@ def while_loop(
     loop_vars: Any,
     maximum_iterations: Any = None,
 ) -> Any:
-    """Apply `body` to `loop_vars` while `cond` of them is true.
+    """Update variables while a condition is true.
 
     Args:
-        cond: takes the loop variables, returns a boolean scalar.
-        body: takes the loop variables, returns new ones of the same shapes and dtypes.
-        loop_vars: a tuple or list of (structures of) tensors, or a single tensor.
-        maximum_iterations: a bound on the number of steps. The gradient of a traced
-            loop needs it as a number; otherwise it may be a traced tensor.
+        cond: a function of the loop variables that returns a boolean scalar.
+        body: a function of the loop variables that returns new ones, with the same
+            shapes and dtypes.
+        loop_vars: the first values: a tuple or list of tensors or structures, or one
+            tensor.
+        maximum_iterations: the limit of iterations. None means no limit. The gradient
+            of a traced loop needs it as a number; otherwise it may be a traced tensor.
+
+    Returns:
+        The last values, in the structure of `loop_vars`.
 
     Example:
-        >>> import toolkit
-        >>> int(toolkit.ops.while_loop(lambda i: i < 10, lambda i: (i + 3,), (0,))[0])
+        >>> from toolkit import ops
+        >>> int(ops.while_loop(lambda i: i < 10, lambda i: (i + 3,), (0,))[0])
         12
     """
     is_single = not isinstance(loop_vars, (tuple, list))
@@ -273,7 +278,25 @@ def _traced_while(
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any
 ) -> Any:
-    """Apply `body_fun(i, value)` for i from `lower` up to, not including, `upper`."""
+    """Apply a function to an index and a value, for each index in a range.
+
+    It computes `for i in range(lower, upper): value = body_fun(i, value)`.
+
+    Args:
+        lower: the first index, an integer or an integer scalar.
+        upper: the end of the range, which is not an index.
+        body_fun: a function of (i, value) that returns a value with the same shapes and
+            dtypes.
+        init_val: the first value, a structure of tensors.
+
+    Returns:
+        The last value.
+
+    Example:
+        >>> from toolkit import ops
+        >>> int(ops.fori_loop(0, 4, lambda i, total: total + i, 0))
+        6
+    """
     if is_int(lower) and is_int(upper):
         counter = ops.arange(lower, max(lower, upper), dtype="int32")
         step = lambda value, i: (body_fun(i, value), None)  # noqa: E731
@@ -295,28 +318,28 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
-    """Carry a value through `f` along the leading axis of `xs`.
+    """Pass a carry through a function along the first axis of tensors.
 
     Args:
-        f: takes (carry, x), returns (new carry, y); the carry keeps its shapes.
-        init: the first carry.
+        f: a function of (carry, x) that returns (new carry, y). The carry keeps its
+            shapes and dtypes.
+        init: the first carry, a structure of tensors.
         xs: a structure of tensors of shape (length, ...), or None.
-        length: the number of steps; needed if `xs` is None.
-        reverse: whether to iterate from the last step to the first; ys keep their
+        length: the number of iterations. None means the first extent of `xs`.
+        reverse: whether to iterate from the last element to the first; ys keep their
             order.
-        unroll: True repeats the body in the graph instead of looping; an integer is the
-            limit of repeated steps, and an integer of at least `length` means True.
+        unroll: whether the graph repeats the body instead of looping. An integer is the
+            limit of repeated iterations; an integer of at least `length` means True.
 
     Returns:
-        (the last carry, the ys stacked along a new leading axis).
+        A pair of the last carry, and the ys, stacked along a new first axis.
 
     Example:
-        >>> import toolkit
-        >>> total, sums = toolkit.ops.scan(
-        ...     lambda s, x: (s + x, s + x), 0.0, toolkit.ops.ones((3,))
-        ... )
-        >>> sums.tolist()
-        [1.0, 2.0, 3.0]
+        >>> from toolkit import ops
+        >>> step = lambda total, x: (total + x, total + x)
+        >>> total, sums = ops.scan(step, 0.0, ops.ones((3,)))
+        >>> float(total), sums.tolist()
+        (3.0, [1.0, 2.0, 3.0])
     """
     return run_scan(f, init, xs, length, reverse, unroll)
 
@@ -419,14 +442,39 @@ def _element(x: Tensor) -> Tensor:
 
 @operation
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
-    """Apply `f` to each slice along the leading axis of `xs`, and stack the results."""
+    """Apply a function to each slice along the first axis, and stack the results.
+
+    Args:
+        f: a function of one slice that returns a structure of tensors.
+        xs: a structure of tensors of shape (n, ...).
+
+    Returns:
+        A structure like the results of `f`, with a new first axis of extent n.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.map(lambda x: x * x, ops.array([1, 2, 3])).tolist()
+        [1, 4, 9]
+    """
     return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
 
 
 @operation
 def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
-    """Apply `function` to each element of a batch; stack the results.
+    """Apply a function to each element of a batch, and stack the results.
 
     The elements are computed in sequence, as by `map`.
+
+    Args:
+        function: a function of one element that returns a structure of tensors.
+        elements: a structure of tensors of shape (batch, ...).
+
+    Returns:
+        A structure like the results of `function`, with a new first axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.vectorized_map(ops.sum, ops.array([[1, 2], [3, 4]])).tolist()
+        [3, 7]
     """
     return map(function, elements)

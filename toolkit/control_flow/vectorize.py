@@ -20,13 +20,22 @@ def vectorize(
     excluded: Collection[int] | None = None,
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that applies `pyfunc` to every element of its arguments.
+    """Return a function that applies another function to each element of its arguments.
 
     Args:
-        pyfunc: takes and returns scalars, or arrays as defined by `signature`.
-        excluded: indices of arguments that are passed unchanged.
-        signature: the axes of single elements: "(m,n),(n)->(m)" for the product of a
-            matrix and a vector. Leading axes broadcast.
+        pyfunc: a function of scalars, or of arrays as defined by `signature`.
+        excluded: indices of arguments that are passed unchanged. None means no
+            argument.
+        signature: the axes of single elements, such as "(m,n),(n)->(m)" for the product
+            of a matrix and a vector. Leading axes broadcast. None means scalars.
+
+    Returns:
+        A function with the arguments of `pyfunc`. It returns tensors with the broadcast
+        leading axes.
+
+    Raises:
+        ArgumentError: `pyfunc` is not a function, or the number of arguments
+            contradicts `signature`.
 
     Example:
         >>> from toolkit import ops

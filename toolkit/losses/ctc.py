@@ -41,21 +41,34 @@ def ctc_loss(
     output_length: Any,
     mask_index: int = 0,
 ) -> Tensor:
-    """Return -log of the probability of the labels, summed over all alignments.
+    """Compute minus the log probability of labels, summed over all alignments.
 
     An alignment emits each label in one or more steps, in order, with blanks anywhere
     between. Equal consecutive labels have a blank between them.
 
     Args:
-        target: (batch, labels), classes.
+        target: (batch, labels), integer classes.
         output: (batch, steps, classes), logits.
         target_length: (batch,), the number of valid labels.
         output_length: (batch,), the number of valid steps.
         mask_index: the class of the blank.
 
     Returns:
-        (batch,), in float32 or wider. Labels without an alignment (more labels than
-        steps) cost 708.4, and have no gradient.
+        A tensor of shape (batch,), in float32 or wider. Labels without an alignment
+        (more labels than steps) cost 708.4, and have no gradient.
+
+    Raises:
+        ShapeError: the shapes do not match.
+
+    Reference:
+        Graves et al., Connectionist Temporal Classification (2006),
+            doi:10.1145/1143844.1143891
+
+    Example:
+        >>> from toolkit import ops
+        >>> output = ops.zeros((1, 1, 2))  # a blank and a label, with probability 0.5
+        >>> print(ops.round(ops.ctc_loss([[1]], output, [1], [1]), 4))
+        [0.6931]
     """
     output, output_length = _check_logits("ctc_loss", output, output_length)
     labels = ops.cast(target, "int32")
@@ -134,18 +147,34 @@ def ctc_decode(
     Args:
         inputs: (batch, steps, classes), logits.
         sequence_lengths: (batch,), the number of valid steps.
-        strategy: "greedy" selects the best class of each step; "beam_search" selects
+        strategy: "greedy" selects the best class of each step. "beam_search" selects
             the labels with the largest sum over their alignments, with `beam_width`
             candidates.
-        beam_width: the number of label sequences that beam search keeps.
+        beam_width: the number of label sequences that beam search stores.
         top_paths: the number of label sequences to return.
         merge_repeated: whether the greedy strategy merges repeated classes into one
             label.
         mask_index: the class of the blank.
 
     Returns:
-        Labels, (1 or top_paths, batch, steps), int32, padded with -1; and (batch, 1),
-        minus the sum of the best logits, or (batch, top_paths), the log probabilities.
+        A pair of tensors. The labels are int32, (1 or top_paths, batch, steps), padded
+        with -1. The scores are (batch, 1), minus the sum of the best logits, or (batch,
+        top_paths), the log probabilities.
+
+    Raises:
+        ArgumentError: the strategy is unsupported, or `top_paths` is not in [1,
+            beam_width].
+
+    Reference:
+        Graves et al., Connectionist Temporal Classification (2006),
+            doi:10.1145/1143844.1143891
+
+    Example:
+        >>> from toolkit import ops
+        >>> best = ops.array([[1, 1, 0, 2]])  # 0 is the blank
+        >>> labels, scores = ops.ctc_decode(ops.one_hot(best, 3), [4])
+        >>> labels.tolist()
+        [[[1, 2, -1, -1]]]
     """
     if strategy not in ("greedy", "beam_search"):
         raise unknown_choice(

@@ -18,25 +18,19 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.elementwise import (
-    erf,
-    exp,
-    expm1,
     greater,
     less,
     less_equal,
-    log1p,
     maximum,
     maximum_p,
     minimum_p,
-    sigmoid,
-    sqrt,
-    tanh,
     where,
     zero_like,
 )
 from toolkit.ops.numeric import abs, negative
 from toolkit.ops.shape import slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import erf, exp, expm1, log1p, sigmoid, sqrt, tanh
 from toolkit.type_aliases import TensorLike
 
 # --- rectifiers -----------------------------------------------------------------------
@@ -68,29 +62,86 @@ def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 @operation
 def relu(x: TensorLike) -> Tensor:
-    """Compute max(x, 0), elementwise; the gradient at 0 is 0."""
+    """Compute the rectified linear unit max(x, 0), elementwise.
+
+    The gradient at 0 is 0.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.relu([-1.0, 0.0, 2.0]))
+        [0. 0. 2.]
+    """
     return _limit(convert(x), 0, None)
 
 
 @operation
 def relu6(x: TensorLike) -> Tensor:
-    """Compute min(max(x, 0), 6), elementwise."""
+    """Compute min(max(x, 0), 6), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Reference:
+        Howard et al., MobileNets (2017), https://arxiv.org/abs/1704.04861
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.relu6([-1.0, 3.0, 8.0]))
+        [0. 3. 6.]
+    """
     return _limit(convert(x), 0, 6)
 
 
 @operation
 def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
-    """Return x where it is positive, negative_slope * x elsewhere."""
+    """Compute x for x > 0, and negative_slope * x otherwise, elementwise.
+
+    Args:
+        x: numbers of any shape.
+        negative_slope: the slope for negative numbers.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.leaky_relu([-10.0, 2.0], negative_slope=0.5))
+        [-5.  2.]
+    """
     (x,) = floating(x)
     return where(greater(x, 0), x, x * negative_slope)
 
 
 @operation
 def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """Return x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Compute x for x > 0, and alpha * (exp(x) - 1) otherwise, elementwise.
+
+    Args:
+        x: numbers of any shape.
+        alpha: minus the limit for large negative numbers.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1511.07289
+        Clevert et al., Exponential Linear Units (2015),
+            https://arxiv.org/abs/1511.07289
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.elu([-1.0, 2.0]), 4))
+        [-0.6321  2.    ]
     """
     (x,) = floating(x)
     return _exponential_below_zero(x, alpha, 1.0)
@@ -98,10 +149,25 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
 @operation
 def selu(x: TensorLike) -> Tensor:
-    """Compute scale * elu(x, alpha), which preserves mean 0 and variance 1.
+    """Compute scale * elu(x, alpha), elementwise, for self-normalizing networks.
+
+    With scale = 1.0507 and alpha = 1.6733, mean 0 and variance 1 are a fixed point.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1706.02515
+        Klambauer et al., Self-Normalizing Neural Networks (2017),
+            https://arxiv.org/abs/1706.02515
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.selu([-1.0, 0.0, 1.0]), 4))
+        [-1.1113  0.      1.0507]
     """
     (x,) = floating(x)
     return 1.0507009873554805 * _exponential_below_zero(x, 1.6732632423543772, 1.0)
@@ -109,10 +175,29 @@ def selu(x: TensorLike) -> Tensor:
 
 @operation
 def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """Compute max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)): an elu of slope 1 at 0.
+    """Compute max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)), elementwise.
+
+    It is an `elu` with the slope 1 at 0 for every `alpha`.
+
+    Args:
+        x: numbers of any shape.
+        alpha: minus the limit for large negative numbers; not 0.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Raises:
+        ArgumentError: `alpha` is 0.
 
     Reference:
-        https://arxiv.org/abs/1704.07483
+        Barron, Continuously Differentiable Exponential Linear Units (2017),
+            https://arxiv.org/abs/1704.07483
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.celu([-1.0, 2.0], alpha=2.0), 4))
+        [-0.7869  2.    ]
     """
     if alpha == 0:
         raise ArgumentError("celu: expected alpha != 0; received 0")
@@ -130,7 +215,21 @@ def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
 
 @operation
 def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
-    """Return x where it is above the threshold, default_value elsewhere."""
+    """Return x where it is above a threshold, and another value elsewhere.
+
+    Args:
+        x: numbers of any shape.
+        threshold: the bound, which itself is replaced.
+        default_value: the value for the replaced elements.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.threshold([0.5, 1.0, 2.0], 1.0, -1.0))
+        [-1. -1.  2.]
+    """
     x = convert(x)
     return where(less_equal(x, threshold), convert(default_value, x.dtype), x)
 
@@ -140,17 +239,43 @@ def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
 
 @operation
 def hard_sigmoid(x: TensorLike) -> Tensor:
-    """Compute x / 6 + 1 / 2, limited to [0, 1]."""
+    """Compute min(max(x / 6 + 1 / 2, 0), 1), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.hard_sigmoid([-6.0, 0.0, 6.0]))
+        [0.  0.5 1. ]
+    """
     (x,) = floating(x)
     return _limit(x + 3, 0, 6) / 6
 
 
 @operation
 def hard_silu(x: TensorLike) -> Tensor:
-    """Compute x * hard_sigmoid(x).
+    """Compute x * hard_sigmoid(x), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1905.02244
+        Howard et al., Searching for MobileNetV3 (2019),
+            https://arxiv.org/abs/1905.02244
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.hard_silu([-1.5, 0.0, 3.0]))
+        [-0.375  0.     3.   ]
     """
     (x,) = floating(x)
     return x * hard_sigmoid(x)
@@ -161,27 +286,81 @@ hard_swish = hard_silu
 
 @operation
 def hard_tanh(x: TensorLike) -> Tensor:
-    """Limit x to [-1, 1]."""
+    """Limit numbers to [-1, 1], elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.hard_tanh([-2.0, 0.5, 3.0]))
+        [-1.   0.5  1. ]
+    """
     return _limit(convert(x), -1, 1)
 
 
 @operation
 def sparse_sigmoid(x: TensorLike) -> Tensor:
-    """Compute (x + 1) / 2, limited to [0, 1]."""
+    """Compute min(max((x + 1) / 2, 0), 1), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.sparse_sigmoid([-2.0, 0.0, 0.5]))
+        [0.   0.5  0.75]
+    """
     (x,) = floating(x)
     return 0.5 * (_limit(x, -1, 1) + 1)
 
 
 @operation
 def hard_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Return x where abs(x) > threshold, 0 elsewhere."""
+    """Return x where abs(x) > threshold, and 0 elsewhere.
+
+    Args:
+        x: numbers of any shape.
+        threshold: the bound of the interval that becomes 0.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.hard_shrink([-1.0, 0.2, 2.0]))
+        [-1.  0.  2.]
+    """
     x = convert(x)
     return where(less_equal(abs(x), threshold), zero_like(x), x)
 
 
 @operation
 def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Move x towards 0 by the threshold, but not past 0."""
+    """Move numbers towards 0 by a threshold, but not past 0.
+
+    The result is sign(x) * max(abs(x) - threshold, 0).
+
+    Args:
+        x: numbers of any shape.
+        threshold: the distance, >= 0.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.soft_shrink([-1.0, 0.2, 2.0]))
+        [-0.5  0.   1.5]
+    """
     (x,) = floating(x)
     shrunk = where(greater(x, 0), x - threshold, x + threshold)
     return where(less_equal(abs(x), threshold), zero_like(x), shrunk)
@@ -204,26 +383,82 @@ softplus_p: Primitive = decomposable(
 
 @operation
 def softplus(x: TensorLike) -> Tensor:
-    """Compute log(1 + exp(x)), elementwise."""
+    """Compute log(1 + exp(x)), elementwise, without overflow.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.softplus([0.0, 100.0]), 4))
+        [  0.6931 100.    ]
+    """
     return bind(softplus_p, *floating(x))
 
 
 @operation
 def log_sigmoid(x: TensorLike) -> Tensor:
-    """Compute log(sigmoid(x)), elementwise."""
+    """Compute log(sigmoid(x)) = -log(1 + exp(-x)), elementwise, without overflow.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.log_sigmoid([0.0, -100.0]), 4))
+        [  -0.6931 -100.    ]
+    """
     return -softplus(-convert(x))
 
 
 @operation
 def softsign(x: TensorLike) -> Tensor:
-    """Compute x / (1 + abs(x)), elementwise."""
+    """Compute x / (1 + abs(x)), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.softsign([-1.0, 0.0, 3.0]))
+        [-0.5   0.    0.75]
+    """
     (x,) = floating(x)
     return x / (abs(x) + 1)
 
 
 @operation
 def silu(x: TensorLike) -> Tensor:
-    """Compute x * sigmoid(x), elementwise, also called swish."""
+    """Compute x * sigmoid(x), elementwise; the function is also called swish.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        Ramachandran et al., Searching for Activation Functions (2017),
+            https://arxiv.org/abs/1710.05941
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.silu([-1.0, 0.0, 1.0]), 4))
+        [-0.2689  0.      0.7311]
+    """
     (x,) = floating(x)
     return x * sigmoid(x)
 
@@ -263,13 +498,25 @@ gelu_p: Primitive = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p
 def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
     """Multiply x by the probability that a standard normal variable is below x.
 
+    The result is x * (1 + erf(x / sqrt(2))) / 2, elementwise.
+
     Args:
-        x: any shape.
-        approximate: whether to use tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)) instead
-            of erf(x / sqrt(2)); the difference is below 0.001.
+        x: numbers of any shape.
+        approximate: whether to use (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) /
+            2 for the probability. The difference is below 0.001.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1606.08415
+        Hendrycks and Gimpel, Gaussian Error Linear Units (2016),
+            https://arxiv.org/abs/1606.08415
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.gelu([-1.0, 0.0, 1.0], approximate=False), 4))
+        [-0.1587  0.      0.8413]
     """
     (x,) = floating(x)
     if not approximate:
@@ -281,17 +528,43 @@ def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
 
 @operation
 def tanh_shrink(x: TensorLike) -> Tensor:
-    """Compute x - tanh(x), elementwise."""
+    """Compute x - tanh(x), elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.tanh_shrink([-1.0, 0.0, 1.0]), 4))
+        [-0.2384  0.      0.2384]
+    """
     (x,) = floating(x)
     return x - tanh(x)
 
 
 @operation
 def squareplus(x: TensorLike, b: float = 4) -> Tensor:
-    """Compute (x + sqrt(x ** 2 + b)) / 2, elementwise: a smooth relu.
+    """Compute (x + sqrt(x ** 2 + b)) / 2, elementwise: a smooth `relu`.
+
+    Args:
+        x: numbers of any shape.
+        b: the smoothness, > 0; the result at 0 is sqrt(b) / 2.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/2112.11687
+        Barron, Squareplus (2021), https://arxiv.org/abs/2112.11687
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.squareplus([0.0, 1.5]))
+        [1. 2.]
     """
     (x,) = floating(x)
     root = sqrt(x * x + b)
@@ -303,7 +576,20 @@ def squareplus(x: TensorLike, b: float = 4) -> Tensor:
 
 @operation
 def sparse_plus(x: TensorLike) -> Tensor:
-    """Return 0 up to -1, (x + 1) ** 2 / 4 up to 1, and x above."""
+    """Compute 0 for x <= -1, (x + 1) ** 2 / 4 up to 1, and x above, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.sparse_plus([-2.0, 0.0, 3.0]))
+        [0.   0.25 3.  ]
+    """
     (x,) = floating(x)
     middle = _limit(x, -1, 1) + 1
     return where(less(x, 1), 0.25 * middle * middle, x)
@@ -311,10 +597,29 @@ def sparse_plus(x: TensorLike) -> Tensor:
 
 @operation
 def glu(x: TensorLike, axis: int = -1) -> Tensor:
-    """Multiply the first half of x along `axis` by the sigmoid of the second half.
+    """Multiply one half of a tensor by the sigmoid of the other half.
+
+    The result is a * sigmoid(b), where a and b are the halves of `x` along `axis`.
+
+    Args:
+        x: numbers with an even extent along `axis`.
+        axis: the axis to halve. The default is the last axis.
+
+    Returns:
+        A tensor with half the extent along `axis`. Floats keep their dtype; all other
+        dtypes give floatx.
+
+    Raises:
+        ShapeError: the extent along `axis` is odd.
 
     Reference:
-        https://arxiv.org/abs/1612.08083
+        Dauphin et al., Gated Convolutional Networks (2016),
+            https://arxiv.org/abs/1612.08083
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.glu([4.0, 6.0, 0.0, 100.0]))
+        [2. 6.]
     """
     (x,) = floating(x)
     axis = normalize_axis("glu", axis, x.ndim)

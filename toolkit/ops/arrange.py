@@ -36,13 +36,25 @@ from toolkit.type_aliases import Axis, TensorLike
 
 @operation
 def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Tensor:
-    """Repeat each element of x along `axis`; None repeats the flattened x.
+    """Repeat each element of a tensor along an axis.
 
     Args:
-        x: a tensor.
-        repeats: number of repetitions: one integer, or one for each element along the
-            axis.
-        axis: the axis to extend.
+        x: tensor of any shape.
+        repeats: the number of repetitions: one integer, or one for each element along
+            the axis.
+        axis: the axis to extend. None repeats the elements of the flattened tensor.
+
+    Returns:
+        A tensor with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.repeat([1, 2], 3))
+        [1 1 1 2 2 2]
+        >>> print(ops.repeat([[1, 2], [3, 4]], [1, 2], axis=0))
+        [[1 2]
+         [3 4]
+         [3 4]]
     """
     x = convert(x)
     if axis is None:
@@ -66,9 +78,24 @@ def repeat(x: TensorLike, repeats: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def tile(x: Any, repeats: Any) -> Tensor:
-    """Repeat the whole x, `repeats[i]` times along the i-th axis.
+    """Repeat a complete tensor along each axis.
 
-    Leading ones extend the shorter of x.shape and `repeats`.
+    Args:
+        x: tensor of any shape.
+        repeats: the number of repetitions of each axis. Leading ones extend the shorter
+            of `repeats` and the shape of `x`.
+
+    Returns:
+        A tensor with the dtype of `x`. Each extent is the product of the extent and its
+        number of repetitions.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.tile([1, 2], 2))
+        [1 2 1 2]
+        >>> print(ops.tile([[1, 2]], (2, 1)))
+        [[1 2]
+         [1 2]]
     """
     x = convert(x)
     counts = list(extents_of(repeats))
@@ -83,15 +110,25 @@ def tile(x: Any, repeats: Any) -> Tensor:
 
 @operation
 def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
-    """Return the coordinates of grid points, from the coordinates along the axes.
+    """Return the coordinates of all points of a grid.
 
     Args:
-        x: one 1-D tensor per axis.
+        x: one vector of coordinates for each axis of the grid.
         indexing: "ij": the i-th result varies along axis i; "xy": the first two axes
-            are swapped.
+            are exchanged. The default is "xy".
 
     Returns:
-        One tensor for each of x, all with the grid's shape.
+        A list with one tensor for each vector. All tensors have the shape of the grid.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x, y = ops.meshgrid([1, 2, 3], [10, 20])
+        >>> print(x)
+        [[1 2 3]
+         [1 2 3]]
+        >>> print(y)
+        [[10 10 10]
+         [20 20 20]]
     """
     if indexing not in ("xy", "ij"):
         raise unknown_choice("meshgrid: indexing", indexing, ("xy", "ij"))
@@ -111,12 +148,22 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 @operation
 def roll(x: TensorLike, shift: Any, axis: Axis | None = None) -> Tensor:
-    """Move x by `shift` positions along `axis`, cyclically.
+    """Move elements along axes cyclically.
 
     Args:
-        x: a tensor.
-        shift: an integer (also as a tensor), or one for each axis.
-        axis: an axis or a tuple of them; None rolls the flattened x.
+        x: tensor of any shape.
+        shift: the number of positions, an integer or one for each axis. It may be a
+            tensor. Positive numbers move elements to higher indices.
+        axis: an axis or a tuple of axes. None moves the elements of the flattened
+            tensor.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.roll([1, 2, 3, 4], 1))
+        [4 1 2 3]
     """
     x = convert(x)
     if axis is None:
@@ -149,7 +196,27 @@ def _roll(x: Tensor, shift: int, axis: int) -> Tensor:
 
 @operation
 def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
-    """Rotate `array` by k quarter turns, from the first of `axes` to the second."""
+    """Rotate a tensor by multiples of 90 degrees in the plane of two axes.
+
+    Args:
+        array: a tensor with at least 2 axes.
+        k: the number of rotations by 90 degrees. Negative numbers rotate in the
+            opposite direction.
+        axes: the two axes of the plane; the rotation is from the first to the second.
+
+    Returns:
+        A tensor with the dtype of `array`. An odd `k` exchanges the extents of the
+        axes.
+
+    Raises:
+        ShapeError: `array` has fewer than 2 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.rot90([[1, 2], [3, 4]]))
+        [[2 4]
+         [1 3]]
+    """
     x = convert(array)
     if x.ndim < 2:
         raise ShapeError(f"rot90: expected at least 2 axes; received {x.shape}")
@@ -167,7 +234,23 @@ def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
 
 @operation
 def fliplr(x: TensorLike) -> Tensor:
-    """Reverse the second axis of x."""
+    """Reverse the second axis of a tensor.
+
+    Args:
+        x: a tensor with at least 2 axes.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Raises:
+        ShapeError: `x` has fewer than 2 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.fliplr([[1, 2], [3, 4]]))
+        [[2 1]
+         [4 3]]
+    """
     x = convert(x)
     if x.ndim < 2:
         raise ShapeError(f"fliplr: expected at least 2 axes; received {x.shape}")
@@ -176,7 +259,20 @@ def fliplr(x: TensorLike) -> Tensor:
 
 @operation
 def flipud(x: TensorLike) -> Tensor:
-    """Reverse the first axis of x."""
+    """Reverse the first axis of a tensor.
+
+    Args:
+        x: a tensor with at least 1 axis.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.flipud([[1, 2], [3, 4]]))
+        [[3 4]
+         [1 2]]
+    """
     return flip(x, 0)
 
 
@@ -188,10 +284,22 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
     """Return the diagonals of matrices along two axes, as the last axis.
 
     Args:
-        x: a tensor of at least 2 axes.
-        offset: distance above (or, if negative, below) the main diagonal.
+        x: a tensor with at least 2 axes.
+        offset: the diagonal. 0 is the main diagonal, positive numbers are above it, and
+            negative numbers are below it.
         axis1: the axis of the rows.
         axis2: the axis of the columns.
+
+    Returns:
+        A tensor of the remaining axes and the diagonal, with the dtype of `x`.
+
+    Raises:
+        ShapeError: `x` has fewer than 2 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.diagonal([[1, 2], [3, 4]]))
+        [1 4]
     """
     x = convert(x)
     if x.ndim < 2:
@@ -216,7 +324,27 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
 
 @operation
 def diag(x: TensorLike, k: int = 0) -> Tensor:
-    """Return the k-th diagonal of a matrix, or a matrix with that diagonal."""
+    """Return a diagonal of a matrix, or a matrix with a diagonal.
+
+    Args:
+        x: (m, n), a matrix, or (n,), a diagonal.
+        k: the diagonal. 0 is the main diagonal, positive numbers are above it, and
+            negative numbers are below it.
+
+    Returns:
+        A vector for a matrix. For a vector, a matrix with n + abs(k) rows and columns.
+
+    Raises:
+        ShapeError: `x` does not have 1 or 2 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.diag([1, 2]))
+        [[1 0]
+         [0 2]]
+        >>> print(ops.diag([[1, 2], [3, 4]]))
+        [1 4]
+    """
     x = convert(x)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -233,7 +361,23 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 @operation
 def diagflat(x: TensorLike, k: int = 0) -> Tensor:
-    """Return a matrix with the elements of x, flattened, on its k-th diagonal."""
+    """Create a matrix with the elements of a tensor on one diagonal.
+
+    Args:
+        x: tensor of any shape with n elements; it is flattened.
+        k: the diagonal. 0 is the main diagonal, positive numbers are above it, and
+            negative numbers are below it.
+
+    Returns:
+        A square matrix with n + abs(k) rows, and the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.diagflat([[1, 2]], k=1))
+        [[0 1 0]
+         [0 0 2]
+         [0 0 0]]
+    """
     return diag(reshape(x, (-1,)), k)
 
 
@@ -242,7 +386,20 @@ def diagflat(x: TensorLike, k: int = 0) -> Tensor:
 
 @operation
 def vstack(xs: Sequence[Any]) -> Tensor:
-    """Join tensors along their first axis; vectors count as rows."""
+    """Join tensors along the first axis; a vector counts as one row.
+
+    Args:
+        xs: a sequence of tensors with equal extents, except along the first axis.
+
+    Returns:
+        A tensor with the common dtype of `xs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.vstack([[1, 2], [3, 4]]))
+        [[1 2]
+         [3 4]]
+    """
     return concatenate([_rows(x) for x in operands(*xs)[0]], 0)
 
 
@@ -252,21 +409,60 @@ def _rows(x: Tensor) -> Tensor:
 
 @operation
 def hstack(xs: Sequence[Any]) -> Tensor:
-    """Join tensors along their second axis; vectors along their only axis."""
+    """Join tensors along the second axis, and vectors along their only axis.
+
+    Args:
+        xs: a sequence of tensors with equal extents, except along the joined axis.
+
+    Returns:
+        A tensor with the common dtype of `xs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.hstack([[[1], [2]], [[3], [4]]]))
+        [[1 3]
+         [2 4]]
+    """
     tensors = [x if x.ndim else reshape(x, (1,)) for x in operands(*xs)[0]]
     return concatenate(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @operation
 def dstack(xs: Sequence[Any]) -> Tensor:
-    """Join tensors along their third axis, which is added if missing."""
+    """Join tensors along the third axis; matrices get a third axis of extent 1.
+
+    Args:
+        xs: a sequence of tensors with equal extents, except along the third axis.
+
+    Returns:
+        A tensor with the common dtype of `xs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.dstack([ops.ones((2, 3)), ops.ones((2, 3))]).shape
+        (2, 3, 2)
+    """
     tensors = [_rows(x) for x in operands(*xs)[0]]
     return concatenate([expand_dims(x, 2) if x.ndim == 2 else x for x in tensors], 2)
 
 
 @operation
 def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> Tensor:
-    """Append x2 to x1 along `axis`; None flattens both."""
+    """Append one tensor to another along an axis.
+
+    Args:
+        x1: the first tensor.
+        x2: the tensor to append, with the extents of `x1` except along `axis`.
+        axis: the axis to join. None joins the flattened tensors.
+
+    Returns:
+        A tensor with the common dtype of both.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.append([1, 2], [[3, 4]]))
+        [1 2 3 4]
+    """
     x1, x2 = convert(x1), convert(x2)
     if axis is None:
         x1, x2, axis = reshape(x1, (x1.size,)), reshape(x2, (x2.size,)), 0
@@ -275,9 +471,24 @@ def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> Tensor:
 
 @operation
 def array_split(x: TensorLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """Split x along an axis into parts whose sizes differ by at most one.
+    """Split a tensor along an axis into parts of almost equal extents.
 
-    Indices instead of a number of parts are split points, as in `split`.
+    Args:
+        x: tensor of any shape.
+        indices_or_sections: the number of parts, whose extents differ by at most 1; or
+            a sequence of indices, as for `split`.
+        axis: the axis to split. The default is the first axis.
+
+    Returns:
+        A list of tensors with the dtype of `x`; the longer parts are first.
+
+    Raises:
+        ArgumentError: the number of parts is less than 1.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [part.tolist() for part in ops.array_split(ops.arange(5), 2)]
+        [[0, 1, 2], [3, 4]]
     """
     x = convert(x)
     axis = normalize_axis("array_split", axis, x.ndim)
@@ -294,20 +505,59 @@ def array_split(x: TensorLike, indices_or_sections: Any, axis: int = 0) -> list[
 
 @operation
 def hsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
-    """Split x along its second axis; a vector along its only axis."""
+    """Split a tensor along its second axis, or a vector along its only axis.
+
+    Args:
+        x: a tensor with at least 1 axis.
+        indices_or_sections: a number of parts or a sequence of indices, as for `split`.
+
+    Returns:
+        A list of tensors with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [part.tolist() for part in ops.hsplit([[1, 2], [3, 4]], 2)]
+        [[[1], [3]], [[2], [4]]]
+    """
     x = convert(x)
     return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @operation
 def vsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
-    """Split x, of at least 2 axes, along its first axis."""
+    """Split a tensor along its first axis.
+
+    Args:
+        x: a tensor with at least 2 axes.
+        indices_or_sections: a number of parts or a sequence of indices, as for `split`.
+
+    Returns:
+        A list of tensors with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [part.tolist() for part in ops.vsplit([[1, 2], [3, 4]], 2)]
+        [[[1, 2]], [[3, 4]]]
+    """
     return _split_deep("vsplit", x, indices_or_sections, 0, 2)
 
 
 @operation
 def dsplit(x: TensorLike, indices_or_sections: Any) -> list[Tensor]:
-    """Split x, of at least 3 axes, along its third axis."""
+    """Split a tensor along its third axis.
+
+    Args:
+        x: a tensor with at least 3 axes.
+        indices_or_sections: a number of parts or a sequence of indices, as for `split`.
+
+    Returns:
+        A list of tensors with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [part.shape for part in ops.dsplit(ops.ones((2, 2, 4)), 2)]
+        [(2, 2, 2), (2, 2, 2)]
+    """
     return _split_deep("dsplit", x, indices_or_sections, 2, 3)
 
 
@@ -322,15 +572,25 @@ def _split_deep(
 
 @operation
 def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:
-    """Return the powers of a vector as columns: x ** (N - 1), ..., x, 1.
+    """Create a Vandermonde matrix: the powers of a vector as columns.
 
     Args:
-        x: (n,).
-        N: the number of columns, n if None.
-        increasing: whether the powers increase: 1, x, ...
+        x: (n,), the bases.
+        N: the number of columns. None means n.
+        increasing: whether the powers increase from 0. By default they decrease to 0.
 
     Returns:
-        (n, N), in the dtype of x.
+        A tensor of shape (n, N) with the dtype of `x`.
+
+    Raises:
+        ShapeError: `x` does not have 1 axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.vander([1, 2, 3]))
+        [[1 1 1]
+         [4 2 1]
+         [9 3 1]]
     """
     x = convert(x)
     if x.ndim != 1:

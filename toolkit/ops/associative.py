@@ -18,17 +18,24 @@ from toolkit.ops.symbolic import operation
 def associative_scan(
     f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Tensor:
-    """Apply f to the first i elements along `axis` for every i, in log2(n) steps.
+    """Combine the first i elements along an axis for every i, in about log2(n) steps.
 
     Args:
-        f: an associative function of two structures like elems, elementwise along
-            `axis`: f(f(a, b), c) = f(a, f(b, c)).
-        elems: a structure of tensors of the same extent n along `axis`.
-        reverse: whether to start at the end.
-        axis: the axis to scan.
+        f: an associative function of two structures like `elems`: f(f(a, b), c) = f(a,
+            f(b, c)). It works elementwise along `axis`.
+        elems: a structure of tensors with the same extent n along `axis`.
+        reverse: whether to combine the last elements instead of the first ones.
+        axis: the axis to scan. The default is the first axis.
 
     Returns:
-        A structure like elems, of the same shapes.
+        A structure with the shapes and dtypes of `elems`.
+
+    Raises:
+        ArgumentError: `f` is not a function.
+        ShapeError: the extents along `axis` differ.
+
+    Reference:
+        Blelloch, Prefix Sums and Their Applications (1990)
 
     Example:
         >>> from toolkit import ops

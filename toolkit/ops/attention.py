@@ -18,12 +18,13 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ir import Primitive
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import ones, tril, zeros
-from toolkit.ops.elementwise import exp, tanh, where, zero_like
+from toolkit.ops.elementwise import where, zero_like
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, reshape, sum_to, transpose
 from toolkit.ops.softmax import softmax_p
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, tanh
 from toolkit.type_aliases import TensorLike
 
 # Value of masked logits. It is finite, so that a row that is masked entirely has equal
@@ -278,27 +279,41 @@ def dot_product_attention(
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Tensor:
-    """Compute softmax(query @ key * scale + bias) @ value, for each head.
+    """Compute softmax(query @ key^T * scale + bias) @ value, for each head.
 
     Args:
         query: (batch, targets, heads, features).
-        key: (batch, sources, key_heads, features); each key head serves heads /
+        key: (batch, sources, key_heads, features). Each key head serves heads /
             key_heads adjacent query heads.
-        value: has the shape of key; the number of features may differ.
-        bias: added to the logits; broadcasts to (batch, heads, targets, sources).
-        mask: booleans, True where attention is allowed; broadcasts like bias.
-        scale: scale of the logits, 1 / sqrt(features) if None.
-        is_causal: whether a target attends only to sources up to its own position.
-        flash_attention: must not be True; there is only one algorithm.
-        attn_logits_soft_cap: a bound c; logits x become c * tanh(x / c); None: no
-            bound.
+        value: (batch, sources, key_heads, value_features).
+        bias: numbers to add to the logits, which broadcast to (batch, heads, targets,
+            sources). None means 0.
+        mask: booleans that broadcast like `bias`: True where attention is allowed. None
+            means everywhere.
+        scale: the factor of the logits. None means 1 / sqrt(features).
+        is_causal: whether a target attends only to sources up to its own index.
+        flash_attention: must not be True, because there is only one algorithm.
+        attn_logits_soft_cap: a bound c: each logit x becomes c * tanh(x / c). None
+            means no bound.
 
     Returns:
-        (batch, targets, heads, features of value). The weights are computed in float32
-        or wider.
+        A tensor of shape (batch, targets, heads, value_features) with the common dtype.
+        The weights are computed in float32 or wider.
+
+    Raises:
+        ArgumentError: `flash_attention` is True.
 
     Reference:
-        https://arxiv.org/abs/1706.03762
+        Vaswani et al., Attention Is All You Need (2017),
+            https://arxiv.org/abs/1706.03762
+
+    Example:
+        >>> from toolkit import ops
+        >>> query = ops.zeros((1, 1, 1, 2))  # equal weights for all sources
+        >>> key = ops.ones((1, 2, 1, 2))
+        >>> value = ops.reshape([1.0, 3.0], (1, 2, 1, 1))
+        >>> ops.dot_product_attention(query, key, value).tolist()
+        [[[[2.0]]]]
     """
     if flash_attention:
         raise ArgumentError(

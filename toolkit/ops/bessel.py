@@ -13,24 +13,11 @@ import numpy as np
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import (
-    arccosh,
-    cos,
-    cosh,
-    equal,
-    exp,
-    greater,
-    isinf,
-    less,
-    log,
-    sign,
-    sin,
-    sqrt,
-    where,
-)
+from toolkit.ops.elementwise import equal, greater, isinf, less, sign, where
 from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import arccosh, cos, cosh, exp, log, sin, sqrt
 from toolkit.type_aliases import Array, TensorLike
 
 _BORDER = 25.0
@@ -91,21 +78,69 @@ def _scaled_i(order: int, x: Tensor) -> Tensor:
 
 @operation
 def i0e(x: TensorLike) -> Tensor:
-    """Return exp(-abs(x)) * i0(x), elementwise."""
+    """Compute exp(-abs(x)) * i0(x), elementwise, without overflow.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.i0e([0.0, 1.0]), 4))
+        [1.     0.4658]
+    """
     (x,), dtype = doubles(x)
     return convert(_scaled_i(0, absolute(x)), dtype)
 
 
 @operation
 def i1e(x: TensorLike) -> Tensor:
-    """Return exp(-abs(x)) * i1(x), elementwise."""
+    """Compute exp(-abs(x)) * i1(x), elementwise, without overflow.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.i1e([0.0, 1.0]), 4))
+        [0.     0.2079]
+    """
     (x,), dtype = doubles(x)
     return convert(sign(x) * _scaled_i(1, absolute(x)), dtype)
 
 
 @operation
 def i1(x: TensorLike) -> Tensor:
-    """Return the modified Bessel function of the first kind of order 1, elementwise."""
+    """Compute the modified Bessel function of the first kind of order 1, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.i1([0.0, 1.0, -1.0]), 4))
+        [ 0.      0.5652 -0.5652]
+    """
     (x,), dtype = doubles(x)
     size = absolute(x)
     finite = where(isinf(x), 1.0, size)
@@ -170,33 +205,89 @@ def _k(order: int, x: TensorLike, is_scaled: bool) -> Tensor:
 
 @operation
 def bessel_k0(x: TensorLike) -> Tensor:
-    """Return the modified Bessel function of the second kind of order 0.
+    """Compute the modified Bessel function of the second kind of order 0.
 
     Args:
-        x: positive numbers; all other numbers give infinity.
+        x: positive numbers of any shape; all other numbers give infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_k0([1.0, 2.0]), 4))
+        [0.421  0.1139]
     """
     return _k(0, x, False)
 
 
 @operation
 def bessel_k0e(x: TensorLike) -> Tensor:
-    """Return exp(x) * bessel_k0(x), elementwise; infinity for x <= 0."""
+    """Compute exp(x) * bessel_k0(x), elementwise, without underflow.
+
+    Args:
+        x: positive numbers of any shape; all other numbers give infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_k0e([1.0, 2.0]), 4))
+        [1.1445 0.8416]
+    """
     return _k(0, x, True)
 
 
 @operation
 def bessel_k1(x: TensorLike) -> Tensor:
-    """Return the modified Bessel function of the second kind of order 1.
+    """Compute the modified Bessel function of the second kind of order 1.
 
     Args:
-        x: positive numbers; all other numbers give infinity.
+        x: positive numbers of any shape; all other numbers give infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_k1([1.0, 2.0]), 4))
+        [0.6019 0.1399]
     """
     return _k(1, x, False)
 
 
 @operation
 def bessel_k1e(x: TensorLike) -> Tensor:
-    """Return exp(x) * bessel_k1(x), elementwise; infinity for x <= 0."""
+    """Compute exp(x) * bessel_k1(x), elementwise, without underflow.
+
+    Args:
+        x: positive numbers of any shape; all other numbers give infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_k1e([1.0, 2.0]), 4))
+        [1.6362 1.0335]
+    """
     return _k(1, x, True)
 
 
@@ -252,7 +343,23 @@ def _second_kind(order: int, x: TensorLike) -> Tensor:
 
 @operation
 def bessel_j0(x: TensorLike) -> Tensor:
-    """Return the Bessel function of the first kind of order 0, elementwise."""
+    """Compute the Bessel function of the first kind of order 0, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_j0([0.0, 1.0]), 4))
+        [1.     0.7652]
+    """
     (x,), dtype = doubles(x)
     y = _j(0, absolute(where(isinf(x), 1.0, x)))
     return convert(where(isinf(x), 0.0, y), dtype)
@@ -260,7 +367,23 @@ def bessel_j0(x: TensorLike) -> Tensor:
 
 @operation
 def bessel_j1(x: TensorLike) -> Tensor:
-    """Return the Bessel function of the first kind of order 1, elementwise."""
+    """Compute the Bessel function of the first kind of order 1, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_j1([0.0, 1.0]), 4))
+        [0.     0.4401]
+    """
     (x,), dtype = doubles(x)
     y = sign(x) * _j(1, absolute(where(isinf(x), 1.0, x)))
     return convert(where(isinf(x), 0.0, y), dtype)
@@ -268,19 +391,43 @@ def bessel_j1(x: TensorLike) -> Tensor:
 
 @operation
 def bessel_y0(x: TensorLike) -> Tensor:
-    """Return the Bessel function of the second kind of order 0.
+    """Compute the Bessel function of the second kind of order 0, elementwise.
 
     Args:
-        x: positive numbers; all other numbers give minus infinity.
+        x: positive numbers of any shape; all other numbers give minus infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_y0([1.0, 2.0]), 4))
+        [0.0883 0.5104]
     """
     return _second_kind(0, x)
 
 
 @operation
 def bessel_y1(x: TensorLike) -> Tensor:
-    """Return the Bessel function of the second kind of order 1.
+    """Compute the Bessel function of the second kind of order 1, elementwise.
 
     Args:
-        x: positive numbers; all other numbers give minus infinity.
+        x: positive numbers of any shape; all other numbers give minus infinity.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.bessel_y1([1.0, 2.0]), 4))
+        [-0.7812 -0.107 ]
     """
     return _second_kind(1, x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating, operands, tensors
 from toolkit.core.tensor import Tensor, bind
@@ -11,15 +9,10 @@ from toolkit.errors import ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import check_integers
 from toolkit.ops.elementwise import (
-    bitwise_and_p,
-    bitwise_or_p,
-    bitwise_xor_p,
+    elementwise,
     equal,
     isnan,
-    left_shift_p,
     less,
-    published,
-    right_shift_p,
     sign,
     where,
 )
@@ -50,50 +43,166 @@ bitcast_p: Primitive = primitive(
 )
 
 
-class Bitwise(Protocol):
-    """A public function of two integers."""
-
-    def __call__(self, x: TensorLike, y: TensorLike) -> Tensor: ...
-
-
-def _bitwise(record: Primitive, doc: str) -> Bitwise:
-    """Return the public function of a bitwise primitive on two integers."""
-
-    def function(x: TensorLike, y: TensorLike) -> Tensor:
-        (x, y), dtype = operands(x, y)
-        check_integers(record.name, dtype if dtype != "bool" else "int32")
-        if dtype == "bool" and "shift" in record.name:
-            x, y = convert(x, "int32"), convert(y, "int32")
-        return bind(record, x, y)
-
-    return published(function, record.name, doc)
-
-
-bitwise_and: Bitwise = _bitwise(bitwise_and_p, "Bitwise and, elementwise.")
-bitwise_or: Bitwise = _bitwise(bitwise_or_p, "Bitwise or, elementwise.")
-bitwise_xor: Bitwise = _bitwise(bitwise_xor_p, "Bitwise exclusive or, elementwise.")
-left_shift: Bitwise = _bitwise(
-    left_shift_p, "Bits of x shifted left by y, elementwise."
+bitwise_not_p: Primitive = elementwise("bitwise_not", lambda s, x: s.bitwise_not(x))
+bitwise_and_p: Primitive = elementwise(
+    "bitwise_and", lambda s, a, b: s.bitwise_and(a, b)
 )
-right_shift: Bitwise = _bitwise(
-    right_shift_p, "Bits of x shifted right by y, elementwise."
+bitwise_or_p: Primitive = elementwise("bitwise_or", lambda s, a, b: s.bitwise_or(a, b))
+bitwise_xor_p: Primitive = elementwise(
+    "bitwise_xor", lambda s, a, b: s.bitwise_xor(a, b)
 )
-bitwise_left_shift: Bitwise = left_shift
-bitwise_right_shift: Bitwise = right_shift
+left_shift_p: Primitive = elementwise("left_shift", lambda s, a, b: s.left_shift(a, b))
+right_shift_p: Primitive = elementwise(
+    "right_shift", lambda s, a, b: s.right_shift(a, b)
+)
+
+
+def _bitwise(record: Primitive, x: TensorLike, y: TensorLike) -> Tensor:
+    """Apply a bitwise primitive to two integers of their common dtype."""
+    (x, y), dtype = operands(x, y)
+    check_integers(record.name, dtype if dtype != "bool" else "int32")
+    if dtype == "bool" and "shift" in record.name:
+        x, y = convert(x, "int32"), convert(y, "int32")
+    return bind(record, x, y)
+
+
+@operation
+def bitwise_not(x: TensorLike) -> Tensor:
+    """Invert all bits of integers, elementwise.
+
+    Args:
+        x: integers or booleans of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.bitwise_not([0, 1, -1]))
+        [-1 -2  0]
+    """
+    return bind(bitwise_not_p, convert(x))
+
+
+bitwise_invert = bitwise_not
+
+
+@operation
+def bitwise_and(x: TensorLike, y: TensorLike) -> Tensor:
+    """Compute the bitwise and of two integers, elementwise.
+
+    Args:
+        x: integers or booleans of any shape.
+        y: integers or booleans; the shape broadcasts with the shape of `x`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.bitwise_and([12, 10], 6))
+        [4 2]
+    """
+    return _bitwise(bitwise_and_p, x, y)
+
+
+@operation
+def bitwise_or(x: TensorLike, y: TensorLike) -> Tensor:
+    """Compute the bitwise or of two integers, elementwise.
+
+    Args:
+        x: integers or booleans of any shape.
+        y: integers or booleans; the shape broadcasts with the shape of `x`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.bitwise_or([12, 10], 6))
+        [14 14]
+    """
+    return _bitwise(bitwise_or_p, x, y)
+
+
+@operation
+def bitwise_xor(x: TensorLike, y: TensorLike) -> Tensor:
+    """Compute the bitwise exclusive or of two integers, elementwise.
+
+    Args:
+        x: integers or booleans of any shape.
+        y: integers or booleans; the shape broadcasts with the shape of `x`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.bitwise_xor([12, 10], 6))
+        [10 12]
+    """
+    return _bitwise(bitwise_xor_p, x, y)
+
+
+@operation
+def left_shift(x: TensorLike, y: TensorLike) -> Tensor:
+    """Shift the bits of integers to the left: x * 2 ** y, elementwise.
+
+    Args:
+        x: integers of any shape.
+        y: the number of bits, >= 0; the shape broadcasts with the shape of `x`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+        Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.left_shift([1, 3], 2))
+        [ 4 12]
+    """
+    return _bitwise(left_shift_p, x, y)
+
+
+@operation
+def right_shift(x: TensorLike, y: TensorLike) -> Tensor:
+    """Shift the bits of integers to the right: floor(x / 2 ** y), elementwise.
+
+    Args:
+        x: integers of any shape.
+        y: the number of bits, >= 0; the shape broadcasts with the shape of `x`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+        Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.right_shift([8, 13], 2))
+        [2 3]
+    """
+    return _bitwise(right_shift_p, x, y)
+
+
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift
 
 
 @operation
 def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Reinterpret the bits of x as another dtype; no gradient flows through it.
+    """Interpret the bits of a tensor as another dtype; no gradient flows through it.
 
     Args:
-        x: (..., n).
-        dtype: dtype of the result; None: the dtype of x. If the element size changes,
-            the extent of the last axis changes accordingly.
+        x: (..., n), numbers.
+        dtype: the dtype of the result. None means the dtype of `x`.
+
+    Returns:
+        A tensor of the dtype. If the sizes of the elements differ, the extent of the
+        last axis changes by their ratio.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.view(toolkit.ops.array([1.0, -2.0]), "int32").tolist()
+        >>> from toolkit import ops
+        >>> ops.view(ops.array([1.0, -2.0]), "int32").tolist()
         [1065353216, -1073741824]
     """
     x = convert(x)
@@ -103,7 +212,21 @@ def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
 
 @operation
 def nextafter(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the next representable number after x1, in the direction of x2."""
+    """Return the next number of the dtype after x1 in the direction of x2.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the direction; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> float(ops.nextafter(1.0, 2.0)) - 1 == 2**-23
+        True
+    """
     x1, x2 = floating(*tensors(x1, x2))
     integers = f"int{8 * dtypes.itemsize(x1.dtype)}"
     # Numbers with the same sign are ordered like their bits, away from zero.

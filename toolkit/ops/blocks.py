@@ -65,17 +65,31 @@ class _Blocks:
 def unfold(
     x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Return the windows of images as columns, for convolutions as matrix products.
+    """Extract windows of images as columns, for convolutions as matrix products.
 
     Args:
-        x: (batch, channels, height, width), whatever the global data format.
-        kernel_size: extents of a window, an integer or two.
-        dilation: distance between the elements of a window, an integer or two.
-        padding: zeros at each end of the spatial axes, an integer or two.
-        stride: distance between the windows, an integer or two.
+        x: (batch, channels, height, width). The global data format has no effect.
+        kernel_size: the extents of a window: an integer or a pair.
+        dilation: the distance between the elements of a window: an integer or a pair.
+        padding: the number of zeros at each end of the spatial axes: an integer or a
+            pair.
+        stride: the distance between windows: an integer or a pair.
 
     Returns:
-        (batch, channels * elements of a window, windows).
+        A tensor of shape (batch, channels * elements of a window, windows) with the
+        dtype of `x`.
+
+    Raises:
+        ShapeError: `x` does not have 4 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(6), (1, 1, 2, 3))
+        >>> print(ops.unfold(x, 2))
+        [[[0 1]
+          [1 2]
+          [3 4]
+          [4 5]]]
     """
     x = convert(x)
     if x.ndim != 4:
@@ -100,15 +114,29 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Return images from the columns of `unfold`; overlapping windows are added.
+    """Add the columns of `unfold` to images; overlapping windows are added.
 
     Args:
         x: (batch, channels * elements of a window, windows).
-        output_size: height and width of the images, an integer or two.
-        kernel_size, dilation, padding, stride: as for `unfold`.
+        output_size: the height and the width of the images: an integer or a pair.
+        kernel_size: the extents of a window: an integer or a pair.
+        dilation: the distance between the elements of a window: an integer or a pair.
+        padding: the number of zeros at each end of the spatial axes: an integer or a
+            pair.
+        stride: the distance between windows: an integer or a pair.
 
     Returns:
-        (batch, channels, height, width).
+        A tensor of shape (batch, channels, height, width) with the dtype of `x`.
+
+    Raises:
+        ShapeError: the shape of `x` contradicts the windows.
+
+    Example:
+        >>> from toolkit import ops
+        >>> columns = ops.ones((1, 4, 2))
+        >>> print(ops.fold(columns, (2, 3), 2))
+        [[[[1. 2. 1.]
+           [1. 2. 1.]]]]
     """
     x = convert(x)
     if x.ndim != 3:
@@ -149,15 +177,29 @@ def _check_blocks(op: str, x: TensorLike, block_size: int) -> Tensor:
 def depth_to_space(
     x: TensorLike, block_size: int, data_format: str | None = "channels_last"
 ) -> Tensor:
-    """Rearrange channels as blocks of pixels (pixel shuffle).
+    """Rearrange channels as blocks of pixels, also called pixel shuffle.
 
     Args:
         x: (batch, height, width, channels), or (batch, channels, height, width).
-        block_size: r >= 2; the channels are a multiple of r ** 2.
-        data_format: "channels_last" or "channels_first".
+        block_size: the extent r >= 2 of a block; r ** 2 divides the number of channels.
+        data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        r times the height and width, with channels / r ** 2 channels.
+        A tensor of shape (batch, r * height, r * width, channels / r ** 2), in the data
+        format and dtype of `x`.
+
+    Raises:
+        ShapeError: r ** 2 does not divide the number of channels.
+
+    Reference:
+        Shi et al., Real-Time Single Image and Video Super-Resolution (2016),
+            https://arxiv.org/abs/1609.05158
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(4), (1, 1, 1, 4))
+        >>> ops.depth_to_space(x, 2)[0, :, :, 0].tolist()
+        [[0, 1], [2, 3]]
     """
     x, r = _check_blocks("depth_to_space", x, block_size), block_size
     first = standardize_data_format(data_format) == "channels_first"
@@ -185,8 +227,21 @@ def space_to_depth(
 
     Args:
         x: (batch, height, width, channels), or (batch, channels, height, width).
-        block_size: r >= 2; height and width are multiples of it.
-        data_format: "channels_last" or "channels_first".
+        block_size: the extent r >= 2 of a block; r divides the height and the width.
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Returns:
+        A tensor of shape (batch, height / r, width / r, channels * r ** 2), in the data
+        format and dtype of `x`.
+
+    Raises:
+        ShapeError: r does not divide the height or the width.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(4), (1, 2, 2, 1))
+        >>> ops.space_to_depth(x, 2).tolist()
+        [[[[0, 1, 2, 3]]]]
     """
     x, r = _check_blocks("space_to_depth", x, block_size), block_size
     first = standardize_data_format(data_format) == "channels_first"

@@ -102,12 +102,26 @@ def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
 
 @operation
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
-    """Return the box of `shape` at `start_indices`; starts are clamped so that it fits.
+    """Return the box of a tensor that starts at indices.
 
     Args:
-        inputs: a tensor of n axes.
-        start_indices: n integers, which may be tensors.
-        shape: shape of the result; -1 means all elements after a known start.
+        inputs: a tensor with n axes.
+        start_indices: n integers, which may be tensors. Starts are limited so that the
+            box fits.
+        shape: the shape of the result. -1 means all elements after a start, which must
+            be an integer.
+
+    Returns:
+        A tensor of shape `shape` with the dtype of `inputs`.
+
+    Raises:
+        ShapeError: `shape` does not have n extents.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.slice([[1, 2, 3], [4, 5, 6]], [0, 1], [2, 2]))
+        [[2 3]
+         [5 6]]
     """
     inputs = convert(inputs)
     starts = _starts("slice", start_indices, inputs.ndim)
@@ -134,12 +148,21 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
 
 @operation
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Tensor:
-    """Return a copy of `inputs` with the box `updates` at `start_indices`.
+    """Return a copy of a tensor in which a box is replaced.
 
     Args:
-        inputs: a tensor of n axes.
-        start_indices: n integers, which may be tensors; clamped so that the box fits.
-        updates: a tensor of n axes, with extents no larger than those of inputs.
+        inputs: a tensor with n axes.
+        start_indices: n integers, which may be tensors. Starts are limited so that the
+            box fits.
+        updates: a tensor with n axes, not larger than `inputs` along any axis.
+
+    Returns:
+        A tensor with the shape and dtype of `inputs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.slice_update([1, 2, 3, 4], [1], [20, 30]))
+        [ 1 20 30  4]
     """
     inputs = convert(inputs)
     updates = convert(updates, inputs.dtype)

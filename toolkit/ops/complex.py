@@ -15,9 +15,10 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import DTypeError, ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.creation import ones_like, zeros_like
-from toolkit.ops.elementwise import arctan2, cos, equal, sin
+from toolkit.ops.elementwise import equal
 from toolkit.ops.shape import stack
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import arctan2, cos, sin
 from toolkit.type_aliases import TensorLike
 
 
@@ -57,14 +58,18 @@ def view_as_complex(x: TensorLike) -> Tensor:
     """Convert pairs of real numbers to complex numbers.
 
     Args:
-        x: (..., 2): real and imaginary parts.
+        x: (..., 2), real and imaginary parts.
 
     Returns:
-        (...), complex128 for float64 and complex64 for all other dtypes.
+        A tensor of shape (...): complex128 for float64, and complex64 for all other
+        dtypes.
+
+    Raises:
+        DTypeError: `x` is complex.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.view_as_complex([[1.0, 2.0]]).tolist()
+        >>> from toolkit import ops
+        >>> ops.view_as_complex([[1.0, 2.0]]).tolist()
         [(1+2j)]
     """
     (x,) = floating(x)
@@ -77,13 +82,18 @@ def view_as_complex(x: TensorLike) -> Tensor:
 
 @operation
 def view_as_real(x: TensorLike) -> Tensor:
-    """Convert complex numbers to pairs of real numbers (see `view_as_complex`).
+    """Convert complex numbers to pairs of real numbers.
 
     Args:
-        x: (...), complex.
+        x: (...), complex numbers.
 
     Returns:
-        (..., 2).
+        A tensor of shape (..., 2): float64 for complex128, and float32 for complex64.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.view_as_real(ops.array([1 + 2j])).tolist()
+        [[1.0, 2.0]]
     """
     x = convert(x)
     _as_real_spec(x.spec)
@@ -92,11 +102,20 @@ def view_as_real(x: TensorLike) -> Tensor:
 
 @operation
 def polar(abs_: Any, angle: Any) -> Tensor:
-    """Return complex numbers from their distance from 0 and their angle in radians.
+    """Create complex numbers r * exp(i * angle) from polar coordinates.
 
     Args:
-        abs_: the distances.
-        angle: the angles, which broadcast with them.
+        abs_: the absolute values r, of any shape.
+        angle: the angles in radians; the shape broadcasts with the shape of the
+            absolute values.
+
+    Returns:
+        A complex tensor with the broadcast shape.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.polar([2.0], [0.0]).tolist()
+        [(2+0j)]
     """
     r, t = floating(abs_, angle)
     return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))
@@ -104,21 +123,57 @@ def polar(abs_: Any, angle: Any) -> Tensor:
 
 @operation
 def real(x: TensorLike) -> Tensor:
-    """Return the real part, elementwise; x itself if it is not complex."""
+    """Return the real part of numbers, elementwise.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A real tensor with the shape of `x`: `x` itself if it is not complex.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.real(ops.array([1 + 2j])).tolist()
+        [1.0]
+    """
     x = convert(x)
     return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x
 
 
 @operation
 def imag(x: TensorLike) -> Tensor:
-    """Return the imaginary part, elementwise; zeros if x is not complex."""
+    """Return the imaginary part of numbers, elementwise.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A real tensor with the shape of `x`: zeros if it is not complex.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.imag(ops.array([1 + 2j])).tolist()
+        [2.0]
+    """
     x = convert(x)
     return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)
 
 
 @operation
 def conjugate(x: TensorLike) -> Tensor:
-    """Return the complex conjugate, elementwise; x itself if it is not complex."""
+    """Return the complex conjugate of numbers, elementwise.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.conjugate(ops.array([1 + 2j])).tolist()
+        [(1-2j)]
+    """
     x = convert(x)
     if not dtypes.is_complex(x.dtype):
         return x
@@ -131,14 +186,39 @@ conj = conjugate
 
 @operation
 def angle(x: TensorLike) -> Tensor:
-    """Return the angle of x in the complex plane; for real x < 0 pi, else 0."""
+    """Return the angle of numbers in the complex plane, in radians.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A real tensor with the shape of `x` and elements in [-pi, pi]. Negative real
+        numbers give pi.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.angle(ops.array([1j, -1])), 4))
+        [1.5708 3.1416]
+    """
     (x,) = floating(x)
     return arctan2(imag(x), real(x))
 
 
 @operation
 def isreal(x: TensorLike) -> Tensor:
-    """Return whether the imaginary part is zero, elementwise."""
+    """Return whether the imaginary part of numbers is 0, elementwise.
+
+    Args:
+        x: real or complex numbers of any shape.
+
+    Returns:
+        A boolean tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.isreal(ops.array([1 + 0j, 1j])))
+        [ True False]
+    """
     x = convert(x)
     if dtypes.is_complex(x.dtype):
         return equal(imag(x), 0)

@@ -91,10 +91,21 @@ def _need_axes(op: str, x1: Tensor, x2: Tensor) -> None:
 
 @operation
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """Compute the matrix product over the last two axes; the leading axes broadcast.
+    """Compute the matrix product over the last two axes.
 
-    x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the axes
-    that a vector lacks. Products of int8 are int32.
+    Args:
+        x1: (..., m, k), or a vector (k,).
+        x2: (..., k, n), or a vector (k,). The leading axes broadcast.
+
+    Returns:
+        A tensor of shape (..., m, n) with the common dtype; a vector has no axis in the
+        result. Products of int8 are int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.matmul([[1, 2], [3, 4]], [[5], [6]]))
+        [[17]
+         [39]]
     """
     (a, b), dtype = operands(x1, x2)
     # int8 times bool stays int8
@@ -118,9 +129,20 @@ def _with_vectors(product: Callable[..., Any], x1: Tensor, x2: Tensor) -> Tensor
 
 @operation
 def dot(x1: Any, x2: Any) -> Tensor:
-    """Sum products over x1's last axis and x2's second-to-last (or only) axis.
+    """Sum products over the last axis of x1 and the second-to-last axis of x2.
 
-    x1: (..., k), x2: (*b, k, n) give (..., *b, n); a 0-d factor multiplies.
+    Args:
+        x1: (..., k), or a scalar.
+        x2: (*b, k, n), a vector (k,), or a scalar. A scalar multiplies the other
+            operand.
+
+    Returns:
+        A tensor of shape (..., *b, n) with the common dtype; a vector has no axis n.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.dot([1, 2, 3], [4, 5, 6]))
+        32
     """
     (x1, x2), _ = operands(x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
@@ -130,7 +152,20 @@ def dot(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def vdot(x1: Any, x2: Any) -> Tensor:
-    """Return the sum of the products of the elements of both, flattened."""
+    """Sum the products of the elements of two flattened tensors.
+
+    Args:
+        x1: numbers of any shape.
+        x2: numbers with the number of elements of `x1`.
+
+    Returns:
+        A scalar with the common dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.vdot([[1, 2], [3, 4]], [[1, 0], [0, 1]]))
+        5
+    """
     (x1, x2), _ = operands(x1, x2)
     y = bind(matmul_p, reshape(x1, (1, x1.size)), reshape(x2, (x2.size, 1)))
     return reshape(y, ())
@@ -138,7 +173,23 @@ def vdot(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def inner(x1: Any, x2: Any) -> Tensor:
-    """Sum products over the last axes: (..., k) and (*b, k) give (..., *b)."""
+    """Sum products over the last axes of two tensors.
+
+    Args:
+        x1: (..., k), or a scalar.
+        x2: (*b, k), or a scalar. A scalar multiplies the other operand.
+
+    Returns:
+        A tensor of shape (..., *b) with the common dtype.
+
+    Raises:
+        ShapeError: the last extents differ.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.inner([[1, 2], [3, 4]], [10, 1]))
+        [12 34]
+    """
     (x1, x2), _ = operands(x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
         return x1 * x2
@@ -152,9 +203,20 @@ def inner(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def outer(x1: Any, x2: Any) -> Tensor:
-    """Return all products of an element of x1 and an element of x2:
+    """Multiply each element of one tensor by each element of another tensor.
 
-    (x1.size, x2.size).
+    Args:
+        x1: numbers; the tensor is flattened.
+        x2: numbers; the tensor is flattened.
+
+    Returns:
+        A tensor of shape (x1.size, x2.size) with the common dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.outer([1, 2], [3, 4, 5]))
+        [[ 3  4  5]
+         [ 6  8 10]]
     """
     (x1, x2), _ = operands(x1, x2)
     return reshape(x1, (x1.size, 1)) * reshape(x2, (1, x2.size))
@@ -162,16 +224,26 @@ def outer(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
-    """Sum products over some axes of x1 and of x2.
+    """Sum products over some axes of two tensors.
 
     Args:
         x1: the first tensor.
         x2: the second tensor.
-        axes: a number n: the last n axes of x1 with the first n of x2; or a pair: axes
-            of x1, and the corresponding axes of x2.
+        axes: a number n, which pairs the last n axes of `x1` with the first n axes of
+            `x2`; or a pair of the axes of `x1` and the corresponding axes of `x2`. The
+            default is 2.
 
     Returns:
-        A tensor with the remaining axes of x1, then of x2.
+        A tensor with the remaining axes of `x1`, then the remaining axes of `x2`, and
+        the common dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> a, b = ops.ones((2, 3, 4)), ops.ones((4, 3, 5))
+        >>> ops.tensordot(a, b, axes=[[1, 2], [1, 0]]).shape
+        (2, 5)
+        >>> print(ops.tensordot([1, 2], [3, 4], axes=1))
+        11
     """
     (x1, x2), _ = operands(x1, x2)
     left, right = _paired_axes(x1, x2, axes)
@@ -213,7 +285,22 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int
 
 @operation
 def kron(x1: Any, x2: Any) -> Tensor:
-    """Return the Kronecker product: each element of x1 times the whole x2."""
+    """Compute the Kronecker product: each element of x1 times the complete x2.
+
+    Args:
+        x1: numbers of any shape, extended with leading axes of extent 1 to the rank of
+            `x2`.
+        x2: numbers of any shape, extended in the same way to the rank of `x1`.
+
+    Returns:
+        A tensor with the common dtype. Each extent is the product of the extents of
+        `x1` and `x2`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.kron([1, 10], [1, 2, 3]))
+        [ 1  2  3 10 20 30]
+    """
     (x1, x2), _ = operands(*tensors(x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     a = reshape(x1, (1,) * (ndim - x1.ndim) + x1.shape)
@@ -233,16 +320,27 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> Tensor:
-    """Compute the cross product of vectors of 2 or 3 components.
+    """Compute the cross product of vectors with 2 or 3 components.
 
     Args:
         x1: vectors along `axisa`.
-        x2: vectors along `axisb`; the remaining axes broadcast.
-        axisa: the axis of x1 with the components.
-        axisb: the axis of x2 with the components.
-        axisc: the axis of the result with the components; two vectors of 2 components
-            give a number instead.
-        axis: replaces all three if given.
+        x2: vectors along `axisb`. The remaining axes broadcast.
+        axisa: the axis of `x1` with the components. The default is the last axis.
+        axisb: the axis of `x2` with the components. The default is the last axis.
+        axisc: the axis of the result with the components. It has no effect for two
+            vectors of 2 components, whose product is a scalar.
+        axis: an axis that replaces `axisa`, `axisb` and `axisc`; None keeps them.
+
+    Returns:
+        A tensor with the common dtype.
+
+    Raises:
+        ShapeError: the vectors do not have 2 or 3 components.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cross([1, 0, 0], [0, 1, 0]))
+        [0 0 1]
     """
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -168,26 +168,32 @@ def conv(
     data_format: str | None = None,
     dilation_rate: IntOrInts = 1,
 ) -> Tensor:
-    """Convolve over 1 to 3 spatial axes (a cross-correlation: kernels are not flipped).
+    """Convolve inputs with kernels over 1 to 3 spatial axes.
+
+    As usual in neural networks, it is a cross-correlation: kernels are not flipped.
 
     Args:
-        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) if
-            data_format is "channels_first".
-        kernel: (*size, channels / groups, filters); the channels of inputs and kernel
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first".
+        kernel: (*size, channels / groups, filters). The channels of inputs and kernel
             determine the number of groups.
-        strides: the step between windows, one integer or one for each axis.
-        padding: "valid" (none) or "same" (ceil(extent / stride) windows).
+        strides: the distance between windows, in elements: one integer, or one for each
+            axis.
+        padding: "valid" (no padding) or "same" (zeros, for ceil(extent / stride)
+            windows).
         data_format: "channels_last", "channels_first", or None for the global default.
-        dilation_rate: the step between the elements of a window.
+        dilation_rate: the distance between the elements of a window: one integer, or
+            one for each axis.
 
     Returns:
-        (batch, *windows, filters), in the data format of inputs.
+        A tensor of shape (batch, *windows, filters), in the data format of `inputs` and
+        the common dtype.
 
     Example:
-        >>> import toolkit
-        >>> x = toolkit.ops.ones((1, 5, 1))
-        >>> y = toolkit.ops.conv(x, toolkit.ops.ones((3, 1, 2)), padding="same")
-        >>> y.numpy()[0, :, 0].tolist()
+        >>> from toolkit import ops
+        >>> x = ops.ones((1, 5, 1))
+        >>> y = ops.conv(x, ops.ones((3, 1, 2)), padding="same")
+        >>> y[0, :, 0].tolist()
         [2.0, 3.0, 3.0, 3.0, 2.0]
     """
     (x, kernel), _ = operands(inputs, kernel)
@@ -232,12 +238,29 @@ def depthwise_conv(
     """Convolve each channel with separate kernels.
 
     Args:
-        inputs: as for `conv`.
-        kernel: (*size, channels, multiplier).
-        strides, padding, data_format, dilation_rate: as for `conv`.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first".
+        kernel: (*size, channels, multiplier): `multiplier` kernels for each channel.
+        strides: the distance between windows, in elements: one integer, or one for each
+            axis.
+        padding: "valid" (no padding) or "same" (zeros, for ceil(extent / stride)
+            windows).
+        data_format: "channels_last", "channels_first", or None for the global default.
+        dilation_rate: the distance between the elements of a window: one integer, or
+            one for each axis.
 
     Returns:
-        (batch, *windows, channels * multiplier), in the data format of inputs.
+        A tensor of shape (batch, *windows, channels * multiplier), in the data format
+        of `inputs`.
+
+    Raises:
+        ShapeError: `inputs` and `kernel` have different numbers of channels.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((1, 4, 2))
+        >>> ops.depthwise_conv(x, ops.ones((3, 2, 1))).tolist()
+        [[[3.0, 3.0], [3.0, 3.0]]]
     """
     x, kernel = convert(inputs), convert(kernel)
     spatial_ndim("depthwise_conv", x)
@@ -263,14 +286,30 @@ def separable_conv(
     data_format: str | None = None,
     dilation_rate: IntOrInts = 1,
 ) -> Tensor:
-    """Apply a depthwise convolution, then one with windows of one element.
+    """Apply a depthwise convolution, then a convolution with windows of one element.
 
     Args:
-        inputs: as for `conv`.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first".
         depthwise_kernel: (*size, channels, multiplier).
-        pointwise_kernel: (*ones, channels * multiplier, filters).
-        strides, padding, data_format, dilation_rate: parameters of the depthwise
-            convolution.
+        pointwise_kernel: (*ones, channels * multiplier, filters), where each extent of
+            `ones` is 1.
+        strides: the distance between windows of the depthwise convolution: one integer,
+            or one for each axis.
+        padding: "valid" (no padding) or "same" (zeros, for ceil(extent / stride)
+            windows).
+        data_format: "channels_last", "channels_first", or None for the global default.
+        dilation_rate: the distance between the elements of a window: one integer, or
+            one for each axis.
+
+    Returns:
+        A tensor of shape (batch, *windows, filters), in the data format of `inputs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((1, 4, 2))
+        >>> ops.separable_conv(x, ops.ones((3, 2, 1)), ops.ones((1, 2, 1))).tolist()
+        [[[6.0], [6.0]]]
     """
     y = depthwise_conv(
         inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
@@ -288,21 +327,35 @@ def conv_transpose(
     data_format: str | None = None,
     dilation_rate: IntOrInts = 1,
 ) -> Tensor:
-    """Apply a transposed convolution: each input element adds a window.
+    """Apply a transposed convolution: each input element adds a scaled kernel.
 
     Args:
-        inputs: (batch, *spatial, channels), or channels first.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first".
         kernel: (*size, filters, channels).
-        strides: the step between windows of the output.
-        padding: "valid" keeps every window whole; "same" gives extent * stride.
-        output_padding: extra elements after each axis, or None for the default: with
-            "valid" max(size, stride) - size, with "same" the number that gives the
-            extent above.
-        data_format: as for `conv`.
-        dilation_rate: the step between the elements of a window.
+        strides: the distance between windows of the output: one integer, or one for
+            each axis.
+        padding: "valid" keeps each window complete; "same" gives the extent times the
+            stride.
+        output_padding: the number of additional elements at the end of each axis. None
+            means max(size, stride) - size with "valid", and the number for the extent
+            above with "same".
+        data_format: "channels_last", "channels_first", or None for the global default.
+        dilation_rate: the distance between the elements of a window: one integer, or
+            one for each axis.
 
     Returns:
-        (batch, *outputs, filters), in the data format of inputs.
+        A tensor of shape (batch, *outputs, filters), in the data format of `inputs` and
+        the common dtype.
+
+    Raises:
+        ShapeError: `inputs` and `kernel` have different numbers of channels.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape([1.0, 10.0], (1, 2, 1))
+        >>> ops.conv_transpose(x, ops.ones((3, 1, 1)))[0, :, 0].tolist()
+        [1.0, 11.0, 11.0, 10.0]
     """
     (x, kernel), _ = operands(inputs, kernel)
     op = "conv_transpose"

@@ -21,14 +21,27 @@ _SHAPED = (KerasTensor, StringTensor)
 def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
 ) -> Any:
-    """Convert x to a Tensor; strings become a StringTensor, which cannot compute.
+    """Convert numbers or arrays to a Tensor, and strings to a StringTensor.
 
     Args:
-        x: a number, an array, a Variable, or nested lists of them, or strings.
-        dtype: by default Python floats become floatx and integers int32, and arrays
-            keep theirs.
-        sparse: must not be True; there are no sparse tensors.
-        ragged: must not be True.
+        x: a number, an array, a Variable, nested lists of them, or strings.
+        dtype: the dtype of the result. None means floatx for Python floats, int32 for
+            Python integers, and the dtype of an array.
+        sparse: must not be True, because there are no sparse tensors.
+        ragged: must not be True, because there are no ragged tensors.
+
+    Returns:
+        A Tensor. Strings give a StringTensor, which supports no arithmetic.
+
+    Raises:
+        DTypeError: `sparse` or `ragged` is true, or the conversion is not possible.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.convert_to_tensor([1, 2, 3]).dtype
+        'int32'
+        >>> ops.convert_to_tensor([1, 2, 3], dtype="float16").dtype
+        'float16'
     """
     if sparse or ragged:
         raise DTypeError("convert_to_tensor: sparse and ragged tensors are unsupported")
@@ -47,14 +60,38 @@ def convert_to_tensor(
 
 @operation
 def array(x: TensorLike, dtype: DTypeLike | None = None) -> Any:
-    """Convert x to a Tensor, like `convert_to_tensor`."""
+    """Convert numbers or arrays to a Tensor, as `convert_to_tensor` does.
+
+    Args:
+        x: a number, an array, a Variable, nested lists of them, or strings.
+        dtype: the dtype of the result. None means floatx for Python floats, int32 for
+            Python integers, and the dtype of an array.
+
+    Returns:
+        A Tensor. Strings give a StringTensor, which supports no arithmetic.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.array([[1, 2], [3, 4]]))
+        [[1 2]
+         [3 4]]
+    """
     return convert_to_tensor(x, dtype)
 
 
 def convert_to_numpy(x: Any) -> Array:
-    """Return x as a new, writable NumPy array.
+    """Return a tensor as a new, writable NumPy array.
 
-    Strings become an array of the dtype object.
+    Args:
+        x: a tensor, a Variable, a number, an array, or nested lists of them.
+
+    Returns:
+        A NumPy array with the shape and dtype of `x`. Strings give the dtype object.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.convert_to_numpy(ops.array([1, 2, 3])).tolist()
+        [1, 2, 3]
     """
     is_empty = isinstance(x, np.ndarray) and not x.size
     if is_string(x) or is_empty and x.dtype.kind == "O":
@@ -64,31 +101,105 @@ def convert_to_numpy(x: Any) -> Array:
 
 @operation
 def copy(x: TensorLike) -> Tensor:
-    """Return the same values; a Tensor is immutable, so it need not be copied."""
+    """Return a tensor with the same values.
+
+    The result may be the argument, because a Tensor is immutable.
+
+    Args:
+        x: tensor of any shape.
+
+    Returns:
+        A Tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.copy([1, 2, 3]))
+        [1 2 3]
+    """
     return convert(x)
 
 
 def is_tensor(x: TensorLike) -> bool:
-    """Return whether x is a Tensor."""
+    """Return whether an object is a Tensor.
+
+    Args:
+        x: any object.
+
+    Returns:
+        A Python boolean. It is False for NumPy arrays and Variables.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.is_tensor(ops.ones((2,))), ops.is_tensor([1.0, 1.0])
+        (True, False)
+    """
     return isinstance(x, Tensor)
 
 
 def shape(x: TensorLike) -> tuple[int | None, ...]:
-    """Return the shape of x, with None for unknown extents of a symbol."""
+    """Return the shape of a tensor.
+
+    Args:
+        x: a tensor, a symbol, or an object that converts to a tensor.
+
+    Returns:
+        A tuple of integers. An unknown extent of a symbol is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.shape([[1, 2, 3], [4, 5, 6]])
+        (2, 3)
+    """
     return x.shape if isinstance(x, _SHAPED) else convert(x).shape
 
 
 def ndim(x: TensorLike) -> int:
-    """Return the number of axes of x."""
+    """Return the number of axes of a tensor.
+
+    Args:
+        x: a tensor, a symbol, or an object that converts to a tensor.
+
+    Returns:
+        A Python integer.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.ndim([[1, 2, 3], [4, 5, 6]])
+        2
+    """
     return x.ndim if isinstance(x, _SHAPED) else convert(x).ndim
 
 
 def size(x: TensorLike) -> int | None:
-    """Return the number of elements of x, or None if a symbol's is unknown."""
+    """Return the number of elements of a tensor.
+
+    Args:
+        x: a tensor, a symbol, or an object that converts to a tensor.
+
+    Returns:
+        A Python integer, or None if an extent of a symbol is unknown.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.size([[1, 2, 3], [4, 5, 6]])
+        6
+    """
     return x.size if isinstance(x, _SHAPED) else convert(x).size
 
 
 def dtype(x: TensorLike) -> str:
-    """Return the name of the dtype of x."""
+    """Return the name of the dtype of a tensor.
+
+    Args:
+        x: a tensor, a symbol, or an object that converts to a tensor.
+
+    Returns:
+        A string, such as "float32".
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.dtype([1, 2, 3])
+        'int32'
+    """
     attribute = getattr(x, "dtype", None)
     return convert(x).dtype if attribute is None else dtypes.standardize(attribute)

@@ -27,24 +27,28 @@ def dct(
     axis: int = -1,
     norm: str | None = None,
 ) -> Tensor:
-    """Return the discrete cosine transform of real numbers along an axis.
+    """Compute the discrete cosine transform of real numbers along an axis.
 
-    Type 2 is 2 * sum(x[k] * cos(pi * j * (2 * k + 1) / (2 * n))).
+    Type 2 is y[j] = 2 * sum_k x[k] * cos(pi * j * (2 * k + 1) / (2 * n)).
 
     Args:
-        x: real numbers.
-        type: 1, 2, 3 or 4. Type 1 needs at least two elements.
-        n: the axis is truncated, or padded with zeros, to this extent; None keeps it.
-        axis: axis of the transform.
-        norm: "ortho" scales the result so that the transform is orthogonal; it is not
-            defined for type 1.
+        x: real numbers of any shape.
+        type: the type of the transform: 1, 2, 3 or 4. Type 1 needs at least 2 elements.
+        n: the extent to which the axis is truncated or padded with zeros. None keeps
+            it.
+        axis: the axis of the transform. The default is the last axis.
+        norm: "ortho" scales the result so that the transform is orthogonal, which is
+            not defined for type 1. None does not scale it.
+
+    Returns:
+        A floating tensor with extent `n` along `axis`.
 
     Reference:
         https://en.wikipedia.org/wiki/Discrete_cosine_transform
 
     Example:
-        >>> import toolkit
-        >>> float(toolkit.ops.dct([1.0, 1.0, 1.0, 1.0])[0])
+        >>> from toolkit import ops
+        >>> float(ops.dct([1.0, 1.0, 1.0, 1.0])[0])
         8.0
     """
     x = _prepared("dct", x, type, n, axis, norm)
@@ -60,14 +64,26 @@ def idct(
     axis: int = -1,
     norm: str | None = None,
 ) -> Tensor:
-    """Return the inverse of `dct`, times 2 * n without norm; for type 1, 2 * (n - 1).
+    """Compute the inverse of `dct` along an axis, up to a factor.
+
+    With the norm None, idct(dct(x)) is 2 * n * x; for type 1 it is 2 * (n - 1) * x.
 
     Args:
-        x: real numbers.
-        type: type of the transform to invert: 1, 2, 3 or 4.
-        n: the axis is truncated, or padded with zeros, to this extent; None keeps it.
-        axis: axis of the transform.
-        norm: "ortho" or None, as in `dct`.
+        x: real numbers of any shape.
+        type: the type of the transform to invert: 1, 2, 3 or 4.
+        n: the extent to which the axis is truncated or padded with zeros. None keeps
+            it.
+        axis: the axis of the transform. The default is the last axis.
+        norm: "ortho" or None, as in `dct`. With "ortho", the inverse has no factor.
+
+    Returns:
+        A floating tensor with extent `n` along `axis`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.dct([1.0, 2.0, 3.0], norm="ortho")
+        >>> print(ops.round(ops.idct(x, norm="ortho"), 4))
+        [1. 2. 3.]
     """
     x = _prepared("idct", x, type, n, axis, norm)
     y = _TRANSFORMS[_INVERSES[type]](x, norm == "ortho")

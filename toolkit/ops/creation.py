@@ -12,7 +12,7 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ir import Spec
 from toolkit.ops.checks import broadcast_shapes, extents_of
-from toolkit.ops.elementwise import floor, less_equal, power, where, zero_like
+from toolkit.ops.elementwise import floor, less_equal, where, zero_like
 from toolkit.ops.ranges import index_range
 from toolkit.ops.shape import (
     broadcast_to,
@@ -24,6 +24,7 @@ from toolkit.ops.shape import (
     slice_axis,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import power
 from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
@@ -306,7 +307,7 @@ def logspace(
 
     Example:
         >>> from toolkit import ops
-        >>> print(ops.logspace(0, 4, 5, base=2))
+        >>> print(ops.round(ops.logspace(0, 4, 5, base=2), 4))
         [ 1.  2.  4.  8. 16.]
     """
     powers = linspace(start, stop, num, endpoint, axis=axis)

@@ -23,18 +23,29 @@ Term = tuple[Tensor, Labels]  # a tensor, with a label for each axis
 
 @operation
 def einsum(subscripts: str, *operands: Any) -> Tensor:
-    """Sum products of the operands over the axes named in `subscripts`.
+    """Sum products of tensors over named axes, in Einstein notation.
 
     Args:
-        subscripts: one letter per axis, commas between operands, "->" before the axes
-            of the result: "bij,bjk->bik". A letter that the result lacks is summed
-            over; a letter that an operand repeats selects the diagonal. "..." means
-            axes that broadcast. Without "->", the result has the letters that occur
-            once, in alphabetical order.
-        operands: one tensor for each part of the subscripts.
+        subscripts: one letter per axis, commas between the operands, and "->" before
+            the axes of the result, as in "bij,bjk->bik". A letter that the result lacks
+            is summed over. A letter that an operand repeats selects the diagonal. "..."
+            means axes that broadcast. Without "->", the result has the letters that
+            occur once, in alphabetical order.
+        operands: one tensor for each term of the subscripts.
 
     Returns:
-        A tensor of the operands' common dtype; int32 if all are int8.
+        A tensor of the common dtype of the operands; int32 if all of them are int8.
+
+    Raises:
+        ArgumentError: the subscripts contradict the operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.einsum("ij,jk->ik", [[1, 2], [3, 4]], [[1], [1]]))
+        [[3]
+         [7]]
+        >>> print(ops.einsum("ii->", [[1, 2], [3, 4]]))
+        5
     """
     tensors = _promoted(operands)
     inputs, output = _parse(subscripts, tensors)

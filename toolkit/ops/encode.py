@@ -61,15 +61,28 @@ def one_hot(
     dtype: DTypeLike | None = None,
     sparse: bool = False,
 ) -> Tensor:
-    """Return 1 at the index in x, 0 elsewhere.
+    """Encode integers as vectors with a 1 at the index and 0 elsewhere.
 
     Args:
-        x: integers; integers outside [0, num_classes) give zeros only. Floats must be
-            whole numbers; a fraction in a compiled function gives zeros too.
+        x: integers of any shape. Integers outside [0, num_classes) give zeros. Floats
+            must be whole numbers; in a compiled function, a fraction gives zeros.
         num_classes: the extent of the new axis.
-        axis: index of the new axis in the result.
-        dtype: dtype of the result; floatx if None.
-        sparse: must be False; there are no sparse tensors.
+        axis: the index of the new axis in the result. The default is the last axis.
+        dtype: the dtype of the result. None means floatx.
+        sparse: must be False, because there are no sparse tensors.
+
+    Returns:
+        A tensor with the shape of `x` and an additional axis of extent `num_classes`.
+
+    Raises:
+        ArgumentError: `num_classes` is negative.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.one_hot([2, 0, -1], 3))
+        [[0. 0. 1.]
+         [1. 0. 0.]
+         [0. 0. 0.]]
     """
     _no_sparse("one_hot", sparse)
     if num_classes < 0:
@@ -93,15 +106,28 @@ def multi_hot(
     sparse: bool = False,
     num_tokens: int | None = None,
 ) -> Tensor:
-    """Return 1 at each of the indices along the last axis, 0 elsewhere.
+    """Encode rows of integers as vectors with a 1 at each of the indices.
 
     Args:
-        inputs: integers, (n,) or (batch, n).
-        num_classes: the extent of the axis of the code.
-        axis: index of that axis in the one-hot codes that are combined.
-        dtype: dtype of the result; floatx if None.
-        sparse: must be False; there are no sparse tensors.
-        num_tokens: a deprecated name of num_classes.
+        inputs: integers, (n,) or (batch, n). Integers outside [0, num_classes) have no
+            effect.
+        num_classes: the extent of the axis of classes.
+        axis: the index of the axis of classes in the one-hot vectors that are combined.
+        dtype: the dtype of the result. None means floatx.
+        sparse: must be False, because there are no sparse tensors.
+        num_tokens: a deprecated name of `num_classes`.
+
+    Returns:
+        A tensor of shape (num_classes,) or (batch, num_classes).
+
+    Raises:
+        ArgumentError: `num_classes` is missing.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.multi_hot([[0, 2], [1, 1]], 3))
+        [[1. 0. 1.]
+         [0. 1. 0.]]
     """
     _no_sparse("multi_hot", sparse)
     num_classes = num_tokens if num_classes is None else num_classes
@@ -119,17 +145,27 @@ def bincount(
     minlength: int = 0,
     sparse: bool = False,
 ) -> Tensor:
-    """Count the occurrences of 0, 1, 2, ..., in each row if x has two axes.
+    """Count the occurrences of each non-negative integer.
 
     Args:
         x: integers >= 0, (n,) or (batch, n).
-        weights: has x's shape: the weight of each occurrence; 1 if None.
+        weights: the weight of each occurrence, with the shape of `x`. None means 1.
         minlength: the minimum extent of the result. Inside a traced function, where the
-            largest value is unknown, it is the extent of the result.
-        sparse: must be False; there are no sparse tensors.
+            largest integer is unknown, it is the extent of the result.
+        sparse: must be False, because there are no sparse tensors.
 
     Returns:
-        (length,) or (batch, length), int32, or the common dtype of x and weights.
+        A tensor of shape (length,) or (batch, length). It is int32, or has the common
+        dtype of `x` and `weights`.
+
+    Raises:
+        ShapeError: `x` does not have 1 or 2 axes.
+        OutOfRangeError: an element is negative.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.bincount([1, 1, 3]))
+        [0 2 0 1]
     """
     _no_sparse("bincount", sparse)
     dtype = "int32" if weights is None else operands(x, weights)[1]
@@ -189,13 +225,20 @@ def segment_sum(
     """Sum the rows of each segment.
 
     Args:
-        data: (n, ...).
-        segment_ids: (n,), the segment of each row; negative: none.
-        num_segments: the extent of the result; default: the largest id + 1.
-        sorted: whether the ids ascend; no effect.
+        data: (n, ...), rows.
+        segment_ids: (n,), the segment of each row. Rows with a negative or too large id
+            have no effect.
+        num_segments: the number of segments. None means the largest id + 1.
+        sorted: no effect; in Keras, whether the ids ascend.
 
     Returns:
-        (num_segments, ...).
+        A tensor of shape (num_segments, ...) with the dtype of `data`. A segment
+        without rows is 0.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.segment_sum([1, 2, 10], [0, 0, 1]))
+        [ 3 10]
     """
     return _segments(
         "segment_sum", data, segment_ids, num_segments, lambda dtype: 0, "add"
@@ -206,9 +249,23 @@ def segment_sum(
 def segment_prod(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Multiply the rows of each segment; arguments as for `segment_sum`.
+    """Multiply the rows of each segment.
 
-    `sorted` has no effect.
+    Args:
+        data: (n, ...), rows.
+        segment_ids: (n,), the segment of each row. Rows with a negative or too large id
+            have no effect.
+        num_segments: the number of segments. None means the largest id + 1.
+        sorted: no effect; in Keras, whether the ids ascend.
+
+    Returns:
+        A tensor of shape (num_segments, ...) with the dtype of `data`. A segment
+        without rows is 1.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.segment_prod([2, 3, 10], [0, 0, 1]))
+        [ 6 10]
     """
     return _segments(
         "segment_prod", data, segment_ids, num_segments, lambda dtype: 1, "mul"
@@ -219,11 +276,23 @@ def segment_prod(
 def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Return the maximum of the rows of each segment; arguments as for `segment_sum`.
+    """Return the maximum of the rows of each segment, elementwise.
 
-    `sorted` has no effect.
+    Args:
+        data: (n, ...), rows.
+        segment_ids: (n,), the segment of each row. Rows with a negative or too large id
+            have no effect.
+        num_segments: the number of segments. None means the largest id + 1.
+        sorted: no effect; in Keras, whether the ids ascend.
 
-    A segment without rows has the lowest value of the dtype.
+    Returns:
+        A tensor of shape (num_segments, ...) with the dtype of `data`. A segment
+        without rows has the lowest value of the dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.segment_max([2, 3, 10], [0, 0, 1]))
+        [ 3 10]
     """
     return _segments(
         "segment_max", data, segment_ids, num_segments, dtypes.lowest, "max"
@@ -234,11 +303,23 @@ def segment_max(
 def segment_min(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Return the minimum of the rows of each segment; arguments as for `segment_sum`.
+    """Return the minimum of the rows of each segment, elementwise.
 
-    `sorted` has no effect.
+    Args:
+        data: (n, ...), rows.
+        segment_ids: (n,), the segment of each row. Rows with a negative or too large id
+            have no effect.
+        num_segments: the number of segments. None means the largest id + 1.
+        sorted: no effect; in Keras, whether the ids ascend.
 
-    A segment without rows has the highest value of the dtype.
+    Returns:
+        A tensor of shape (num_segments, ...) with the dtype of `data`. A segment
+        without rows has the highest value of the dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.segment_min([2, 3, 10], [0, 0, 1]))
+        [ 2 10]
     """
     return _segments(
         "segment_min", data, segment_ids, num_segments, dtypes.highest, "min"
@@ -247,7 +328,20 @@ def segment_min(
 
 @operation
 def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
-    """Convert indices into a flattened tensor of `shape` to indices along its axes."""
+    """Convert indices into a flattened tensor to indices along its axes.
+
+    Args:
+        indices: integers of any shape in [0, n), where n is the number of elements.
+        shape: the shape of the tensor; the last axis varies fastest.
+
+    Returns:
+        A tuple of one tensor per axis, with the shape and dtype of `indices`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> [i.tolist() for i in ops.unravel_index([1, 5], (2, 3))]
+        [[0, 1], [1, 2]]
+    """
     indices = convert(indices)
     dtype = indices.dtype
     indices = as_indices("unravel_index", indices)

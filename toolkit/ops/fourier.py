@@ -12,13 +12,14 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive, rule_along_axis
 from toolkit.ops.creation import arange, zeros, zeros_like
-from toolkit.ops.elementwise import cos, greater, where
+from toolkit.ops.elementwise import greater, where
 from toolkit.ops.index import scatter_p
 from toolkit.ops.padding import pad
 from toolkit.ops.ranges import check_range
 from toolkit.ops.shape import pad_p, reshape, slice_axis
 from toolkit.ops.statistics import extract_sequences, sequence_runs
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import cos
 from toolkit.type_aliases import TensorLike
 
 Pair = tuple[Tensor, Tensor]
@@ -108,26 +109,60 @@ def _transform(x: Pair, axes: int, inverse: bool = False) -> Pair:
 def fft(x: TensorLike) -> Pair:
     """Compute the discrete Fourier transform along the last axis.
 
-    y[j] = sum(x[k] * exp(-2 pi i j k / n))
+    The result is y[j] = sum_k x[k] * exp(-2 * pi * i * j * k / n).
 
     Args:
-        x: (real, imaginary), both (..., n).
+        x: a pair (real, imaginary) of tensors of shape (..., n).
 
     Returns:
-        (real, imaginary) with the same shape.
+        A pair (real, imaginary) of floating tensors of shape (..., n).
+
+    Example:
+        >>> from toolkit import ops
+        >>> real, imaginary = ops.fft(([1.0, 0.0, 0.0], [0.0, 0.0, 0.0]))
+        >>> real.tolist()
+        [1.0, 1.0, 1.0]
     """
     return _transform(_pair("fft", x, 1), 1)
 
 
 @operation
 def fft2(x: TensorLike) -> Pair:
-    """Compute the Fourier transform over the last two axes; arguments as for `fft`."""
+    """Compute the discrete Fourier transform over the last two axes.
+
+    Args:
+        x: a pair (real, imaginary) of tensors of shape (..., m, n).
+
+    Returns:
+        A pair (real, imaginary) of floating tensors of shape (..., m, n).
+
+    Example:
+        >>> from toolkit import ops
+        >>> real, imaginary = ops.fft2((ops.ones((2, 2)), ops.zeros((2, 2))))
+        >>> real.tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
+    """
     return _transform(_pair("fft2", x, 2), 2)
 
 
 @operation
 def ifft2(x: TensorLike) -> Pair:
-    """Compute the inverse of `fft2`."""
+    """Compute the inverse of the Fourier transform over the last two axes.
+
+    Unlike `fft2`, it divides by the number of elements m * n.
+
+    Args:
+        x: a pair (real, imaginary) of tensors of shape (..., m, n).
+
+    Returns:
+        A pair (real, imaginary) of floating tensors of shape (..., m, n).
+
+    Example:
+        >>> from toolkit import ops
+        >>> spectrum = ([[4.0, 0.0], [0.0, 0.0]], ops.zeros((2, 2)))
+        >>> ops.ifft2(spectrum)[0].tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
     real, imag = _transform(_pair("ifft2", x, 2), 2, inverse=True)
     count = math.prod(real.shape[-2:])
     return real / count, imag / count
@@ -150,15 +185,27 @@ def _length(op: str, n: int) -> int:
 
 @operation
 def rfft(x: TensorLike, fft_length: int | None = None) -> Pair:
-    """Compute the Fourier transform of real numbers along the last axis.
+    """Compute the discrete Fourier transform of real numbers along the last axis.
+
+    The second half of the spectrum mirrors the first half, and is not in the result.
 
     Args:
-        x: (..., n).
-        fft_length: x is truncated or padded with zeros to it; n if None.
+        x: (..., n), real numbers.
+        fft_length: the extent to which `x` is truncated or padded with zeros. None
+            means n.
 
     Returns:
-        (real, imaginary), both (..., fft_length // 2 + 1): the second half of the
-        spectrum mirrors the first.
+        A pair (real, imaginary) of floating tensors of shape (..., fft_length // 2 +
+        1).
+
+    Raises:
+        ShapeError: `x` has no axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> real, imaginary = ops.rfft([1.0, 1.0, 1.0, 1.0])
+        >>> real.tolist()
+        [4.0, 0.0, 0.0]
     """
     (x,) = floating(x)
     if x.ndim == 0:
@@ -170,11 +217,19 @@ def rfft(x: TensorLike, fft_length: int | None = None) -> Pair:
 
 @operation
 def irfft(x: TensorLike, fft_length: int | None = None) -> Tensor:
-    """Compute the inverse of `rfft`.
+    """Compute the inverse of `rfft` along the last axis.
 
     Args:
-        x: (real, imaginary), both (..., m).
-        fft_length: the extent of the result; 2 * (m - 1) if None.
+        x: a pair (real, imaginary) of tensors of shape (..., m).
+        fft_length: the extent of the result. None means 2 * (m - 1).
+
+    Returns:
+        A real floating tensor of shape (..., fft_length).
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.irfft(([4.0, 0.0, 0.0], [0.0, 0.0, 0.0])).tolist()
+        [1.0, 1.0, 1.0, 1.0]
     """
     real, imag = _pair("irfft", x, 1)
     m = real.shape[-1]
@@ -245,15 +300,26 @@ def stft(
 
     Args:
         x: (..., samples), float32 or float64.
-        sequence_length: samples that the window covers.
-        sequence_stride: samples between the starts of adjacent frames.
-        fft_length: samples of a frame; the window is in its middle.
-        window: "hann", "hamming", weights (sequence_length,), or None: all ones.
-        center: whether to mirror fft_length // 2 samples at both ends, so that frame t
-            is centered at t * sequence_stride.
+        sequence_length: the number of samples that the window covers.
+        sequence_stride: the number of samples between the starts of adjacent frames.
+        fft_length: the number of samples of a frame. The window is in the middle of a
+            frame.
+        window: "hann", "hamming", weights (sequence_length,), or None for ones.
+        center: whether to mirror fft_length // 2 samples at both ends. Then frame t is
+            centered at sample t * sequence_stride.
 
     Returns:
-        (real, imaginary), both (..., frames, fft_length // 2 + 1).
+        A pair (real, imaginary) of tensors of shape (..., frames, fft_length // 2 + 1).
+
+    Raises:
+        DTypeError: `x` is not float32 or float64.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((8,))
+        >>> real, imaginary = ops.stft(x, 4, 2, 4, window=None, center=False)
+        >>> real.tolist()
+        [[4.0, 0.0, 0.0], [4.0, 0.0, 0.0], [4.0, 0.0, 0.0]]
     """
     _check_lengths("stft", sequence_length, sequence_stride, fft_length)
     x = convert(x)
@@ -287,17 +353,30 @@ def istft(
     window: str | TensorLike = "hann",
     center: bool = True,
 ) -> Tensor:
-    """Compute the inverse of `stft`, as far as its windows overlap.
+    """Compute the inverse of `stft`, where its windows overlap.
 
     Args:
-        x: (real, imaginary), both (..., frames, fft_length // 2 + 1).
-        sequence_length: as for `stft`.
-        sequence_stride: as for `stft`.
-        fft_length: as for `stft`.
-        length: samples of the result; default: the samples that the frames cover.
-        window: as for `stft`; with None, overlapping frames are added, and the sum is
-            not normalized.
-        center: as for `stft`.
+        x: a pair (real, imaginary) of tensors of shape (..., frames, fft_length // 2 +
+            1).
+        sequence_length: the number of samples that the window covers.
+        sequence_stride: the number of samples between the starts of adjacent frames.
+        fft_length: the number of samples of a frame. The window is in the middle of a
+            frame.
+        length: the number of samples of the result. None means the samples that the
+            frames cover.
+        window: "hann", "hamming", weights (sequence_length,), or None, which adds
+            overlapping frames and does not normalize the sum.
+        center: whether `stft` mirrored fft_length // 2 samples at both ends.
+
+    Returns:
+        A floating tensor of shape (..., length).
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.arange(8.0)
+        >>> y = ops.istft(ops.stft(x, 4, 2, 4), 4, 2, 4)
+        >>> print(ops.round(y, 3))
+        [0. 1. 2. 3. 4. 5. 6. 7.]
     """
     _check_lengths("istft", sequence_length, sequence_stride, fft_length)
     real, imag = _pair("istft", x, 2)

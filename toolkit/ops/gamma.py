@@ -12,23 +12,20 @@ from typing import Any
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.ops.elementwise import (
-    cos,
     equal,
-    exp,
     floor,
     greater,
     greater_equal,
     isinf,
     isnan,
     less,
-    log,
     minimum,
-    sin,
     where,
 )
 from toolkit.ops.numeric import absolute, logical_not, stop_gradient
 from toolkit.ops.quadrature import chebyshev, doubles, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import cos, exp, log, sin
 from toolkit.type_aliases import TensorLike
 
 INF, NAN = math.inf, math.nan
@@ -109,14 +106,22 @@ def lgamma_from_1(x: Tensor) -> Tensor:
 
 @operation
 def lgamma(x: TensorLike) -> Tensor:
-    """Return the logarithm of the absolute value of the gamma function, elementwise.
+    """Compute the logarithm of abs(gamma(x)), elementwise.
 
     Args:
-        x: real numbers. The result is infinite at 0 and at negative integers.
+        x: real numbers of any shape. The result is infinite at 0 and at negative
+            integers.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/5.2
 
     Example:
-        >>> import toolkit
-        >>> float(toolkit.ops.exp(toolkit.ops.lgamma(5.0)))
+        >>> from toolkit import ops
+        >>> round(float(ops.exp(ops.lgamma(5.0))), 3)  # gamma(5) = 4!
         24.0
     """
     (x,), dtype = doubles(x)
@@ -151,14 +156,21 @@ def _positive_digamma(x: Tensor) -> Tensor:
 
 @operation
 def digamma(x: TensorLike) -> Tensor:
-    """Return the derivative of `lgamma`, elementwise.
+    """Compute the derivative of `lgamma`, elementwise.
 
     Args:
-        x: real numbers. The result is NaN at 0 and at negative integers.
+        x: real numbers of any shape. The result is NaN at 0 and at negative integers.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/5.2
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.digamma(1.0)), 4)  # minus Euler's constant
+        >>> from toolkit import ops
+        >>> round(float(ops.digamma(1.0)), 4)  # minus Euler's constant
         -0.5772
     """
     (x,), dtype = doubles(x)
@@ -192,16 +204,23 @@ def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
 
 @operation
 def zeta(x: TensorLike, q: Any) -> Tensor:
-    """Return the Hurwitz zeta function, the sum of (q + k) ** -x over k >= 0.
+    """Compute the Hurwitz zeta function: the sum of (q + k) ** -x over k >= 0.
 
     Args:
-        x: the exponents, > 1; the result is infinite at 1 and NaN below.
-        q: the start of the sum. Negative values need integer exponents. At 0 and at
-            negative integers the result is infinite for even exponents.
+        x: the exponents, > 1. The result is infinite at 1 and NaN below.
+        q: the start of the sum; the shape broadcasts with the shape of `x`. Negative
+            numbers need integer exponents. At 0 and at negative integers the result is
+            infinite for even exponents.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of `x` and `q`.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/25.11
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.zeta(2.0, 1.0)), 4)  # pi ** 2 / 6
+        >>> from toolkit import ops
+        >>> round(float(ops.zeta(2.0, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
     (x, q), dtype = doubles(x, q)
@@ -227,16 +246,22 @@ def zeta(x: TensorLike, q: Any) -> Tensor:
 
 @operation
 def polygamma(n: Any, x: TensorLike) -> Tensor:
-    """Return the derivative of order n of `digamma`, elementwise.
+    """Compute the derivative of order n of `digamma`, elementwise.
 
     Args:
         n: the orders: integers >= 0, with a float or an integer dtype. All other
             numbers give NaN.
-        x: real numbers.
+        x: real numbers; the shape broadcasts with the shape of `n`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of `n` and `x`.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/5.15
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.polygamma(1, 1.0)), 4)  # pi ** 2 / 6
+        >>> from toolkit import ops
+        >>> round(float(ops.polygamma(1, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
     (n, x), dtype = doubles(n, x)

@@ -29,11 +29,19 @@ def get_item(x: TensorLike, key: Any) -> Tensor:
     """Return x[key], as in NumPy.
 
     Args:
-        x: a tensor.
+        x: tensor of any shape.
         key: an integer, a slice, None, Ellipsis, an array of integers or booleans, or a
-            tuple of them; a list with slices, None or Ellipsis is treated as a tuple.
-            Integers may be tensors. Boolean arrays need known values: they do not work
+            tuple of them. A list with slices, None or Ellipsis counts as a tuple.
+            Integers may be tensors. Boolean arrays need values: they are not possible
             inside a traced function.
+
+    Returns:
+        A tensor with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.get_item([[1, 2], [3, 4]], (slice(None), 0)).tolist()
+        [1, 3]
     """
     x = convert(x)
     if type(key) is int and x.shape:  # fast path for the most frequent case

@@ -12,18 +12,13 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.ops.elementwise import (
     equal,
-    exp,
-    expm1,
     greater,
     greater_equal,
     isinf,
     less,
     less_equal,
-    log,
-    log1p,
     maximum,
     minimum,
-    sqrt,
     where,
 )
 from toolkit.ops.gamma import lgamma_from_1, stirling_rest
@@ -36,6 +31,7 @@ from toolkit.ops.quadrature import (
     log_ratio_minus,
 )
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, expm1, log, log1p, sqrt
 from toolkit.type_aliases import TensorLike
 
 # Below this x the complement of igamma has a power series without large terms.
@@ -109,17 +105,24 @@ def _incomplete_gamma(a: TensorLike, x: TensorLike, is_upper: bool) -> Tensor:
 
 @operation
 def igamma(a: TensorLike, x: TensorLike) -> Tensor:
-    """Return the lower incomplete gamma function, divided by the complete one.
+    """Compute the regularized lower incomplete gamma function, elementwise.
 
-    It is the integral of t ** (a - 1) * exp(-t) / gamma(a) from 0 to x, elementwise.
+    It is the integral of t ** (a - 1) * exp(-t) / gamma(a) from 0 to x.
 
     Args:
-        a: positive numbers; all other numbers give NaN.
-        x: numbers >= 0; all other numbers give NaN.
+        a: positive numbers of any shape; all other numbers give NaN.
+        x: numbers >= 0, which broadcast with `a`; all other numbers give NaN.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype, with elements
+        in [0, 1].
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/8.2
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.igamma(1.0, 2.0)), 4)  # 1 - exp(-2)
+        >>> from toolkit import ops
+        >>> round(float(ops.igamma(1.0, 2.0)), 4)  # 1 - exp(-2)
         0.8647
     """
     return _incomplete_gamma(a, x, False)
@@ -127,15 +130,22 @@ def igamma(a: TensorLike, x: TensorLike) -> Tensor:
 
 @operation
 def igammac(a: TensorLike, x: TensorLike) -> Tensor:
-    """Return 1 - igamma(a, x), elementwise, without cancellation.
+    """Compute 1 - igamma(a, x), elementwise, without cancellation.
 
     Args:
-        a: positive numbers; all other numbers give NaN.
-        x: numbers >= 0; all other numbers give NaN.
+        a: positive numbers of any shape; all other numbers give NaN.
+        x: numbers >= 0, which broadcast with `a`; all other numbers give NaN.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype, with elements
+        in [0, 1].
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/8.2
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.igammac(1.0, 2.0)), 4)  # exp(-2)
+        >>> from toolkit import ops
+        >>> round(float(ops.igammac(1.0, 2.0)), 4)  # exp(-2)
         0.1353
     """
     return _incomplete_gamma(a, x, True)
@@ -172,17 +182,25 @@ def _left_beta(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor:
 
 @operation
 def betainc(a: Any, b: Any, x: Any) -> Tensor:
-    """Return the incomplete beta function, divided by the complete one, elementwise.
+    """Compute the regularized incomplete beta function, elementwise.
 
     It is the integral of t ** (a - 1) * (1 - t) ** (b - 1) / beta(a, b) from 0 to x.
 
     Args:
-        a, b: positive numbers; all other numbers give NaN.
-        x: numbers in [0, 1]; all other numbers give NaN.
+        a: positive numbers of any shape; all other numbers give NaN.
+        b: positive numbers, which broadcast with `a`; all other numbers give NaN.
+        x: numbers in [0, 1], which broadcast with `a`; all other numbers give NaN.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype, with elements
+        in [0, 1].
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/8.17
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.betainc(2.0, 1.0, 0.5)), 4)  # 0.5 ** 2
+        >>> from toolkit import ops
+        >>> round(float(ops.betainc(2.0, 1.0, 0.5)), 4)  # 0.5 ** 2
         0.25
     """
     (a, b, x), dtype = doubles(a, b, x)

@@ -286,10 +286,25 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
 
 @operation
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """Return the elements of x at `indices` along `axis`; None indexes the flattened x.
+    """Return the elements at indices along an axis.
 
-    The indices' shape replaces the axis: x of shape (a, n, b) and indices of shape
+    The axes of `indices` replace the axis: x of shape (a, n, b) and indices of shape
     (i, j) with axis=1 give (a, i, j, b).
+
+    Args:
+        x: tensor of any shape.
+        indices: integers in [-n, n) of any shape, where n is the extent of the axis.
+        axis: the axis to index. None indexes the flattened tensor.
+
+    Returns:
+        A tensor with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.take([10, 20, 30], [2, 0, 0]))
+        [30 10 10]
+        >>> print(ops.take([[1, 2], [3, 4]], 1, axis=1))
+        [2 4]
     """
     x = convert(x)
     if axis is None:
@@ -300,9 +315,27 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """Return, for each position, the element of x at its index along `axis`.
+    """Return the element at a separate index for each position along an axis.
 
-    The remaining axes broadcast; with axis=None, x and indices are flattened.
+    For axis=1, the result is y[i, j] = x[i, indices[i, j]].
+
+    Args:
+        x: tensor of any shape.
+        indices: integers with the rank of `x`. All axes except `axis` broadcast.
+        axis: the axis to index. None indexes the flattened `x` with the flattened
+            `indices`.
+
+    Returns:
+        A tensor with the dtype of `x`.
+
+    Raises:
+        ShapeError: `x` and `indices` have different ranks.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.take_along_axis([[1, 2], [3, 4]], [[1], [0]], axis=1))
+        [[2]
+         [3]]
     """
     x, indices = convert(x), as_indices("take_along_axis", indices)
     if axis is None:
@@ -326,12 +359,20 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def scatter(indices: Any, values: Any, shape: Any) -> Tensor:
-    """Return zeros of `shape` with `values` added at `indices`.
+    """Add values to zeros at indices.
 
     Args:
-        indices: (..., k), positions in the first k axes of the result.
-        values: (..., *shape[k:]); values with equal indices are added.
-        shape: shape of the result.
+        indices: (..., k), integers: indices of the first k axes of the result.
+        values: (..., *shape[k:]). Values with equal indices are added.
+        shape: the shape of the result.
+
+    Returns:
+        A tensor of shape `shape` with the dtype of `values`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.scatter([[0], [2], [2]], [1, 10, 20], (4,)))
+        [ 1  0 30  0]
     """
     values = convert(values)
     return scatter_update(zeros(shape, values.dtype), indices, values, "add")
@@ -341,14 +382,26 @@ def scatter(indices: Any, values: Any, shape: Any) -> Tensor:
 def scatter_update(
     inputs: Any, indices: Any, updates: Any, reduction: str | None = None
 ) -> Tensor:
-    """Return a copy of `inputs` with `updates` at `indices`.
+    """Return a copy of a tensor with updates at indices.
 
     Args:
         inputs: the initial tensor.
-        indices: (..., k), positions in the first k axes of inputs.
+        indices: (..., k), integers: indices of the first k axes of `inputs`.
         updates: (..., *inputs.shape[k:]).
-        reduction: combination with the old value: None (the update replaces it; of
-            equal indices the last one wins), "add", "max", "min" or "mul".
+        reduction: the combination of an update with the old value: None replaces it,
+            "add", "max", "min" and "mul" combine them. With None, the last update of
+            equal indices is stored.
+
+    Returns:
+        A tensor with the shape and dtype of `inputs`.
+
+    Raises:
+        ShapeError: the shapes do not match.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.scatter_update([1, 2, 3], [[0], [2]], [10, 30]))
+        [10  2 30]
     """
     mode = "set" if reduction is None else str(reduction).lower()
     if mode not in _MODES:

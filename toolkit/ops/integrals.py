@@ -11,23 +11,11 @@ import numpy as np
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import (
-    cos,
-    equal,
-    exp,
-    floor,
-    greater,
-    isinf,
-    less,
-    log,
-    log1p,
-    sign,
-    sin,
-    where,
-)
+from toolkit.ops.elementwise import equal, floor, greater, isinf, less, sign, where
 from toolkit.ops.numeric import absolute, logical_not
 from toolkit.ops.quadrature import EULER, doubles, integrate, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import cos, exp, log, log1p, sin
 from toolkit.type_aliases import TensorLike
 
 # Rybicki, "Dawson's integral and the sampling theorem", Computers in Physics 3 (1989).
@@ -38,7 +26,24 @@ _DAWSON_SERIES = [(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range
 
 @operation
 def dawsn(x: TensorLike) -> Tensor:
-    """Return Dawson's integral: exp(-x ** 2) times the integral of exp(t ** 2)."""
+    """Compute Dawson's integral exp(-x ** 2) * integral of exp(t ** 2) from 0 to x.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        Rybicki, Dawson's Integral and the Sampling Theorem (1989),
+            doi:10.1063/1.4822832
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.dawsn([0.0, 1.0]), 4))
+        [0.     0.5381]
+    """
     (x,), dtype = doubles(x)
     is_far, is_infinite = greater(absolute(x), 1), isinf(x)
     near = where(is_far, 0.0, x)
@@ -62,10 +67,22 @@ _EXPINT_TAIL = [math.factorial(k) / _EXPINT_BORDER**k for k in range(41)]
 
 @operation
 def expint(x: TensorLike) -> Tensor:
-    """Return the exponential integral Ei: the integral of exp(t) / t from -inf to x.
+    """Compute the exponential integral: the integral of exp(t) / t from -inf to x.
 
     Args:
-        x: positive numbers; at 0 it is -inf, and below NaN.
+        x: positive numbers of any shape. The result is -inf at 0 and NaN below.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/6.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.expint([1.0, 2.0]), 4))
+        [1.8951 4.9542]
     """
     (x,), dtype = doubles(x)
     is_valid = greater(x, 0)
@@ -126,14 +143,46 @@ def _fresnel(x: Tensor, is_sine: bool) -> Tensor:
 
 @operation
 def fresnel_sin(x: TensorLike) -> Tensor:
-    """Return the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise."""
+    """Compute the integral of sin(pi / 2 * t ** 2) from 0 to x, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/7.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.fresnel_sin([0.0, 1.0]), 4))
+        [0.     0.4383]
+    """
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, True), dtype)
 
 
 @operation
 def fresnel_cos(x: TensorLike) -> Tensor:
-    """Return the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise."""
+    """Compute the integral of cos(pi / 2 * t ** 2) from 0 to x, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/7.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.fresnel_cos([0.0, 1.0]), 4))
+        [0.     0.7799]
+    """
     (x,), dtype = doubles(x)
     return convert(_fresnel(x, False), dtype)
 
@@ -149,12 +198,24 @@ _DILOG = [
 
 @operation
 def spence(x: TensorLike) -> Tensor:
-    """Return the integral of -log(t) / (t - 1) from 1 to x, elementwise.
+    """Compute the integral of -log(t) / (t - 1) from 1 to x, elementwise.
 
     It is the dilogarithm of 1 - x.
 
     Args:
-        x: numbers >= 0; all other numbers give NaN.
+        x: numbers >= 0 of any shape; all other numbers give NaN.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/25.12
+
+    Example:
+        >>> from toolkit import ops
+        >>> round(float(ops.spence(0.0)), 4)  # pi ** 2 / 6
+        1.6449
     """
     (x,), dtype = doubles(x)
     is_zero, is_infinite, is_large = equal(x, 0), isinf(x), greater(x, 1.5)

@@ -31,12 +31,13 @@ from toolkit.ops.decomposition import (
     svd_p,
     transposed,
 )
-from toolkit.ops.elementwise import exp, greater, not_equal, where, zero_like
+from toolkit.ops.elementwise import greater, not_equal, where, zero_like
 from toolkit.ops.normalization import vector_norm
 from toolkit.ops.numeric import abs
 from toolkit.ops.reduce import max, min, sum
 from toolkit.ops.shape import concatenate, expand_dims, moveaxis, squeeze
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp
 from toolkit.type_aliases import Axis, TensorLike
 
 
@@ -62,16 +63,26 @@ def _symmetric(x: Tensor) -> Tensor:
 
 @operation
 def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
-    """Return the triangular factor of positive definite matrices.
+    """Return the triangular factors of positive definite matrices.
 
-    If a matrix is not symmetric, only its symmetric part is used.
+    Only the symmetric part of a matrix is used.
 
     Args:
-        x: (..., n, n).
-        upper: whether to return U of x = U^T U instead of L of x = L L^T.
+        x: (..., n, n), numbers.
+        upper: whether to return U of x = U^T U. By default the result is L of x = L
+            L^T.
+
+    Returns:
+        A floating tensor of shape (..., n, n).
 
     Raises:
         ArgumentError: a matrix is not positive definite.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.linalg.cholesky([[4.0, 2.0], [2.0, 5.0]]))
+        [[2. 0.]
+         [1. 2.]]
     """
     y = bind(cholesky_p, _symmetric(_matrices("cholesky", x, square=True)))
     return transposed(y) if upper else y
@@ -79,11 +90,21 @@ def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
 
 @operation
 def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
-    """Return the inverse of the matrices with x as their Cholesky factor.
+    """Compute the inverses of matrices from their Cholesky factors.
 
     Args:
-        x: (..., n, n), triangular.
-        upper: whether x is the upper triangular factor, not the lower one.
+        x: (..., n, n), triangular factors.
+        upper: whether `x` is the upper triangular factor U of U^T U. By default it is L
+            of L L^T.
+
+    Returns:
+        A floating tensor of shape (..., n, n).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cholesky_inverse([[2.0, 0.0], [0.0, 4.0]]))
+        [[0.25   0.    ]
+         [0.     0.0625]]
     """
     x = _matrices("cholesky_inverse", x, square=True)
     y = inverse(triu(x) if upper else tril(x))
@@ -92,35 +113,44 @@ def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
 
 @operation
 def eigh(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and orthonormal eigenvectors of symmetric matrices.
+    """Return the eigenvalues and the eigenvectors of symmetric matrices.
 
-    If a matrix is not symmetric, only its symmetric part is used.
+    Only the symmetric part of a matrix is used.
 
     Args:
-        x: (..., n, n).
+        x: (..., n, n), numbers.
 
     Returns:
-        (..., n), ascending, and (..., n, n), whose columns are the vectors.
+        A pair of tensors: the eigenvalues (..., n) in ascending order, and (..., n, n),
+        whose columns are orthonormal eigenvectors.
+
+    Example:
+        >>> from toolkit import ops
+        >>> values, vectors = ops.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
+        >>> values.tolist()
+        [1.0, 2.0]
     """
     return bind(eigh_p, _symmetric(_matrices("eigh", x, square=True)))
 
 
 @operation
 def eig(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors, of length 1, of any square matrices.
+    """Return the eigenvalues and the eigenvectors of square matrices.
+
+    The gradient of the vectors assumes a loss on which their phases have no effect. For
+    symmetric matrices, `eigh` gives real results.
 
     Args:
-        x: (..., n, n).
+        x: (..., n, n), numbers.
 
     Returns:
-        (..., n), in no order, and (..., n, n), whose columns are the vectors. They are
-        always complex; for symmetric matrices, with real results, use `eigh`. The
-        gradient of the vectors assumes a loss on which their phases have no effect.
+        A pair of complex tensors: the eigenvalues (..., n) in no particular order, and
+        (..., n, n), whose columns are eigenvectors of norm 1.
 
     Example:
         >>> from toolkit import ops
-        >>> turn = ops.array([[0.0, -1.0], [1.0, 0.0]])
-        >>> sorted(ops.imag(ops.eig(turn)[0]).tolist())
+        >>> rotation = ops.array([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues i and -i
+        >>> sorted(ops.imag(ops.eig(rotation)[0]).tolist())
         [-1.0, 1.0]
     """
     x = _matrices("eig", x, square=True)
@@ -130,28 +160,50 @@ def eig(x: TensorLike) -> tuple[Tensor, Tensor]:
 
 @operation
 def lu_factor(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the factors of x = P L U, with partial pivoting.
+    """Return the factors of the LU decomposition x = P L U, with partial pivoting.
 
     Args:
-        x: (..., m, n).
+        x: (..., m, n), numbers.
 
     Returns:
-        (..., m, n): U on and above the diagonal, L below it, without its diagonal of
-        ones; and the pivots, (..., min(m, n)), int32: row i is exchanged with row
-        pivots[i], in order.
+        A pair of tensors: (..., m, n) with U on and above the diagonal, and L below it,
+        without its diagonal of ones; and the int32 pivots (..., min(m, n)). Row i is
+        exchanged with row pivots[i], in order.
+
+    Example:
+        >>> from toolkit import ops
+        >>> factors, pivots = ops.lu_factor([[1.0, 2.0], [4.0, 4.0]])
+        >>> print(factors)
+        [[4.   4.  ]
+         [0.25 1.  ]]
+        >>> pivots.tolist()
+        [1, 1]
     """
     return bind(lu_p, _matrices("lu_factor", x))[:2]
 
 
 @operation
 def qr(x: TensorLike, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """Return orthonormal columns q and an upper triangle r, with x = q @ r.
+    """Return the factors of x = q @ r: orthonormal columns and an upper triangle.
 
     Args:
-        x: (..., m, n).
-        mode: "reduced": q is (..., m, min(m, n)), r is (..., min(m, n), n); "complete":
-            (..., m, m) and (..., m, n). Gradients do not flow through the additional
-            columns, which are arbitrary.
+        x: (..., m, n), numbers.
+        mode: "reduced": q is (..., m, min(m, n)) and r is (..., min(m, n), n).
+            "complete": q is (..., m, m) and r is (..., m, n). The additional columns
+            are arbitrary, and no gradient flows through them.
+
+    Returns:
+        A pair of floating tensors (q, r).
+
+    Raises:
+        ArgumentError: the mode is unsupported.
+
+    Example:
+        >>> from toolkit import ops
+        >>> q, r = ops.qr([[3.0, 1.0], [4.0, 2.0]])
+        >>> print(ops.round(ops.matmul(q, r), 4))
+        [[3. 1.]
+         [4. 2.]]
     """
     if mode not in ("reduced", "complete"):
         raise ArgumentError(
@@ -172,14 +224,20 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> A
     """Compute the singular value decomposition x = u @ diag(s) @ vh.
 
     Args:
-        x: (..., m, n); k = min(m, n).
-        full_matrices: whether u and vh are complete, (..., m, m) and (..., n, n),
-            instead of (..., m, k) and (..., k, n). Gradients do not flow through the
-            additional vectors, which are arbitrary.
-        compute_uv: whether to return (u, s, vh), not only s.
+        x: (..., m, n), numbers; k = min(m, n).
+        full_matrices: whether u is (..., m, m) and vh is (..., n, n). With False, they
+            are (..., m, k) and (..., k, n). The additional vectors are arbitrary, and
+            no gradient flows through them.
+        compute_uv: whether to return u and vh, too.
 
     Returns:
-        s of shape (..., k), descending, or (u, s, vh).
+        The tuple (u, s, vh), or only s. The singular values s have shape (..., k), in
+        descending order.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.svd([[0.0, 2.0], [3.0, 0.0]], compute_uv=False).tolist()
+        [3.0, 2.0]
     """
     x = _matrices("svd", x)
     y = bind(svd_p, x, full=full_matrices and compute_uv)
@@ -191,33 +249,88 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> A
 
 @operation
 def inv(x: TensorLike) -> Tensor:
-    """Invert square matrices, (..., n, n)."""
+    """Compute the inverses of square matrices.
+
+    Args:
+        x: (..., n, n), invertible matrices.
+
+    Returns:
+        A floating tensor of shape (..., n, n).
+
+    Raises:
+        WrongExtentError: the matrices are not square.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.inv([[2.0, 0.0], [0.0, 4.0]]))
+        [[0.5  0.  ]
+         [0.   0.25]]
+    """
     return inverse(_matrices("inv", x, square=True))
 
 
 @operation
 def slogdet(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the sign of the determinant and the logarithm of its absolute value.
+    """Return the sign and the logarithm of the absolute value of determinants.
 
     Args:
-        x: (..., n, n).
+        x: (..., n, n), numbers.
 
     Returns:
-        Two tensors of shape (...); for a singular matrix, 0 and -inf.
+        A pair of floating tensors of shape (...). A singular matrix gives 0 and -inf.
+
+    Raises:
+        WrongExtentError: the matrices are not square.
+
+    Example:
+        >>> from toolkit import ops
+        >>> sign, logarithm = ops.slogdet([[0.0, 1.0], [1.0, 0.0]])
+        >>> float(sign), float(logarithm)
+        (-1.0, 0.0)
     """
     return bind(slogdet_p, _matrices("slogdet", x, square=True))
 
 
 @operation
 def det(x: TensorLike) -> Tensor:
-    """Compute the determinant of square matrices: (..., n, n) gives (...)."""
+    """Compute the determinants of square matrices.
+
+    Args:
+        x: (..., n, n), numbers.
+
+    Returns:
+        A floating tensor of shape (...).
+
+    Raises:
+        WrongExtentError: the matrices are not square.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.det([[1.0, 2.0], [3.0, 4.0]]), 4))
+        -2.0
+    """
     sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
     return sign * exp(logarithm)
 
 
 @operation
 def logdet(x: TensorLike) -> Tensor:
-    """Compute the logarithm of the determinant of positive definite matrices."""
+    """Compute the logarithms of the determinants of positive definite matrices.
+
+    Args:
+        x: (..., n, n), positive definite matrices.
+
+    Returns:
+        A floating tensor of shape (...).
+
+    Raises:
+        WrongExtentError: the matrices are not square.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.logdet([[1.0, 0.0], [0.0, 100.0]]), 4))
+        4.6052
+    """
     return bind(slogdet_p, _matrices("logdet", x, square=True))[1]
 
 
@@ -239,11 +352,14 @@ def _system(
 
 @operation
 def solve(a: Any, b: Any) -> Tensor:
-    """Return x with a @ x = b.
+    """Return the solution x of the linear system a @ x = b.
 
     Args:
-        a: (..., n, n).
-        b: (..., n), with one axis less than a, or (..., n, k).
+        a: (..., n, n), invertible matrices.
+        b: (..., n), with one axis less than `a`, or (..., n, k).
+
+    Returns:
+        A floating tensor with the shape of `b`.
 
     Example:
         >>> from toolkit import ops
@@ -257,12 +373,22 @@ def solve(a: Any, b: Any) -> Tensor:
 
 @operation
 def solve_triangular(a: Any, b: Any, lower: bool = False) -> Tensor:
-    """Return x with triangle(a) @ x = b; the other triangle of a is not read.
+    """Return the solution x of a @ x = b for triangular matrices.
 
     Args:
-        a: (..., n, n).
-        b: (..., n), with one axis less than a, or (..., n, k).
-        lower: whether to use the lower triangle, not the upper one.
+        a: (..., n, n). The other triangle is not read.
+        b: (..., n), with one axis less than `a`, or (..., n, k).
+        lower: whether to use the lower triangle of `a`. The default is the upper
+            triangle.
+
+    Returns:
+        A floating tensor with the shape of `b`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> a = [[2.0, 0.0], [1.0, 1.0]]
+        >>> ops.solve_triangular(a, [2.0, 5.0], lower=True).tolist()
+        [1.0, 4.0]
     """
     a, b, vector = _system("solve_triangular", a, b, tril if lower else triu)
     y = bind(solve_p, a, b)
@@ -285,24 +411,40 @@ def _pseudo_inverse(x: Tensor, rcond: float | None) -> Tensor:
 
 @operation
 def pinv(x: TensorLike, rcond: Any = None) -> Tensor:
-    """Compute the Moore-Penrose inverse: (..., m, n) gives (..., n, m).
+    """Compute the Moore-Penrose inverses of matrices.
 
     Args:
-        x: matrices.
-        rcond: singular values up to rcond times the largest count as 0; default: the
-            dtype's epsilon times max(m, n).
+        x: (..., m, n), numbers.
+        rcond: the relative cutoff: singular values up to `rcond` times the largest one
+            count as 0. None means the machine epsilon of the dtype times max(m, n).
+
+    Returns:
+        A floating tensor of shape (..., n, m).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.pinv([[1.0], [1.0]]), 4))
+        [[0.5 0.5]]
     """
     return _pseudo_inverse(_matrices("pinv", x), rcond)
 
 
 @operation
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
-    """Return the shortest x that minimizes the norm of a @ x - b.
+    """Return the least squares solution of a @ x = b with the smallest norm.
 
     Args:
-        a: (..., m, n).
-        b: (..., m), with one axis less than a, or (..., m, k).
-        rcond: as for `pinv`.
+        a: (..., m, n), numbers.
+        b: (..., m), with one axis less than `a`, or (..., m, k).
+        rcond: the relative cutoff of small singular values, as for `pinv`.
+
+    Returns:
+        A floating tensor of shape (..., n) or (..., n, k).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.lstsq([[1.0], [1.0]], [2.0, 4.0]), 4))
+        [3.]
     """
     a, b, vector = _system("lstsq", a, b, square=False)
     y = matmul(_pseudo_inverse(a, rcond), b)
@@ -311,11 +453,20 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
 
 @operation
 def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
-    """Count the singular values greater than `tol`: (..., m, n) gives (...), int32.
+    """Count the singular values of matrices that are greater than a tolerance.
 
     Args:
-        x: matrices.
-        tol: default: the largest singular value times epsilon times max(m, n).
+        x: (..., m, n), numbers.
+        tol: the tolerance. None means the largest singular value times the machine
+            epsilon of the dtype times max(m, n).
+
+    Returns:
+        An int32 tensor of shape (...).
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
+        1
     """
     x = _matrices("matrix_rank", x)
     s = bind(svd_p, x, full=False)[1]
@@ -333,17 +484,34 @@ def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
 def norm(
     x: TensorLike, ord: Any = None, axis: Axis | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Compute the norm of vectors along one axis, or of matrices along two.
+    """Compute the norms of vectors along one axis, or of matrices along two axes.
+
+    The norm of a vector is sum(abs(x) ** ord) ** (1 / ord).
 
     Args:
-        x: a tensor.
-        ord: for vectors: inf (the largest absolute value), -inf (the smallest), 0 (the
-            number of nonzero elements), or p: sum(abs(x) ** p) ** (1 / p), default p =
-            2. For matrices: "fro" (the default), "nuc" (the sum of singular values), 2
-            and -2 (the largest and the smallest singular value), 1 and -1 (the largest
-            and the smallest column sum of absolute values), inf and -inf (of row sums).
-        axis: one axis or two; None: all of x, which has at most two unless ord is None.
-        keepdims: whether the reduced axes stay, with extent 1.
+        x: numbers of any shape.
+        ord: for vectors: a number, inf (the largest absolute value), -inf (the
+            smallest) or 0 (the number of nonzero elements); the default is 2. For
+            matrices: "fro" (the Frobenius norm, the default), "nuc" (the sum of the
+            singular values), 2 and -2 (the largest and the smallest singular value), 1
+            and -1 (the largest and the smallest column sum of absolute values), inf and
+            -inf (of row sums).
+        axis: one axis, or two axes. None means all axes, of which there are at most two
+            unless `ord` is None.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the axes.
+
+    Raises:
+        ArgumentError: `axis` or `ord` is not valid.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.norm([3.0, 4.0]))
+        5.0
+        >>> print(ops.norm([[1.0, -2.0], [3.0, 4.0]], ord=1))
+        6.0
     """
     (x,) = floating(x)
     if axis is None:

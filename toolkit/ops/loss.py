@@ -14,13 +14,14 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import OutOfRangeError, ShapeError
 from toolkit.ops.activation import softplus
 from toolkit.ops.checks import normalize_axis
-from toolkit.ops.elementwise import exp, less, log, maximum, minimum, where
+from toolkit.ops.elementwise import less, maximum, minimum, where
 from toolkit.ops.index import take_along_axis_p
 from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, squeeze
 from toolkit.ops.softmax import log_softmax_p
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, log
 from toolkit.type_aliases import TensorLike
 
 
@@ -50,9 +51,18 @@ def binary_crossentropy(
     """Compute -target * log(output) - (1 - target) * log(1 - output), elementwise.
 
     Args:
-        target: probabilities in [0, 1].
-        output: has the shape of target: probabilities, or logits.
-        from_logits: whether output contains logits, to which sigmoid is applied.
+        target: probabilities in [0, 1], of any shape.
+        output: probabilities in [0, 1], or logits, with the shape of `target`.
+            Probabilities are limited to [epsilon, 1 - epsilon].
+        from_logits: whether `output` contains logits, to which sigmoid applies.
+
+    Returns:
+        A tensor with the shape of `target` and the common floating dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.binary_crossentropy([0.0, 1.0], [0.5, 0.9]), 4))
+        [0.6931 0.1054]
     """
     target, output, dtype = _pair("binary_crossentropy", target, output)
     if from_logits:
@@ -68,11 +78,20 @@ def categorical_crossentropy(
     """Compute -sum(target * log(output)) along the axis of classes.
 
     Args:
-        target: probabilities of the classes, such as one-hot vectors.
-        output: has the shape of target: probabilities, which are scaled so that they
-            sum to 1, or logits.
-        from_logits: whether output contains logits, to which softmax is applied.
-        axis: the axis of classes; it is not in the result.
+        target: probabilities of the classes, such as one-hot vectors: (..., classes).
+        output: probabilities or logits with the shape of `target`. Probabilities are
+            divided by their sum, and limited to [epsilon, 1 - epsilon].
+        from_logits: whether `output` contains logits, to which softmax applies.
+        axis: the axis of classes. The default is the last axis.
+
+    Returns:
+        A tensor without the axis of classes, with the common floating dtype.
+
+    Example:
+        >>> from toolkit import ops
+        >>> loss = ops.categorical_crossentropy([[0.0, 1.0]], [[0.2, 0.8]])
+        >>> print(ops.round(loss, 4))
+        [0.2231]
     """
     target, output, dtype = _pair("categorical_crossentropy", target, output)
     axis = _class_axis("categorical_crossentropy", output, axis)
@@ -90,21 +109,23 @@ def sparse_categorical_crossentropy(
     """Compute -log(output[target]) along the axis of classes.
 
     Args:
-        target: labels in [0, classes), with the shape of output without `axis`, or with
-            extent 1 along it.
-        output: probabilities of the classes, which are scaled so that they sum to 1,
-            or logits.
-        from_logits: whether output contains logits, to which softmax is applied.
-        axis: the axis of classes; it is not in the result.
+        target: integers in [0, classes), with the shape of `output` without `axis`, or
+            with extent 1 along it.
+        output: probabilities or logits, (..., classes). Probabilities are divided by
+            their sum, and limited to [epsilon, 1 - epsilon].
+        from_logits: whether `output` contains logits, to which softmax applies.
+        axis: the axis of classes. The default is the last axis.
+
+    Returns:
+        A tensor without the axis of classes, with the floating dtype of `output`.
 
     Raises:
         OutOfRangeError: a label is not in [0, classes).
 
     Example:
-        >>> import toolkit
-        >>> loss = toolkit.ops.sparse_categorical_crossentropy([1], [[0.2, 0.8]])
-        >>> round(float(loss[0]), 4)
-        0.2231
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.sparse_categorical_crossentropy([1], [[0.2, 0.8]]), 4))
+        [0.2231]
     """
     op = "sparse_categorical_crossentropy"
     (output,) = floating(output)

@@ -13,11 +13,12 @@ from toolkit.errors import ShapeError
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import eye
 from toolkit.ops.decomposition import inverse, need_square
-from toolkit.ops.elementwise import exp, floor, greater, less_equal, log, maximum, where
+from toolkit.ops.elementwise import floor, greater, less_equal, maximum, where
 from toolkit.ops.numeric import absolute, stop_gradient
 from toolkit.ops.reduce import max as max_, sum as sum_
 from toolkit.ops.shape import expand_dims
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, log
 from toolkit.type_aliases import TensorLike
 
 # Higham, "The scaling and squaring method for the matrix exponential revisited", SIAM
@@ -49,18 +50,25 @@ def _one(x: Tensor) -> Tensor:
 
 @operation
 def expm(x: TensorLike) -> Tensor:
-    """Return the exponential of matrices, the sum of x ** k / k!.
+    """Compute the exponential of matrices: the sum of x ** k / k! over k >= 0.
 
     Args:
         x: (..., n, n), real or complex.
 
     Returns:
-        A tensor with the same shape and dtype. In a trace, matrices with a norm above
-        5e12 give NaN.
+        A tensor with the shape and floating dtype of `x`. In a trace, matrices with a
+        norm above 5e12 give NaN.
+
+    Raises:
+        ShapeError: `x` has fewer than 2 axes.
+
+    Reference:
+        Higham, The Scaling and Squaring Method for the Matrix Exponential Revisited
+            (2005), doi:10.1137/04061101X
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.expm([[0.0, 1.0], [0.0, 0.0]]).numpy().tolist()
+        >>> from toolkit import ops
+        >>> ops.expm([[0.0, 1.0], [0.0, 0.0]]).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
     x, dtype = _square("expm", x)
@@ -97,19 +105,23 @@ def _pade(x: Tensor) -> Tensor:
 
 @operation
 def sqrtm(x: TensorLike) -> Tensor:
-    """Return the principal square root of matrices.
+    """Compute the principal square root of matrices: y @ y = x.
 
     Args:
-        x: (..., n, n), real or complex, invertible. The result is meaningless if an
+        x: (..., n, n), real or complex, invertible. The result has no meaning if an
             eigenvalue is 0 or negative.
 
     Returns:
-        A tensor with the same shape and dtype.
+        A tensor with the shape and floating dtype of `x`.
+
+    Raises:
+        ShapeError: `x` has fewer than 2 axes.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.sqrtm([[4.0, 0.0], [0.0, 9.0]]).numpy().round(5).tolist()
-        [[2.0, 0.0], [0.0, 3.0]]
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.sqrtm([[4.0, 0.0], [0.0, 9.0]]), 4))
+        [[2. 0.]
+         [0. 3.]]
     """
     x, dtype = _square("sqrtm", x)
     return convert(_root(x), dtype)
@@ -132,18 +144,21 @@ def _root(x: Tensor) -> Tensor:
 
 @operation
 def logm(x: TensorLike) -> Tensor:
-    """Return the principal logarithm of matrices, the inverse of `expm`.
+    """Compute the principal logarithm of matrices, the inverse of `expm`.
 
     Args:
-        x: (..., n, n), real or complex, invertible. The result is meaningless if an
+        x: (..., n, n), real or complex, invertible. The result has no meaning if an
             eigenvalue is 0 or negative.
 
     Returns:
-        A tensor with the same shape and dtype.
+        A tensor with the shape and floating dtype of `x`.
+
+    Raises:
+        ShapeError: `x` has fewer than 2 axes.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.logm([[1.0, 1.0], [0.0, 1.0]]).numpy().round(5).tolist()
+        >>> from toolkit import ops
+        >>> ops.logm([[1.0, 1.0], [0.0, 1.0]]).numpy().round(5).tolist()
         [[0.0, 1.0], [0.0, 0.0]]
     """
     x, dtype = _square("logm", x)

@@ -9,11 +9,12 @@ from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
 from toolkit.ops.checks import is_empty, normalize_axes, only_axis, reduced_shape
 from toolkit.ops.creation import full
-from toolkit.ops.elementwise import isnan, sqrt, where
+from toolkit.ops.elementwise import isnan, where
 from toolkit.ops.numeric import logical_not, square
 from toolkit.ops.reduce import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from toolkit.ops.statistics import quantiles
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import sqrt
 from toolkit.type_aliases import Array, Axis, TensorLike
 
 
@@ -33,25 +34,83 @@ def _count(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
 
 @operation
 def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Sum over `axis`, ignoring NaNs."""
+    """Compute the sum of elements over axes; NaNs count as 0.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `sum`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nansum([1.0, float("nan"), 3.0]))
+        4.0
+    """
     return sum(_filled(x, 0), axis, keepdims)
 
 
 @operation
 def nanprod(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Multiply over `axis`, ignoring NaNs."""
+    """Compute the product of elements over axes; NaNs count as 1.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `prod`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanprod([2.0, float("nan"), 3.0]))
+        6.0
+    """
     return prod(_filled(x, 1), axis, keepdims)
 
 
 @operation
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """Return the cumulative sum along `axis` (None: flattened), ignoring NaNs."""
+    """Compute cumulative sums along an axis; NaNs count as 0.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis of the sums. None means the flattened tensor.
+        dtype: the dtype of the result. None means the dtype of `x`; booleans give
+            int32.
+
+    Returns:
+        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nancumsum([1.0, float("nan"), 3.0]))
+        [1. 1. 4.]
+    """
     return _cumulative(cumsum, _filled(x, 0), axis, dtype)
 
 
 @operation
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """Return the cumulative product along `axis` (None: flattened), ignoring NaNs."""
+    """Compute cumulative products along an axis; NaNs count as 1.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis of the products. None means the flattened tensor.
+        dtype: the dtype of the result. None means the dtype of `x`; booleans give
+            int32.
+
+    Returns:
+        A tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nancumprod([2.0, float("nan"), 3.0]))
+        [2. 2. 6.]
+    """
     return _cumulative(cumprod, _filled(x, 1), axis, dtype)
 
 
@@ -77,13 +136,43 @@ def _extremum(
 
 @operation
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over `axis`, ignoring NaNs; NaN if all are NaN."""
+    """Return the largest element over axes, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `x`. It is NaN if all
+        elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanmax([1.0, float("nan"), 3.0]))
+        3.0
+    """
     return _extremum(max, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over `axis`, ignoring NaNs; NaN if all are NaN."""
+    """Return the smallest element over axes, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `x`. It is NaN if all
+        elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanmin([1.0, float("nan"), 3.0]))
+        1.0
+    """
     return _extremum(min, float("inf"), x, axis, keepdims)
 
 
@@ -99,26 +188,82 @@ def _arg_extremum(
 
 @operation
 def nanargmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first largest number, int32; -1 if all are NaN."""
+    """Return the index of the first largest element along an axis, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to search. None searches the flattened tensor.
+        keepdims: whether the axis stays in the result, with extent 1.
+
+    Returns:
+        An int32 tensor without the axis. It is -1 if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanargmax([1.0, float("nan"), 3.0]))
+        2
+    """
     return _arg_extremum(argmax, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanargmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first smallest number, int32; -1 if all are NaN."""
+    """Return the index of the first smallest element along an axis, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to search. None searches the flattened tensor.
+        keepdims: whether the axis stays in the result, with extent 1.
+
+    Returns:
+        An int32 tensor without the axis. It is -1 if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanargmin([1.0, float("nan"), 3.0]))
+        0
+    """
     return _arg_extremum(argmin, float("inf"), x, axis, keepdims)
 
 
 @operation
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the arithmetic mean over `axis`, ignoring NaNs."""
+    """Compute the arithmetic mean over axes, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanmean([1.0, float("nan"), 3.0]))
+        2.0
+    """
     (x,) = floating(x)
     return sum(_filled(x, 0), axis, keepdims) / _count(x, axis, keepdims)
 
 
 @operation
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the variance over `axis`, ignoring NaNs."""
+    """Compute the variance mean((x - mean(x)) ** 2) over axes, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanvar([1.0, float("nan"), 3.0]))
+        1.0
+    """
     (x,) = floating(x)
     axes = normalize_axes("nanvar", axis, x.ndim)
     return nanmean(square(x - nanmean(x, axes, True)), axes, keepdims)
@@ -126,7 +271,21 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation over `axis`, ignoring NaNs."""
+    """Compute the standard deviation over axes, without NaNs: sqrt(nanvar(x)).
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanstd([1.0, float("nan"), 5.0]))
+        2.0
+    """
     return sqrt(nanvar(x, axis, keepdims))
 
 
@@ -134,7 +293,24 @@ def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 def nanquantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Compute `quantile`, ignoring NaNs."""
+    """Return the values below which fractions q of the elements are, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        q: a fraction in [0, 1], or (m,) fractions, which give a first axis of extent m.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        method: the interpolation between two elements: "linear", "lower", "higher",
+            "midpoint" or "nearest".
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanquantile([1.0, float("nan"), 3.0], 0.5))
+        2.0
+    """
     return quantiles("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
 
 
@@ -142,12 +318,44 @@ def nanquantile(
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Compute `percentile`, ignoring NaNs."""
+    """Return the values below which q percent of the elements are, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        q: a percentage in [0, 100], or (m,) percentages, which give a first axis of
+            extent m.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        method: the interpolation between two elements: "linear", "lower", "higher",
+            "midpoint" or "nearest".
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanpercentile([1.0, float("nan"), 3.0], 100))
+        3.0
+    """
     shares = convert(q, "float64") / 100.0
     return quantiles("nanpercentile", x, shares, axis, method, keepdims, skip_nan=True)
 
 
 @operation
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Compute `median`, ignoring NaNs."""
+    """Return the middle of the sorted elements over axes, without NaNs.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes. It is NaN if all elements are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.nanmedian([1.0, float("nan"), 3.0, 8.0]))
+        3.0
+    """
     return quantiles("nanmedian", x, 0.5, axis, keepdims=keepdims, skip_nan=True)

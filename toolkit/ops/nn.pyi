@@ -40,7 +40,6 @@ from toolkit.ops.conv import (
     depthwise_conv as depthwise_conv,
     separable_conv as separable_conv,
 )
-from toolkit.ops.elementwise import sigmoid as sigmoid
 from toolkit.ops.encode import multi_hot as multi_hot, one_hot as one_hot
 from toolkit.ops.loss import (
     binary_crossentropy as binary_crossentropy,
@@ -66,6 +65,7 @@ from toolkit.ops.softmax import (
     softmax as softmax,
     sparsemax as sparsemax,
 )
+from toolkit.ops.transcendental import sigmoid as sigmoid
 
 __all__ = [
     "adaptive_average_pool",

@@ -21,11 +21,7 @@ from toolkit.ops.creation import ones, zeros
 from toolkit.ops.elementwise import (
     equal,
     greater,
-    log,
     maximum,
-    power,
-    rsqrt,
-    sqrt,
     stop_gradient_p,
     where,
     zero_like,
@@ -34,6 +30,7 @@ from toolkit.ops.numeric import abs, square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import log, power, rsqrt, sqrt
 from toolkit.type_aliases import TensorLike
 
 
@@ -63,14 +60,24 @@ variance_p: Primitive = decomposable("variance", _variance, _variance_vjp)
 def moments(
     x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Compute the mean and the variance of x over `axes`.
+    """Compute the mean and the variance mean((x - mean(x)) ** 2) over axes.
 
     Args:
-        x: any shape.
-        axes: an integer, a tuple of them, or None for all axes.
-        keepdims: whether the reduced axes stay, with extent 1.
-        synchronized: no effect. Keras computes them over all replicas of the model;
-            there is only one.
+        x: numbers of any shape.
+        axes: an axis, a tuple of axes, or None for all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+        synchronized: no effect. Keras computes the moments over all replicas of the
+            model; there is only one.
+
+    Returns:
+        A pair of tensors without the reduced axes. Floats keep their dtype; all other
+        dtypes give floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> mean, variance = ops.moments([1.0, 3.0], axes=0)
+        >>> float(mean), float(variance)
+        (2.0, 1.0)
     """
     x, dtype = _widened(x)
     axes = normalize_axes("moments", axes, x.ndim)
@@ -100,14 +107,31 @@ def batch_normalization(
     """Compute (x - mean) / sqrt(variance + epsilon) * scale + offset.
 
     Args:
-        x: any shape.
-        mean, variance: (n,), where n is the extent of `axis`.
-        axis: the axis of x with extent n.
-        offset, scale: (n,), or None for 0 and 1.
-        epsilon: prevents division by zero.
+        x: numbers of any shape, for example (batch, steps, features).
+        mean: (n,), the mean of each feature, where n is the extent of `axis`.
+        variance: (n,), the variance of each feature, >= 0.
+        axis: the axis of the features.
+        offset: (n,), the number to add. None means 0.
+        scale: (n,), the factor. None means 1.
+        epsilon: a small number that prevents a division by 0.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Raises:
+        ShapeError: an argument does not have n elements.
 
     Reference:
-        https://arxiv.org/abs/1502.03167
+        Ioffe and Szegedy, Batch Normalization (2015), https://arxiv.org/abs/1502.03167
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = [[1.0, 10.0], [3.0, 30.0]]
+        >>> y = ops.batch_normalization(x, [2.0, 20.0], [1.0, 100.0], axis=1)
+        >>> print(ops.round(y, 2))
+        [[-1. -1.]
+         [ 1.  1.]]
     """
     (x,) = floating(x)
     axis = normalize_axis("batch_normalization", axis, x.ndim)
@@ -253,18 +277,32 @@ def layer_normalization(
     epsilon: float | None = None,
     rms_scaling: bool = False,
 ) -> Tensor:
-    """Compute (x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta per sample.
+    """Compute (x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta over axes.
+
+    The mean and the variance are over `axis`, for each sample separately.
 
     Args:
-        x: any shape.
-        gamma, beta: have the shape of the normalized axes, or None for 1 and 0.
-        axis: an integer or a tuple of them.
-        epsilon: prevents division by zero; None for the global default.
-        rms_scaling: deprecated; whether to return x / sqrt(var(x) + epsilon) * gamma.
+        x: numbers of any shape, for example (batch, steps, features).
+        gamma: the factor, with the shape of the normalized axes. None means 1.
+        beta: the number to add, with the shape of the normalized axes. None means 0.
+        axis: an axis or a tuple of axes. The default is the last axis.
+        epsilon: a small number that prevents a division by 0. None means the global
+            default.
+        rms_scaling: deprecated: whether to compute x / sqrt(var(x) + epsilon) * gamma.
             Use `rms_normalization` instead.
 
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
     Reference:
-        https://arxiv.org/abs/1607.06450
+        Ba et al., Layer Normalization (2016), https://arxiv.org/abs/1607.06450
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.layer_normalization([[1.0, 3.0], [10.0, 30.0]]), 3))
+        [[-1.  1.]
+         [-1.  1.]]
     """
     x, dtype = _widened(x)
     axes = normalize_axes("layer_normalization", axis, x.ndim)
@@ -280,16 +318,29 @@ def layer_normalization(
 def rms_normalization(
     x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
 ) -> Tensor:
-    """Compute x / sqrt(mean(x ** 2) + epsilon) * scale over `axis`, per sample.
+    """Compute x / sqrt(mean(x ** 2) + epsilon) * scale over axes.
+
+    The mean is over `axis`, for each sample separately.
 
     Args:
-        x: any shape.
-        scale: has the shape of the normalized axes, or None for 1.
-        axis: an integer or a tuple of them.
-        epsilon: prevents division by zero; None for the global default.
+        x: numbers of any shape, for example (batch, steps, features).
+        scale: the factor, with the shape of the normalized axes. None means 1.
+        axis: an axis or a tuple of axes. The default is the last axis.
+        epsilon: a small number that prevents a division by 0. None means the global
+            default.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1910.07467
+        Zhang and Sennrich, Root Mean Square Layer Normalization (2019),
+            https://arxiv.org/abs/1910.07467
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.rms_normalization([[1.0, 7.0]]), 3))
+        [[0.2 1.4]]
     """
     x, dtype = _widened(x)
     axes = normalize_axes("rms_normalization", axis, x.ndim)
@@ -320,13 +371,26 @@ def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
 def normalize(
     x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None
 ) -> Tensor:
-    """Divide x by its norm over `axis`.
+    """Divide numbers by their norm sum(abs(x) ** order) ** (1 / order) over axes.
 
     Args:
-        x: any shape.
-        axis: an integer or a tuple of them.
-        order: p >= 1 of the norm sum(abs(x) ** p) ** (1 / p).
-        epsilon: lower bound of the norm; None for the global default.
+        x: numbers of any shape.
+        axis: an axis or a tuple of axes. The default is the last axis.
+        order: the order of the norm, an integer >= 1. The default 2 is the Euclidean
+            norm.
+        epsilon: the lower bound of the norm. None means the global default.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Raises:
+        ArgumentError: `order` is not an integer >= 1.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.normalize([[3.0, 4.0]]), 4))
+        [[0.6 0.8]]
     """
     if not is_int(order) or order < 1:
         raise ArgumentError(
@@ -357,11 +421,25 @@ def vector_norm(
 
 @operation
 def psnr(x1: TensorLike, x2: TensorLike, max_val: float) -> Tensor:
-    """Compute the signal-to-noise ratio, 10 log10(max_val ** 2 / mean square) dB.
+    """Compute the peak signal-to-noise ratio of two images in decibels.
+
+    The result is 10 * log10(max_val ** 2 / mean((x1 - x2) ** 2)).
 
     Args:
-        x1, x2: images with the same shape.
-        max_val: the largest possible value of a pixel.
+        x1: an image, or a batch of images.
+        x2: an image, or a batch of images, with the shape of `x1`.
+        max_val: the largest possible value of a pixel, such as 1.0 or 255.
+
+    Returns:
+        A floating scalar: one number for all pixels.
+
+    Raises:
+        ShapeError: the shapes differ.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.psnr([0.0, 1.0], [0.1, 0.9], max_val=1.0), 3))
+        20.0
     """
     x1, x2 = floating(x1, x2)
     if x1.shape != x2.shape:

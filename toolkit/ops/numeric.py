@@ -11,9 +11,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, operands, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import DTypeError
-from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
-    Binary,
     abs_p,
     divide,
     floor_divide_p,
@@ -27,7 +25,6 @@ from toolkit.ops.elementwise import (
     maximum,
     minimum,
     negative_p,
-    published,
     remainder_p,
     round_p,
     stop_gradient_p,
@@ -185,22 +182,61 @@ def trunc(x: TensorLike) -> Tensor:
     return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
 
 
-def _logical(record: Primitive, doc: str) -> Binary:
-    def function(x1: TensorLike, x2: TensorLike) -> Tensor:
-        return bind(record, convert(x1, "bool"), convert(x2, "bool"))
+@operation
+def logical_and(x1: TensorLike, x2: TensorLike) -> Tensor:
+    """Return whether two values are both true, elementwise.
 
-    return published(function, record.name, doc)
+    Args:
+        x1: the first operand, of any shape. Every number except 0 is true.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A boolean tensor with the broadcast shape of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.logical_and([True, True, False], [True, False, False]))
+        [ True False False]
+    """
+    return bind(logical_and_p, convert(x1, "bool"), convert(x2, "bool"))
 
 
-logical_and: Binary = _logical(
-    logical_and_p, "Return whether both are true, elementwise."
-)
-logical_or: Binary = _logical(
-    logical_or_p, "Return whether at least one is true, elementwise."
-)
-logical_xor: Binary = _logical(
-    logical_xor_p, "Return whether exactly one is true, elementwise."
-)
+@operation
+def logical_or(x1: TensorLike, x2: TensorLike) -> Tensor:
+    """Return whether at least one of two values is true, elementwise.
+
+    Args:
+        x1: the first operand, of any shape. Every number except 0 is true.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A boolean tensor with the broadcast shape of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.logical_or([True, True, False], [True, False, False]))
+        [ True  True False]
+    """
+    return bind(logical_or_p, convert(x1, "bool"), convert(x2, "bool"))
+
+
+@operation
+def logical_xor(x1: TensorLike, x2: TensorLike) -> Tensor:
+    """Return whether exactly one of two values is true, elementwise.
+
+    Args:
+        x1: the first operand, of any shape. Every number except 0 is true.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A boolean tensor with the broadcast shape of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.logical_xor([True, True, False], [True, False, False]))
+        [False  True False]
+    """
+    return bind(logical_xor_p, convert(x1, "bool"), convert(x2, "bool"))
 
 
 @operation

@@ -13,23 +13,16 @@ from toolkit.errors import ArgumentError
 from toolkit.ops.checks import check_integers
 from toolkit.ops.creation import zeros_like
 from toolkit.ops.elementwise import (
-    arctan2,
     divide,
     equal,
-    exp,
     greater,
     isinf,
     isnan,
     less,
     less_equal,
-    log,
-    log1p,
     maximum,
     minimum,
-    power,
     sign,
-    sin,
-    sqrt,
     where,
     zero_like,
 )
@@ -43,6 +36,7 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.reduce import all
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import arctan2, exp, log, log1p, power, sin, sqrt
 from toolkit.type_aliases import TensorLike
 
 # --- comparing and classifying --------------------------------------------------------
@@ -56,9 +50,24 @@ def isclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether |x1 - x2| <= atol + rtol * |x2|, elementwise.
+    """Return whether abs(x1 - x2) <= atol + rtol * abs(x2), elementwise.
 
-    Infinities of the same sign are close; NaNs are close if `equal_nan`.
+    Infinities are close if they have the same sign.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+        rtol: the relative tolerance.
+        atol: the absolute tolerance.
+        equal_nan: whether two NaNs are close.
+
+    Returns:
+        A boolean tensor with the broadcast shape of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.isclose([1.0, 2.0], [1.000001, 2.1]))
+        [ True False]
     """
     x1, x2 = floating(x1, x2)
     finite = logical_not(logical_or(isinf(x1), isinf(x2)))
@@ -77,27 +86,79 @@ def allclose(
     atol: float = 1e-8,
     equal_nan: bool = False,
 ) -> Tensor:
-    """Return whether all elements are close, as defined by `isclose`."""
+    """Return whether all elements of two tensors are close, as defined by `isclose`.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+        rtol: the relative tolerance.
+        atol: the absolute tolerance.
+        equal_nan: whether two NaNs are close.
+
+    Returns:
+        A boolean scalar.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.allclose([1.0, 2.0], [1.000001, 2.0]))
+        True
+    """
     return all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
 @operation
 def isposinf(x: TensorLike) -> Tensor:
-    """Return whether x is plus infinity, elementwise."""
+    """Return whether numbers are plus infinity, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A boolean tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.isposinf([1.0, float("inf"), float("-inf")]))
+        [False  True False]
+    """
     x = convert(x)
     return logical_and(isinf(x), greater(x, 0))
 
 
 @operation
 def isneginf(x: TensorLike) -> Tensor:
-    """Return whether x is minus infinity, elementwise."""
+    """Return whether numbers are minus infinity, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A boolean tensor with the shape of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.isneginf([1.0, float("inf"), float("-inf")]))
+        [False False  True]
+    """
     x = convert(x)
     return logical_and(isinf(x), less(x, 0))
 
 
 @operation
 def signbit(x: TensorLike) -> Tensor:
-    """Return whether x is negative, or minus zero; false for NaN."""
+    """Return whether numbers are negative or minus zero, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A boolean tensor with the shape of `x`. It is false for NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.signbit([-1.0, -0.0, 0.0]))
+        [ True  True False]
+    """
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return less(convert(x, "int32") if x.dtype == "bool" else x, 0)
@@ -107,7 +168,21 @@ def signbit(x: TensorLike) -> Tensor:
 
 @operation
 def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return 0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
+    """Compute the step function: 0 for x1 < 0, x2 for x1 = 0, and 1 for x1 > 0.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the values at 0; the shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands. NaN stays NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.heaviside([-2.0, 0.0, 3.0], 0.5))
+        [0.  0.5 1. ]
+    """
     x1, x2 = floating(*tensors(x1, x2))
     step = where(less(x1, 0), zero_like(x1), where(isnan(x1), x1, 1.0))
     return where(equal(x1, 0), x2, convert(step, x1.dtype))
@@ -117,7 +192,25 @@ def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
 def select(
     condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0
 ) -> Tensor:
-    """Return the choice of the first true condition, elementwise; else `default`."""
+    """Return the choice of the first true condition, elementwise.
+
+    Args:
+        condlist: a sequence of boolean tensors, which broadcast with the choices.
+        choicelist: a sequence of tensors, one for each condition.
+        default: the value where no condition is true.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of the choices.
+
+    Raises:
+        ArgumentError: the numbers of conditions and choices differ, or are 0.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.array([1, 5, 9])
+        >>> print(ops.select([x < 3, x < 7], [x, 10 * x], default=-1))
+        [ 1 50 -1]
+    """
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(
             "select: expected equal numbers of conditions and choices; received "
@@ -134,26 +227,79 @@ def select(
 
 @operation
 def exp2(x: TensorLike) -> Tensor:
-    """Compute 2 ** x, elementwise."""
+    """Compute 2 ** x, elementwise.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.exp2([0.0, 3.0, -1.0]), 4))
+        [1.  8.  0.5]
+    """
     (x,) = floating(x)
     return power(convert(2, x.dtype), x)
 
 
 @operation
 def log2(x: TensorLike) -> Tensor:
-    """Compute the logarithm to base 2, elementwise."""
+    """Compute the logarithm to base 2, elementwise.
+
+    Args:
+        x: numbers of any shape. Negative numbers give NaN, and 0 gives -inf.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.log2([1.0, 8.0]), 4))
+        [0. 3.]
+    """
     return log(x) / math.log(2)
 
 
 @operation
 def log10(x: TensorLike) -> Tensor:
-    """Compute the logarithm to base 10, elementwise."""
+    """Compute the logarithm to base 10, elementwise.
+
+    Args:
+        x: numbers of any shape. Negative numbers give NaN, and 0 gives -inf.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.log10([1.0, 1000.0]), 4))
+        [0. 3.]
+    """
     return log(x) / math.log(10)
 
 
 @operation
 def logaddexp(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute log(exp(x1) + exp(x2)), elementwise, without overflow."""
+    """Compute log(exp(x1) + exp(x2)), elementwise, without overflow.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.logaddexp([0.0, 100.0], [0.0, 100.0]), 4))
+        [  0.6931 100.6931]
+    """
     x1, x2 = floating(*tensors(x1, x2))
     same = logical_and(isinf(x1), equal(x1, x2))  # their difference is NaN
     difference = where(same, zero_like(x1), x1 - x2)
@@ -162,7 +308,21 @@ def logaddexp(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute log2(2 ** x1 + 2 ** x2), elementwise, without overflow."""
+    """Compute log2(2 ** x1 + 2 ** x2), elementwise, without overflow.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.logaddexp2([3.0, 10.0], [3.0, 10.0]), 4))
+        [ 4. 11.]
+    """
     x1, x2 = floating(*tensors(x1, x2))
     base = math.log(2)
     return logaddexp(x1 * base, x2 * base) / base
@@ -170,14 +330,41 @@ def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def cbrt(x: TensorLike) -> Tensor:
-    """Compute the cube root, elementwise; negative for negative x."""
+    """Compute the cube root, elementwise; it is negative for negative numbers.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.cbrt([8.0, -27.0]), 4))
+        [ 2. -3.]
+    """
     (x,) = floating(x)
     return sign(x) * power(absolute(x), 1 / 3)
 
 
 @operation
 def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute sqrt(x1 ** 2 + x2 ** 2), elementwise, without overflow of the squares."""
+    """Compute sqrt(x1 ** 2 + x2 ** 2), elementwise; the squares do not overflow.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.hypot([3.0, 5.0], [4.0, 12.0]), 4))
+        [ 5. 13.]
+    """
     x1, x2 = floating(*tensors(x1, x2))
     scale = stop_gradient(maximum(absolute(x1), absolute(x2)))
     odd = logical_or(equal(scale, 0), isinf(scale))
@@ -188,7 +375,20 @@ def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute x1 * 2 ** x2, elementwise, with integers x2."""
+    """Compute x1 * 2 ** x2, elementwise.
+
+    Args:
+        x1: numbers of any shape.
+        x2: the exponents, integers; the shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the floating dtype of `x1`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.ldexp([1.0, 3.0], [4, -1]))
+        [16.   1.5]
+    """
     (x1,), x2 = floating(x1), convert(x2)
     check_integers(
         "ldexp", x2.dtype if x2.dtype != "bool" else "int32", "integer exponents"
@@ -200,7 +400,20 @@ def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def sinc(x: TensorLike) -> Tensor:
-    """Compute sin(pi * x) / (pi * x), elementwise; 1 at 0."""
+    """Compute sin(pi * x) / (pi * x), elementwise; the value at 0 is 1.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.sinc([0.0, 0.5, 1.5]), 4))
+        [ 1.      0.6366 -0.2122]
+    """
     (x,) = floating(x)
     dtype = x.dtype
     # the range of float16 ends at 20,000 pi
@@ -214,13 +427,39 @@ def sinc(x: TensorLike) -> Tensor:
 
 @operation
 def deg2rad(x: TensorLike) -> Tensor:
-    """Convert degrees to radians, elementwise."""
+    """Convert degrees to radians, elementwise: x * pi / 180.
+
+    Args:
+        x: angles in degrees, of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.deg2rad([180.0, 90.0]), 4))
+        [3.1416 1.5708]
+    """
     return floating(x)[0] * (math.pi / 180)
 
 
 @operation
 def rad2deg(x: TensorLike) -> Tensor:
-    """Convert radians to degrees, elementwise."""
+    """Convert radians to degrees, elementwise: x * 180 / pi.
+
+    Args:
+        x: angles in radians, of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.rad2deg([3.14159265, 1.57079633]), 3))
+        [180.  90.]
+    """
     return floating(x)[0] * (180 / math.pi)
 
 
@@ -229,7 +468,21 @@ def rad2deg(x: TensorLike) -> Tensor:
 
 @operation
 def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute x1 / x2, elementwise; 0 where x2 is 0."""
+    """Compute x1 / x2, elementwise; the result is 0 where x2 is 0.
+
+    Args:
+        x1: the dividend, of any shape.
+        x2: the divisor; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common floating dtype of both
+        operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.divide_no_nan([6.0, 5.0], [2.0, 0.0]))
+        [3. 0.]
+    """
     x1, x2 = floating(x1, x2)
     is_zero = equal(x2, 0)
     return where(is_zero, zero_like(x1), divide(x1, where(is_zero, 1.0, x2)))
@@ -237,7 +490,21 @@ def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def fmod(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute the remainder of x1 / x2, elementwise, with the sign of x1."""
+    """Compute the remainder of x1 / x2, elementwise, with the sign of x1.
+
+    Args:
+        x1: the dividend, of any shape.
+        x2: the divisor; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+        Booleans give int32.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.fmod([7, -7], 3))
+        [ 1 -1]
+    """
     (x1, x2), dtype = operands(x1, x2)
     if dtype == "bool":
         x1, x2 = convert(x1, "int32"), convert(x2, "int32")
@@ -251,7 +518,20 @@ def _bits(dtype: str) -> int:
 
 @operation
 def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute the greatest common divisor of integers, elementwise."""
+    """Compute the greatest common divisor of integers, elementwise.
+
+    Args:
+        x1: integers of any shape.
+        x2: integers; the shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.gcd([12, 7], [18, 3]))
+        [6 1]
+    """
     (x1, x2), dtype = operands(x1, x2)
     check_integers("gcd", dtype)
     a, b = absolute(x1), absolute(x2)
@@ -264,7 +544,20 @@ def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def lcm(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Compute the least common multiple of integers, elementwise."""
+    """Compute the least common multiple of integers, elementwise.
+
+    Args:
+        x1: integers of any shape.
+        x2: integers; the shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.lcm([4, 7], [6, 3]))
+        [12 21]
+    """
     (x1, x2), _ = operands(x1, x2)
     return absolute(x1) // maximum(gcd(x1, x2), 1) * absolute(x2)
 
@@ -274,13 +567,41 @@ def lcm(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @operation
 def fmax(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the larger of x1 and x2, elementwise; NaN only if both are NaN."""
+    """Return the larger of two numbers, elementwise; ignore NaN if possible.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands. It is
+        NaN only if both operands are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.fmax([1.0, float("nan")], [3.0, 2.0]))
+        [3. 2.]
+    """
     return _without_nan(maximum, x1, x2)
 
 
 @operation
 def fmin(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the smaller of x1 and x2, elementwise; NaN only if both are NaN."""
+    """Return the smaller of two numbers, elementwise; ignore NaN if possible.
+
+    Args:
+        x1: the first operand, of any shape.
+        x2: the second operand; its shape broadcasts with the shape of `x1`.
+
+    Returns:
+        A tensor with the broadcast shape and the common dtype of both operands. It is
+        NaN only if both operands are NaN.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.fmin([1.0, float("nan")], [3.0, 2.0]))
+        [1. 2.]
+    """
     return _without_nan(minimum, x1, x2)
 
 
@@ -293,13 +614,24 @@ def _without_nan(extremum: Any, x1: TensorLike, x2: TensorLike) -> Tensor:
 def nan_to_num(
     x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """Replace NaN and infinities in x by finite numbers.
+    """Replace NaN and infinities by finite numbers.
 
     Args:
-        x: a tensor.
-        nan: replacement of NaN.
-        posinf: replacement of plus infinity; the largest finite number if None.
-        neginf: replacement of minus infinity; the smallest finite number if None.
+        x: numbers of any shape.
+        nan: the replacement of NaN.
+        posinf: the replacement of plus infinity. None means the largest number of the
+            dtype.
+        neginf: the replacement of minus infinity. None means the lowest number of the
+            dtype.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = [1.0, float("nan"), float("inf")]
+        >>> print(ops.nan_to_num(x, nan=0.0, posinf=9.0))
+        [1. 0. 9.]
     """
     x = convert(x)
     if not dtypes.is_float(x.dtype):
@@ -315,5 +647,18 @@ def nan_to_num(
 
 @operation
 def fabs(x: TensorLike) -> Tensor:
-    """Compute the absolute value in floating point, elementwise."""
+    """Compute the absolute value, elementwise, in floating point.
+
+    Args:
+        x: numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.fabs([-3, 2]))
+        [3. 2.]
+    """
     return absolute(floating(x)[0])

@@ -7,6 +7,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.ops.bits import (
     bitwise_and,
+    bitwise_not,
     bitwise_or,
     bitwise_xor,
     left_shift,
@@ -16,7 +17,6 @@ from toolkit.ops.contract import matmul
 from toolkit.ops.core import copy
 from toolkit.ops.elementwise import (
     add,
-    bitwise_not,
     divide,
     equal,
     greater,
@@ -25,7 +25,6 @@ from toolkit.ops.elementwise import (
     less_equal,
     multiply,
     not_equal,
-    power,
     subtract,
 )
 from toolkit.ops.getitem import get_item
@@ -42,6 +41,7 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.shape import reshape, squeeze, transpose
 from toolkit.ops.symbolic import KerasTensor
+from toolkit.ops.transcendental import power
 from toolkit.type_aliases import TensorLike
 
 _OPERATORS: dict[str, Any] = {

@@ -29,16 +29,30 @@ _COPYING_MODES = {
 def pad(
     x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None
 ) -> Tensor:
-    """Add elements before and after each axis of x.
+    """Add elements before and after each axis of a tensor.
 
     Args:
-        x: a tensor.
-        pad_width: a pair (before, after) for each axis; one pair, or one number, for
+        x: tensor of any shape.
+        pad_width: a pair (before, after) for each axis; one pair, or one integer, for
             all axes.
-        mode: "constant"; "edge" repeats the outermost element, "reflect" mirrors
-            without it and "symmetric" with it, "wrap" (or "circular") continues at the
-            opposite end; with "empty" the new elements are unspecified.
-        constant_values: value in mode "constant"; 0 if None.
+        mode: "constant" adds `constant_values`, "edge" the outermost element. "reflect"
+            mirrors the tensor without its outermost element, and "symmetric" with it.
+            "wrap" (or "circular") continues at the opposite end. "empty" adds
+            unspecified elements.
+        constant_values: the value in mode "constant". None means 0.
+
+    Returns:
+        A tensor with larger extents and the dtype of `x`.
+
+    Raises:
+        ArgumentError: the mode is unsupported, or `constant_values` contradicts it.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.pad([1, 2, 3], 2))
+        [0 0 1 2 3 0 0]
+        >>> print(ops.pad([1, 2, 3], ((2, 0),), mode="reflect"))
+        [3 2 1 2 3]
     """
     x = convert(x)
     widths = _pad_widths(x, pad_width)

@@ -135,21 +135,22 @@ def max_pool(
     """Return the largest element of each window, for each channel.
 
     Args:
-        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) if
-            data_format is "channels_first".
-        pool_size: the window, one integer or one for each spatial axis.
-        strides: the step between windows; pool_size if None.
-        padding: "valid" (none) or "same" (ceil(extent / stride) windows; padding is
-            never the maximum).
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first"; 1 to 3 spatial axes.
+        pool_size: the extents of a window: one integer, or one for each spatial axis.
+        strides: the distance between windows, in elements. None means `pool_size`.
+        padding: "valid" (no padding) or "same", which gives ceil(extent / stride)
+            windows. Padding is never the maximum.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        (batch, *windows, channels), in the data format of inputs.
+        A tensor of shape (batch, *windows, channels), in the data format and dtype of
+        `inputs`.
 
     Example:
-        >>> import toolkit
-        >>> x = toolkit.ops.reshape(toolkit.ops.arange(4.0), (1, 4, 1))
-        >>> toolkit.ops.max_pool(x, 2).numpy()[0, :, 0].tolist()
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(4.0), (1, 4, 1))
+        >>> ops.max_pool(x, 2)[0, :, 0].tolist()
         [1.0, 3.0]
     """
     x = convert(inputs)
@@ -167,13 +168,26 @@ def average_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """Return the mean of each window, for each channel, without padding.
+    """Return the mean of each window, for each channel; padding does not count.
 
     Args:
-        inputs, pool_size, strides, padding, data_format: as for `max_pool`.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first"; 1 to 3 spatial axes.
+        pool_size: the extents of a window: one integer, or one for each spatial axis.
+        strides: the distance between windows, in elements. None means `pool_size`.
+        padding: "valid" (no padding) or "same", which gives ceil(extent / stride)
+            windows.
+        data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        (batch, *windows, channels), in the data format of inputs.
+        A floating tensor of shape (batch, *windows, channels), in the data format of
+        `inputs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(4.0), (1, 4, 1))
+        >>> ops.average_pool(x, 2)[0, :, 0].tolist()
+        [0.5, 2.5]
     """
     (x,) = floating(inputs)
     spatial_ndim("average_pool", x)
@@ -217,12 +231,25 @@ def _counts(
 def adaptive_average_pool(
     inputs: TensorLike, output_size: Any, data_format: str | None = None
 ) -> Tensor:
-    """Return the means of `output_size` windows that cover each spatial axis evenly.
+    """Return the means of a fixed number of windows that cover each spatial axis.
 
     Args:
-        inputs: (batch, *spatial, channels), or channels first.
-        output_size: the number of windows, one integer or one for each spatial axis.
-        data_format: as for `max_pool`.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first"; 1 to 3 spatial axes.
+        output_size: the number of windows: one integer, or one for each spatial axis.
+            Window i of n covers the elements floor(i * extent / n) to ceil((i + 1) *
+            extent / n).
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Returns:
+        A floating tensor of shape (batch, *output_size, channels), in the data format
+        of `inputs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(6.0), (1, 6, 1))
+        >>> ops.adaptive_average_pool(x, 2)[0, :, 0].tolist()
+        [1.0, 4.0]
     """
     (x,) = floating(inputs)
     return _adaptive("adaptive_average_pool", mean, x, output_size, data_format)
@@ -232,10 +259,25 @@ def adaptive_average_pool(
 def adaptive_max_pool(
     inputs: TensorLike, output_size: Any, data_format: str | None = None
 ) -> Tensor:
-    """Return the maxima of `output_size` windows that cover each spatial axis evenly.
+    """Return the maxima of a fixed number of windows that cover each spatial axis.
 
     Args:
-        inputs, output_size, data_format: as for `adaptive_average_pool`.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) with
+            `data_format` "channels_first"; 1 to 3 spatial axes.
+        output_size: the number of windows: one integer, or one for each spatial axis.
+            Window i of n covers the elements floor(i * extent / n) to ceil((i + 1) *
+            extent / n).
+        data_format: "channels_last", "channels_first", or None for the global default.
+
+    Returns:
+        A tensor of shape (batch, *output_size, channels), in the data format and dtype
+        of `inputs`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(6.0), (1, 6, 1))
+        >>> ops.adaptive_max_pool(x, 2)[0, :, 0].tolist()
+        [2.0, 5.0]
     """
     x = convert(inputs)
     return _adaptive("adaptive_max_pool", max, x, output_size, data_format)

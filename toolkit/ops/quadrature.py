@@ -12,10 +12,11 @@ from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
-from toolkit.ops.elementwise import expm1, greater, log, log1p, where
+from toolkit.ops.elementwise import greater, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.reduce import sum as sum_
 from toolkit.ops.shape import expand_dims
+from toolkit.ops.transcendental import expm1, log, log1p
 from toolkit.type_aliases import TensorLike
 
 EULER = 0.5772156649015329

@@ -7,11 +7,12 @@ from typing import Any
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import equal, erfinv, greater, less, log, sqrt, where
+from toolkit.ops.elementwise import equal, greater, less, where
 from toolkit.ops.numeric import logical_not, stop_gradient
 from toolkit.ops.quadrature import doubles
 from toolkit.ops.special import scaled_erfc
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import erfinv, log, sqrt
 from toolkit.type_aliases import TensorLike
 
 # A rational approximation of the normal quantile with an error below 4.5e-4: Abramowitz
@@ -48,15 +49,22 @@ def _inverse(y: Tensor, complement: Tensor) -> Tensor:
 
 @operation
 def erfcinv(x: TensorLike) -> Tensor:
-    """Return the inverse of `erfc`, elementwise.
+    """Compute the inverse of `erfc`, elementwise.
 
     Args:
-        x: numbers in [0, 2]; all other numbers give NaN.
+        x: numbers in [0, 2], of any shape; all other numbers give NaN.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/7.17
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.erfc(toolkit.ops.erfcinv(0.1))), 6)
-        0.1
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.erfc(ops.erfcinv([0.1, 1.5])), 4))
+        [0.1 1.5]
     """
     (x,), dtype = doubles(x)
     is_valid = logical_not(less(x, 0)) & logical_not(greater(x, 2)) & equal(x, x)
@@ -66,15 +74,22 @@ def erfcinv(x: TensorLike) -> Tensor:
 
 @operation
 def ndtri(p: Any) -> Tensor:
-    """Return the quantile of the standard normal distribution, elementwise.
+    """Compute the quantiles of the standard normal distribution, elementwise.
 
     Args:
-        p: probabilities in [0, 1]; all other numbers give NaN.
+        p: probabilities in [0, 1], of any shape; all other numbers give NaN.
+
+    Returns:
+        A tensor with the shape of `p`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/7.17
 
     Example:
-        >>> import toolkit
-        >>> round(float(toolkit.ops.ndtri(0.975)), 4)
-        1.96
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.ndtri([0.5, 0.975]), 4))
+        [0.   1.96]
     """
     (p,), dtype = doubles(p)
     is_valid = logical_not(less(p, 0)) & logical_not(greater(p, 1)) & equal(p, p)

@@ -17,14 +17,24 @@ Group = list[str]  # the names of the axes that are merged into one axis
 
 @operation
 def rearrange(tensor: TensorLike, pattern: str, **axes_lengths: int) -> Tensor:
-    """Split, permute and merge the axes of a tensor.
+    """Split, permute and merge the axes of a tensor, as described by a pattern.
 
     Args:
-        tensor: the tensor.
-        pattern: names of its axes, "->", and names of the axes of the result. Names in
-            parentheses form one axis together, the last one varying fastest; "..."
-            means any unnamed axes, 1 an axis of extent 1.
-        axes_lengths: extents by name; in each group, at most one may be missing.
+        tensor: tensor of any shape.
+        pattern: names of the axes, "->", and names of the axes of the result. Names in
+            parentheses form one axis, in which the last name varies fastest. "..."
+            means any unnamed axes, and 1 an axis of extent 1.
+        axes_lengths: extents by name. At most one extent of a pair of parentheses may
+            be missing.
+
+    Returns:
+        A tensor with the elements and dtype of `tensor`.
+
+    Raises:
+        ArgumentError: the pattern is not valid, or contradicts the shape.
+
+    Reference:
+        Rogozhnikov, Einops (2022), https://openreview.net/forum?id=oapKSVM2bcj
 
     Example:
         >>> from toolkit import ops

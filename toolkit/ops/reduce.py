@@ -12,20 +12,11 @@ from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axi
 from toolkit.ops.associative import associative_scan
 from toolkit.ops.checks import is_empty, normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.creation import full
-from toolkit.ops.elementwise import (
-    equal,
-    exp,
-    isfinite,
-    log,
-    maximum,
-    minimum,
-    sqrt,
-    where,
-    zero_like,
-)
+from toolkit.ops.elementwise import equal, isfinite, maximum, minimum, where, zero_like
 from toolkit.ops.numeric import square, stop_gradient
 from toolkit.ops.shape import broadcast_to, concatenate, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, log, sqrt
 
 Axes = tuple[int, ...]
 
@@ -255,10 +246,13 @@ def max(
         axis: an axis, a tuple of axes, or None. The default None reduces all axes.
         keepdims: whether the reduced axes stay in the result, with extent 1.
         initial: a number that counts as an additional element. None means that there is
-            none; then a reduction over no elements is an error.
+            none.
 
     Returns:
         A tensor without the reduced axes, with the dtype of `x`.
+
+    Raises:
+        ShapeError: there are no elements, and `initial` is None.
 
     Example:
         >>> from toolkit import ops
@@ -279,10 +273,13 @@ def min(
         axis: an axis, a tuple of axes, or None. The default None reduces all axes.
         keepdims: whether the reduced axes stay in the result, with extent 1.
         initial: a number that counts as an additional element. None means that there is
-            none; then a reduction over no elements is an error.
+            none.
 
     Returns:
         A tensor without the reduced axes, with the dtype of `x`.
+
+    Raises:
+        ShapeError: there are no elements, and `initial` is None.
 
     Example:
         >>> from toolkit import ops

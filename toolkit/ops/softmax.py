@@ -14,12 +14,13 @@ from toolkit.core.trace import decomposable
 from toolkit.ir import Primitive
 from toolkit.ops.checks import normalize_axes, normalize_axis
 from toolkit.ops.creation import arange
-from toolkit.ops.elementwise import exp, greater, log, where, zero_like
+from toolkit.ops.elementwise import greater, where, zero_like
 from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import cumsum, max, sum
 from toolkit.ops.shape import flip, reshape
 from toolkit.ops.sort import sort
 from toolkit.ops.symbolic import Probe, operation
+from toolkit.ops.transcendental import exp, log
 from toolkit.type_aliases import Axis, TensorLike
 
 Axes = tuple[int, ...]
@@ -63,16 +64,20 @@ def _along(record: Primitive, x: TensorLike, axis: Axis) -> Tensor:
 
 @operation
 def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
-    """Compute exp(x) / sum(exp(x)) along `axis`.
+    """Compute exp(x) / sum(exp(x)) along axes, without overflow.
 
     Args:
-        x: any shape.
-        axis: an integer, a tuple of them, or None for all axes together.
+        x: numbers of any shape, for example logits (batch, classes).
+        axis: an axis, a tuple of axes, or None for all axes. The sum over them is 1.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Example:
-        >>> import toolkit
-        >>> toolkit.ops.softmax([1000.0, 1000.0]).numpy().tolist()
-        [0.5, 0.5]
+        >>> from toolkit import ops
+        >>> print(ops.softmax([1000.0, 1000.0]))
+        [0.5 0.5]
     """
     _warn_if_constant(x, axis)
     return _along(softmax_p, x, axis)
@@ -91,21 +96,46 @@ def _warn_if_constant(x: TensorLike, axis: Axis) -> None:
 
 @operation
 def log_softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
-    """Compute log(softmax(x)) along `axis`, without rounding of softmax(x) to 0.
+    """Compute log(softmax(x)) along axes; small probabilities do not round to 0.
 
     Args:
-        x: any shape.
-        axis: an integer, a tuple of them, or None for all axes together.
+        x: numbers of any shape, for example logits (batch, classes).
+        axis: an axis, a tuple of axes, or None for all axes.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.log_softmax([0.0, -1000.0]))
+        [    0. -1000.]
     """
     return _along(log_softmax_p, x, axis)
 
 
 @operation
 def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
-    """Return the point of the probability simplex along `axis` that is nearest to x.
+    """Return the point of the probability simplex that is nearest to x.
+
+    Unlike `softmax`, it gives probabilities that are exactly 0.
+
+    Args:
+        x: numbers of any shape, for example logits (batch, classes).
+        axis: the axis along which the sum is 1. The default is the last axis.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
 
     Reference:
-        https://arxiv.org/abs/1602.02068
+        Martins and Astudillo, From Softmax to Sparsemax (2016),
+            https://arxiv.org/abs/1602.02068
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.sparsemax([1.0, 0.5, -3.0]))
+        [0.75 0.25 0.  ]
     """
     (x,) = floating(x)
     axis = normalize_axis("sparsemax", axis, x.ndim)

@@ -40,9 +40,22 @@ searchsorted_p: Primitive = primitive(
 
 @operation
 def argsort(x: TensorLike, axis: int | None = -1) -> Tensor:
-    """Return the indices that sort x along `axis`, int32; None sorts the flattened x.
+    """Return the indices that sort a tensor along an axis, in ascending order.
 
     The sort is stable, and NaNs are last.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to sort. None sorts the flattened tensor. The default is the last
+            axis.
+
+    Returns:
+        An int32 tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.argsort([3, 1, 2]))
+        [1 2 0]
     """
     x = convert(x)
     if axis is None or x.ndim == 0:
@@ -52,7 +65,22 @@ def argsort(x: TensorLike, axis: int | None = -1) -> Tensor:
 
 @operation
 def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
-    """Sort x in ascending order along `axis`, NaNs last; None sorts the flattened x."""
+    """Sort the elements of a tensor along an axis, in ascending order; NaNs are last.
+
+    Args:
+        x: numbers of any shape.
+        axis: the axis to sort. None sorts the flattened tensor. The default is the last
+            axis.
+
+    Returns:
+        A tensor with the dtype of `x`, and its shape, or (x.size,) if `axis` is None.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.sort([[3, 1, 2], [9, 8, 7]]))
+        [[1 2 3]
+         [7 8 9]]
+    """
     x = convert(x)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
@@ -62,9 +90,27 @@ def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
 
 @operation
 def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
-    """Return indices that put the kth smallest element at index k, smaller before.
+    """Return indices that move the smallest elements before index kth.
 
-    They sort x completely, which also satisfies this condition.
+    They sort the axis completely, which satisfies this condition too.
+
+    Args:
+        x: numbers of any shape.
+        kth: the index in [-n, n), where n is the extent of the axis. No element before
+            it is larger than the element at it, and no element after it is smaller.
+        axis: the axis to partition. None partitions the flattened tensor. The default
+            is the last axis.
+
+    Returns:
+        An int32 tensor with the shape of `x`, or (x.size,) if `axis` is None.
+
+    Raises:
+        ArgumentError: `kth` is out of range.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.argpartition([30, 10, 20], 1))
+        [1 2 0]
     """
     x = convert(x)
     n = (
@@ -79,16 +125,26 @@ def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
 
 @operation
 def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the k largest elements along the last axis, and their int32 indices.
+    """Return the k largest elements along the last axis, and their indices.
 
     Args:
-        x: (..., n).
-        k: number of elements, at most n.
-        sorted: no effect: the result is always in descending order, and of equal
-            elements the first one is first.
+        x: (..., n), numbers.
+        k: the number of elements, at most n.
+        sorted: no effect: the result is always in descending order. Of equal elements
+            the first one is first.
 
     Returns:
-        Values and indices, both (..., k).
+        A pair of tensors of shape (..., k): the values with the dtype of `x`, and the
+        int32 indices.
+
+    Raises:
+        ShapeError: `x` has fewer than `k` elements along the last axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> values, indices = ops.top_k([1, 9, 5], k=2)
+        >>> values.tolist(), indices.tolist()
+        ([9, 5], [1, 2])
     """
     x = convert(x)
     if x.ndim == 0 or not 0 <= k <= x.shape[-1]:
@@ -136,16 +192,23 @@ def _descending(x: Tensor) -> Tensor:
 
 @operation
 def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> Tensor:
-    """Return whether fewer than k predictions exceed that for the target class.
+    """Return whether the target class is among the k best predictions.
 
     Args:
         targets: (batch,), indices of classes.
-        predictions: (batch, classes).
-        k: the number of best predictions.
+        predictions: (batch, classes), scores.
+        k: the number of best predictions. A class with the score of the k-th best
+            prediction counts as one of them.
 
     Returns:
-        (batch,), bool; False if the target is not a class, such as -1, or its
-        prediction is not finite.
+        A boolean tensor of shape (batch,). It is false if the target is not a class,
+        such as -1, or its score is not finite.
+
+    Example:
+        >>> from toolkit import ops
+        >>> scores = [[0.1, 0.7, 0.2], [0.5, 0.3, 0.2]]
+        >>> print(ops.in_top_k([2, 2], scores, k=2))
+        [ True False]
     """
     predictions = convert(predictions)
     targets = expand_dims(as_indices("in_top_k", targets), -1)
@@ -163,12 +226,23 @@ def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> Tensor:
 def searchsorted(
     sorted_sequence: Any, values: TensorLike, side: str = "left"
 ) -> Tensor:
-    """Return where to insert `values` so that a sorted sequence stays sorted, int32.
+    """Return the indices at which to insert values into a sorted sequence.
 
     Args:
-        sorted_sequence: (n,), ascending.
-        values: of any shape.
-        side: "left": before elements that are equal, "right": after them.
+        sorted_sequence: (n,), numbers in ascending order.
+        values: numbers of any shape.
+        side: "left" inserts before equal elements, "right" after them.
+
+    Returns:
+        An int32 tensor with the shape of `values` and elements in [0, n].
+
+    Raises:
+        ShapeError: `sorted_sequence` does not have 1 axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.searchsorted([10, 20, 30], [5, 20, 99]))
+        [0 1 3]
     """
     if side not in ("left", "right"):
         raise unknown_choice("searchsorted: side", side, ("left", "right"))
@@ -183,11 +257,21 @@ def searchsorted(
 
 @operation
 def digitize(x: TensorLike, bins: Any) -> Tensor:
-    """Return the index of the bin of each element: the number of edges <= x, int32.
+    """Return the index of the bin that contains each element.
+
+    The index is the number of edges <= x.
 
     Args:
-        x: of any shape.
-        bins: (n,), the edges, ascending.
+        x: numbers of any shape.
+        bins: (n,), the edges between bins, in ascending order.
+
+    Returns:
+        An int32 tensor with the shape of `x` and elements in [0, n].
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.digitize([0.5, 1.0, 7.0], [1.0, 5.0]))
+        [0 1 2]
     """
     return searchsorted(bins, x, side="right")
 
@@ -196,13 +280,21 @@ def digitize(x: TensorLike, bins: Any) -> Tensor:
 def isin(
     x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
-    """Return whether each element of x1 is among the elements of x2.
+    """Return whether each element of one tensor occurs in another tensor.
 
     Args:
-        x1: of any shape.
-        x2: of any shape.
-        assume_unique: whether no element occurs twice; no effect.
+        x1: the elements to search, of any shape.
+        x2: the elements of the set, of any shape.
+        assume_unique: no effect; in NumPy, whether no element occurs twice.
         invert: whether to return the opposite.
+
+    Returns:
+        A boolean tensor with the shape of `x1`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.isin([1, 2, 3], [2, 4]))
+        [False  True False]
     """
     (x1, x2), _ = operands(x1, x2)
     if x1.dtype == "bool":
@@ -228,21 +320,35 @@ def unique(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """Return the elements of x without duplicates; the values of x must be known.
+    """Return the elements of a tensor without duplicates, in ascending order.
+
+    The number of elements depends on the values, which must be available. Inside a
+    traced function they are not.
 
     Args:
-        x: a tensor.
+        x: numbers of any shape.
         sorted: no effect: the result is always ascending.
-        return_index: whether to return the index of the first occurrence of each.
-        return_inverse: whether to return, for each element of x, its index in the
-            result.
-        return_counts: whether to return the number of occurrences.
-        axis: compare slices along this axis; None: the elements.
-        size: number of elements to return: the result is truncated or padded.
-        fill_value: value of the padding; 0 if None.
+        return_index: whether to return the index of the first occurrence of each
+            element, too.
+        return_inverse: whether to return the index in the result of each element of
+            `x`, too.
+        return_counts: whether to return the number of occurrences of each element, too.
+        axis: the axis whose slices are compared. None compares elements.
+        size: the number of elements of the result, which is truncated or padded. None
+            means all elements.
+        fill_value: the value of the padding. None means 0.
 
     Returns:
-        The elements, or a tuple with the additional results, in the order above.
+        A tensor with the dtype of `x`, or a tuple of it and the additional int32
+        tensors in the order of the arguments.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.unique([3, 1, 3, 2]))
+        [1 2 3]
+        >>> values, counts = ops.unique([3, 1, 3], return_counts=True)
+        >>> values.tolist(), counts.tolist()
+        ([1, 3], [1, 2])
     """
     x = convert(x)
     requested = (True, return_index, return_inverse, return_counts)

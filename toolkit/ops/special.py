@@ -7,10 +7,11 @@ import math
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
-from toolkit.ops.elementwise import exp, greater, isinf, less, minimum, sqrt, where
+from toolkit.ops.elementwise import greater, isinf, less, minimum, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.quadrature import chebyshev, polynomial
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, sqrt
 from toolkit.type_aliases import TensorLike
 
 
@@ -34,7 +35,23 @@ _I0_TAIL = [
 
 @operation
 def i0(x: TensorLike) -> Tensor:
-    """Compute the modified Bessel function of the first kind of order 0."""
+    """Compute the modified Bessel function of the first kind of order 0, elementwise.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/10.25
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.i0([0.0, 1.0, -1.0]), 4))
+        [1.     1.2661 1.2661]
+    """
     x, dtype = _widened(x)
     size = absolute(x)
     is_far = greater(size, _I0_BORDER)
@@ -91,7 +108,23 @@ def scaled_erfc(x: Tensor) -> Tensor:
 
 @operation
 def erfc(x: TensorLike) -> Tensor:
-    """Compute 1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
+    """Compute 1 - erf(x), elementwise; it is exact also where erf(x) is almost 1.
+
+    Args:
+        x: real numbers of any shape.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/7.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.erfc([0.0, 1.0]), 4))
+        [1.     0.1573]
+    """
     x, dtype = _widened(x)
     right = absolute(x)
     scaled = scaled_erfc(right)

@@ -17,16 +17,7 @@ from toolkit.ops.arrange import diagonal
 from toolkit.ops.checks import normalize_axes, normalize_axis, reduced_shape
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import full, linspace, zeros
-from toolkit.ops.elementwise import (
-    ceil,
-    equal,
-    floor,
-    isnan,
-    maximum,
-    not_equal,
-    sqrt,
-    where,
-)
+from toolkit.ops.elementwise import ceil, equal, floor, isnan, maximum, not_equal, where
 from toolkit.ops.index import gather_p, scatter_p, take_along_axis_p
 from toolkit.ops.numeric import clip, round
 from toolkit.ops.ranges import index_range
@@ -41,17 +32,30 @@ from toolkit.ops.shape import (
 )
 from toolkit.ops.sort import searchsorted_p, sort
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import sqrt
 from toolkit.type_aliases import Axis, TensorLike
 
 
 @operation
 def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
-    """Compute the weighted mean over `axis`: sum(x * weights) / sum(weights).
+    """Compute the weighted mean over axes: sum(x * weights) / sum(weights).
 
     Args:
-        x: a tensor.
-        axis: an integer, a tuple, or None for all.
-        weights: has x's shape, or (n,) for one axis of extent n; equal weights if None.
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        weights: numbers with the shape of `x`, or with the extents of the reduced axes
+            only. None means equal weights.
+
+    Returns:
+        A floating tensor without the reduced axes.
+
+    Raises:
+        ShapeError: the shape of `weights` matches neither `x` nor its axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.average([1.0, 5.0], weights=[3.0, 1.0]))
+        2.0
     """
     if weights is None:
         return mean(x, axis=axis)
@@ -70,7 +74,21 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
 
 @operation
 def ptp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest minus the smallest element over `axis`."""
+    """Return the largest minus the smallest element over axes.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A tensor without the reduced axes, with the dtype of `x`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.ptp([[1, 5], [7, 3]], axis=1))
+        [4 4]
+    """
     return max(x, axis, keepdims) - min(x, axis, keepdims)
 
 
@@ -152,15 +170,23 @@ def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) ->
 def quantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Return the value below which a fraction q of the elements over `axis` is.
+    """Return the values below which fractions q of the elements are.
 
     Args:
-        x: a tensor.
-        q: fractions in [0, 1], () or (m,); several become the first axis of the result.
-        axis: an integer, a tuple, or None for all.
-        method: interpolation between two elements: "linear", "lower", "higher",
+        x: numbers of any shape.
+        q: a fraction in [0, 1], or (m,) fractions, which give a first axis of extent m.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        method: the interpolation between two elements: "linear", "lower", "higher",
             "midpoint" or "nearest".
-        keepdims: whether reduced axes stay, with extent 1.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.quantile([1.0, 2.0, 3.0, 4.0, 5.0], [0.25, 0.5]))
+        [2. 3.]
     """
     return quantiles("quantile", x, q, axis, method, keepdims)
 
@@ -169,14 +195,48 @@ def quantile(
 def percentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Compute `quantile`, with q in percent: 0 to 100."""
+    """Return the values below which q percent of the elements are.
+
+    Args:
+        x: numbers of any shape.
+        q: a percentage in [0, 100], or (m,) percentages, which give a first axis of
+            extent m.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        method: the interpolation between two elements: "linear", "lower", "higher",
+            "midpoint" or "nearest".
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.percentile([1.0, 2.0, 3.0, 4.0, 5.0], 75))
+        4.0
+    """
     shares = convert(q, "float64") / 100.0
     return quantiles("percentile", x, shares, axis, method, keepdims)
 
 
 @operation
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Return the middle of the sorted elements, or the mean of the middle two."""
+    """Return the middle of the sorted elements over axes.
+
+    It is the mean of the middle two elements if their number is even.
+
+    Args:
+        x: numbers of any shape.
+        axis: an axis, a tuple of axes, or None. The default None reduces all axes.
+        keepdims: whether the reduced axes stay in the result, with extent 1.
+
+    Returns:
+        A floating tensor without the reduced axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.median([[5.0, 1.0, 3.0], [9.0, 7.0, 8.0]], axis=1))
+        [3. 8.]
+    """
     return quantiles("median", x, 0.5, axis, keepdims=keepdims)
 
 
@@ -185,13 +245,27 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> Tensor:
-    """Return dot products of x2 with the sections of x1 at each shift.
+    """Compute the cross-correlation of two vectors: their product sums at each shift.
+
+    The result is y[k] = sum_n x1[n + k] * x2[n].
 
     Args:
-        x1: (m,).
-        x2: (n,).
-        mode: "valid": full overlap, max(m, n) - min(m, n) + 1 shifts; "same": the
-            middle max(m, n) shifts; "full": all m + n - 1.
+        x1: (m,), numbers.
+        x2: (n,), numbers.
+        mode: the shifts of the result. "valid": shifts with full overlap, max(m, n) -
+            min(m, n) + 1 of them. "same": the middle max(m, n) shifts. "full": all m +
+            n - 1 shifts.
+
+    Returns:
+        A vector with the common floating dtype.
+
+    Raises:
+        ShapeError: an operand is not a vector, or is empty.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.correlate([1.0, 2.0, 3.0], [1.0, 10.0]))
+        [21. 32.]
     """
     if mode not in ("valid", "same", "full"):
         raise unknown_choice("correlate: mode", mode, ("valid", "same", "full"))
@@ -220,9 +294,23 @@ def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> Tensor:
 
 @operation
 def corrcoef(x: TensorLike) -> Tensor:
-    """Compute correlation coefficients between the rows of x:
+    """Compute the Pearson correlation coefficients between the rows of a matrix.
 
-    (n, samples) give (n, n).
+    Args:
+        x: (n, samples), or (samples,) for one variable.
+
+    Returns:
+        A floating tensor of shape (n, n) with elements in [-1, 1], or a scalar for a
+        vector.
+
+    Raises:
+        ShapeError: `x` does not have 1 or 2 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.corrcoef([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), 4))
+        [[ 1. -1.]
+         [-1.  1.]]
     """
     (x,) = floating(x)
     if x.ndim not in (1, 2):
@@ -240,17 +328,28 @@ def corrcoef(x: TensorLike) -> Tensor:
 def histogram(
     x: TensorLike, bins: Any = 10, range: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Count the elements of x between adjacent edges.
+    """Count the elements of a vector between adjacent edges.
 
     Args:
-        x: a tensor; it is flattened.
-        bins: a number of bins of equal width, or their edges, ascending.
-        range: the outer edges if `bins` is a number; the extremes of x if None.
+        x: (n,), numbers.
+        bins: the number of bins of equal width, or the edges of the bins in ascending
+            order.
+        range: a pair of the outer edges if `bins` is a number. None means the extremes
+            of `x`.
 
     Returns:
-        Counts (bins,), with the dtype of x as in Keras, and edges (bins + 1,). A value
-        on an edge belongs to the bin on its right, and on the last edge to the last
-        bin.
+        A pair of the counts (bins,), with the dtype of `x` as in Keras, and the edges
+        (bins + 1,). A value on an edge counts in the bin on its right, and a value on
+        the last edge in the last bin.
+
+    Raises:
+        ShapeError: `x` is not a vector.
+
+    Example:
+        >>> from toolkit import ops
+        >>> counts, edges = ops.histogram([0.5, 1.5, 1.7, 4.0], bins=2, range=(0, 4))
+        >>> counts.tolist(), edges.tolist()
+        ([3.0, 1.0], [0.0, 2.0, 4.0])
     """
     x = convert(x)
     dtype = "int32" if x.dtype == "bool" else x.dtype
@@ -303,7 +402,28 @@ def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
 
 @operation
 def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
-    """Return the differences between adjacent elements along `axis`, n times."""
+    """Compute the differences x[i + 1] - x[i] along an axis.
+
+    Args:
+        a: numbers with at least 1 axis.
+        n: the number of repetitions, >= 0. Each one reduces the extent of the axis by
+            1.
+        axis: the axis of the differences. The default is the last axis.
+
+    Returns:
+        A tensor with the dtype of `a`. Booleans give whether adjacent elements differ.
+
+    Raises:
+        ArgumentError: `n` is negative.
+        ShapeError: `a` has no axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.diff([1, 4, 9, 16]))
+        [3 5 7]
+        >>> print(ops.diff([1, 4, 9, 16], n=2))
+        [2 2]
+    """
     x = convert(a)
     if n < 0:
         raise ArgumentError(f"diff: expected n >= 0; received {n}")
@@ -322,13 +442,22 @@ def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
 def trapezoid(
     y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
 ) -> Tensor:
-    """Integrate along `axis` by the trapezoidal rule.
+    """Integrate along an axis by the trapezoidal rule.
 
     Args:
-        y: values.
-        x: the coordinates of the values: (n,) or y's shape; `dx` apart if None.
-        dx: the distance between adjacent coordinates, without x.
-        axis: axis of the integration.
+        y: values of the function, of any shape.
+        x: the coordinates of the values: (n,), or the shape of `y`. None means
+            coordinates with the distance `dx`.
+        dx: the distance between adjacent coordinates without `x`.
+        axis: the axis of the integration. The default is the last axis.
+
+    Returns:
+        A floating tensor without the axis.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.trapezoid([0.0, 1.0, 4.0]))
+        3.0
     """
     (y,) = floating(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
@@ -346,13 +475,45 @@ def trapezoid(
 
 @operation
 def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Sum the diagonals of the matrices along two axes; see `diagonal`."""
+    """Sum the elements of a diagonal of matrices.
+
+    Args:
+        x: a tensor with at least 2 axes.
+        offset: the diagonal. 0 is the main diagonal, positive numbers are above it, and
+            negative numbers are below it.
+        axis1: the axis of the rows.
+        axis2: the axis of the columns.
+
+    Returns:
+        A tensor without the two axes, with the dtype of `sum`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.trace([[1, 2], [3, 4]]))
+        5
+    """
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 @operation
 def cdist(x: TensorLike, y: TensorLike) -> Tensor:
-    """Compute Euclidean distances: (..., m, d) and (..., n, d) give (..., m, n)."""
+    """Compute the Euclidean distances between all pairs of rows of two matrices.
+
+    Args:
+        x: (..., m, d), points as rows.
+        y: (..., n, d), points as rows.
+
+    Returns:
+        A floating tensor of shape (..., m, n).
+
+    Raises:
+        ShapeError: the rows have different extents.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.cdist([[0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]))
+        [[5. 1.]]
+    """
     x, y = floating(x, y)
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
         raise ShapeError(
@@ -367,12 +528,22 @@ def cdist(x: TensorLike, y: TensorLike) -> Tensor:
 def extract_sequences(
     x: TensorLike, sequence_length: int, sequence_stride: int
 ) -> Tensor:
-    """Extract frames of the last axis: (..., n) gives (..., frames, sequence_length).
+    """Extract overlapping frames of the last axis.
 
     Args:
-        x: a tensor.
-        sequence_length: elements of a frame.
-        sequence_stride: elements between the starts of adjacent frames.
+        x: (..., n), numbers.
+        sequence_length: the number of elements of a frame.
+        sequence_stride: the number of elements between the starts of adjacent frames.
+
+    Returns:
+        A tensor of shape (..., frames, sequence_length) with the dtype of `x`.
+        Incomplete frames are not included.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.extract_sequences([1, 2, 3, 4, 5], 3, 2))
+        [[1 2 3]
+         [3 4 5]]
     """
     x = convert(x)
     count = builtins.max((x.shape[-1] - sequence_length) // sequence_stride + 1, 0)

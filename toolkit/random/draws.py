@@ -59,10 +59,20 @@ def uniform(
     """Draw numbers from the uniform distribution on [minval, maxval), up to rounding.
 
     Args:
-        shape: shape of the result.
-        minval, maxval: bounds that broadcast to shape.
-        dtype: a floating dtype, floatx if None.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        shape: the shape of the result, an integer or a tuple of integers.
+        minval: the lower bound, which broadcasts to `shape`.
+        maxval: the upper bound, which broadcasts to `shape`.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.uniform((1000,), seed=1)
+        >>> round(float(ops.mean(x)), 1), bool(ops.all((x >= 0) & (x < 1)))
+        (0.5, True)
     """
     dtype = check_dtype("uniform", dtype)
     x = _draw_unit(seed, extents_of(shape), dtype)
@@ -81,10 +91,24 @@ def normal(
     """Draw numbers from the normal distribution.
 
     Args:
-        shape: shape of the result.
-        mean, stddev: parameters of the distribution; they broadcast to shape.
-        dtype: a floating dtype, floatx if None.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        shape: the shape of the result, an integer or a tuple of integers.
+        mean: the mean, which broadcasts to `shape`.
+        stddev: the standard deviation, which broadcasts to `shape`.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Reference:
+        Box and Muller, A Note on the Generation of Random Normal Deviates (1958),
+            doi:10.1214/aoms/1177706645
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.normal((10000,), mean=5.0, stddev=2.0, seed=1)
+        >>> round(float(ops.mean(x)), 1), round(float(ops.std(x)), 1)
+        (5.0, 2.0)
     """
     shape, dtype = extents_of(shape), check_dtype("normal", dtype)
     size = math.prod(shape)
@@ -104,10 +128,25 @@ def _scale_and_shift(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """Draw normally distributed numbers within 2 stddev of the mean.
+    """Draw numbers from the normal distribution, within 2 standard deviations.
 
     Args:
-        shape, mean, stddev, dtype, seed: as for `normal`.
+        shape: the shape of the result, an integer or a tuple of integers.
+        mean: the mean, which broadcasts to `shape`.
+        stddev: the standard deviation before the truncation, which broadcasts to
+            `shape`.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`, with elements in [mean - 2 *
+        stddev, mean + 2 * stddev].
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.truncated_normal((1000,), seed=1)
+        >>> bool(ops.all(ops.absolute(x) <= 2))
+        True
     """
     dtype = check_dtype("truncated_normal", dtype)
     x = _draw_unit(seed, extents_of(shape), dtype) * 2.0 - 1.0
@@ -121,10 +160,25 @@ def randint(
     """Draw integers from the uniform distribution on [minval, maxval).
 
     Args:
-        shape: shape of the result.
-        minval, maxval: integer bounds, at most 2 ** 53 apart, that broadcast to shape.
+        shape: the shape of the result, an integer or a tuple of integers.
+        minval: the lowest integer, which broadcasts to `shape`.
+        maxval: the end of the range, at most 2 ** 53 above `minval`, which broadcasts
+            to `shape`.
         dtype: an integer dtype.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Raises:
+        DTypeError: `dtype` is not an integer dtype.
+        ArgumentError: the range is empty or too large.
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.randint((1000,), 1, 7, seed=1)  # a die
+        >>> int(ops.min(x)), int(ops.max(x))
+        (1, 6)
     """
     name = dtypes.standardize(dtype)
     if not dtypes.is_integer(name):
@@ -148,13 +202,22 @@ def categorical(
     """Draw classes with the probabilities softmax(logits).
 
     Args:
-        logits: (batch, classes).
-        num_samples: number of draws for each row.
-        dtype: an integer dtype of the result.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        logits: (batch, classes), numbers.
+        num_samples: the number of draws for each row.
+        dtype: an integer dtype.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
 
     Returns:
-        (batch, num_samples).
+        A tensor of shape (batch, num_samples) and dtype `dtype`, with elements in [0,
+        classes).
+
+    Raises:
+        ShapeError: `logits` does not have 2 axes.
+
+    Example:
+        >>> from toolkit import random
+        >>> random.categorical([[0.0, 100.0, 0.0]], 4, seed=1).tolist()
+        [[1, 1, 1, 1]]
     """
     (logits,) = floating(logits)
     if logits.ndim != 2:
@@ -175,14 +238,32 @@ def categorical(
 def dropout(
     inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None
 ) -> Tensor:
-    """Set random elements to 0, and scale all other elements by 1 / (1 - rate).
+    """Set random elements to 0, and multiply all other elements by 1 / (1 - rate).
+
+    The expected value of each element stays the same.
 
     Args:
-        inputs: any shape.
-        rate: the probability that an element is dropped, in [0, 1].
-        noise_shape: the shape in which to draw; it broadcasts to the shape of inputs.
-            None in it means the extent of inputs.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        inputs: numbers of any shape.
+        rate: the probability that an element becomes 0, in [0, 1].
+        noise_shape: the shape of the draws, which broadcasts to the shape of `inputs`.
+            None means the shape of `inputs`, and None as an extent means that extent.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A floating tensor with the shape of `inputs`.
+
+    Raises:
+        ArgumentError: `rate` is not in [0, 1].
+
+    Reference:
+        Srivastava et al., Dropout (2014),
+            https://jmlr.org/papers/v15/srivastava14a.html
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.dropout(ops.ones((1000,)), rate=0.5, seed=1)
+        >>> ops.unique(x).tolist()
+        [0.0, 2.0]
     """
     if not 0 <= rate <= 1:
         raise ArgumentError(f"random.dropout: expected rate in [0, 1]; received {rate}")
@@ -217,12 +298,24 @@ def _noise_shape(x: Tensor, noise_shape: tuple[int, ...] | None) -> tuple[int, .
 
 @operation
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
-    """Return the slices of x along `axis` in random order.
+    """Return the slices of a tensor along an axis in random order.
 
     Args:
-        x: any shape but ().
-        axis: the axis along which to permute.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        x: a tensor with at least 1 axis.
+        axis: the axis to permute. The default is the first axis.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor with the shape and dtype of `x`.
+
+    Raises:
+        ArgumentError: `axis` is out of range.
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.shuffle(ops.arange(5), seed=1)
+        >>> sorted(x.tolist())
+        [0, 1, 2, 3, 4]
     """
     x = convert(x)
     if not -x.ndim <= axis < x.ndim:

@@ -26,17 +26,30 @@ def elastic_transform(
     """Distort images elastically: displace pixels by smooth random fields.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        alpha: scale of the displacements.
-        sigma: in pixels: standard deviation of the noise, and of the Gaussian kernel
+        images: (height, width, channels), or (batch, height, width, channels).
+        alpha: the scale of the displacements.
+        sigma: the standard deviation in pixels of the noise, and of the Gaussian kernel
             that smooths it.
         interpolation: "nearest" or "bilinear".
-        fill_mode: padding outside an image, as for `map_coordinates`.
-        fill_value: padding value in mode "constant".
-        seed: an integer, a SeedGenerator, or None for the global generator.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        fill_mode: the values outside an image, as for `map_coordinates`.
+        fill_value: the value in mode "constant".
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
-    Reference: Simard et al. 2003, doi:10.1109/ICDAR.2003.1227801
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Reference:
+        Simard et al., Best Practices for Convolutional Neural Networks (2003),
+            doi:10.1109/ICDAR.2003.1227801
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((4, 4, 1))  # a constant image is a fixed point
+        >>> y = ops.image.elastic_transform(x, sigma=1.0, seed=1)
+        >>> y.shape, bool(ops.allclose(x, y))
+        ((4, 4, 1), True)
     """
     check_mode("elastic_transform", interpolation, fill_mode)
     size = int(6 * sigma) | 1

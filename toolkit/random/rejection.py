@@ -19,13 +19,23 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
     """Draw numbers from the gamma distribution with scale 1.
 
     Args:
-        shape: shape of the result.
-        alpha: > 0, the shape parameter; it broadcasts to `shape`.
-        dtype: a floating dtype, floatx if None.
-        seed: an integer, a SeedGenerator, or None for the global generator.
+        shape: the shape of the result, an integer or a tuple of integers.
+        alpha: the shape parameter, > 0, which broadcasts to `shape`. It is the mean.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
 
     Reference:
-        Marsaglia and Tsang, A Simple Method for Generating Gamma Variables (2000).
+        Marsaglia and Tsang, A Simple Method for Generating Gamma Variables (2000),
+            doi:10.1145/358407.358414
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.gamma((10000,), alpha=3.0, seed=1)
+        >>> round(float(ops.mean(x)), 1)
+        3.0
     """
     shape, dtype = extents_of(shape), check_dtype("gamma", dtype)
     return convert(
@@ -36,12 +46,24 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
 def beta(
     shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
-    """Draw numbers from the beta distribution, between 0 and 1.
+    """Draw numbers from the beta distribution on [0, 1].
 
     Args:
-        shape: shape of the result.
-        alpha, beta: > 0, the parameters; they broadcast to `shape`.
-        dtype, seed: as for `gamma`.
+        shape: the shape of the result, an integer or a tuple of integers.
+        alpha: the first parameter, > 0, which broadcasts to `shape`.
+        beta: the second parameter, > 0, which broadcasts to `shape`. The mean is alpha
+            / (alpha + beta).
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`.
+
+    Example:
+        >>> from toolkit import ops, random
+        >>> x = random.beta((10000,), alpha=1.0, beta=3.0, seed=1)
+        >>> round(float(ops.mean(x)), 2)
+        0.25
     """
     shape, dtype = extents_of(shape), check_dtype("beta", dtype)
     keys = _split_key(draw_seed(seed))
@@ -57,14 +79,24 @@ def binomial(
 ) -> Tensor:
     """Draw numbers of successes from the binomial distribution.
 
-    Args:
-        shape: shape of the result.
-        counts: >= 0, numbers of trials; they broadcast to `shape`.
-        probabilities: probabilities of success, in [0, 1]; they broadcast to `shape`.
-        dtype, seed: as for `gamma`.
-
     The time is proportional to the number of successes, or of failures if there are
     fewer.
+
+    Args:
+        shape: the shape of the result, an integer or a tuple of integers.
+        counts: the numbers of trials, >= 0, which broadcast to `shape`.
+        probabilities: the probabilities of success, in [0, 1], which broadcast to
+            `shape`.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`, with whole numbers in [0, counts].
+
+    Example:
+        >>> from toolkit import random
+        >>> random.binomial((3,), counts=5, probabilities=1.0, seed=1).tolist()
+        [5.0, 5.0, 5.0]
     """
     shape, dtype = extents_of(shape), check_dtype("binomial", dtype)
     n = ops.broadcast_to(convert(counts, "float64"), shape)
@@ -98,18 +130,23 @@ def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tenso
     """Draw numbers from the Poisson distribution.
 
     Args:
-        shape: shape of the result.
-        rate: >= 0, the mean; it broadcasts to `shape`. A negative rate gives NaN.
-        dtype, seed: as for `gamma`.
+        shape: the shape of the result, an integer or a tuple of integers.
+        rate: the mean, >= 0, which broadcasts to `shape`. A negative rate gives NaN.
+        dtype: a floating dtype. None means floatx.
+        seed: an integer, a `SeedGenerator`, or None for the global generator.
+
+    Returns:
+        A tensor of shape `shape` and dtype `dtype`, with whole numbers.
 
     Reference:
-        Hörmann, The transformed rejection method for generating Poisson random
-        variables (1993).
+        Hörmann, The Transformed Rejection Method for Generating Poisson Random
+            Variables (1993), doi:10.1016/0167-6687(93)90997-4
 
     Example:
-        >>> import toolkit
-        >>> float(toolkit.random.poisson((2,), 0.0, seed=1)[0])
-        0.0
+        >>> from toolkit import ops, random
+        >>> x = random.poisson((10000,), rate=4.0, seed=1)
+        >>> round(float(ops.mean(x)), 1)
+        4.0
     """
     shape, dtype = extents_of(shape), check_dtype("poisson", dtype)
     rates = ops.broadcast_to(convert(rate, "float64"), shape)

@@ -100,7 +100,17 @@ def set_global_state(state: list[int] | None) -> None:
 
 
 def global_seed_generator() -> SeedGenerator:
-    """Return the generator for `seed=None`."""
+    """Return the generator that functions use for the seed None.
+
+    Returns:
+        The global `SeedGenerator`; each call returns the same object.
+
+    Example:
+        >>> from toolkit import random
+        >>> seeds = random.global_seed_generator()
+        >>> seeds is random.global_seed_generator()
+        True
+    """
     global _global_generator
     if _global_generator is None:
         # Any trace may use it first, and it belongs to no trace.
@@ -112,18 +122,18 @@ def global_seed_generator() -> SeedGenerator:
 def set_random_seed(seed: int) -> None:
     """Make all later draws repeatable.
 
-    Seeds Python's `random`, NumPy's legacy generator, and the global generator of
-    toolkit.
+    It sets the seeds of Python's `random`, of NumPy's legacy generator, and of the
+    global generator of toolkit.
 
     Args:
         seed: an integer in [0, 2 ** 32).
 
     Example:
-        >>> import toolkit
-        >>> toolkit.random.set_random_seed(0)
-        >>> x = toolkit.random.normal((3,))
-        >>> toolkit.random.set_random_seed(0)
-        >>> bool(toolkit.ops.all(x == toolkit.random.normal((3,))))
+        >>> from toolkit import ops, random
+        >>> random.set_random_seed(0)
+        >>> x = random.normal((3,))
+        >>> random.set_random_seed(0)
+        >>> bool(ops.all(x == random.normal((3,))))
         True
     """
     seed = _check_seed(seed)
@@ -139,7 +149,16 @@ def reset_global_seed() -> None:
 
 
 def make_default_seed() -> int:
-    """Return a seed from Python's `random`."""
+    """Draw a seed from Python's `random`.
+
+    Returns:
+        An integer in [1, 10 ** 9].
+
+    Example:
+        >>> from toolkit import random
+        >>> 1 <= random.make_default_seed() <= 10**9
+        True
+    """
     return python_random.randint(1, 10**9)
 
 

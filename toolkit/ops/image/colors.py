@@ -27,16 +27,21 @@ def _need_channels(op: str, x: Tensor, kinds: dict[int, str]) -> None:
 
 @operation
 def rgb_to_grayscale(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Compute 0.2989 red + 0.587 green + 0.114 blue.
+    """Convert color images to gray: 0.2989 * red + 0.587 * green + 0.114 * blue.
 
     Args:
-        images: (height, width, 3) or a batch of them; gray images, of 1 channel, are
-            returned unchanged.
-        data_format: "channels_last", "channels_first" (then the channels are the axis
-            before the height), or None for the global default.
+        images: (height, width, 3), or (batch, height, width, 3). Images with 1 channel
+            are returned unchanged.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
     Returns:
-        Images of 1 channel, with the dtype of images.
+        Images with 1 channel, and the dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.image.rgb_to_grayscale([[[1.0, 1.0, 0.0]]]), 4))
+        [[[0.8859]]]
     """
     x, restore = batched("rgb_to_grayscale", images, data_format)
     _need_channels("rgb_to_grayscale", x, {3: "RGB", 1: "Grayscale"})
@@ -49,11 +54,22 @@ def rgb_to_grayscale(images: TensorLike, data_format: str | None = None) -> Tens
 
 @operation
 def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Convert red, green and blue in [0, 1] to hue, saturation and value in [0, 1].
+    """Convert red, green and blue to hue, saturation and value.
+
+    All numbers are in [0, 1]. The hue of red is 0, of green 1 / 3, and of blue 2 / 3.
 
     Args:
-        images: (height, width, 3) or a batch of them, floats.
-        data_format: as for `rgb_to_grayscale`.
+        images: (height, width, 3), or (batch, height, width, 3), with a floating dtype.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.image.rgb_to_hsv([[[0.0, 1.0, 0.0]]]), 4))
+        [[[0.3333 1.     1.    ]]]
     """
     x, restore = batched("rgb_to_hsv", images, data_format)
     need_floats("rgb_to_hsv", x)
@@ -78,11 +94,22 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
 
 @operation
 def hsv_to_rgb(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Convert hue, saturation and value in [0, 1] to red, green and blue in [0, 1].
+    """Convert hue, saturation and value to red, green and blue.
+
+    All numbers are in [0, 1]. The hue of red is 0, of green 1 / 3, and of blue 2 / 3.
 
     Args:
-        images: (height, width, 3) or a batch of them, floats.
-        data_format: as for `rgb_to_grayscale`.
+        images: (height, width, 3), or (batch, height, width, 3), with a floating dtype.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> print(ops.round(ops.image.hsv_to_rgb([[[0.0, 1.0, 0.5]]]), 4))
+        [[[0.5 0.  0. ]]]
     """
     x, restore = batched("hsv_to_rgb", images, data_format)
     need_floats("hsv_to_rgb", x)

@@ -12,12 +12,12 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import tile
 from toolkit.ops.conv import depthwise_conv
 from toolkit.ops.creation import arange
-from toolkit.ops.elementwise import exp
 from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.numeric import square
 from toolkit.ops.reduce import mean, sum
 from toolkit.ops.shape import reshape, stack, unstack
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp
 from toolkit.type_aliases import TensorLike
 
 
@@ -50,14 +50,25 @@ def gaussian_blur(
     sigma: Any = (1.0, 1.0),
     data_format: str | None = None,
 ) -> Tensor:
-    """Convolve images with a Gaussian kernel; the padding is 0.
+    """Blur images with a Gaussian kernel; zeros surround the images.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        kernel_size: the extents of the kernel along the width and the height, as in
-            Keras.
-        sigma: its standard deviations along the width and the height.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        images: (height, width, channels), or (batch, height, width, channels).
+        kernel_size: the extents of the kernel along the width and the height, in
+            pixels, as in Keras.
+        sigma: the standard deviations along the width and the height, in pixels.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape([0.0, 0.0, 1.0, 0.0, 0.0], (1, 5, 1))
+        >>> y = ops.image.gaussian_blur(x, kernel_size=(3, 1))
+        >>> print(ops.round(y[0, :, 0], 3))
+        [0.    0.274 0.452 0.274 0.   ]
     """
     x, restore = batched("gaussian_blur", images, data_format)
     wide = widened(x)
@@ -67,14 +78,27 @@ def gaussian_blur(
 
 @operation
 def sobel_edges(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Compute the gradients of images downwards and to the right; the padding is 0.
+    """Compute the vertical and the horizontal gradients of images by Sobel filters.
+
+    Zeros surround the images.
 
     Args:
-        images: a batch (batch, height, width, channels), or channels first.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        images: (batch, height, width, channels).
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
     Returns:
-        The shape of images with an extra last axis of extent 2: down, right.
+        A tensor with the shape of `images` and an additional last axis of extent 2: the
+        gradients down and to the right.
+
+    Raises:
+        ShapeError: `images` does not have 4 axes.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(9.0), (1, 3, 3, 1))
+        >>> ops.image.sobel_edges(x)[0, 1, 1, 0].tolist()
+        [24.0, 8.0]
     """
     if convert(images).ndim != 4:
         raise ShapeError(
@@ -102,21 +126,36 @@ def ssim(
 ) -> Tensor:
     """Compute the structural similarity of images: 1 for equal images, less otherwise.
 
-    The mean over pixels and channels of (2 m1 m2 + c1) (2 v12 + c2) / ((m1 ** 2 + m2 **
-    2 + c1) (v1 + v2 + c2)), with means, variances and the covariance under a Gaussian
-    kernel (Wang et al. 2004, doi:10.1109/TIP.2003.819861).
+    It is the mean over pixels and channels of (2 m1 m2 + c1) (2 v12 + c2) / ((m1 ** 2 +
+    m2 ** 2 + c1) (v1 + v2 + c2)). The means m, the variances v and the covariance v12
+    are under a Gaussian kernel.
 
     Args:
-        image1, image2: (height, width, channels) or a batch of them, with the same
-            shape.
+        image1: (height, width, channels), or (batch, height, width, channels).
+        image2: images with the shape of `image1`.
         max_val: the largest possible value of a pixel.
-        filter_size: the extent of the kernel, an odd number.
-        filter_sigma: its standard deviation.
-        k1, k2: c1 = (k1 * max_val) ** 2 and c2 = (k2 * max_val) ** 2.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        filter_size: the extent of the kernel in pixels, an odd number.
+        filter_sigma: the standard deviation of the kernel in pixels.
+        k1: the constant c1 is (k1 * max_val) ** 2.
+        k2: the constant c2 is (k2 * max_val) ** 2.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
     Returns:
-        (batch,), or a 0-d tensor.
+        A tensor of shape (batch,), or a scalar for one image.
+
+    Raises:
+        ArgumentError: `filter_size` is not an odd number.
+        ShapeError: the shapes differ.
+
+    Reference:
+        Wang et al., Image Quality Assessment (2004), doi:10.1109/TIP.2003.819861
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((16, 16, 3))
+        >>> round(float(ops.image.ssim(x, x)), 4)
+        1.0
     """
     if filter_size < 1 or filter_size % 2 == 0:
         raise ArgumentError(

@@ -58,17 +58,24 @@ def extract_patches(
     """Extract windows of images, each as one vector.
 
     Args:
-        images: (height, width, channels) or a batch of them; with three sizes,
-            (depth, height, width, channels).
-        size: size of a window: an integer, or one for each of 2 or 3 axes.
-        strides: elements between the starts of adjacent windows; size if None.
-        dilation_rate: distance between the elements of a window.
-        padding: "valid", or "same": zeros around, for ceil(extent / stride) windows.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        images: (height, width, channels), or (batch, height, width, channels). With
+            three sizes: (depth, height, width, channels), or a batch of them.
+        size: the extents of a window in pixels: an integer, or one for each of 2 or 3
+            axes.
+        strides: the distance between windows in pixels. None means `size`.
+        dilation_rate: the distance between the pixels of a window.
+        padding: "valid" (no padding) or "same" (zeros, for ceil(extent / stride)
+            windows).
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
     Returns:
-        (..., windows down, windows right, channels * elements of a window), in the data
-        format of images.
+        A tensor of shape (..., windows down, windows right, channels * pixels of a
+        window), in the data format of `images`.
+
+    Raises:
+        TypeError: `size` is not an integer or a tuple.
+        ArgumentError: `size` does not have 2 or 3 extents.
 
     Example:
         >>> from toolkit import ops
@@ -99,7 +106,28 @@ def extract_patches_3d(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """Extract windows of volumes; see `extract_patches`."""
+    """Extract windows of volumes, each as one vector.
+
+    Args:
+        volumes: (depth, height, width, channels), or (batch, depth, height, width,
+            channels).
+        size: the extents of a window in voxels: an integer, or one for each axis.
+        strides: the distance between windows in voxels. None means `size`.
+        dilation_rate: the distance between the voxels of a window.
+        padding: "valid" (no padding) or "same" (zeros, for ceil(extent / stride)
+            windows).
+        data_format: "channels_last", "channels_first" (the channels are before the
+            depth), or None for the global default.
+
+    Returns:
+        A tensor of shape (..., windows along the depth, the height and the width,
+        channels * voxels of a window), in the data format of `volumes`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> ops.image.extract_patches_3d(ops.ones((4, 6, 8, 3)), 2).shape
+        (2, 3, 4, 24)
+    """
     options = (strides, dilation_rate, padding, data_format, 3)
     return _patches("extract_patches_3d", volumes, size, *options)
 
@@ -141,13 +169,32 @@ def pad_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Tensor:
-    """Add zeros around images.
+    """Add rows and columns of zeros around images.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        top_padding, bottom_padding, target_height: two of the three, in pixels.
-        left_padding, right_padding, target_width: two of the three, in pixels.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        images: (height, width, channels), or (batch, height, width, channels).
+        top_padding: the number of rows above. Two of `top_padding`, `bottom_padding`
+            and `target_height` are necessary.
+        left_padding: the number of columns on the left. Two of `left_padding`,
+            `right_padding` and `target_width` are necessary.
+        bottom_padding: the number of rows below.
+        right_padding: the number of columns on the right.
+        target_height: the height of the result in pixels.
+        target_width: the width of the result in pixels.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        Larger images, with the dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.ones((2, 2, 1))
+        >>> y = ops.image.pad_images(x, 1, 0, target_height=3, target_width=3)
+        >>> print(y[:, :, 0])
+        [[0. 0. 0.]
+         [1. 1. 0.]
+         [1. 1. 0.]]
     """
     x, restore = batched("pad_images", images, data_format)
     rows = {
@@ -176,13 +223,31 @@ def crop_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Tensor:
-    """Remove the margins of images.
+    """Remove rows and columns at the edges of images.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        top_cropping, bottom_cropping, target_height: two of the three, in pixels.
-        left_cropping, right_cropping, target_width: two of the three, in pixels.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        images: (height, width, channels), or (batch, height, width, channels).
+        top_cropping: the number of rows to remove above. Two of `top_cropping`,
+            `bottom_cropping` and `target_height` are necessary.
+        left_cropping: the number of columns to remove on the left. Two of
+            `left_cropping`, `right_cropping` and `target_width` are necessary.
+        bottom_cropping: the number of rows to remove below.
+        right_cropping: the number of columns to remove on the right.
+        target_height: the height of the result in pixels.
+        target_width: the width of the result in pixels.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        Smaller images, with the dtype of `images`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape(ops.arange(9), (3, 3, 1))
+        >>> y = ops.image.crop_images(x, 1, 0, target_height=2, target_width=2)
+        >>> print(y[:, :, 0])
+        [[3 4]
+         [6 7]]
     """
     x, restore = batched("crop_images", images, data_format)
     rows = {

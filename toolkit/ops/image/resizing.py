@@ -18,7 +18,6 @@ from toolkit.ops.creation import arange
 from toolkit.ops.elementwise import (
     add,
     equal,
-    exp,
     greater,
     greater_equal,
     isfinite,
@@ -27,7 +26,6 @@ from toolkit.ops.elementwise import (
     less_equal,
     maximum,
     sign,
-    sin,
     where,
 )
 from toolkit.ops.image.layout import as_pixels, batched, weighted, widened
@@ -37,6 +35,7 @@ from toolkit.ops.ranges import index_range
 from toolkit.ops.reduce import sum
 from toolkit.ops.shape import expand_dims, pad_p, reshape, slice_axis, transpose
 from toolkit.ops.symbolic import operation
+from toolkit.ops.transcendental import exp, sin
 from toolkit.type_aliases import Array, TensorLike
 
 # --- kernels: the weight of a pixel at a distance x >= 0 ------------------------------
@@ -172,18 +171,31 @@ def scale_and_translate(
     method: str,
     antialias: bool = True,
 ) -> Tensor:
-    """Resample images so that position p moves to p * scale + translation.
+    """Resample images so that the point p moves to p * scale + translation.
 
     Args:
-        images: a tensor.
-        output_shape: shape of the result; only `spatial_dims` may differ from the
-            images.
-        scale: (k,), a factor for each of `spatial_dims`.
-        translation: (k,), in pixels of the result; pixel i is centered at i + 0.5.
+        images: tensor of any shape.
+        output_shape: the shape of the result, which differs from the shape of `images`
+            only along `spatial_dims`.
+        scale: (k,), the factor for each of `spatial_dims`.
+        translation: (k,), the distance for each of `spatial_dims`, in pixels of the
+            result. Pixel i is centered at i + 0.5.
         spatial_dims: k axes.
-        method: "linear", "cubic", "lanczos3" or "lanczos5"; "bilinear", "trilinear",
+        method: "linear", "cubic", "lanczos3" or "lanczos5". "bilinear", "trilinear",
             "triangle", "bicubic" and "tricubic" are aliases.
         antialias: whether to average over more pixels if the scale is below 1.
+
+    Returns:
+        A tensor of shape `output_shape` with the dtype of `images`.
+
+    Raises:
+        ShapeError: `output_shape` or `scale` contradicts `spatial_dims`.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.array([1.0, 2.0, 3.0, 4.0])
+        >>> ops.image.scale_and_translate(x, (4,), [1.0], [1.0], [0], "linear").tolist()
+        [0.0, 1.0, 2.0, 3.0]
     """
     if method not in _METHODS:
         raise unknown_choice("scale_and_translate: method", method, _METHODS)
@@ -352,29 +364,34 @@ def resize(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> Tensor:
-    """Resize images.
+    """Change the height and the width of images by interpolation.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        size: (height, width) of the result.
+        images: (height, width, channels), or (batch, height, width, channels).
+        size: (height, width) of the result in pixels.
         interpolation: "nearest", "bilinear", "bicubic", "lanczos3" or "lanczos5".
         antialias: whether to average over more pixels if the image shrinks.
         crop_to_aspect_ratio: whether to crop images on both sides to the aspect ratio
             of `size`.
         pad_to_aspect_ratio: whether to pad images on both sides to the aspect ratio of
             `size`.
-        fill_mode: mode of the padding; only "constant".
-        fill_value: value of the padding.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        fill_mode: the mode of the padding; only "constant".
+        fill_value: the value of the padding.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
 
     Returns:
-        Images of the same dtype; integers are rounded. A pixel that is NaN or infinite
-        affects only the result pixels that are computed from it.
+        Images with the dtype of `images`; integers are rounded. A pixel that is NaN or
+        infinite affects only the result pixels that are computed from it.
+
+    Raises:
+        ArgumentError: both `crop_to_aspect_ratio` and `pad_to_aspect_ratio` are true.
 
     Example:
         >>> from toolkit import ops
-        >>> ops.image.resize(ops.ones((8, 8, 3)), (4, 2)).shape
-        (4, 2, 3)
+        >>> x = ops.reshape([0.0, 1.0, 2.0, 3.0], (1, 4, 1))
+        >>> ops.image.resize(x, (1, 2))[0, :, 0].tolist()
+        [0.5, 2.5]
     """
     _check_resize(size, interpolation, fill_mode)
     if crop_to_aspect_ratio and pad_to_aspect_ratio:

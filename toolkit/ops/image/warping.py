@@ -113,19 +113,29 @@ def map_coordinates(
     fill_mode: str = "constant",
     fill_value: float = 0.0,
 ) -> Tensor:
-    """Read a tensor of n axes at coordinates between its elements.
+    """Read a tensor at coordinates between its elements.
 
     Args:
-        inputs: any shape of n axes.
-        coordinates: (n, *points), the coordinate along each axis.
+        inputs: a tensor with n axes.
+        coordinates: (n, *points), the coordinate along each axis, in elements.
         order: 0 reads the nearest element, 1 interpolates linearly.
-        fill_mode: padding: "constant"; "nearest" repeats the outermost element,
-            "reflect" mirrors with it and "mirror" without it, "wrap" continues at the
-            opposite end.
-        fill_value: value of the padding in mode "constant".
+        fill_mode: the values outside the tensor. "constant" is `fill_value`, "nearest"
+            the outermost element. "reflect" mirrors the tensor with its outermost
+            element, and "mirror" without it. "wrap" continues at the opposite end.
+        fill_value: the value in mode "constant".
 
     Returns:
-        A tensor of shape points, with the dtype of inputs; integers are rounded.
+        A tensor of shape points with the dtype of `inputs`; integers are rounded.
+
+    Raises:
+        ShapeError: the first extent of `coordinates` is not n.
+        ArgumentError: `order` is not 0 or 1.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = [[0.0, 1.0], [2.0, 3.0]]
+        >>> ops.image.map_coordinates(x, [[0.5, 1.0], [0.5, 0.0]], order=1).tolist()
+        [1.5, 2.0]
     """
     inputs = convert(inputs)
     x = widened(inputs)
@@ -207,14 +217,28 @@ def affine_transform(
     """Translate, rotate, scale and shear images.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        transform: (8,), or (batch, 8): numbers a0, a1, a2, b0, b1, b2, c0, c1. Pixel
-            (x, y) of the result is read at ((a0 x + a1 y + a2) / k,
-            (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1.
+        images: (height, width, channels), or (batch, height, width, channels).
+        transform: (8,) or (batch, 8): numbers a0, a1, a2, b0, b1, b2, c0, c1. Pixel (x,
+            y) of the result is read at ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)
+            with k = c0 x + c1 y + 1.
         interpolation: "nearest" or "bilinear".
-        fill_mode: padding outside an image, as for `map_coordinates`.
-        fill_value: value of the padding in mode "constant".
-        data_format: "channels_last", "channels_first", or None for the global default.
+        fill_mode: the values outside an image, as for `map_coordinates`.
+        fill_value: the value in mode "constant".
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Raises:
+        ShapeError: `transform` has another shape.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape([1.0, 2.0, 3.0], (1, 3, 1))
+        >>> shift = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+        >>> ops.image.affine_transform(x, shift)[0, :, 0].tolist()
+        [2.0, 3.0, 0.0]
     """
     check_mode("affine_transform", interpolation, fill_mode)
     x, restore = batched("affine_transform", images, data_format)
@@ -237,15 +261,33 @@ def perspective_transform(
     fill_value: float = 0,
     data_format: str | None = None,
 ) -> Tensor:
-    """Apply a perspective transform that maps four points to four other points.
+    """Map four points of images to four other points by a perspective transform.
 
     Args:
-        images: (height, width, channels) or a batch of them.
-        start_points: (4, 2), or (batch, 4, 2): points (x, y) in the images.
-        end_points: has the same shape: the corresponding points in the result.
+        images: (height, width, channels), or (batch, height, width, channels).
+        start_points: (4, 2) or (batch, 4, 2): points (x, y) in the images, in pixels.
+        end_points: the corresponding points in the result, with the shape of
+            `start_points`.
         interpolation: "nearest" or "bilinear".
-        fill_value: value outside an image.
-        data_format: "channels_last", "channels_first", or None for the global default.
+        fill_value: the value outside an image.
+        data_format: "channels_last", "channels_first" (the channels are before the
+            height), or None for the global default.
+
+    Returns:
+        A tensor with the shape and dtype of `images`.
+
+    Raises:
+        ShapeError: the shapes of the points are not valid, or differ.
+
+    Example:
+        >>> from toolkit import ops
+        >>> x = ops.reshape([1.0, 2.0, 3.0, 4.0], (2, 2, 1))
+        >>> points = [[0, 0], [1, 0], [0, 1], [1, 1]]
+        >>> mirrored = [[1, 0], [0, 0], [1, 1], [0, 1]]
+        >>> y = ops.image.perspective_transform(x, points, mirrored)
+        >>> print(ops.round(y[:, :, 0], 3))
+        [[2. 1.]
+         [4. 3.]]
     """
     check_mode("perspective_transform", interpolation, "constant")
     x, restore = batched("perspective_transform", images, data_format)
