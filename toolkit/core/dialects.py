@@ -7,16 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from toolkit.core.tensor import Tensor, state
-from toolkit.data.padding import Ragged
-
-# Constructors of ragged tensors from values and row splits; a compatibility layer
-# registers a class that computes.
-constructors: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}
-
-
-def has_composites() -> bool:
-    """Return whether a compatibility layer computes with ragged and sparse tensors."""
-    return constructors["ragged"] is not Ragged
 
 
 class Dialect(NamedTuple):

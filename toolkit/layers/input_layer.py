@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.arguments import check_arguments, is_int, unknown_argument_error
 from toolkit.console.frames import warn
-from toolkit.core.dialects import has_composites
+from toolkit.core.composites import can_compute_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
@@ -65,7 +65,7 @@ class InputLayer(Layer):
             _check_one_shape(**shape_arguments)
             if batch_shape is None:
                 batch_shape = (batch_size, *extents)
-        if (sparse or ragged) and not has_composites():
+        if (sparse or ragged) and not can_compute_composites():
             kind = "sparse" if sparse else "ragged"
             raise ArgumentError(
                 f"Input: `{kind}=True` is not supported: all tensors are dense"

@@ -12,6 +12,7 @@ from toolkit import dtype_policies, dtypes, regularizers, tree
 from toolkit.arguments import unknown_argument_error
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
+from toolkit.core.composites import Composite
 from toolkit.core.dialects import dialect_of
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, state
@@ -182,7 +183,7 @@ class Layer(Configurable, Operation):
         self, given_args: Any, given_kwargs: Any, recorded: bool = True
     ) -> Any:
         self._check_initialized()
-        if given_args and getattr(given_args[0], "is_composite", False):
+        if given_args and isinstance(given_args[0], Composite):
             return given_args[0].call_layer(self, given_args, given_kwargs)
         args, kwargs, leaves = standardize_arguments(self, given_args, given_kwargs)
         dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)

@@ -25,6 +25,7 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.type_aliases import ShapeLike
 from toolkit.compat.tensorflow.types import TensorShape
+from toolkit.core.composites import Composite
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
@@ -104,8 +105,7 @@ def convert_to_tensor(
 
 def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor, a ragged or sparse tensor, or a Variable."""
-    is_composite = getattr(x, "is_composite", False)
-    return is_composite or ops.is_tensor(x) or hasattr(x, "assign_add")
+    return isinstance(x, Composite) or ops.is_tensor(x) or hasattr(x, "assign_add")
 
 
 def zeros(

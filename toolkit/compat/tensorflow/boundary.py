@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.dtype_matching import match_operand_dtypes
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.compat.tensorflow.string_operations import accept_strings
 from toolkit.compat.tensorflow.tensor_classes import DIALECT, wrap_tensors
+from toolkit.core.composites import Composite
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.ops.symbolic import operation
@@ -64,7 +65,7 @@ def _find_composite_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     None."""
     for arg in (*args, *kwargs.values()) if kwargs else args:
         for item in arg if type(arg) in (list, tuple) else (arg,):
-            if getattr(type(item), "is_composite", False):
+            if isinstance(item, Composite):
                 return type(item)
     return None
 

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.compat.tensorflow.modes import NeedsValues, local
 from toolkit.compat.tensorflow.tensor_classes import wrap_tensors
 from toolkit.console.frames import warn
+from toolkit.core.composites import Composite, has_composites
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.dtypes import STRING
@@ -65,7 +66,10 @@ class Function(tensor_classes.Function):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        if state.trace is None and (self._runs_eagerly or _has_composite(args, kwargs)):
+        # A trace cannot contain ragged or sparse arguments.
+        if state.trace is None and (
+            self._runs_eagerly or has_composites((args, kwargs))
+        ):
             return self._call_eagerly(args, kwargs)
         try:
             with _mark_tracing():
@@ -144,12 +148,6 @@ class Function(tensor_classes.Function):
         return self.trace_count
 
 
-def _has_composite(args: Any, kwargs: Any) -> bool:
-    """Return whether an argument is ragged or sparse: a trace cannot contain it."""
-    leaves = tree.flatten((args, kwargs))
-    return any(getattr(type(leaf), "is_composite", False) for leaf in leaves)
-
-
 @contextmanager
 def _mark_tracing() -> Iterator[None]:
     """Mark the call of a function that can be traced, outside of any trace."""
@@ -183,7 +181,7 @@ def _as_tensors(result: Any) -> Any:
     """Convert the numbers, arrays and strings of a result to tensors."""
 
     def of(leaf: Any) -> Any:
-        if state.trace is not None and getattr(leaf, "is_composite", False):
+        if state.trace is not None and isinstance(leaf, Composite):
             raise NeedsValues("a function that returns a ragged or a sparse tensor")
         is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
         return convert_to_tensor(leaf) if is_plain or is_open(leaf) else leaf

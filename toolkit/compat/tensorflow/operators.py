@@ -16,6 +16,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import fitting
 from toolkit.console.frames import is_package_frame
+from toolkit.core.composites import Composite
 from toolkit.core.convert import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, state
@@ -113,7 +114,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     is_checked = "floordiv" in name or "mod" in name
 
     def operate(self: Tensor, other: Any) -> Tensor:
-        if getattr(other, "is_composite", False):  # a ragged or a sparse tensor
+        if isinstance(other, Composite):
             return NotImplemented
         if not _has_core_dtype(self, other, divides) and not is_package_frame(
             sys._getframe(1)

@@ -25,7 +25,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
-from toolkit.core.dialects import constructors
+from toolkit.core.composites import register_ragged
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
 from toolkit.errors import ArgumentError, ShapeError
@@ -34,7 +34,7 @@ from toolkit.type_aliases import DTypeLike, TensorLike
 _LISTS = (list, tuple, np.ndarray)
 
 
-constructors["ragged"] = RaggedTensor
+register_ragged(RaggedTensor)
 RaggedTensor.operations["call_layer"] = _call_layer
 
 

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
+from toolkit.core.composites import Composite
 from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged
 from toolkit.errors import UnsupportedError
@@ -27,7 +28,7 @@ _BINARY = "add sub mul truediv floordiv mod pow and or xor matmul".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
 
 
-class RaggedTensor(RaggedConstructors):
+class RaggedTensor(RaggedConstructors, Composite):
     """Rows of different lengths.
 
     `tf.ragged.constant` and the methods `from_...` create them. Row splits are static
@@ -47,7 +48,6 @@ class RaggedTensor(RaggedConstructors):
         <tf.RaggedTensor [[10, 20, 30], [], [40]]>
     """
 
-    is_composite = True
     __array_priority__ = 3000
     # function name -> its implementation; see `ragged_operations`.
     operations: ClassVar[dict[str, Callable[..., Any]]] = {}

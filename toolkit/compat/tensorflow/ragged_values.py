@@ -11,20 +11,16 @@ from toolkit import ops
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.core.composites import Composite
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.type_aliases import Array, TensorLike
 
 
-def is_composite(values: TensorLike) -> bool:
-    """Return whether values are ragged rows or a sparse tensor."""
-    return bool(getattr(values, "is_composite", False))
-
-
 def as_values(values: TensorLike) -> Any:
     """Convert to the values of rows."""
-    if isinstance(values, (StringTensor, Tensor)) or is_composite(values):
+    if isinstance(values, (StringTensor, Tensor, Composite)):
         return values
     is_texts = isinstance(values, np.ndarray) and values.dtype.kind in "OSU"
     if is_texts or is_string(values) or isinstance(values, CoreStringTensor):
@@ -49,7 +45,7 @@ def static_integers(numbers: Any, argument: str) -> Array:
 
 def gather_values(values: TensorLike, indices: TensorLike) -> Any:
     """Gather values along the first axis, in the shape of the indices."""
-    if is_composite(values):
+    if isinstance(values, Composite):
         return gather_rows(values, indices)
     if isinstance(values, StringTensor):
         return values[indices]

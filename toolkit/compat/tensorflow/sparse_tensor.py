@@ -17,6 +17,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
+from toolkit.core.composites import Composite
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import TensorSpec
@@ -24,7 +25,7 @@ from toolkit.errors import ShapeError, UnsupportedError
 from toolkit.type_aliases import Array, TensorLike
 
 
-class SparseTensor:
+class SparseTensor(Composite):
     """Values and their indices; all other elements are zero.
 
     Operators multiply and divide it by numbers and tensors, as in TensorFlow;
@@ -42,7 +43,6 @@ class SparseTensor:
         [[0, 6], [8, 0]]
     """
 
-    is_composite = True
     __array_priority__ = 3000
     # function name -> its implementation; see `sparse`.
     operations: ClassVar[dict[str, Callable[..., Any]]] = {}

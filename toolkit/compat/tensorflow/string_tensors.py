@@ -10,6 +10,7 @@ import numpy as np
 from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert
 from toolkit.compat.tensorflow.types import TensorShape, string
 from toolkit.core import strings as core
+from toolkit.core.composites import Composite
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError
 from toolkit.type_aliases import Array, TensorLike
@@ -126,7 +127,7 @@ def map_strings(
         value: strings or ragged rows of strings.
         build: creates a tensor from an array of results.
     """
-    if getattr(value, "is_composite", False):  # ragged rows
+    if isinstance(value, Composite):  # ragged rows
         flat = value.flat_values
         return value.with_flat_values(build(map_to_array(function, flat)))
     return build(map_to_array(function, value))

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.core.composites import Composite
 from toolkit.core.convert import is_strings
 from toolkit.core.dialects import dialect_of
 from toolkit.core.strings import as_array, decode_bytes
@@ -138,7 +139,7 @@ class HostLayer(Layer):
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if any_symbolic(inputs):
             return super().__call__(inputs, *args, **kwargs)
-        if getattr(inputs, "is_composite", False):
+        if isinstance(inputs, Composite):
             return inputs.call_layer(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
         arguments = (self._arrays(inputs), *args)

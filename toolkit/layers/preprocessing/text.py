@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import is_int
-from toolkit.core.dialects import constructors
+from toolkit.core.composites import make_ragged
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
@@ -321,9 +321,7 @@ class TextVectorization(AdaptableLayer):
     def _in_rows(self, ids: list[Array]) -> Any:
         """Return the indices of the words of each text, as ragged rows."""
         splits = np.cumsum([0, *map(len, ids)], dtype="int64")
-        return constructors["ragged"](
-            np.concatenate([np.zeros(0, "int64"), *ids]), splits
-        )
+        return make_ragged(np.concatenate([np.zeros(0, "int64"), *ids]), splits)
 
     def _codes(self, ids: list[Array]) -> Any:
         """Return the codes of words, from their indices per text."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import dtypes, tree
 from toolkit.console.frames import warn
+from toolkit.core.composites import Composite
 from toolkit.core.convert import convert_input
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
@@ -101,7 +102,7 @@ class FunctionalInputs(FunctionalSymbols):
                     "optional; received None"
                 )
             return None
-        if getattr(type(x), "is_composite", False):
+        if isinstance(x, Composite):
             return x.as_batch()
         mask = getattr(x, "_keras_mask", None)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None

@@ -10,15 +10,14 @@ import numpy as np
 from toolkit import dtypes, settings, tree
 from toolkit.arguments import is_real
 from toolkit.console.frames import warn
+from toolkit.core.composites import Composite, make_ragged
 from toolkit.core.convert import is_strings
-from toolkit.core.dialects import constructors
 from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
 from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
-from toolkit.models.training.composites import is_composite
 from toolkit.type_aliases import Array
 
 # rows that processes compare, and the limit in bytes
@@ -76,8 +75,8 @@ def batch_tensors(structure: Any, name: str) -> Any:
         if leaf is None or isinstance(leaf, Tensor):
             return leaf
         if isinstance(leaf, Ragged):
-            leaf = constructors["ragged"](leaf.values, np.asarray(leaf.row_splits))
-        if is_composite(leaf):
+            leaf = make_ragged(leaf.values, np.asarray(leaf.row_splits))
+        if isinstance(leaf, Composite):
             return leaf.as_batch()
         array = to_floatx(to_array(leaf, name))
         if array.ndim == 0:

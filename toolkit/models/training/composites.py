@@ -1,24 +1,15 @@
-"""Ragged and sparse tensors of the TensorFlow API as data of models."""
+"""Composites, such as ragged rows, as data of models."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from toolkit import data, tree
-
-
-def is_composite(x: object) -> bool:
-    """Return whether `x` is a ragged or sparse tensor of the TensorFlow API."""
-    return bool(getattr(type(x), "is_composite", False))
-
-
-def has_composites(structure: Any) -> bool:
-    """Return whether a nest of arrays contains a ragged or a sparse tensor."""
-    return any(map(is_composite, tree.flatten(structure)))
+from toolkit.core.composites import Composite
 
 
 def batches_of_rows(all_components: Any, batch_size: int, shuffle: bool) -> Any:
-    """Return the batches of (x, y, sample_weight) with ragged or sparse components."""
+    """Return the batches of (x, y, sample_weight) with composites."""
     last = max(i for i, component in enumerate(all_components) if component is not None)
     components = tuple(
         tree.map_structure(_as_rows, component)
@@ -30,5 +21,5 @@ def batches_of_rows(all_components: Any, batch_size: int, shuffle: bool) -> Any:
 
 
 def _as_rows(component: Any) -> Any:
-    """Return ragged rows in the form of the data pipelines; other values unchanged."""
-    return component.as_data() if hasattr(component, "as_data") else component
+    """Return a composite in the form of the data pipelines; other values unchanged."""
+    return component.as_data() if isinstance(component, Composite) else component

@@ -11,13 +11,13 @@ from toolkit import tree
 from toolkit.arguments import check_arguments, is_int
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
+from toolkit.core.composites import has_composites
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
 from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
-from toolkit.models.training.composites import has_composites
 from toolkit.models.training.data_adapters import (
     named_errors,
     pack_x_y_sample_weight,

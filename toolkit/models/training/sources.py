@@ -12,6 +12,7 @@ import numpy as np
 
 from toolkit import data, tree
 from toolkit.console.frames import warn
+from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
 from toolkit.data.batch_shards import BatchShard
@@ -32,7 +33,7 @@ from toolkit.models.training.arrays import (
     warn_of_absent_classes,
     weights_of_classes,
 )
-from toolkit.models.training.composites import batches_of_rows, has_composites
+from toolkit.models.training.composites import batches_of_rows
 from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,

@@ -11,6 +11,7 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
+from toolkit.core.composites import Composite, has_composites
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
@@ -21,7 +22,6 @@ from toolkit.layers.tracking import unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.compile_checks import describe_indices
-from toolkit.models.training.composites import has_composites, is_composite
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
@@ -437,5 +437,5 @@ def samples(x: Any) -> Any:
 def batch_size(x: Any) -> int:
     """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
-    leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)
+    leaf = leaf if is_strings(leaf) or isinstance(leaf, Composite) else convert(leaf)
     return int(leaf.shape[0])
