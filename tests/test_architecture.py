@@ -352,3 +352,119 @@ def test_documented_names_are_found():
         "Sum.\n\nArgs:\n    a, b: terms,\n        here: none.\n    **c: more.\n\nx: y"
     )
     assert [*documented_names(text, "Args")] == ["a", "b", "c"]
+
+
+# --- private names of the core in `compat` ------------------------------------------
+
+
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_replace"}
+
+
+def is_private(name):
+    is_special = name.endswith("__") or name in OF_NAMED_TUPLES
+    return name.startswith("_") and not is_special
+
+
+def is_self(node):
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def bound_names(node):
+    """Return the private names that a class, or the classes of a module, define."""
+    names = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.ClassDef):
+            for member in child.body:
+                targets = getattr(member, "targets", [getattr(member, "target", None)])
+                names |= {target.id for target in targets if hasattr(target, "id")}
+                names.add(getattr(member, "name", ""))
+        elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+            names |= {child.attr} if is_self(child.value) else set()
+    return set(filter(is_private, names))
+
+
+def imported_names(tree):
+    """Return the full name of each name that a module imports."""
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def private_accesses(compat, core):
+    """Return the uses of private names of `core` in the modules of `compat`.
+
+    A name counts if a class of the core binds it, and no class of the file does.
+    Overrides count, too: a class of `compat` that binds a name of its base in the core.
+
+    Args:
+        compat: the syntax tree of each module, by path.
+        core: the syntax trees of the other modules.
+    """
+    classes = {}
+    for tree in core:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+    names_of_core = set().union(*map(bound_names, core))
+    names_of_compat = set().union(*map(bound_names, compat.values()))
+
+    def names_of_class(name, visited=()):
+        names = set()
+        for node in classes.get(name, ()) if name not in visited else ():
+            names |= bound_names(node)
+            for base in node.bases:
+                base_name = ast.unparse(base).split(".")[-1]
+                names |= names_of_class(base_name, (*visited, name))
+        return names
+
+    def find(tree):
+        imports, own_names = imported_names(tree), bound_names(tree)
+        for source in imports.values():
+            is_core = source.startswith("toolkit.")
+            if is_core and not source.startswith("toolkit.compat"):
+                yield from filter(is_private, source.split("."))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in names_of_core:
+                own = names_of_compat if is_self(node.value) else own_names
+                if node.attr not in own:
+                    yield ast.unparse(node)
+            elif isinstance(node, ast.ClassDef):
+                for base in node.bases:
+                    first, *rest = ast.unparse(base).split(".")
+                    source = ".".join([imports.get(first, ""), *rest])
+                    if source.startswith("toolkit.") and ".compat." not in source:
+                        overridden = names_of_class(source.split(".")[-1])
+                        for name in sorted(bound_names(node) & overridden):
+                            yield f"{node.name}.{name}"
+
+    return [f"{path}: {use}" for path, tree in compat.items() for use in find(tree)]
+
+
+def test_compat_uses_no_private_names_of_the_core():
+    modules = sources().items()
+    compat = {path: tree for path, tree in modules if path.startswith("compat/")}
+    core = [tree for path, tree in modules if not path.startswith("compat/")]
+    assert private_accesses(compat, core) == []
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("tensor._data", ["tensor._data"]),
+        ("class A:\n    def f(self, x): self._data = x._data", []),
+        ("class A(list):\n    def f(self): self._data", ["self._data"]),
+        ("from toolkit.core import Base\nclass A(Base): _data = 1", ["A._data"]),
+        ("from toolkit.compat import Base\nclass A(Base): _data = 1", []),
+        ("from toolkit.core import _function", ["_function"]),
+        ("from toolkit.compat import _function", []),
+        ("tensor._replace()", []),
+        ("tensor._unrelated", []),
+    ],
+)
+def test_private_names_are_found(source, expected):
+    core = ast.parse("class Base:\n    _data = 0")
+    uses = private_accesses({"a.py": ast.parse(source)}, [core])
+    assert uses == [f"a.py: {use}" for use in expected]

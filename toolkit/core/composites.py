@@ -16,7 +16,9 @@ from toolkit.data.padding import Ragged
 class Composite:
     """Base class of values that consist of several tensors."""
 
-    def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
+    def call_layer(
+        self, layer: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> object:
         """Call a layer whose first argument is this value.
 
         Args:
@@ -26,24 +28,24 @@ class Composite:
         """
         raise NotImplementedError
 
-    def as_batch(self) -> Any:
+    def as_batch(self) -> object:
         """Return the value that a step of a model receives."""
         raise NotImplementedError
 
-    def as_data(self) -> Any:
+    def as_data(self) -> object:
         """Return the value in the form of the data pipelines."""
         return self
 
 
-def has_composites(structure: Any) -> bool:
+def has_composites(structure: object) -> bool:
     """Return whether a structure contains a composite."""
     return any(isinstance(leaf, Composite) for leaf in tree.flatten(structure))
 
 
-_make_ragged: Callable[[Any, Any], Any] = Ragged
+_make_ragged: Callable[[Any, Any], object] = Ragged
 
 
-def register_ragged(constructor: Callable[[Any, Any], Composite]) -> None:
+def register_ragged(constructor: Callable[[object, object], Composite]) -> None:
     """Let `make_ragged` create composites.
 
     Args:
@@ -53,7 +55,7 @@ def register_ragged(constructor: Callable[[Any, Any], Composite]) -> None:
     _make_ragged = constructor
 
 
-def make_ragged(values: Any, row_splits: Any) -> Any:
+def make_ragged(values: object, row_splits: object) -> object:
     """Return ragged rows: a composite, or without a compatibility layer a `Ragged`."""
     return _make_ragged(values, row_splits)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# Called after layers and optimizers created their Variables.
-on_new_variables: list[Callable[[], None]] = []
+_for_new_variables: list[Callable[[], None]] = []
+
+
+def on_new_variables(callback: Callable[[], None]) -> None:
+    """Register a function to call after layers and optimizers created Variables."""
+    _for_new_variables.append(callback)
 
 
 def notify_new_variables() -> None:
     """Call the callbacks for new Variables."""
-    for function in on_new_variables:
-        function()
+    for callback in _for_new_variables:
+        callback()

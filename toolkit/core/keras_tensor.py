@@ -49,7 +49,7 @@ class KerasTensor:
     """
 
     __array_priority__ = 2000
-    # Receives calls with this symbol, by `add(node)`: a graph of `compat`.
+    # Receives calls with this symbol, by `add(node)`; a compatibility layer sets it.
     graph: Any = None
 
     def __init__(
@@ -118,6 +118,11 @@ class KerasTensor:
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+
+def set_shape(symbol: KerasTensor, shape: tuple[int | None, ...]) -> None:
+    """Replace the shape of a symbol, after a more precise inference of its extents."""
+    symbol._shape = shape
 
 
 def standardize_shape(shape: Any) -> tuple[int | None, ...]:

@@ -7,7 +7,7 @@ or appends a Node to the trace, and notifies the tapes in both cases.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,8 +17,7 @@ import numpy as np
 from toolkit import dtypes, pictures, settings
 from toolkit.backends import devices
 from toolkit.backends.base import Backend
-from toolkit.backends.memory import Memory, device_memories, memory_of, to_host
-from toolkit.backends.pending_copy import PendingCopy
+from toolkit.backends.memory import device_memories, to_host
 from toolkit.backends.registry import get_backend, owner_of
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
 from toolkit.ir import PRIMITIVES, Primitive, Spec, Value
@@ -102,8 +101,12 @@ class Tensor(Operators, Value):
         15.0
     """
 
-    __slots__ = tuple("_array _device _dtype _keras_mask _part _scope _slices".split())
+    __slots__ = (
+        *("_array", "_device", "_dtype", "_keras_mask", "_scope", "_slices"),
+        "dialect_data",
+    )
     _keras_mask: Any
+    dialect_data: Any  # set only by a dialect, for attributes of its subclasses
     _slices: Any  # set only by gradients of lookups, see `core/slices.py`
     _device: str  # set only on results of a device scope
     # NumPy operators defer to ours, and np.exp(tensor) still converts.
@@ -271,35 +274,6 @@ class Tensor(Operators, Value):
 
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())
-
-
-def fetch(values: Sequence[Any]) -> PendingCopy:
-    """Start to copy tensors to the host; an accelerator continues to compute.
-
-    Returns:
-        A pending copy, with an array for each tensor and other values unchanged.
-    """
-    results = list(values)
-    by_memory: dict[Memory | None, list[int]] = {}
-    for i, x in enumerate(values):
-        if isinstance(x, Tensor):
-            by_memory.setdefault(memory_of(x._array), []).append(i)
-    for i in by_memory.pop(None, ()):
-        results[i] = values[i].numpy()
-    pending = [
-        (numbers, memory.fetch([values[i]._array for i in numbers]))
-        for memory, numbers in by_memory.items()
-        if memory is not None
-    ]
-
-    def get() -> list[Any]:
-        for numbers, fetched in pending:
-            for i, array in zip(numbers, fetched.get(), strict=True):
-                results[i] = array
-        pending.clear()
-        return results
-
-    return PendingCopy(get, lambda: all(fetched.is_done for _, fetched in pending))
 
 
 _eager_kernels: dict[str, Any] = {}

@@ -109,6 +109,11 @@ class Trace(Overlay):
         del self._outer
         self.parent, self.tapes = None, ()
 
+    @property
+    def enclosing(self) -> Trace | None:
+        """Return the trace in which this trace was entered, if any."""
+        return self._outer[0]
+
     def placeholder(self, spec: Spec) -> Tensor:
         """Return a new input of the graph."""
         tensor = self._stand_in(spec)
@@ -160,7 +165,7 @@ class Trace(Overlay):
         if x._array is not None:
             return x
         if x._scope is not self.scope:
-            outer = self._outer[0]
+            outer = self.enclosing
             return None if outer is None else outer.value_of(x)
         if x not in self.folded:
             nodes = self._nodes_for(x)

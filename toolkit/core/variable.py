@@ -59,8 +59,7 @@ class Variable(Operators):
     dialect: ClassVar[Dialect | None] = None
     # Returns the initializer for a name; `toolkit.initializers` sets it.
     _initializer_named: Callable[[str], Any]
-    # Returns the placement of a new Variable in this process; `toolkit.distribution`
-    # sets it.
+    # Returns the placement of a new Variable; `toolkit.distribution` sets it.
     _placement_of: ClassVar[Callable[..., Placement | None] | None] = None
     _placement: Placement | None = None
 
@@ -194,6 +193,11 @@ class Variable(Operators):
         return dtype
 
     @property
+    def device(self) -> str:
+        """Return the device of the value, such as "cpu:0"."""
+        return self._tensor.device
+
+    @property
     def ndim(self) -> int:
         return self._tensor.ndim
 
@@ -276,8 +280,7 @@ class Variable(Operators):
                     home.overwrite(self._tensor._array, tensor._array)
                 else:
                     self._shared = True
-                    # A new tensor: for a tape, later reads are different from the
-                    # tensor that the value was computed from.
+                    # A new tensor: tapes distinguish later reads from the old value.
                     self._tensor = _to_contiguous(
                         self._wrap_value(self._local_part(tensor._array))
                     )

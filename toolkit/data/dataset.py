@@ -376,6 +376,11 @@ class DatasetIterator:
                     raise
             sleep(POLL_SECONDS)
 
+    @property
+    def element_spec(self) -> Any:
+        """The TensorSpecs of an element, as in the data set."""
+        return self._dataset.element_spec
+
     def get_next(self) -> Any:
         """Return the next element; raise StopIteration at the end."""
         return next(self)

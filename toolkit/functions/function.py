@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cached_property, update_wrapper
 from inspect import Signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert
+from toolkit.core.dialects import Dialect
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
@@ -87,6 +89,7 @@ def function(
 class Function:
     """A Python function with its traces; see `function`."""
 
+    dialect: ClassVar[Dialect | None] = None  # the classes of tensors in its traces
     # Types of arguments that are always tensors and need no conversion.
     fast_types: frozenset[type] = frozenset({Tensor})
 
@@ -177,7 +180,7 @@ class Function:
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Return the trace for these arguments, and their tensors."""
         if self.input_signature is not None:
-            args, kwargs = self._fit_arguments(args, kwargs), {}
+            args, kwargs = self.fit_arguments(args, kwargs), {}
         elif kwargs or len(args) < self._argument_count:
             args, kwargs = self._bind_arguments(args, kwargs)
         leaves = tree.flatten((args, kwargs))
@@ -252,8 +255,18 @@ class Function:
             return True
         return self.reduce_retracing and type(leaf) in (int, float)
 
-    def _fit_arguments(self, args: Any, kwargs: Any) -> Any:
-        """Return the arguments as checked tensors, in the order of input_signature."""
+    def fit_arguments(self, args: Any, kwargs: Any) -> Any:
+        """Return the arguments as checked tensors, in the order of input_signature.
+
+        A subclass may convert them first.
+
+        Args:
+            args: the positional arguments of a call.
+            kwargs: the keyword arguments of a call.
+
+        Raises:
+            SignatureError: they do not fit the input_signature.
+        """
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
         specs = tree.flatten(self.input_signature)
@@ -274,7 +287,8 @@ class Function:
         self, key: Any, args: object, kwargs: object, leaves: list[object]
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
-        with restore_on_error(), show_progress(f"compiling {self.name}"):
+        scope = nullcontext() if self.dialect is None else self.dialect.activate()
+        with scope, restore_on_error(), show_progress(f"compiling {self.name}"):
             concrete = self._compile_trace(key, args, kwargs, leaves)
         # Leaves compared by identity must outlive their key.
         concrete.retained_leaves = [

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.extents import Extent
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ToolkitError
@@ -127,11 +128,6 @@ def propagate_arguments(
         context.arguments = outer
 
 
-def mask_of(x: TensorLike) -> Any:
-    """Return the mask of a tensor, or None."""
-    return getattr(x, "_keras_mask", None)
-
-
 def masks_of(structure: Any) -> Any:
     """Return the masks of the tensors in a structure, in the same structure."""
     if not tree.is_nested(structure):
@@ -201,7 +197,7 @@ def standardize_input(x: Any, dtype: str | None) -> Any:
     else:
         return x
     if mask_of(x) is not None:
-        cast._keras_mask = mask_of(x)
+        set_mask(cast, mask_of(x))
     return cast
 
 

@@ -14,6 +14,7 @@ from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
 from toolkit.core.composites import Composite
 from toolkit.core.dialects import dialect_of
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
@@ -26,7 +27,6 @@ from toolkit.layers.call import (
     context,
     explain,
     is_tensor,
-    mask_of,
     masks_in_graph,
     masks_of,
     name_training,
@@ -290,7 +290,7 @@ class Layer(Configurable, Operation):
             return outputs
         for tensor, its_mask in zip(tensors, tree.flatten(masks), strict=False):
             if its_mask is not None and mask_of(tensor) is None:
-                tensor._keras_mask = its_mask
+                set_mask(tensor, its_mask)
         return outputs
 
     def _pass_masks_only(self) -> None:
@@ -379,6 +379,36 @@ class Layer(Configurable, Operation):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
 
+def call_with_composite(
+    layer: Layer,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    build_shape: tuple[int | None, ...] | None = None,
+) -> object:
+    """Run the `call` method of a layer that accepts a composite as its input.
+
+    Args:
+        layer: the layer.
+        args: the positional arguments, the composite first. They are not converted.
+        kwargs: the keyword arguments. Those that `call` does not accept are dropped.
+        build_shape: the argument of `build` if the layer has no weights yet. None: the
+            call creates them.
+    """
+    is_built = layer.built
+    if not is_built:
+        layer._set_path()
+        if build_shape is not None:
+            layer.build(build_shape)
+        layer.built = True
+    names = layer._info.names
+    options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
+    training: Any = kwargs.get("training")
+    outputs: object = layer._run(layer.call, args, options, training)
+    if not is_built:
+        layer._finish_build()
+    return outputs
+
+
 def _own_symbol(x: Any, inputs: set[int]) -> Any:
     """Return `x`, or a new symbol like it if it already belongs to another call.
 
@@ -387,5 +417,5 @@ def _own_symbol(x: Any, inputs: set[int]) -> Any:
     if not is_symbolic(x) or x._keras_history is None:
         return x
     symbol = KerasTensor(x.shape, x.dtype)
-    symbol._keras_mask = None if id(x) in inputs else x._keras_mask
+    set_mask(symbol, None if id(x) in inputs else mask_of(x))
     return symbol

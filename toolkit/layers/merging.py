@@ -8,9 +8,9 @@ from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import is_int
+from toolkit.core.masks import mask_of
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
 from toolkit.type_aliases import Array, Axis, RegularizedLayerOptions, TensorLike
 

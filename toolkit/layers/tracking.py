@@ -185,17 +185,13 @@ class StateOwner(Owner):
             leaf for value in self._owned for leaf in _leaves(value, visited)
         )
 
-    def _owned_of(self, kind: type[T]) -> list[T]:
-        """Return the state of one kind, in order of arrival."""
-        return [x for x, _ in self._in_order() if isinstance(x, kind)]
-
     def _own_variables(self) -> list[Variable]:
         """Return this layer's variables without sublayers; trainable ones first."""
         tracked = [pair for pair in self._in_order() if isinstance(pair[0], Variable)]
         return [v for v, trainable in sorted(tracked, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
-        return self._owned_of(StateOwner)
+        return owned_state(self, StateOwner)
 
     def _flatten_layers(
         self, include_self: bool = True, recursive: bool = True
@@ -215,7 +211,7 @@ class StateOwner(Owner):
         """Return all state: weights, and the seeds of random layers."""
         local = [
             *self._own_variables(),
-            *(s.state for s in self._owned_of(SeedGenerator)),
+            *(s.state for s in owned_state(self, SeedGenerator)),
         ]
         return unique(
             [*local, *(v for item in self._sublayers() for v in item.variables)]
@@ -267,7 +263,7 @@ class StateOwner(Owner):
     def metrics(self) -> list[Metric]:
         """Return the metrics of this layer and its sublayers."""
         inner = (m for layer in self._sublayers() for m in layer.metrics)
-        return unique([*self._owned_of(Metric), *inner])
+        return unique([*owned_state(self, Metric), *inner])
 
     @property
     def metrics_variables(self) -> list[Variable]:
@@ -386,6 +382,16 @@ class StateOwner(Owner):
                 if output.ndim:
                     loss = divide(loss, max(output.shape[0], 1))
                 self.add_loss(loss)
+
+
+def owned_state(owner: StateOwner, kind: type[T]) -> list[T]:
+    """Return the state of one kind that a layer holds directly, in order of arrival."""
+    return [x for x, _ in owner._in_order() if isinstance(x, kind)]
+
+
+def owned_layers(owner: StateOwner) -> list[StateOwner]:
+    """Return the layers that a layer holds directly, in order of arrival."""
+    return owner._sublayers()
 
 
 # Types of state, and the types that can hold state.

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Unpack
 
 from toolkit import ops, serialization, tree
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
-from toolkit.layers.call import context, mask_of, unmasked
+from toolkit.layers.call import context, unmasked
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice
@@ -131,7 +132,7 @@ class TimeDistributed(Wrapper):
             return self.layer(inputs, training=training, mask=mask)
         if mask is not None and self.layer.supports_masking:
             inputs = unmasked(inputs)
-            inputs._keras_mask = mask
+            set_mask(inputs, mask)
         return self.layer(inputs, training=training)
 
     def _fits(self, mask: Any, inputs: Any) -> bool:
@@ -149,7 +150,7 @@ def _with_mask(function: Callable[..., Any], x: TensorLike, mask: Any) -> Any:
     """Return the result of a function, with its mask computed from the mask of `x`."""
     result = function(x)
     if mask is not None:
-        result._keras_mask = function(mask)
+        set_mask(result, function(mask))
     return result
 
 

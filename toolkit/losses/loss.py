@@ -9,6 +9,7 @@ from typing import Any
 from toolkit import dtype_policies, ops, settings, tree
 from toolkit.console.frames import warn
 from toolkit.core.convert import extent
+from toolkit.core.masks import mask_of
 from toolkit.core.naming import auto_name
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ShapeError, unknown_choice
@@ -84,11 +85,11 @@ class Loss(Recorded):
         if any_symbolic(y_true, y_pred, sample_weight):
             operation = FunctionOperation(self.__call__, self.name)
             return operation.symbolic_call(y_true, y_pred, sample_weight)
-        in_mask = getattr(y_pred, "_keras_mask", None)
+        in_mask = mask_of(y_pred)
         y_pred = to_tensors(y_pred, self._dtype)
         y_true = to_tensors(y_true, self._dtype)
         losses = self.call(y_true, y_pred)
-        out_mask = getattr(losses, "_keras_mask", None)
+        out_mask = mask_of(losses)
         mask = out_mask if in_mask is None else in_mask
         if in_mask is not None and out_mask is not None:
             mask = ops.logical_and(in_mask, out_mask)

@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import ops, settings
 from toolkit.arguments import Axes
+from toolkit.core.masks import set_mask
 from toolkit.core.tensor import Tensor
 from toolkit.losses.loss import LossFunctionWrapper
 from toolkit.losses.regression import to_tensor_pair
@@ -110,7 +111,7 @@ def circle(
         ops.where(is_negative, negative_logits, minus_infinity), axis=1
     )
     losses = ops.softplus(positive_terms + negative_terms)
-    losses._keras_mask = ops.greater(losses, 0)
+    set_mask(losses, ops.greater(losses, 0))
     return losses
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from toolkit import ops, settings
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
+from toolkit.core.masks import set_mask
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.losses.regression import to_tensor_pair
@@ -183,7 +184,7 @@ def sparse_categorical_crossentropy(
         y_true, y_pred, from_logits=from_logits, axis=axis
     )
     losses = ops.where(valid, losses, 0)
-    losses._keras_mask = valid
+    set_mask(losses, valid)
     return losses
 
 

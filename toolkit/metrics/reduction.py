@@ -7,6 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.core.convert import extent
+from toolkit.core.masks import mask_of
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.losses.loss import (
@@ -30,7 +31,7 @@ def per_sample(
         reduce: the reduction of the other axes, `ops.sum` or `ops.mean`.
         dtype: the dtype of both results.
     """
-    mask = getattr(values, "_keras_mask", None)
+    mask = mask_of(values)
     values = ops.convert_to_tensor(values, dtype)
     weight = sample_weight
     if weight is not None:
@@ -151,7 +152,7 @@ class MeanMetricWrapper(Mean):
         sample_weight: TensorLike | None = None,
     ) -> None:
         """Accumulate the values of a batch; a mask of y_pred is also a weight."""
-        mask = getattr(y_pred, "_keras_mask", None)
+        mask = mask_of(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         mask = drop_incompatible_mask(self.name, mask, values)
         if mask is not None:

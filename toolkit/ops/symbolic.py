@@ -21,7 +21,9 @@ from toolkit.core.keras_tensor import (
     KerasTensor as KerasTensor,
     any_symbolic as any_symbolic,
     is_symbolic as is_symbolic,
+    set_shape,
 )
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.naming import auto_name
 from toolkit.core.strings import apply_to_strings
 from toolkit.core.tensor import Tensor, state
@@ -154,7 +156,7 @@ def _known(leaf: Any) -> Any:
 def without_masks(outputs: Any) -> Any:
     """Return outputs of an op or a model without the masks of symbols."""
     for symbol in filter(is_symbolic, tree.flatten(outputs)):
-        symbol._keras_mask = None
+        set_mask(symbol, None)
     return outputs
 
 
@@ -243,8 +245,8 @@ def _probe(
             ]
             tensor = trace.placeholder(Spec(shape, leaf.dtype))
             trace.stood_for[tensor] = leaf
-            if leaf._keras_mask is not None:
-                tensor._keras_mask = stand_in(leaf._keras_mask)
+            if mask_of(leaf) is not None:
+                set_mask(tensor, stand_in(mask_of(leaf)))
             return tensor
 
         args, kwargs = tree.map_structure(stand_in, (args, kwargs))
@@ -268,12 +270,12 @@ def _merge(stood_for: dict[Tensor, KerasTensor], a: Any, b: Any) -> Any:
         raise Undetermined("the rank of an output depends on an unknown extent")
     shape = [m if m == n else None for m, n in zip(a.shape, b.shape, strict=True)]
     symbol = KerasTensor(shape, a.dtype)
-    mask = getattr(a, "_keras_mask", None)
+    mask = mask_of(a)
     if isinstance(mask, Tensor) and mask in stood_for:
         # It was passed through, so it keeps its history.
-        symbol._keras_mask = stood_for[mask]
+        set_mask(symbol, stood_for[mask])
     elif mask is not None:
-        symbol._keras_mask = _merge(stood_for, mask, b._keras_mask)
+        set_mask(symbol, _merge(stood_for, mask, mask_of(b)))
     return symbol
 
 
@@ -327,10 +329,8 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
                 *map(tree.flatten, (outputs, small)), strict=True
             ):
                 if is_symbolic(symbol) and len(tensor.shape) == symbol.ndim:
-                    symbol._shape = tuple(
-                        m if m == n else None
-                        for m, n in zip(symbol.shape, tensor.shape, strict=True)
-                    )
+                    extents = zip(symbol.shape, tensor.shape, strict=True)
+                    set_shape(symbol, tuple(m if m == n else None for m, n in extents))
     return outputs
 
 

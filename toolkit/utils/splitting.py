@@ -14,6 +14,7 @@ from toolkit.data.batching import Batch, PaddedBatch
 from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
+from toolkit.data.views import View
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
 from toolkit.type_aliases import IntOrInts
 from toolkit.utils.dataset_tensors import to_tensor
@@ -88,8 +89,8 @@ def split_dataset(
         raise unknown_choice("split_dataset: backend", preferred_backend, choices)
     batch_size = None
     converter: Callable[[Any], Any] | None = to_tensor
-    if hasattr(dataset, "of_tensors"):  # a data set of tf.data, around one of toolkit
-        dataset = dataset._parents[0]
+    if isinstance(dataset, View):
+        dataset = dataset.source
     elif isinstance(dataset, Dataset):
         converter = dataset._shown
     if isinstance(dataset, (Batch, PaddedBatch)):  # samples are split, not batches

@@ -26,9 +26,8 @@ from toolkit.compat.tensorflow.elements import (
 from toolkit.compat.tensorflow.modes import compute_eagerly
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
-from toolkit.data.rows import Rows
-from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import map_leaves
+from toolkit.data.views import View
 from toolkit.errors import UnsupportedError
 from toolkit.type_aliases import TensorLike
 
@@ -37,7 +36,7 @@ INFINITE_CARDINALITY = core.INFINITE_CARDINALITY
 UNKNOWN_CARDINALITY = core.UNKNOWN_CARDINALITY
 
 
-class Dataset(core.Dataset):
+class Dataset(View):
     """A sequence of elements: a data set of toolkit with tensors.
 
     It has the methods of `toolkit.data.Dataset`. Their function arguments receive
@@ -50,46 +49,28 @@ class Dataset(core.Dataset):
         [[1, 2], [3, 4]]
     """
 
-    _name = "tensors"
-    of_tensors = True
-
     def __init__(self, dataset: core.Dataset) -> None:
-        super().__init__(dataset)
-        self._passes = 0
-
-    def _cardinality(self) -> int:
-        return self._parents[0]._cardinality()
-
-    def _rows(self, context: PassContext) -> Rows | None:
-        return context.rows(self._parents[0])
-
-    def _stream(self, context: PassContext) -> Stream:
-        return self._parents[0]._stream(context)
-
-    def _spec(self) -> Any:
-        return self._parents[0]._spec()
+        super().__init__(dataset, "tensors")
 
     def __iter__(self) -> _TensorIterator:
-        epoch, self._passes = self._passes, self._passes + 1
-        return _TensorIterator(self, (epoch,))
+        return self.iterate(_TensorIterator)
 
     def as_numpy_iterator(self) -> core.DatasetIterator:
         """Return an iterator over the elements as NumPy arrays; strings are bytes."""
-        epoch, self._passes = self._passes, self._passes + 1
-        return _NumpyIterator(self, (epoch,))
+        return self.iterate(_NumpyIterator)
 
     def cardinality(self) -> Any:
         """Return the number of elements, or INFINITE_ or UNKNOWN_CARDINALITY; int64."""
-        return convert(self._cardinality(), "int64")
+        return convert(super().cardinality(), "int64")
 
     @property
     def element_spec(self) -> Any:
         """Return the TensorSpecs of an element, with its structure."""
-        return map_leaves(to_tensor_spec, self._spec())
+        return map_leaves(to_tensor_spec, super().element_spec)
 
     def fingerprint(self) -> Tensor:
         """Return a hash that changes with the elements; uint64."""
-        return convert(np.uint64(self._parents[0].fingerprint()))
+        return convert(np.uint64(self.source.fingerprint()))
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Return the only element."""
@@ -139,7 +120,7 @@ class Dataset(core.Dataset):
 
     def with_options(self, options: Any, name: str | None = None) -> Dataset:
         """Return the data set with options."""
-        return Dataset(self._parents[0].with_options(options))
+        return Dataset(self.source.with_options(options))
 
 
 class _TensorIterator(core.DatasetIterator):
@@ -151,11 +132,6 @@ class _TensorIterator(core.DatasetIterator):
     def get_next(self) -> Any:
         """Return the next element."""
         return next(self)
-
-    @property
-    def element_spec(self) -> Any:
-        """Return the TensorSpecs of an element, with its structure."""
-        return map_leaves(to_tensor_spec, self._dataset._spec())
 
 
 class _NumpyIterator(core.DatasetIterator):

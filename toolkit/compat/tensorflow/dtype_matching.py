@@ -12,6 +12,7 @@ from typing import Any
 
 from toolkit.compat.tensorflow.arguments import is_open
 from toolkit.compat.tensorflow.operators import match_dtypes, own_tensor
+from toolkit.core.dialects import dtype_of
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
@@ -87,7 +88,7 @@ def _match_parameters(
             return function(*args, **kwargs)
         if is_each:
             operands = [own_tensor(x) for x in operands]
-        dtype = own_tensor(operands[0])._dtype if decides_first else None
+        dtype = dtype_of(own_tensor(operands[0])) if decides_first else None
         arguments = list(args)
         for (i, n), tensor in zip(
             positions, match_dtypes(name, operands, dtype), strict=True
@@ -134,7 +135,7 @@ def _match_rest(function: _Function, position: int) -> _Function:
 def _is_matched(operands: Sequence[Any]) -> bool:
     first = operands[0]
     return isinstance(first, Tensor) and all(
-        isinstance(x, Tensor) and x._dtype == first._dtype for x in operands
+        isinstance(x, Tensor) and dtype_of(x) == dtype_of(first) for x in operands
     )
 
 

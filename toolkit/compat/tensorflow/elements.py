@@ -16,6 +16,7 @@ from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import NoneSpec, map_leaves
+from toolkit.data.views import View
 
 
 class TensorSpec(core.TensorSpec):
@@ -210,4 +211,4 @@ def as_plain(argument: Any) -> Any:
 
 def _unwrap_dataset(dataset: core.Dataset) -> core.Dataset:
     """Return the underlying data set of toolkit for a data set of tensors."""
-    return dataset._parents[0] if hasattr(dataset, "of_tensors") else dataset
+    return dataset.source if isinstance(dataset, View) else dataset

@@ -83,10 +83,10 @@ class Function(tensor_classes.Function):
     def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
         """Call the Python function with the arguments and results of a trace."""
         if self.input_signature is not None:
-            args, kwargs = self._fit_arguments(args, kwargs), {}
+            args, kwargs = self.fit_arguments(args, kwargs), {}
         return _as_tensors(self.python_function(*args, **kwargs))
 
-    def _fit_arguments(self, args: Any, kwargs: Any) -> Any:
+    def fit_arguments(self, args: Any, kwargs: Any) -> Any:
         """Convert the arguments to tensors of the input_signature, and check them."""
         if kwargs:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs)
@@ -94,7 +94,7 @@ class Function(tensor_classes.Function):
         specs = self.input_signature or ()
         if len(args) == len(specs):
             args = tuple(map(_convert_to_spec, specs, args))
-        return super()._fit_arguments(args, {})
+        return super().fit_arguments(args, {})
 
     def _run_eagerly(self, reason: Exception) -> None:
         """Run eagerly from now on, after a warning with the reason."""

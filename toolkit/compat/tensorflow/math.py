@@ -9,11 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow import special as special
-from toolkit.compat.tensorflow.arguments import (
-    axes,
-    axes as _axes,
-    dtype_name,
-)
+from toolkit.compat.tensorflow.arguments import axes as _axes, dtype_name
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.counting import (
     bincount as bincount,
@@ -64,6 +60,7 @@ from toolkit.compat.tensorflow.segments import (
 )
 from toolkit.compat.tensorflow.type_aliases import AxisLike, ShapeLike
 from toolkit.core.convert import convert
+from toolkit.core.dialects import dtype_of
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.type_aliases import Axis, DTypeLike, TensorLike
@@ -310,7 +307,7 @@ def _cumulative(function: Any, start: Any, function_name: str) -> Any:
             leading = ops.take(x, np.arange(x.shape[axis] - 1), axis)
             first = start(ops.take(x, np.arange(1), axis))
             x = ops.concatenate([first, leading], axis)
-        return convert(function(x, axis), x._dtype)
+        return convert(function(x, axis), dtype_of(x))
 
     cumulate.__name__ = cumulate.__qualname__ = function_name
     cumulate.__doc__ = f"The {function_name} along an axis; exclusive: of those before."
@@ -395,7 +392,7 @@ def l2_normalize(
     name: str | None = None,
 ) -> Tensor:
     """Divide x by its Euclidean norm along axes."""
-    total = ops.sum(ops.square(x), axes(axis), keepdims=True)
+    total = ops.sum(ops.square(x), _axes(axis), keepdims=True)
     return ops.multiply(x, ops.rsqrt(ops.maximum(total, epsilon)))
 
 

@@ -39,9 +39,9 @@ def require_eager(function: str) -> None:
 
 def is_inferring_shapes() -> bool:
     """Return whether the code only infers shapes, in a probe trace."""
-    trace: Any = state.trace
+    trace = state.trace
     while trace is not None and not isinstance(trace, Probe):
-        trace = trace._outer[0]
+        trace = trace.enclosing
     return trace is not None
 
 

@@ -11,6 +11,7 @@ from toolkit.core.hooks import notify_new_variables
 from toolkit.core.naming import name_scope, to_snake_case
 from toolkit.core.variable import Variable
 from toolkit.layers import Layer
+from toolkit.layers.tracking import owned_layers
 
 
 class _AnyModule(type):
@@ -107,7 +108,7 @@ class Module(metaclass=_AnyModule):
 def _attribute_values(owner: Any) -> Iterator[Any]:
     """Return the values of a module's attributes, in the order of their names."""
     if isinstance(owner, Layer):
-        yield from owner._flatten_layers(include_self=False, recursive=False)
+        yield from owned_layers(owner)
         return
     for _, value in sorted(vars(owner).items()):
         yield from tree.flatten(value)

@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.modules import Module
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.data import DatasetIterator
 from toolkit.layers import Layer
+from toolkit.layers.tracking import owned_layers, owned_state
 from toolkit.type_aliases import TensorLike
 
 VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
@@ -95,9 +96,10 @@ def _members_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
         if is_trackable(value):
             visited.add(identity_key(value))
             yield public, value
-    inner = layer._flatten_layers(include_self=False, recursive=False)
-    for number, value in enumerate(inner):
+    for number, value in enumerate(owned_layers(layer)):
         yield f"layer-{number}", value
-    unnamed = [v for v in layer._owned_of(Variable) if identity_key(v) not in visited]
+    unnamed = [
+        v for v in owned_state(layer, Variable) if identity_key(v) not in visited
+    ]
     for number, v in enumerate(unnamed):
         yield f"_variables/{number}", v

@@ -18,6 +18,7 @@ from toolkit.compat.tensorflow.arguments import fitting
 from toolkit.console.frames import is_package_frame
 from toolkit.core.composites import Composite
 from toolkit.core.convert import convert
+from toolkit.core.dialects import dtype_of
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
@@ -52,7 +53,7 @@ def match_dtypes(
     """
     if dtype is None:
         first = next((x for x in operands if isinstance(x, _TENSORS)), operands[0])
-        dtype = own_tensor(first)._dtype
+        dtype = dtype_of(own_tensor(first))
     return [_as_dtype(function, x, dtype) for x in operands]
 
 
@@ -67,17 +68,17 @@ def _as_dtype(function: str, x: TensorLike, dtype: str) -> Tensor:
     if not isinstance(x, _TENSORS):
         return convert(fitting(x, dtype, function), dtype)
     tensor = convert(x)
-    if tensor._dtype != dtype:
+    if dtype_of(tensor) != dtype:
         raise DTypeError(
             f"{function}: expected tensors of one dtype; received {dtype} and "
-            f"{tensor._dtype}. Convert one of them by tf.cast"
+            f"{dtype_of(tensor)}. Convert one of them by tf.cast"
         )
     return tensor
 
 
 def divide_as_floats(x: Tensor, y: Tensor) -> Tensor:
     """Return x / y; the quotient of integers is float64, of small ones float32."""
-    if x._dtype in _DIVIDED_AS_DOUBLES:
+    if dtype_of(x) in _DIVIDED_AS_DOUBLES:
         return ops.divide(ops.cast(x, "float64"), ops.cast(y, "float64"))
     return ops.divide(x, y)
 
@@ -135,7 +136,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
 def _has_core_dtype(x: TensorLike, other: object, divides: bool) -> bool:
     """Return whether toolkit's operator already has TensorFlow's dtype."""
     x = x if isinstance(x, Tensor) else convert(x)
-    dtype = x._dtype
+    dtype = dtype_of(x)
     if divides and dtype not in INEXACT:
         return isinstance(other, KerasTensor) or not isinstance(other, _VALUES)
     kind = type(other)
@@ -145,5 +146,5 @@ def _has_core_dtype(x: TensorLike, other: object, divides: bool) -> bool:
         return dtype != "bool"
     if isinstance(other, _TENSORS):
         # In a trace, a Python number that a loop changes is a tensor.
-        return state.trace is not None or convert(other)._dtype == dtype
+        return state.trace is not None or dtype_of(convert(other)) == dtype
     return not isinstance(other, _VALUES) or isinstance(other, str)

@@ -26,4 +26,4 @@ def update() -> None:
             _waiting.remove(status)
 
 
-on_new_variables.append(update)
+on_new_variables(update)

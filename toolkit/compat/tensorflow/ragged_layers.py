@@ -6,19 +6,17 @@ padded rows and a mask. Models, and layers of users, receive the rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, layers, ops
 from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
-from toolkit.compat.tensorflow.tensor_classes import DIALECT
+from toolkit.core.masks import set_mask
 from toolkit.layers.call import call_info
+from toolkit.layers.layer import Layer, call_with_composite
 from toolkit.models import Model
-
-if TYPE_CHECKING:
-    from toolkit.layers.layer import Layer
 
 _OF_VALUES = (
     *(layers.Activation, layers.Dense, layers.Discretization, layers.Dropout),
@@ -33,11 +31,13 @@ _MAXIMA = (layers.GlobalMaxPooling1D,)
 @wrap_results
 def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
     """Call a layer with ragged rows as its first argument."""
+    if isinstance(layer, Model):
+        return call_with_composite(layer, args, kwargs)
+    is_wrapper = isinstance(layer, (layers.Lambda, layers.Wrapper))
+    is_custom = not call_info(type(layer).call).own
+    if is_custom or (is_wrapper and not _is_recurrent(layer)):
+        return call_with_composite(layer, args, kwargs, tuple(rows.shape))
     remaining = args[1:]
-    if isinstance(layer, Model) or not call_info(type(layer).call).own:
-        return _run(layer, rows, remaining, kwargs)
-    if isinstance(layer, (layers.Lambda, layers.Wrapper)) and not _is_recurrent(layer):
-        return _run(layer, rows, remaining, kwargs)
     if getattr(layer, "output_mode", None) in _OF_CODES:
         return ops.stack([layer(row, *remaining, **kwargs) for row in rows])
     if isinstance(layer, _OF_VALUES):
@@ -58,26 +58,8 @@ def _pad_rows(rows: RaggedTensor, layer: Layer) -> Any:
     lengths = rows.lengths[:, None]
     mask = np.arange(max(rows.lengths, default=0)) < lengths
     if not isinstance(layer, _MAXIMA):
-        tensor._keras_mask = ops.convert_to_tensor(mask)
+        set_mask(tensor, ops.convert_to_tensor(mask))
     return tensor
-
-
-def _run(layer: Layer, rows: RaggedTensor, args: Any, kwargs: Any) -> Any:
-    """Run the `call` method of the layer with the rows."""
-    is_built = layer.built
-    if not is_built:
-        layer._set_path()
-        if not isinstance(layer, Model):
-            layer.build(tuple(rows.shape))
-        layer.built = True
-    training = kwargs.get("training")
-    names = layer._info.names
-    options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
-    with DIALECT.activate():
-        outputs = layer._run(layer.call, (rows, *args), options, training)
-    if not is_built:
-        layer._finish_build()
-    return outputs
 
 
 RaggedTensor.operations["call_layer"] = call_layer

@@ -10,6 +10,7 @@ from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.type_aliases import AxisLike
 from toolkit.core.convert import convert
+from toolkit.core.dialects import dtype_of
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 from toolkit.type_aliases import Axis, TensorLike
@@ -30,9 +31,9 @@ def _make_extreme(reduction: Any, start: str) -> Any:
     def reduce_tensor(x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
         if x.size:
             return reduction(x, axis, keepdims)
-        initial = float(start) if dtypes.is_float(x._dtype) else None
+        initial = float(start) if dtypes.is_float(dtype_of(x)) else None
         if initial is None:
-            limits = dtypes.lowest(x._dtype), dtypes.highest(x._dtype)
+            limits = dtypes.lowest(dtype_of(x)), dtypes.highest(dtype_of(x))
             return reduction(x, axis, keepdims, limits[start == "inf"])
         return reduction(x, axis, keepdims, initial)
 
@@ -53,9 +54,9 @@ def _make_reduction(reduction: Any, kind: str) -> Any:
         name: str | None = None,
     ) -> Tensor:
         x = convert(input_tensor)
-        if not allowed(x._dtype):
-            raise DTypeError(f"reduce_{kind}: expected {kinds}; received {x._dtype}")
-        return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
+        if not allowed(dtype_of(x)):
+            raise DTypeError(f"reduce_{kind}: expected {kinds}; received {dtype_of(x)}")
+        return convert(reduction(x, axes(axis), bool(keepdims)), dtype_of(x))
 
     allowed, kinds = _ALLOWED.get(kind, _ALLOWED["sum"])
 

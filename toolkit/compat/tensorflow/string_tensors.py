@@ -33,7 +33,7 @@ class StringTensor(core.StringTensor):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._array.shape)
+        return TensorShape(super().shape)
 
     def get_shape(self) -> TensorShape:
         """Return the extents."""
@@ -48,7 +48,7 @@ class StringTensor(core.StringTensor):
     __hash__ = core.StringTensor.__hash__
 
     def __radd__(self, other: Any) -> StringTensor:
-        return StringTensor(to_bytes_array(other) + self._array)
+        return StringTensor(to_bytes_array(other) + to_bytes_array(self))
 
     def __repr__(self) -> str:
         facts = f"shape={self.shape}, dtype={self.dtype}"
@@ -127,7 +127,7 @@ def map_strings(
         value: strings or ragged rows of strings.
         build: creates a tensor from an array of results.
     """
-    if isinstance(value, Composite):  # ragged rows
-        flat = value.flat_values
-        return value.with_flat_values(build(map_to_array(function, flat)))
+    if isinstance(value, Composite):
+        rows: Any = value
+        return rows.with_flat_values(build(map_to_array(function, rows.flat_values)))
     return build(map_to_array(function, value))

@@ -8,20 +8,18 @@ them, or inside a function of this package. The core classes do not change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from toolkit import ops, tree
-from toolkit.autodiff.tape import alias
 from toolkit.compat.tensorflow.operators import install_operators
 from toolkit.compat.tensorflow.types import ALL, DType, TensorShape
 from toolkit.core import tensor as core
 from toolkit.core.convert import convert as core_convert
-from toolkit.core.dialects import Dialect
-from toolkit.core.tensor import state
+from toolkit.core.dialects import Dialect, change_class, dtype_of
 from toolkit.core.variable import Variable as CoreVariable
 from toolkit.dtypes import is_integer
 from toolkit.errors import ShapeError, UnknownTruthError
@@ -69,18 +67,16 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     # Each operation reads shapes, so this is a fast path.
     @property
     def shape(self) -> TensorShape:
-        array = self._array
-        shape_tuple = (self.spec if array is None else array).shape
-        return tuple.__new__(TensorShape, shape_tuple)
+        return tuple.__new__(TensorShape, super().shape)
 
     @property
     def dtype(self) -> DType:
-        return ALL[self._dtype]
+        return ALL[super().dtype]
 
     @property
     def device(self) -> str:
         """Return the device of the data, by TensorFlow's name."""
-        return _device_name(self)
+        return f"/job:localhost/replica:0/task:0/device:{super().device.upper()}"
 
     def numpy(self) -> Any:
         """Return the data as a NumPy array, or a NumPy scalar for a 0-d tensor."""
@@ -129,7 +125,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over rows; static integers, such as a range, have static rows."""
-        array = self.static_value() if is_integer(self._dtype) else None
+        array = self.static_value() if is_integer(dtype_of(self)) else None
         if array is not None and array.ndim:
             return (Tensor(np.asarray(row)) for row in array)
         return core.Tensor.__iter__(self)
@@ -162,11 +158,6 @@ def _compare(compare: Any, x: TensorLike, y: Any, otherwise: bool) -> Tensor:
         return Tensor(np.asarray(otherwise))
 
 
-def _device_name(x: core.Tensor) -> str:
-    device = vars(core.Tensor)["device"].fget(x)
-    return f"/job:localhost/replica:0/task:0/device:{device.upper()}"
-
-
 def _shown(x: Any) -> str:
     array = x.numpy()
     shown = repr(array) if array.ndim else str(array)
@@ -187,7 +178,6 @@ class Part(Tensor):
     """A slice of a Variable, which can be assigned."""
 
     __slots__ = ()
-    _part: Any  # the Variable, and the indices; a slot of the core class
 
     def assign(self, value: Any) -> Any:
         """Replace this slice of the Variable; return the Variable.
@@ -195,14 +185,14 @@ class Part(Tensor):
         Args:
             value: broadcasts to the shape of the slice.
         """
-        variable, key = self._part
+        variable, key = self.dialect_data  # set by Variable.__getitem__
         old = variable.read()
         with DIALECT.activate():
             offsets = core_convert(
                 np.arange(old.size, dtype="int32").reshape(old.shape)
             )
             offsets = ops.reshape(ops.get_item(offsets, key), (-1, 1))
-            value = core_convert(value, old._dtype)
+            value = core_convert(value, dtype_of(old))
             if value.ndim > self.ndim:  # leading axes of one element
                 value = ops.reshape(value, value.shape[value.ndim - self.ndim :])
             value = ops.reshape(ops.broadcast_to(value, self.shape), (-1,))
@@ -218,7 +208,7 @@ class Variable(CoreVariable):
         """Return the current tensor; a call of it returns the same tensor."""
         tensor = CoreVariable.value.fget(self)  # type: ignore[attr-defined]
         if type(tensor) is Tensor:
-            tensor.__class__ = Value
+            change_class(tensor, Value)
         return tensor
 
     @property
@@ -233,16 +223,11 @@ class Variable(CoreVariable):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._tensor.shape)
+        return TensorShape(super().shape)
 
     @property
     def dtype(self) -> DType:
         return ALL[super().dtype]
-
-    @property
-    def device(self) -> str:
-        """Return the device of the value, by TensorFlow's name."""
-        return _device_name(self._tensor)
 
     def __getitem__(self, key: Any) -> Tensor:
         """Index the value."""
@@ -292,31 +277,9 @@ for _kind in (Tensor, Variable):
     install_operators(_kind)
 
 
-def wrap_tensors(result: Any) -> Any:
-    """Convert the core tensors in a result to `tf.Tensor`s."""
-    if type(result) is core.Tensor:
-        return _wrap_tensor(result)
-    if isinstance(result, (list, tuple, dict)):
-        return tree.map_structure(
-            lambda x: _wrap_tensor(x) if type(x) is core.Tensor else x, result
-        )
-    return result
-
-
-def _wrap_tensor(x: core.Tensor) -> core.Tensor:
-    """Return the same value as a `tf.Tensor`, which tapes and traces can follow."""
-    if state.tapes or x._array is None:
-        with DIALECT.activate():
-            new = alias(x)
-    else:
-        new = Tensor(x._array, x._spec)
-    if hasattr(x, "_keras_mask"):
-        new._keras_mask = x._keras_mask
-    return new
-
-
-DIALECT = Dialect(Tensor, Variable, wrap_tensors)
+DIALECT = Dialect(Tensor, Variable)
 Tensor.dialect = Variable.dialect = DIALECT
+wrap_tensors: Callable[[Any], Any] = DIALECT.wrap
 
 
 def convert(x: Any, dtype: str | None = None) -> Any:
@@ -371,8 +334,5 @@ def _array(values: TensorLike, dtype: np.dtype[Any]) -> Any:
 class Function(functions.Function):
     """A function whose traces contain `tf.Tensor`s."""
 
+    dialect = DIALECT
     fast_types: frozenset[type] = functions.Function.fast_types | {Tensor, Value}
-
-    def _trace(self, *arguments: Any) -> Any:
-        with DIALECT.activate():
-            return super()._trace(*arguments)

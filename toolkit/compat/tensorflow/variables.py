@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
+from toolkit.autodiff.tape import alias
 from toolkit.compat.tensorflow import indexing, tensor_classes
 from toolkit.compat.tensorflow.arguments import as_array, fitting
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.compat.tensorflow.types import TensorShape
 from toolkit.core import variable as core
+from toolkit.core.dialects import change_class
 from toolkit.core.naming import name_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
@@ -173,12 +175,9 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         value = self.value
         with tensor_classes.DIALECT.activate():
             part_value: Any = value[key]
-            part_value = (
-                tensor_classes.alias(part_value) if part_value is value else part_value
-            )
-        part_value.__class__ = tensor_classes.Part
-        part_value._part = self, key
-        return part_value
+            part_value = alias(part_value) if part_value is value else part_value
+        part_value.dialect_data = self, key
+        return change_class(part_value, tensor_classes.Part)
 
     def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
         """Gather rows by their indices: `tf.gather`."""

@@ -145,7 +145,7 @@ class HostLayer(Layer):
         arguments = (self._arrays(inputs), *args)
         outputs = self._run(self.call, arguments, kwargs, training)
         dialect = state.dialect or dialect_of(tree.flatten(inputs))
-        return outputs if dialect is None else dialect.show(outputs)
+        return outputs if dialect is None else dialect.wrap(outputs)
 
     def _arrays(self, inputs: Any) -> Any:
         return host_array(self, inputs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import tree
+from toolkit.core.masks import mask_of
 from toolkit.errors import ArgumentError
-from toolkit.layers.call import mask_of
 from toolkit.layers.layer import Layer
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.pending_copy import PendingCopy
-from toolkit.core.tensor import fetch
+from toolkit.core.fetching import fetch
 from toolkit.core.variable import current_value
 
 

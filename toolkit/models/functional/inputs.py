@@ -8,6 +8,7 @@ from toolkit import dtypes, tree
 from toolkit.console.frames import warn
 from toolkit.core.composites import Composite
 from toolkit.core.convert import convert_input
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers import InputSpec
@@ -104,7 +105,7 @@ class FunctionalInputs(FunctionalSymbols):
             return None
         if isinstance(x, Composite):
             return x.as_batch()
-        mask = getattr(x, "_keras_mask", None)
+        mask = mask_of(x)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None
         keeps_dtype = dtype is not None and dtypes.is_integer(str(dtype))
         tensor = convert_input(x, str(dtype) if keeps_dtype else symbol.dtype)
@@ -116,7 +117,7 @@ class FunctionalInputs(FunctionalSymbols):
         if tensor.ndim != expected or (self._is_strict and not _fits(tensor, symbol)):
             raise ShapeError(self._shape_message(x, symbol))
         if mask is not None and tensor is not x:
-            tensor._keras_mask = mask
+            set_mask(tensor, mask)
         return tensor
 
     def _explain(self, x: Any, error: ShapeError) -> None:

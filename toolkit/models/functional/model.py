@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from toolkit import tree
 from toolkit.console.frames import warn
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.naming import current_path
 from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
-from toolkit.layers.call import mask_of, unmasked
+from toolkit.layers.call import unmasked
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.config import functional_config, functional_from_config
@@ -143,7 +144,7 @@ class Functional(FunctionalInputs, Model):
         for i, (x, its_mask) in enumerate(zip(flat, masks, strict=False)):
             if its_mask is not None and x is not None and mask_of(x) is not its_mask:
                 flat[i] = unmasked(x)
-                flat[i]._keras_mask = its_mask
+                set_mask(flat[i], its_mask)
         values: Values = [*flat, *[None] * (self._slots - len(flat))]
         for operation, arguments, needs_training, slots in self._plan:
             args, kwargs = arguments(values)
@@ -244,7 +245,7 @@ def _narrowed(x: Any, symbol: KerasTensor) -> Any:
     if shape == x.shape:
         return x
     narrowed = KerasTensor(shape, x.dtype)
-    narrowed._keras_mask = getattr(x, "_keras_mask", None)
+    set_mask(narrowed, mask_of(x))
     return narrowed
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from toolkit import ops, tree
 from toolkit.console.frames import warn
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor
-from toolkit.layers.call import mask_of
 from toolkit.ops.symbolic import FunctionOperation
 
 _ELEMENTWISE = frozenset(
@@ -63,7 +63,7 @@ def call_with_masks(operation: FunctionOperation, *args: Any, **kwargs: Any) -> 
         for result in results:
             mask = _mask(operation.function, args, kwargs, leaves, result)
             if mask is not None:
-                result._keras_mask = mask
+                set_mask(result, mask)
     except _End as end:
         _warn(operation, str(end))
     return outputs

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolkit import tree
+from toolkit.core.masks import mask_of, set_mask
 from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.ops.symbolic import KerasTensor, is_symbolic, record
@@ -228,7 +229,7 @@ def replace_inputs(
         if not is_symbolic(leaf):
             return leaf
         symbol = KerasTensor(leaf.shape, leaf.dtype)
-        symbol._keras_mask = leaf._keras_mask
+        set_mask(symbol, mask_of(leaf))
         fresh[id(leaf)] = symbol
         return symbol
 
@@ -240,7 +241,7 @@ def replace_inputs(
         masks = [fresh[id(m)] for m in node.attrs["masks"] if id(m) in fresh]
         record(node.op, args, kwargs, copies, masks)
     for symbol in list(fresh.values()):
-        symbol._keras_mask = substitute(symbol._keras_mask)
+        set_mask(symbol, substitute(mask_of(symbol)))
     return [fresh[id(s)] for s in inputs], tree.map_structure(substitute, outputs)
 
 

@@ -12,7 +12,7 @@ from toolkit.arguments import check_arguments, is_int
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.core.composites import has_composites
-from toolkit.core.tensor import fetch
+from toolkit.core.fetching import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs

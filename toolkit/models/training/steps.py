@@ -18,7 +18,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
-from toolkit.layers.tracking import unique
+from toolkit.layers.tracking import owned_state, unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
 from toolkit.models.training.compile_checks import describe_indices
@@ -361,12 +361,12 @@ class Steps:
     def _layer_metrics(self) -> list[Any]:
         """Return the metrics of the model and its layers."""
         # Nested models have losses and metrics of their separate training: skip them.
-        layers = [
+        layers: list[Any] = [
             layer
             for layer in self._flatten_layers()
             if layer is self or not isinstance(layer, Steps)
         ]
-        return [metric for layer in layers for metric in layer._owned_of(Metric)]
+        return [metric for layer in layers for metric in owned_state(layer, Metric)]
 
     @property
     def metrics_names(self) -> list[str]:

@@ -26,6 +26,7 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.core import tensor as core
+from toolkit.core.dialects import change_class
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import (
     ArgumentError,
@@ -96,7 +97,7 @@ class Graph:
         for i, symbol in enumerate(node.outputs):
             if not isinstance(symbol, GraphTensor):
                 is_extents = isinstance(symbol, Extents)
-                symbol.__class__ = GraphExtents if is_extents else GraphTensor
+                change_class(symbol, GraphExtents if is_extents else GraphTensor)
             symbol.op, symbol.name = operation, f"{name}:{i}"
         operation.device = resolve_device(operation, self._devices, operation.device)
         self.operations.append(operation)

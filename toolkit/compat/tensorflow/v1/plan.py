@@ -381,5 +381,5 @@ def _validate_feed(
 
 def _as_array(x: Any, copy: bool) -> Any:
     """Return the value as a separate array, or a 0-d one as a scalar."""
-    array = np.array(x) if copy else backend().memory.to_numpy(x._array)
+    array = np.array(x) if copy else x.constant
     return array if array.ndim else array[()]

@@ -12,7 +12,7 @@ from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
 from toolkit.compat.tensorflow.v1.operation_types import operation_type
 from toolkit.compat.tensorflow.v1.shape_inference import Extents
-from toolkit.core.keras_tensor import KerasTensor
+from toolkit.core.keras_tensor import KerasTensor, set_shape
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
 from toolkit.ir import Node
@@ -88,11 +88,11 @@ class GraphTensor(KerasTensor):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._shape)
+        return TensorShape(super().shape)
 
     @property
     def dtype(self) -> DType:
-        return as_dtype(self._dtype)
+        return as_dtype(super().dtype)
 
     @property
     def value(self) -> Any:
@@ -118,7 +118,8 @@ class GraphTensor(KerasTensor):
         """Set static extents that are not inferred."""
         shape = tuple(shape)
         if self.any_shape:
-            self._shape, self.any_shape = shape, False
+            set_shape(self, shape)
+            self.any_shape = False
             return
         fits = len(shape) == self.ndim and all(
             m == n or None in (m, n) for m, n in zip(self.shape, shape, strict=True)
@@ -129,7 +130,7 @@ class GraphTensor(KerasTensor):
                 f"received {shape}"
             )
         pairs = zip(self.shape, shape, strict=True)
-        self._shape = tuple(n if m is None else m for m, n in pairs)
+        set_shape(self, tuple(n if m is None else m for m, n in pairs))
 
     def __len__(self) -> int:
         raise ArgumentTypeError(

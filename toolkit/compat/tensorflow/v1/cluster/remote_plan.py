@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from toolkit.compat.tensorflow.modes import set_run
 from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.compat.tensorflow.v1.cluster import partition
@@ -15,7 +17,7 @@ from toolkit.compat.tensorflow.v1.cluster.spec import Task
 from toolkit.compat.tensorflow.v1.plan import Plan, Run
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.core.tensor import Tensor, backend
+from toolkit.core.tensor import Tensor
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
@@ -92,7 +94,7 @@ class RemotePlan(Plan):
             with self.session.lock:
                 prepared = Tracing(self, fed, initialized).prepare()
             self._programs[key] = prepared
-        arrays = [backend().memory.to_numpy(x._array) for x in fed]
+        arrays = [x.constant for x in fed]
         fetched = master.run(
             prepared.number,
             prepared.parts,
@@ -227,7 +229,7 @@ class Tracing(Run):
             for state, (name, owner) in states.items():
                 if owner == task:
                     local_states.append([name, len(arrays)])
-                    arrays.append(backend().memory.to_numpy(state._tensor._array))
+                    arrays.append(np.asarray(state))
             messages[task] = {**description, "locals": local_states}, arrays
             numbers = {cut.ids[x]: i for i, x in enumerate(feeds) if x in cut.ids}
             sent[task] = [numbers[number] for number in description["feeds"]]
