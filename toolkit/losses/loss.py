@@ -147,7 +147,7 @@ def to_tensors(structure: Any, dtype: str) -> Tensor:
     return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
 
 
-def standardize_reduction(reduction: Any) -> str:
+def standardize_reduction(reduction: Any) -> str | None:
     """Check `reduction` and return it."""
     if reduction is not None and reduction not in REDUCTIONS:
         raise unknown_choice(

@@ -18,7 +18,7 @@ from toolkit.ops.numeric import logical_and
 from toolkit.ops.reduce import max
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, slice_axis
 from toolkit.ops.symbolic import operation
-from toolkit.type_aliases import Array, DTypeLike, Shape, TensorLike
+from toolkit.type_aliases import DTypeLike, Shape, TensorLike
 
 
 def _no_sparse(op: str, sparse: bool) -> None:
@@ -192,8 +192,8 @@ def _count_of_bins(x: Tensor, minlength: int) -> int:
 
 def _segments(
     op: str,
-    data: Array | Tensor,
-    segment_ids: Array | Tensor,
+    data: TensorLike,
+    segment_ids: TensorLike,
     num_segments: int | None,
     start: Any,
     mode: str,

@@ -401,7 +401,7 @@ def _default_tolerance(x: Tensor) -> float:
     return epsilon * builtins.max(x.shape[-2:])
 
 
-def _pseudo_inverse(x: Tensor, rcond: float | None) -> Tensor:
+def _pseudo_inverse(x: Tensor, rcond: TensorLike | None) -> Tensor:
     u, s, vh = bind(svd_p, x, full=False)
     limit = _default_tolerance(x) if rcond is None else convert(rcond, s.dtype)
     is_significant = greater(s, limit * max(s, axis=-1, keepdims=True))
@@ -410,7 +410,7 @@ def _pseudo_inverse(x: Tensor, rcond: float | None) -> Tensor:
 
 
 @operation
-def pinv(x: TensorLike, rcond: Any = None) -> Tensor:
+def pinv(x: TensorLike, rcond: TensorLike | None = None) -> Tensor:
     """Compute the Moore-Penrose inverses of matrices.
 
     Args:

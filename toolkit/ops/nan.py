@@ -15,7 +15,7 @@ from toolkit.ops.reduce import all, argmax, argmin, cumprod, cumsum, max, min, p
 from toolkit.ops.statistics import quantiles
 from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import sqrt
-from toolkit.type_aliases import Array, Axis, TensorLike
+from toolkit.type_aliases import Axis, TensorLike
 
 
 def _filled(x: TensorLike, value: TensorLike) -> Tensor:
@@ -114,7 +114,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     return _cumulative(cumprod, _filled(x, 1), axis, dtype)
 
 
-def _cumulative(function: Any, x: Tensor, axis: int, dtype: Any) -> Tensor:
+def _cumulative(function: Any, x: Tensor, axis: Any, dtype: Any) -> Tensor:
     """Return a cumulative sum or product; for an empty tuple of axes, x itself."""
     if axis == ():
         return convert(x, dtype and dtypes.standardize(dtype))
@@ -122,7 +122,7 @@ def _cumulative(function: Any, x: Tensor, axis: int, dtype: Any) -> Tensor:
 
 
 def _extremum(
-    reduction: Any, fill: float, x: Array | Tensor, axis: int | None, keepdims: bool
+    reduction: Any, fill: float, x: TensorLike, axis: Axis | None, keepdims: bool
 ) -> Tensor:
     x = convert(x)
     if not dtypes.is_float(x.dtype):

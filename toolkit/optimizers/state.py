@@ -309,7 +309,7 @@ class OptimizerState(Checked):
     def __repr__(self) -> str:
         return config_repr(self, always=("learning_rate",), never=("name",))
 
-    def _rate_config(self) -> float:
+    def _rate_config(self) -> float | dict[str, Any]:
         if isinstance(self._learning_rate, Variable):
             return float(self._learning_rate.numpy())
         return serialization.serialize_keras_object(self._learning_rate)

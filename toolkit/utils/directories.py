@@ -93,7 +93,7 @@ def _list_classes(caller: str, directory: str, class_names: Any) -> list[str]:
 def _index_files(
     caller: str,
     directory: Any,
-    labels: str,
+    labels: Any,
     class_names: Any,
     formats: tuple[str, ...],
     follow_links: bool,

@@ -304,7 +304,7 @@ def _compute_sampled_logits(
     weights: Any,
     biases: TensorLike,
     labels: TensorLike,
-    inputs: Array | Tensor,
+    inputs: TensorLike,
     num_true: int,
     sampled: tuple[Tensor, ...],
     removes_hits: bool,

@@ -275,7 +275,7 @@ class Checkpoint:
 
     save_counter: Any
 
-    def __init__(self, root: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, root: Any = None, **kwargs: Any) -> None:
         self._root = root
         for name, value in kwargs.items():
             if not is_trackable(value) and value not in ([], {}, ()):

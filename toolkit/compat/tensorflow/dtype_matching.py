@@ -82,7 +82,7 @@ def _match_parameters(
     decides_first, is_each = name in _OF_FIRST, name in _OF_EACH
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
+    def call(*args: Any, **kwargs: Any) -> Any:
         operands = [args[i] if i < len(args) else kwargs.get(n) for i, n in positions]
         if _is_matched(operands) or not _can_match(operands):
             return function(*args, **kwargs)
@@ -122,7 +122,7 @@ def _match_parameter(function: _Function, position: int, parameter: str) -> _Fun
 
 def _match_rest(function: _Function, position: int) -> _Function:
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
+    def call(*args: Any, **kwargs: Any) -> Any:
         values = args[position:]
         if not values or _is_matched(values) or not _can_match(values):
             return function(*args, **kwargs)

@@ -307,7 +307,7 @@ class RaggedTensor(RaggedConstructors, Composite):
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def operate(self: RaggedTensor, *operands: Any) -> RaggedTensor:
+    def operate(self: RaggedTensor, *operands: Any) -> Any:
         return self.operations[name](self, *operands)
 
     operate.__name__ = operate.__qualname__ = name

@@ -11,7 +11,6 @@ from toolkit import ops
 from toolkit.autodiff import custom_gradient as customizing, tape
 from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.tensor_classes import convert
-from toolkit.core.tensor import Tensor
 from toolkit.core.variable import current_value
 from toolkit.errors import GradientError, ShapeError
 
@@ -108,7 +107,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
+    def call(*args: Any, **kwargs: Any) -> Any:
         args = tuple(map(current_value, args))
         with tape.GradientTape() as finder:
             first = [f(*args, **kwargs)]

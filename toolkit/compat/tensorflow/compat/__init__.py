@@ -12,7 +12,7 @@ for _name, _module in (("v1", v1), ("v2", v2)):
     sys.modules[f"{__name__}.{_name}"] = _module
 
 
-def dimension_value(dimension: Any) -> int:
+def dimension_value(dimension: Any) -> int | None:
     """Return an extent as a number; None if it is dynamic."""
     return getattr(dimension, "value", dimension)
 
