@@ -490,6 +490,13 @@ def test_layer_arguments_have_types(cls):
     assert untyped == []
 
 
+@pytest.mark.parametrize("name", ("Dense", "Conv2D", "Dropout", "Add", "ReLU"))
+def test_editors_know_the_keywords_of_layers(name):
+    parameters = inspect.signature(getattr(layers, name).__init__).parameters.values()
+    further = [p.annotation for p in parameters if p.kind is p.VAR_KEYWORD]
+    assert further and all("LayerOptions" in annotation for annotation in further)
+
+
 def test_one_declaration_shows_the_full_signature():
     for cls in (layers.LSTM, layers.Conv2D, layers.SeparableConv1D, layers.ConvLSTM2D):
         names = list(inspect.signature(cls).parameters)
