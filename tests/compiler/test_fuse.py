@@ -93,21 +93,6 @@ def test_a_chain_becomes_one_node():
     assert len(graph.nodes[0].inputs) == 2  # numbers are constants of the kernel
 
 
-def test_equal_shapes_are_fused_without_a_node_search(monkeypatch):
-    searches = []
-
-    def fits(nodes):
-        searches.append(len(nodes))
-        return True
-
-    monkeypatch.setattr(fusion, "can_share_loop", fits)
-    graph = fuse_graph(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
-    assert op_names(graph) == ["fused"]
-    assert not searches
-    fuse_graph(lambda x: ops.exp(x) - ops.sum(x, axis=1, keepdims=True), (3, 4))
-    assert max(searches) > 1
-
-
 @pytest.mark.parametrize(("limit", "count"), [(1, 1), (0, 2)])
 def test_groups_fuse_if_the_node_search_is_short(monkeypatch, limit, count):
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", limit)

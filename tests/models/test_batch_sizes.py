@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import toolkit as tk
-from toolkit.backends.numpy.jit import engine
 
 pytest.importorskip("llvmlite")
 
@@ -116,17 +115,10 @@ def calling(name):
 
 
 @pytest.fixture
-def compiled(monkeypatch):
-    """Record the names of the kernels that are compiled or read from the disk."""
-    names = []
-    original = engine.machine_codes
-
-    def counted(texts, processor=None):
-        names.extend(texts)
-        return original(texts, processor)
-
-    monkeypatch.setattr(engine, "machine_codes", counted)
-    return names
+def compiled(tmp_path, monkeypatch):
+    """Return a function that returns the kernels that were compiled in this test."""
+    monkeypatch.setenv("TOOLKIT_CACHE_DIR", str(tmp_path))
+    return lambda: {path for path in tmp_path.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -136,10 +128,10 @@ def test_another_batch_size_compiles_no_kernel(compiled, function, name):
     run = function(name)
     for size in FIRST:
         run(size)
-    compiled.clear()
+    kernels = compiled()
     for size in (5, 11, 23, 30, 41, 58):
         run(size)
-    assert compiled == []
+    assert compiled() == kernels
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -157,7 +149,7 @@ def test_64_batch_sizes_compile_no_more_than_the_first_few(compiled, name):
     run = fitting(name)
     for size in FIRST:
         run(size)
-    compiled.clear()
+    kernels = compiled()
     for size in range(1, 65):
         run(size)
-    assert compiled == []
+    assert compiled() == kernels

@@ -1,14 +1,10 @@
 """First values of weights: drawn on the device, by few kernels."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import layers
-from toolkit.backends import cupy
-from toolkit.backends.cupy import cuda_device
 from toolkit.initializers import GlorotUniform, HeNormal, Orthogonal
 
 
@@ -42,25 +38,6 @@ def test_initializer_kernels_are_precompiled_with_the_device(on_host, monkeypatc
         layers.Conv2D(8, 3, bias_initializer="ones").build((None, 8, 8, 3))
     assert loaded
     assert loaded <= started
-
-
-def test_found_device_precompiles_initializer_kernels(monkeypatch):
-    cuda = SimpleNamespace(runtime=None)
-    monkeypatch.setattr(cupy, "cupy_module", lambda: SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(cupy, "count_devices", lambda runtime: 1)
-    monkeypatch.setattr(cupy, "check_libraries", lambda actual: None)
-    started = []
-    monkeypatch.setattr(
-        cuda_device, "CudaDevice", lambda number: SimpleNamespace(libraries=frozenset())
-    )
-    monkeypatch.setattr(cupy.CupyBackend, "__init__", lambda *arguments: None)
-    monkeypatch.setattr(
-        cupy.CupyBackend,
-        "precompile_initializers",
-        lambda backend: started.append(backend),
-    )
-    device = cupy.create()
-    assert started == [device]
 
 
 def test_orthogonal_initializer_reads_only_its_key_from_the_device(on_host):

@@ -24,6 +24,12 @@ KERNELS = Kernel("one", "of one", (), MANY), Kernel("other", "of another", ())
 SLOW = SimpleNamespace(nodes=[SimpleNamespace(op="batchnorm")])
 
 
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    """Let planners start processes on any machine."""
+    monkeypatch.setattr(planning, "available_cores", lambda: 2)
+
+
 # --- kernels --------------------------------------------------------------------------
 
 
@@ -98,7 +104,6 @@ def test_compilation_works_without_threads(monkeypatch):
     compiler.precompile(KERNELS[0])
     assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
     planner = planning.Planner("what a device says", 90)
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     planner.precompile((signature(), None))
     assert planner.wait_for([(signature(), None), (signature(), 1)]) == {}
 
@@ -146,7 +151,6 @@ def requested_keys(monkeypatch):
 
         wait = kill
 
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning.subprocess, "Popen", Process)
     return keys
 
@@ -165,7 +169,6 @@ def test_plans_are_created_as_soon_as_they_are_requested(requested_keys):
 
 def test_failing_planner_processes_have_a_fallback(monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     # A device that says nothing: with or without cuDNN nothing is planned for it.
     assert planning.Planner("", 90).wait_for(keys) == {}
 
@@ -177,7 +180,6 @@ def test_failing_planner_processes_have_a_fallback(monkeypatch):
 
 
 def test_planner_processes_of_a_failed_program_end(monkeypatch):
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
     planner = planning.Planner("", 90)
     planner.precompile((signature(), None))
@@ -192,7 +194,6 @@ def test_planner_processes_of_a_failed_program_end(monkeypatch):
 
 
 def test_interrupt_ends_planner_processes(monkeypatch):
-    monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
 
     planner = planning.Planner("", 90)
