@@ -72,10 +72,9 @@ def make(seed=1):
     return model
 
 
-def progress_of(model, *objects, num_yielded=0):
-    return Progress(
-        model, Batches(num_yielded), CallbackList([*objects], add_history=True)
-    )
+def progress_of(model, *objects, num_yielded=0, batches=None):
+    batches = batches or Batches(num_yielded)
+    return Progress(model, batches, CallbackList([*objects], add_history=True))
 
 
 def saved(*objects, num_yielded=0):
@@ -107,13 +106,14 @@ def test_run_continues_within_an_epoch():
     other, callback = make(2), Remembers()
     other.reset_metrics()
     assert seeds(other) != expected
-    progress = progress_of(other, callback)
+    batches = Batches()
+    progress = progress_of(other, callback, batches=batches)
     assert progress.epoch is None
     progress.restore(state, 4)
     assert progress.epoch == 4 and callback.value == 0  # not before it starts
     progress.begin()
     assert seeds(other) == expected
-    assert progress._batches.restored == {"done": 3}
+    assert batches.restored == {"done": 3}
     assert (callback.value, callback.resumed) == (7, [7])
     progress.begin_epoch(4)
     assert measured(other) == totals
@@ -134,11 +134,12 @@ def test_metrics_are_reset_at_the_start_of_an_epoch():
 def test_unsaved_run_restores_nothing(state):
     model, callback = make(), Remembers(3)
     before = seeds(model)
-    progress = progress_of(model, callback, num_yielded=2)
+    batches = Batches(2)
+    progress = progress_of(model, callback, batches=batches)
     if state is not None:
         progress.restore(state, 1)
     progress.begin()
-    assert progress._batches.restored is None
+    assert batches.restored is None
     assert (seeds(model), callback.value, callback.resumed) == (before, 3, [])
     progress.begin_epoch(1)
     assert not np.any([np.sum(x) for x in measured(model)])
@@ -156,14 +157,15 @@ def test_unsaved_run_restores_nothing(state):
 )
 def test_callbacks_are_restored_only_if_all_match(current, values):
     state, _ = saved(Remembers(7), Other(8), num_yielded=1)
-    progress = progress_of(make(), *current)
+    batches = Batches()
+    progress = progress_of(make(), *current, batches=batches)
     progress.restore(state, 1)
     progress.begin()
     resumed = [c for c in current if isinstance(c, Remembers)]
     assert [c.value for c in resumed] == values
     back = values == [7, 8]
     assert all(bool(c.resumed) == back for c in resumed)
-    assert progress._batches.restored == {"done": 1}
+    assert batches.restored == {"done": 1}
 
 
 def test_only_callbacks_with_state_are_saved_except_history():
