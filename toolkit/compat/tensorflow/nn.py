@@ -213,7 +213,7 @@ def sparse_softmax_cross_entropy_with_logits(
 
 
 def sigmoid_cross_entropy_with_logits(
-    labels: TensorLike | None = None,
+    labels: Any = None,
     logits: TensorLike | None = None,
     name: str | None = None,
 ) -> Tensor:
