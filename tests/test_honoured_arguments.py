@@ -24,7 +24,7 @@ INTERFACES = re.compile(
     r"|reset_state|inspect)"
 )
 # Parts whose functions share one signature in a table and are not public.
-INTERNAL = ("backends", "compiler")
+INTERNAL = ("backends", "compiler", "plans")
 # Functions that receive more arguments than they need.
 FORWARDED = {"FeatureSpace.__call__"}  # called like a layer, with `training`
 

@@ -218,6 +218,11 @@ def sigmoid_cross_entropy_with_logits(
     name: str | None = None,
 ) -> Tensor:
     """Return softplus(logits) - labels * logits."""
+    if labels is None or logits is None:
+        raise ArgumentError(
+            "sigmoid_cross_entropy_with_logits: expected labels and logits; received "
+            "None for one of them"
+        )
     logits = convert(logits)
     return ops.softplus(logits) - ops.multiply(labels, logits)
 

@@ -85,7 +85,12 @@ class RunCoordinator:
         return batch
 
     def local_outputs(self, outputs: Batch, batch: object) -> Batch:
-        """Return the outputs of a step for the rows that this process passed."""
+        """Return the outputs of a step for the rows that this process passed.
+
+        Args:
+            outputs: the outputs of all rows.
+            batch: the batch of the step; no effect in one process.
+        """
         return outputs
 
     def compare_state(self, force: bool = False) -> None:
@@ -112,8 +117,9 @@ class RunCoordinator:
         """Return a context of steps that end, also by Ctrl-C, in all processes at once.
 
         Args:
-            callbacks: the callbacks of the run.
-            **arguments: arguments of the run, which must be equal in all processes.
+            callbacks: the callbacks of the run; no effect in one process.
+            **arguments: arguments of the run, which must be equal in all processes; no
+                effect in one process.
 
         Raises:
             ArgumentError: on all processes, for different arguments.
