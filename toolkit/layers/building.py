@@ -23,9 +23,9 @@ from toolkit.layers.call import (
     is_shape,
     map_shapes,
     match_shapes,
-    without_input_masks,
 )
 from toolkit.layers.input_spec import check_inputs, describe
+from toolkit.layers.masks import without_input_masks
 from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
 from toolkit.ops.symbolic import infer, infer_fitting, is_symbolic
@@ -125,7 +125,7 @@ class Buildable(StateOwner, Precision):
     get_config: Any
     from_config: Any
     _info: CallInfo
-    _general_call: Any
+    _call_unrecorded: Any
     _keeps_masks: bool
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -286,7 +286,7 @@ class Buildable(StateOwner, Precision):
         """Return the symbolic outputs of a call with these symbolic tensors."""
         if context.layer is not self:
             if self.built:
-                return self._general_call(args, kwargs, recorded=False)
+                return self._call_unrecorded(args, kwargs)
             return self._infer_unbuilt(args, kwargs)
         if self._traces_call or type(self).compute_output_shape is _inferred_shape:
             return self._infer_call(args, kwargs)
@@ -346,7 +346,7 @@ class Buildable(StateOwner, Precision):
         """Infer the output symbols with an unbuilt copy, whose weights are free."""
         with context.override(weightless=True), restore_counts(), refund_at_end():
             twin = type(self).from_config(self.get_config())
-            return twin._general_call(args, kwargs, recorded=False)
+            return twin._call_unrecorded(args, kwargs)
 
 
 _inferred_shape = Buildable.compute_output_shape

@@ -1,9 +1,9 @@
-"""The environment of `Layer.call`: arguments, shapes, masks and the call context."""
+"""The environment of `Layer.call`: arguments, shapes and the call context."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.extents import Extent
 from toolkit.core.masks import mask_of, set_mask
-from toolkit.core.tensor import Tensor, bind
+from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ToolkitError
 from toolkit.layers.input_spec import describe
-from toolkit.ops.shape import reshape_p
+from toolkit.layers.masks import masks_of
 from toolkit.ops.symbolic import (
     PROBES,
     FunctionOperation,
@@ -25,7 +25,7 @@ from toolkit.ops.symbolic import (
     record,
 )
 from toolkit.thread_state import ThreadState
-from toolkit.type_aliases import TensorLike
+from toolkit.type_aliases import Shape, TensorLike
 
 
 class _Context(ThreadState):
@@ -128,52 +128,6 @@ def propagate_arguments(
         context.arguments = outer
 
 
-def masks_of(structure: Any) -> Any:
-    """Return the masks of the tensors in a structure, in the same structure."""
-    if not tree.is_nested(structure):
-        return mask_of(structure)
-    return tree.map_structure(mask_of, structure)
-
-
-def unmasked(x: Tensor) -> Tensor:
-    """Return a new tensor of the same value, without a mask."""
-    return bind(reshape_p, x, shape=x.shape)
-
-
-def without_input_masks(inputs: Any, outputs: Any) -> Any:
-    """Return the outputs; copy a tensor that is also an input, without its mask.
-
-    If a layer returns an input unchanged, the output is a new tensor. Its mask can
-    differ, and other layers still see the mask of the input.
-    """
-    input_ids = {id(x) for x in tree.flatten(inputs) if isinstance(x, Tensor)}
-    return tree.map_structure(
-        lambda x: unmasked(x) if id(x) in input_ids else x, outputs
-    )
-
-
-def any_mask(masks: Any) -> bool:
-    """Return whether a structure of masks and Nones contains a mask."""
-    return masks is not None and any(m is not None for m in tree.flatten(masks))
-
-
-def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
-    """Return the mask symbols that Keras records as inputs of a call.
-
-    Keras exchanges weights by position, so layers must have the same order. In Keras a
-    mask that was not an argument, but was attached to the input, is an input of the
-    recorded call if no argument was converted: one tensor of the layer's dtype, no
-    keywords.
-    """
-    if "mask" in kwargs or mask is None:
-        return []
-    if layer._convert_input_args:
-        is_single = len(args) == 1 and not kwargs and is_symbolic(args[0])
-        if not is_single or args[0].dtype != layer.compute_dtype:
-            return []
-    return [x for x in tree.flatten(mask) if is_symbolic(x)]
-
-
 def is_tensor(x: TensorLike) -> bool:
     """Return whether `x` is a tensor, a symbol, a Variable, or an array of strings."""
     return isinstance(x, (Tensor, KerasTensor, Variable)) or is_strings(x)
@@ -230,7 +184,9 @@ class Arguments:
             by_name = {name: by_name[name] for name in info.names}
         self.by_name = by_name
         self.first: Any = next(iter(self.by_name.values()), None)
-        self.tensors: dict[str, Any] = {
+
+    def _tensors(self) -> dict[str, Any]:
+        return {
             name: value for name, value in self.by_name.items() if _all_tensors(value)
         }
 
@@ -240,7 +196,7 @@ class Arguments:
         `mask` is the mask of the first input, `<argument>_mask` the mask of each
         argument.
         """
-        names = {f"{name}_mask": x for name, x in self.tensors.items()}
+        names = {f"{name}_mask": x for name, x in self._tensors().items()}
         names["mask"] = self.first
         return {
             name: masks_of(x)
@@ -252,9 +208,55 @@ class Arguments:
         """Return `<argument>_shape` of every tensor argument, without masks."""
         return {
             f"{name}_shape": tree.map_structure(_shape_of, value)
-            for name, value in self.tensors.items()
+            for name, value in self._tensors().items()
             if name not in ("mask", "args", "kwargs")
         }
+
+
+class Call:
+    """One call of a layer. The steps of its path read it, and replace its arguments.
+
+    Attributes:
+        layer: the layer.
+        function: computes the outputs: the layer's `call` or `compute_output_spec`.
+        args, kwargs: the arguments of `function`.
+        training: the training mode that the caller requests, or None.
+        leaves: the leaves of `args` and `kwargs`, if a step has flattened them.
+        is_symbolic: whether one of the leaves is a symbol.
+        arguments: the arguments by name, if a step has bound them.
+    """
+
+    __slots__ = (
+        *("args", "arguments", "function", "is_symbolic", "kwargs", "layer", "leaves"),
+        "training",
+    )
+
+    is_recorded = True  # whether a call with symbols becomes a node of their graph
+    arguments: Arguments
+    is_symbolic: bool
+    leaves: list[Any]
+
+    def __init__(
+        self,
+        layer: Any,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: dict[str, Any],
+        training: bool | None = None,
+    ) -> None:
+        self.layer = layer
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.training = training
+
+
+class UnrecordedCall(Call):
+    """A call that only infers the symbols of its outputs."""
+
+    __slots__ = ()
+
+    is_recorded = False
 
 
 def _all_tensors(value: Any) -> bool:
@@ -268,7 +270,7 @@ def _all_tensors(value: Any) -> bool:
     )
 
 
-def _shape_of(x: Any) -> Any:
+def _shape_of(x: Any) -> Shape | None:
     if x is None:
         return None
     if context.symbolic:  # an extent of a probe represents an unknown one
@@ -276,34 +278,23 @@ def _shape_of(x: Any) -> Any:
     return tuple(None if isinstance(n, Extent) else n for n in x.shape)
 
 
-def standardize_arguments(layer: Any, args: Any, kwargs: Any) -> Any:
-    """Convert arrays to tensors, cast floats; return the arguments and their leaves."""
-    leaves = tree.flatten((args, kwargs))
-    if not layer._convert_input_args:
-        return args, dict(kwargs), leaves
-    dtype = layer._input_dtype
-    converted = [standardize_input(x, dtype) for x in leaves]
-    if any(new is not old for new, old in zip(converted, leaves, strict=True)):
-        args, kwargs = tree.pack_sequence_as((args, kwargs), converted)
-    return args, dict(kwargs), converted
-
-
-def check_positional(layer: Any, args: Any) -> None:
+def check_positional(call: Call) -> None:
     """Raise unless all positional arguments are tensors or None."""
-    for x in tree.flatten(args):
+    for x in tree.flatten(call.args):
         if x is not None and not is_tensor(x):
             raise ArgumentError(
-                f"{describe(layer)}: Only input tensors may be passed as positional "
-                f"arguments; received {x!r} of type {type(x).__name__}; "
+                f"{describe(call.layer)}: Only input tensors may be passed as "
+                f"positional arguments; received {x!r} of type {type(x).__name__}; "
                 "pass other arguments by name"
             )
 
 
-def name_training(names: tuple[str, ...], args: Any, kwargs: Any) -> Any:
+def name_training(call: Call) -> None:
     """Pass `training` and all arguments after it by keyword."""
+    names = call.layer._info.names
     index = names.index("training")
-    named = dict(zip(names[index:], args[index:], strict=False))
-    return args[:index], {**named, **kwargs}
+    named = dict(zip(names[index:], call.args[index:], strict=False))
+    call.args, call.kwargs = call.args[:index], {**named, **call.kwargs}
 
 
 def match_shapes(
@@ -353,17 +344,17 @@ def map_shapes(function: Any, shapes: Any) -> Any:
     return type(shapes)(map_shapes(function, value) for value in shapes)
 
 
-def explain(error: ToolkitError, layer: Any, args: Any, kwargs: Any) -> None:
+def explain(error: ToolkitError, call: Call) -> None:
     """Add the layer and its input shapes to an error's message.
 
     Only the innermost layer does it; a mark on the error stops enclosing layers.
     """
     if getattr(error, "layer", None) or getattr(error.__cause__, "layer", None):
         return
-    received = [*args, *kwargs.items()]
+    received = [*call.args, *call.kwargs.items()]
     shapes = ", ".join(_brief(value) for value in received)
-    error.args = (f"{error}\n  in {describe(layer)}, called with {shapes}",)
-    vars(error)["layer"] = layer
+    error.args = (f"{error}\n  in {describe(call.layer)}, called with {shapes}",)
+    vars(error)["layer"] = call.layer
 
 
 def _brief(value: Any) -> str:

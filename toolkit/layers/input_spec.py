@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolkit import dtypes, tree
 from toolkit.core.keras_tensor import standardize_shape
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.type_aliases import DTypeLike, Shape
-
-if TYPE_CHECKING:
-    from toolkit.layers.layer import Layer
 
 
 class InputSpec:
@@ -165,7 +162,7 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
             )
 
 
-def _in_order(flat_specs: list[Any], inputs: Any, layer: Layer) -> Any:
+def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:
     """Sort a dict of inputs by the specs' names, if all specs have one."""
     names = [getattr(spec, "name", None) for spec in flat_specs]
     if not isinstance(inputs, dict) or not all(names):

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 
-from toolkit import dtype_policies, dtypes, regularizers, tree
+from toolkit import dtype_policies, dtypes, regularizers
 from toolkit.arguments import unknown_argument_error
-from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
-from toolkit.core.composites import Composite
-from toolkit.core.dialects import dialect_of
-from toolkit.core.masks import mask_of, set_mask
-from toolkit.core.naming import scopes
+from toolkit.core.masks import mask_of
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
-from toolkit.errors import ArgumentError, NotBuiltError, ToolkitError
+from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.call import (
-    Arguments,
-    any_mask,
+    Call,
+    UnrecordedCall,
     call_info,
-    check_positional,
     context,
-    explain,
-    is_tensor,
-    masks_in_graph,
-    masks_of,
-    name_training,
-    propagate_arguments,
-    standardize_arguments,
     standardize_input,
-    without_input_masks,
 )
+from toolkit.layers.call_path import ATTRIBUTES, CallPath, compose
 from toolkit.layers.config import Configurable, given_shape
-from toolkit.layers.input_spec import check_inputs, describe
+from toolkit.layers.input_spec import check_inputs
 from toolkit.layers.remat import current_scope, rematerialized
-from toolkit.layers.tracking import no_tracking, with_losses
-from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
+from toolkit.layers.tracking import no_tracking
+from toolkit.ops.symbolic import Operation
 from toolkit.type_aliases import PolicyLike, RegularizerLike
 
 _TRAINING = {"training"}
-# Types of arguments that are independent of the API dialect.
-_PLAIN = {Tensor, KerasTensor, bool, type(None)}
 
 
 class Layer(Configurable, Operation):
@@ -83,6 +69,7 @@ class Layer(Configurable, Operation):
         ((2, 3), 3)
     """
 
+    _call_path: CallPath | None = None  # None if it must be composed
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _stored_by_calls: Collection[str] = ()  # attributes that were set during calls
@@ -127,11 +114,17 @@ class Layer(Configurable, Operation):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
+        if name in ATTRIBUTES:
+            self.__dict__["_call_path"] = None
         if self.built and name in (self._arguments or ()):
             if state.trace is None and context.layer is None:
                 self._mark_changed()  # compiled steps may have read the replaced value
             else:
                 self.__dict__["_stored_by_calls"] = {*self._stored_by_calls, name}
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self.__dict__["_call_path"] = None
 
     def __copy__(self) -> Self:
         """Copy the layer with separate state, as in Keras."""
@@ -147,165 +140,66 @@ class Layer(Configurable, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            path = self._call_path or self._compose_path()
             # Fast path for one tensor or array: no traversal of the arguments.
             if (
                 len(args) == 1
-                and (not kwargs or kwargs.keys() == _TRAINING)
-                and self.built
+                and path.is_plain
                 and not self._computes_mask
-                and not self._context_names
+                and (not kwargs or kwargs.keys() == _TRAINING)
             ):
                 (x,) = args
                 if type(x) is np.ndarray and self._convert_input_args:
                     args = (x := standardize_input(x, self._input_dtype),)
                 if type(x) is Tensor and mask_of(x) is None:
-                    dtype, input_dtype = x.dtype, self._input_dtype
-                    if input_dtype in (None, dtype) or dtype not in dtypes.FLOATS:
+                    dtype, input_dtype = x._dtype, self._input_dtype
+                    is_cast = input_dtype is not None and input_dtype != dtype
+                    if not is_cast or dtype not in dtypes.FLOATS:
                         if self._input_spec is not None:
                             self._check_input(x)
-                        return self._run(self.call, args, {}, kwargs.get("training"))
-            if not self._context_names:
-                return self._general_call(args, kwargs)
-            with propagate_arguments(self._context_names, self._info, kwargs) as kwargs:
-                return self._general_call(args, kwargs)
+                        training = kwargs.pop("training") if kwargs else None
+                        return path.run(Call(self, self.call, args, kwargs, training))
+            return path.general(Call(self, self.call, args, kwargs))
         except Exception as error:
             filter_traceback(error)
             raise
 
     def _check_input(self, x: Tensor) -> None:
         """Raise unless `x` matches the input_spec; the last valid shape is cached."""
-        fit = x.shape, x.dtype
+        fit = x.shape, x._dtype
         if fit != self._last_fit:
             check_inputs(self._input_spec, x, self)
             self.__dict__["_last_fit"] = fit
 
-    def _general_call(
-        self, given_args: Any, given_kwargs: Any, recorded: bool = True
-    ) -> Any:
+    def _compose_path(self) -> CallPath:
+        """Compose the path of calls; the change of an attribute can invalidate it."""
         self._check_initialized()
-        if given_args and isinstance(given_args[0], Composite):
-            return given_args[0].call_layer(self, given_args, given_kwargs)
-        args, kwargs, leaves = standardize_arguments(self, given_args, given_kwargs)
-        dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)
-        if dialect is not state.dialect and dialect is not None:
-            with dialect.activate():
-                return self._general_call(given_args, given_kwargs, recorded)
-        symbolic = any(map(is_symbolic, leaves))
-        if not (self._allow_non_tensor_positional_args or all(map(is_tensor, leaves))):
-            check_positional(self, args)
-        names = self._info.names
-        if 1 < len(args) <= len(names) and "training" in names[: len(args)]:
-            args, kwargs = name_training(names, args, kwargs)
-        training = kwargs.get("training")
-        if not self._info.takes_training or training is None:
-            kwargs.pop("training", None)
-        arguments = Arguments(self, self._info, args, kwargs)
-        if self._input_spec is not None:
-            check_inputs(self._input_spec, arguments.first, self)
-        kwargs.update(arguments.masks())
-        mask = kwargs.get("mask")
-        mask = masks_of(arguments.first) if mask is None else mask
-        if symbolic:
-            outputs = self._symbolic_run(arguments, args, kwargs, training)
-        else:
-            outputs = self._run(self.call, args, kwargs, training, arguments)
-        outputs = self._pass_mask(arguments, outputs, mask)
-        if symbolic and recorded:
-            masks = masks_in_graph(self, given_args, given_kwargs, kwargs.get("mask"))
-            record(self, given_args, given_kwargs, outputs, masks)
-        return outputs
+        # Repeat it if another thread has changed an attribute in the meantime.
+        while (path := compose(self)) is not self._call_path:
+            self.__dict__["_call_path"] = path
+        return path
 
-    def _symbolic_run(
-        self, arguments: Arguments, args: Any, kwargs: Any, training: bool | None
+    def _call_unrecorded(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Any:
-        with context.override(symbolic=True):
-            outputs = self._run(
-                self.compute_output_spec, args, kwargs, training, arguments
-            )
-        # A symbol that passes through unchanged must keep its origin.
-        inputs = {id(x) for x in tree.flatten(arguments.by_name)}
-        return tree.map_structure(lambda x: _own_symbol(x, inputs), outputs)
+        """Call the layer without a node in the graph of its symbols."""
+        path = self._call_path or self._compose_path()
+        return path.general(UnrecordedCall(self, self.call, args, kwargs))
 
     def _run(
         self,
-        function: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         training: bool | None,
-        arguments: Any = None,
     ) -> Any:
-        """Run `call` or `compute_output_spec` in this layer's context."""
-        outer, names = context.layer, scopes.names
-        outer_training, autocast = context.training, state.autocast
-        if outer is None and with_losses:
-            self._clear_losses()
-        if training is None:
-            training = outer_training
-        if training is None:
-            training = self._info.training_default
-        if training is not None and self._info.takes_training:
-            kwargs = {**kwargs, "training": training}
-        context.layer, context.training = self, training
-        scopes.names = (*names, self.name)
-        reads = self._autocast_dtype
-        state.autocast = reads if self.autocast or autocast is None else None
-        try:
-            if not self.built:
-                self._build_for(arguments)
-            elif self._path is None:
-                self._set_path()
-            if self._remat_scope is not None and state.tapes:
-                function = self.rematerialized_call(function, *args, **kwargs)
-            outputs = function(*args, **kwargs)
-            if not self.built:
-                self._finish_build()
-            if self.activity_regularizer is not None:
-                self._regularize_activity(outputs)
-            return outputs
-        except ToolkitError as error:
-            explain(error, self, args, kwargs)
-            raise
-        finally:
-            context.layer, context.training = outer, outer_training
-            scopes.names = names
-            state.autocast = autocast
-
-    def _pass_mask(self, arguments: Arguments, outputs: Any, mask: Any) -> Any:
-        """Return the outputs with their mask, computed from the mask of the inputs."""
-        masked = any_mask(mask)
-        if self._keeps_masks or not (masked or self._computes_mask):
-            return outputs
-        outputs = without_input_masks(arguments.by_name, outputs)
-        if not self.supports_masking:
-            if masked:
-                self._warn_of_mask()
-            return outputs
-        tensors = [
-            x for x in tree.flatten(outputs) if isinstance(x, (Tensor, KerasTensor))
-        ]
-        if all(mask_of(x) is not None for x in tensors):
-            return outputs
-        masks = self.compute_mask(arguments.first, mask)
-        if masks is None:
-            return outputs
-        for tensor, its_mask in zip(tensors, tree.flatten(masks), strict=False):
-            if its_mask is not None and mask_of(tensor) is None:
-                set_mask(tensor, its_mask)
-        return outputs
+        """Run `call` in this layer's context, with arguments that need no changes."""
+        path = self._call_path or self._compose_path()
+        return path.run(Call(self, self.call, args, kwargs, training))
 
     def _pass_masks_only(self) -> None:
         """Call `compute_mask` only for inputs that have a mask."""
         self._computes_mask = False
         self.supports_masking = True
-
-    def _warn_of_mask(self) -> None:
-        """Warn once that this layer drops the mask of its inputs."""
-        if not self._warned_of_mask:
-            self._warned_of_mask = True
-            warn(
-                f"{describe(self)}: does not support masking; the next layers do not "
-                "receive the mask of its inputs"
-            )
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
         """Return `layer_call`, rematerialized if the layer's RematScope covers it.
@@ -403,19 +297,7 @@ def call_with_composite(
     names = layer._info.names
     options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
     training: Any = kwargs.get("training")
-    outputs: object = layer._run(layer.call, args, options, training)
+    outputs: object = layer._run(args, options, training)
     if not is_built:
         layer._finish_build()
     return outputs
-
-
-def _own_symbol(x: Any, inputs: set[int]) -> Any:
-    """Return `x`, or a new symbol like it if it already belongs to another call.
-
-    A symbol like one of the inputs has no mask: the layer computes it.
-    """
-    if not is_symbolic(x) or x._keras_history is None:
-        return x
-    symbol = KerasTensor(x.shape, x.dtype)
-    set_mask(symbol, None if id(x) in inputs else mask_of(x))
-    return symbol

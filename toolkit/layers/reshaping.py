@@ -13,6 +13,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.call import context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
+from toolkit.layers.masks import warn_of_mask
 from toolkit.layers.weights import positive
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.settings import standardize_data_format
@@ -101,7 +102,7 @@ class Reshape(Layer):
             return None  # unknown for symbols without extents
         if self._target(inputs)[: mask.ndim - 1] == tuple(inputs.shape[1 : mask.ndim]):
             return mask
-        return self._warn_of_mask()
+        return warn_of_mask(self)
 
     def call(self, inputs: Any) -> Tensor:
         size = math.prod(inputs.shape[1:])
@@ -147,7 +148,7 @@ class Permute(Layer):
         axes = self.dims[: mask.ndim - 1]
         if sorted(axes) == list(range(1, mask.ndim)):
             return ops.transpose(mask, (0, *axes))
-        return self._warn_of_mask()
+        return warn_of_mask(self)
 
     def call(self, inputs: Any) -> Tensor:
         return ops.transpose(inputs, (0, *self.dims))

@@ -87,7 +87,7 @@ def record_read(owner: Owner) -> None:
 class WalkCache(dict[str, Walk]):
     """The last walks of one owner, by method. Copies and pickles are empty."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type, tuple[()]]:
         return type(self), ()
 
 

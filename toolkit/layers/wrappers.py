@@ -9,9 +9,10 @@ from typing import Any, Unpack
 from toolkit import ops, serialization, tree
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
-from toolkit.layers.call import context, unmasked
+from toolkit.layers.call import context
 from toolkit.layers.config import WithParts
 from toolkit.layers.layer import Layer
+from toolkit.layers.masks import unmasked
 from toolkit.layers.weights import choice
 from toolkit.type_aliases import RegularizedLayerOptions, TensorLike
 

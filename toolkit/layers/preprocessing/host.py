@@ -143,7 +143,7 @@ class HostLayer(Layer):
             return inputs.call_layer(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
         arguments = (self._arrays(inputs), *args)
-        outputs = self._run(self.call, arguments, kwargs, training)
+        outputs = self._run(arguments, kwargs, training)
         dialect = state.dialect or dialect_of(tree.flatten(inputs))
         return outputs if dialect is None else dialect.wrap(outputs)
 

@@ -13,8 +13,8 @@ from toolkit.core.naming import current_path
 from toolkit.errors import ArgumentError
 from toolkit.ir import Node
 from toolkit.layers import InputLayer
-from toolkit.layers.call import unmasked
 from toolkit.layers.layer import Layer
+from toolkit.layers.masks import unmasked
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.functional.config import functional_config, functional_from_config
 from toolkit.models.functional.inputs import FunctionalInputs
