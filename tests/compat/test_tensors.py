@@ -112,6 +112,12 @@ def test_gradients_and_symbols_have_tensorflow_attributes():
     assert abs(types[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
 
 
+def test_layers_that_cast_their_input_return_tensorflow_tensors():
+    layer = toolkit.layers.Identity(dtype="float32")
+    for x in (tf.ones((2,), "float64"), tf.Variable(np.ones(2))):
+        assert type(layer(x)) is tf.Tensor
+
+
 def test_user_layers_receive_tensorflow_tensors_in_fit(tmp_path):
     types = []
 
