@@ -136,13 +136,13 @@ def test_no_tracking():
 
 
 def test_variables_created_trainable_stay_first_when_frozen():
-    class Mixed(layers.Layer):
+    class MixedLayer(layers.Layer):
         def build(self, input_shape):
             self.a = self.add_weight(shape=(), trainable=False, name="a")
             self.b = self.add_weight(shape=(), name="b")
             self.c = toolkit.Variable(0.0, name="c")
 
-    layer = Mixed()
+    layer = MixedLayer()
     layer.build((1, 1))
     names = ["b", "c", "a"]
     assert [v.name for v in layer.weights] == names
@@ -214,7 +214,7 @@ def test_state_cannot_be_added_to_a_built_layer():
 
 
 def test_failing_build_leaves_no_weights():
-    class Fails(layers.Layer):
+    class FailingLayer(layers.Layer):
         def build(self, input_shape):
             self.a = self.add_weight(shape=(1,))
             if input_shape[-1] == 3:
@@ -223,7 +223,7 @@ def test_failing_build_leaves_no_weights():
         def call(self, inputs):
             return inputs
 
-    layer = Fails()
+    layer = FailingLayer()
     with pytest.raises(ValueError, match="no"):
         layer(ones(2, 3))
     assert not layer.built and layer.weights == []
@@ -232,15 +232,15 @@ def test_failing_build_leaves_no_weights():
 
 
 def test_super_init_must_be_called_first():
-    class Forgets(layers.Layer):
+    class UninitializedLayer(layers.Layer):
         def __init__(self):
             self.x = 1
 
         def call(self, inputs):
             return inputs
 
-    with pytest.raises(ArgumentError, match=r"Forgets.*super\(\).__init__"):
-        Forgets()(ones(1))
+    with pytest.raises(ArgumentError, match=r"UninitializedLayer.*super\(\).__init__"):
+        UninitializedLayer()(ones(1))
 
 
 def test_layers_can_be_copied():
@@ -264,7 +264,7 @@ def test_layers_can_be_pickled():
 
 @pytest.mark.parametrize("base_is_first", [True, False])
 def test_build_may_call_the_base_build_first_or_last(base_is_first):
-    class Builds(layers.Layer):
+    class BuildingLayer(layers.Layer):
         def __init__(self):
             super().__init__()
             self.hidden, self.outer = layers.Dense(3), layers.Dense(2)
@@ -280,10 +280,10 @@ def test_build_may_call_the_base_build_first_or_last(base_is_first):
         def call(self, x):
             return self.outer(self.hidden(x))
 
-    layer = Builds()
+    layer = BuildingLayer()
     layer.build((None, 4))
     assert layer.built and len(layer.weights) == 4
-    assert Builds()(ones(2, 4)).shape == (2, 2)
+    assert BuildingLayer()(ones(2, 4)).shape == (2, 2)
 
 
 class LayerWithShape(layers.Layer):
@@ -362,7 +362,7 @@ def test_autocast_of_weights_depends_on_the_calling_layer(autocast):
 
 
 def test_layer_may_receive_unconverted_arguments():
-    class Reads(layers.Layer):
+    class InputTypes(layers.Layer):
         def __init__(self):
             super().__init__(dtype="float16")
             self._convert_input_args = False  # names of Keras, which libraries set
@@ -371,7 +371,7 @@ def test_layer_may_receive_unconverted_arguments():
         def call(self, x, y=None):
             return [type(x).__name__, type(y).__name__, str(getattr(x, "dtype", None))]
 
-    read = Reads()
+    read = InputTypes()
     assert read(np.ones(2), y=["a"]) == ["ndarray", "list", "float64"]
     assert read("text") == ["str", "NoneType", "None"]
     assert read(ones(2)) == ["Tensor", "NoneType", "float32"]
@@ -387,7 +387,7 @@ def test_positional_arguments_must_be_tensors():
         layer(ones(2, 3), what=1)
 
 
-class Training(layers.Layer):
+class TrainingLayer(layers.Layer):
     """A layer that returns its argument `training` as a number."""
 
     def __init__(self, inner=None, **kwargs):
@@ -400,7 +400,7 @@ class Training(layers.Layer):
         return inputs * {None: 0.0, True: 1.0, False: -1.0}[training]
 
 
-class Forward(layers.Layer):
+class CallingLayer(layers.Layer):
     """A layer that calls a sublayer without the argument `training`."""
 
     def __init__(self, inner, **options):
@@ -412,37 +412,40 @@ class Forward(layers.Layer):
 
 
 def test_training_is_explicit_or_from_the_outer_call_or_default():
-    class DefaultTrue(Training):
+    class DefaultTrue(TrainingLayer):
         def call(self, inputs, training=True):
             return super().call(inputs, training=training)
 
     x = ones(1)
-    assert float(Training()(x)[0]) == 0.0
+    assert float(TrainingLayer()(x)[0]) == 0.0
     assert float(DefaultTrue()(x)[0]) == 1.0
     assert float(DefaultTrue()(x, training=False)[0]) == -1.0
-    assert float(Training(Training())(x, training=True)[0]) == 1.0
-    assert float(Forward(Training())(x, training=True)[0]) == 1.0
-    assert float(Forward(Training(), training=False)(x, training=True)[0]) == -1.0
-    assert float(DefaultTrue(Training())(x)[0]) == 1.0
+    assert float(TrainingLayer(TrainingLayer())(x, training=True)[0]) == 1.0
+    assert float(CallingLayer(TrainingLayer())(x, training=True)[0]) == 1.0
+    assert (
+        float(CallingLayer(TrainingLayer(), training=False)(x, training=True)[0])
+        == -1.0
+    )
+    assert float(DefaultTrue(TrainingLayer())(x)[0]) == 1.0
     assert context.training is None and context.layer is None
 
 
 def test_call_context_is_local_to_a_thread():
     results = []
 
-    class Asks(layers.Layer):
+    class ThreadedLayer(layers.Layer):
         def call(self, inputs, training=None):
             thread = threading.Thread(target=lambda: results.append(context.training))
             thread.start()
             thread.join()
             return inputs
 
-    Asks()(ones(1), training=True)
+    ThreadedLayer()(ones(1), training=True)
     assert results == [None]
 
 
 def test_call_context_is_restored_after_an_error():
-    layer = Forward(layers.Dense(2))
+    layer = CallingLayer(layers.Dense(2))
     with pytest.raises(ShapeError):
         layer(ones(3), training=True)
     assert context.layer is None and context.training is None
@@ -473,14 +476,14 @@ def test_symbolic_call_builds_sublayers_and_changes_no_state():
 
 
 def test_build_receives_several_shapes():
-    class Pair(layers.Layer):
+    class PairLayer(layers.Layer):
         def build(self, a_shape, b_shape):
             self.shapes = (a_shape, b_shape)
 
         def call(self, a, b=None, flag=False):
             return a
 
-    layer = Pair()
+    layer = PairLayer()
     layer(ones(2, 3), ones(4, 5), flag=True)
     assert layer.shapes == ((2, 3), (4, 5))
     assert layer.get_build_config() == {
@@ -489,15 +492,17 @@ def test_build_receives_several_shapes():
 
 
 def test_misnamed_shape_arguments_are_explained():
-    class Wrong(layers.Layer):
+    class MismatchedBuild(layers.Layer):
         def build(self, a_shape, other):
             pass
 
         def call(self, a, b):
             return a
 
-    with pytest.raises(ArgumentError, match="Wrong.build.*`other`, which does not end"):
-        Wrong()(ones(1), ones(1))
+    with pytest.raises(
+        ArgumentError, match="MismatchedBuild.build.*`other`, which does not end"
+    ):
+        MismatchedBuild()(ones(1), ones(1))
 
 
 def test_compute_output_shape_does_not_build():
@@ -544,30 +549,30 @@ def test_stateless_call_changes_nothing():
 # --- losses ---------------------------------------------------------------------------
 
 
-class Adds(layers.Layer):
+class SumLoss(layers.Layer):
     def call(self, inputs):
         self.add_loss(ops.sum(inputs))
         return inputs
 
 
 def test_losses_belong_to_the_last_call():
-    layer = Adds()
+    layer = SumLoss()
     layer(ones(2))
     layer(ones(3))
     assert [float(x) for x in layer.losses] == [3.0]
-    outer = Forward(layer)
+    outer = CallingLayer(layer)
     outer(ones(4))
     assert [float(x) for x in outer.losses] == [4.0]
 
 
 def test_losses_of_symbolic_calls_are_dropped():
-    layer = Adds()
+    layer = SumLoss()
     layer(toolkit.Input((3,)))
     assert layer.losses == []
 
 
 def test_losses_of_a_trace_are_not_visible_outside():
-    layer = Adds()
+    layer = SumLoss()
 
     @toolkit.function
     def traced(x):
@@ -633,7 +638,7 @@ def test_symbolic_masks():
 
 
 def test_explicit_mask_has_priority():
-    class Takes(layers.Layer):
+    class MaskLayer(layers.Layer):
         def call(self, inputs, mask=None):
             return inputs if mask is None else ops.cast(mask, "float32")
 
@@ -641,7 +646,7 @@ def test_explicit_mask_has_priority():
             return None
 
     x = layers.Masking()(ops.convert_to_tensor([[[1.0], [0.0]]]))
-    layer = Takes()
+    layer = MaskLayer()
     assert layer(x).tolist() == [[1.0, 0.0]]
     assert layer(x, mask=ops.convert_to_tensor([[False, True]])).tolist() == [
         [0.0, 1.0]
@@ -664,7 +669,7 @@ def test_mixed_precision_casts_inputs_and_reads_of_variables():
 
 
 def test_inner_layer_keeps_its_policy():
-    outer = Forward(layers.Dense(2, dtype="float32"))
+    outer = CallingLayer(layers.Dense(2, dtype="float32"))
     outer.dtype_policy = "mixed_float16"
     assert outer(ones(2, 3)).dtype == "float32"
 
@@ -722,7 +727,7 @@ class KeysWithoutBias(layers.MultiHeadAttention):
         return self._masked_softmax(scores, ops.ones((1, 3, 3), "bool"))
 
 
-class OwnAttention(layers.MultiHeadAttention):
+class CustomAttention(layers.MultiHeadAttention):
     """A subclass that stores and builds the same attributes as the class of Keras."""
 
     def __init__(self, num_heads, key_dim, **kwargs):
@@ -739,7 +744,7 @@ class OwnAttention(layers.MultiHeadAttention):
 
 
 def test_attention_that_builds_like_keras():
-    layer, reference = OwnAttention(2, 4), layers.MultiHeadAttention(2, 4)
+    layer, reference = CustomAttention(2, 4), layers.MultiHeadAttention(2, 4)
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     reference(x, x)
     layer._source_heads = 2
@@ -799,12 +804,12 @@ def test_custom_get_config():
 
 
 def test_unserializable_argument_is_named():
-    class Holds(layers.Layer):
+    class FunctionLayer(layers.Layer):
         def __init__(self, function):
             super().__init__()
 
-    with pytest.raises(ArgumentError, match="Holds.get_config.*'function'"):
-        Holds(lambda x: x).get_config()
+    with pytest.raises(ArgumentError, match="FunctionLayer.get_config.*'function'"):
+        FunctionLayer(lambda x: x).get_config()
 
 
 def test_invalid_config_is_refused():
@@ -849,17 +854,17 @@ def test_input_specs_by_name():
 
 
 def test_errors_inside_call_name_the_innermost_layer_once():
-    class Fails(layers.Layer):
+    class FailingLayer(layers.Layer):
         def call(self, inputs):
             return ops.matmul(inputs, ones(7, 7))
 
     for x in (ones(2, 3), toolkit.Input((3,))):
-        outer = Forward(Fails(name="inner"))
+        outer = CallingLayer(FailingLayer(name="inner"))
         with pytest.raises(ShapeError) as caught:
             outer(x)
         message = str(caught.value)
         assert message.count("called with") == 1
-        assert "layer 'inner' (Fails, path" in message and "float32" in message
+        assert "layer 'inner' (FailingLayer, path" in message and "float32" in message
         assert "20160" not in message
 
 
@@ -925,7 +930,7 @@ def test_merging_layers_need_lists_of_one_batch_size():
         layers.Add()([ones(2, 3), ones(4, 3)])
 
 
-class Shifted(layers.Layer):
+class ShiftLayer(layers.Layer):
     """A layer that adds 1 if an enclosing call, or its own call, requests it."""
 
     def __init__(self):
@@ -936,28 +941,19 @@ class Shifted(layers.Layer):
         return x + (1.0 if shift else 0.0)
 
 
-class ForwardsOptions(layers.Layer):
-    def __init__(self, inner, **options):
-        super().__init__()
-        self.inner, self.options = inner, options
-
-    def call(self, x):
-        return self.inner(x, **self.options)
-
-
 def test_call_context_arguments_are_forwarded():
-    inner = Shifted()
+    inner = ShiftLayer()
     x = toolkit.Input((1,))
     models = [
-        ForwardsOptions(ForwardsOptions(inner)),
-        toolkit.Sequential([layers.Identity(), ForwardsOptions(inner)]),
-        toolkit.Model(x, ForwardsOptions(inner)(x)),
+        CallingLayer(CallingLayer(inner)),
+        toolkit.Sequential([layers.Identity(), CallingLayer(inner)]),
+        toolkit.Model(x, CallingLayer(inner)(x)),
     ]
     for model in models:
         model._register_call_context_args("shift")
         assert model(ones(2, 1), shift=True).tolist() == [[2.0], [2.0]]
         assert model(ones(2, 1)).tolist() == [[1.0], [1.0]]
-    outer = ForwardsOptions(ForwardsOptions(inner, shift=False))
+    outer = CallingLayer(CallingLayer(inner, shift=False))
     outer._register_call_context_args("shift")
     assert outer(ones(2), shift=True).tolist() == [1.0, 1.0]
     assert inner(ones(2), shift=True).tolist() == [2.0, 2.0]
