@@ -153,7 +153,7 @@ def test_truncated(saved, size):
 )
 def test_names_outside_of_the_archive_are_refused(saved, name):
     rewrite(saved, lambda members: {**members, name: b"x"})
-    with pytest.raises(ModelFileError, match="refused"):
+    with pytest.raises(ModelFileError, match="outside of the archive|plain name"):
         saving.load_model(saved)
 
 

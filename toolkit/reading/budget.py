@@ -58,7 +58,7 @@ class Budget:
         if nbytes > self.remaining:
             raise LoadBudgetError(
                 f"{self.label}: {description} takes {nbytes:,} bytes, far more than "
-                f"the size of the file: refused. Loading one of {self.size:,} bytes "
+                f"the size of the file. Loading one of {self.size:,} bytes "
                 f"may take {self.total:,} in all, of which {self.remaining:,} "
                 "remain. To change the limit, call toolkit.saving.set_load_budget"
             )
@@ -68,7 +68,7 @@ class Budget:
         if seconds > self.seconds:
             raise LoadBudgetError(
                 f"{self.label}: {description} would need far more time than "
-                f"{self.size:,} bytes allow: refused. The time limit of a load is "
+                f"{self.size:,} bytes allow. The time limit of a load is "
                 "proportional to its memory limit. To change it, call "
                 "toolkit.saving.set_load_budget"
             )

@@ -35,7 +35,7 @@ def size_error(label: str, limit: int) -> LoadBudgetError:
     """Return the error for a stream that exceeds its limit."""
     return LoadBudgetError(
         f"{label} takes more than {limit:,} bytes, far more than the size of the "
-        "file: refused. To change the limit, call toolkit.saving.set_load_budget"
+        "file. To change the limit, call toolkit.saving.set_load_budget"
     )
 
 

@@ -147,7 +147,7 @@ def _find_datasets(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
             item = follow_link(group, key, path)
             address = h5py.h5o.get_info(item.id).addr
             if address in visited or len(visited) > _MAX_OBJECTS:
-                raise ModelFileError(f"{path} is a second path of an object: refused")
+                raise ModelFileError(f"{path} is a second path of an object")
             visited.add(address)
             if isinstance(item, h5py.Group):
                 stack.append((path + "/", item))
@@ -162,8 +162,7 @@ def follow_link(group: Any, key: str, path: str) -> Any:
     link = group.get(key, getlink=True)
     if not isinstance(link, h5py.HardLink):
         raise ModelFileError(
-            f"{path} is a link ({type(link).__name__}), which can refer to another "
-            "file: refused"
+            f"{path} is a link ({type(link).__name__}), which can refer to another file"
         )
     return group[key]
 
@@ -172,13 +171,13 @@ def check_dataset(path: str, dataset: Any) -> None:
     """Raise an error for a dataset with external data, or that needs a plugin."""
     if dataset.is_virtual or dataset.external:
         kind = "virtual" if dataset.is_virtual else "external"
-        raise ModelFileError(f"{path} is {kind}: its data is in another file: refused")
+        raise ModelFileError(f"{path} is {kind}: its data is in another file")
     plan = dataset.id.get_create_plist()
     for number in range(plan.get_nfilters()):
         kind = plan.get_filter(number)[0]
         if kind not in _FILTERS:
             raise ModelFileError(
-                f"{path} is packed by filter {kind}, which needs a plugin: refused"
+                f"{path} is packed by filter {kind}, which needs a plugin"
             )
 
 
@@ -229,7 +228,7 @@ class Dataset:
             if self.nbytes > max(_ALWAYS_ALLOWED_SIZE, _MAX_RATIO * stored):
                 raise ModelFileError(
                     f"{self.path} declares {self.nbytes} bytes, but the file "
-                    f"contains {stored}: refused"
+                    f"contains {stored}"
                 )
 
     def read(self) -> Array:

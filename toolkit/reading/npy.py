@@ -87,14 +87,14 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
     if dtype.hasobject or (dtype.names and not raw):
         raise ModelFileError(
             f"{name}: expected numbers; received {dtype}, which needs pickle. A "
-            "pickle can run code, so it is never read: refused"
+            "pickle can run code, so it is never read"
         )
     header = Header(shape, dtype, is_fortran_order, file.tell())
     # With an item size of 0, the file size does not limit the number of elements.
     if file.tell() + header.nbytes != size or (not dtype.itemsize and 0 not in shape):
         raise ModelFileError(
             f"{name} declares {header.nbytes} bytes, but the file contains "
-            f"{size - file.tell()}: refused"
+            f"{size - file.tell()}"
         )
     return header
 

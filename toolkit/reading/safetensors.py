@@ -187,7 +187,7 @@ def _read_content(file: IO[bytes]) -> Content:
         )
     if length > _MAX_HEADER:
         raise ModelFileError(
-            f"a header of {length} bytes exceeds the limit of {_MAX_HEADER}: refused"
+            f"the header of {length} bytes exceeds the limit of {_MAX_HEADER}"
         )
     spend(2 * length, "the header")
     header = _parse_header(file.read(length))
@@ -217,7 +217,9 @@ def _parse_header(data: bytes) -> dict[str, Any]:
             f"{data[:8]!r}"
         )
     if data.count(b"[") + data.count(b"{") > _MAX_OBJECTS:
-        raise ModelFileError(f"more than {_MAX_OBJECTS} lists and objects: refused")
+        raise ModelFileError(
+            f"the header has more than {_MAX_OBJECTS} lists and objects"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeError as error:

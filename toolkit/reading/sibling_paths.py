@@ -29,14 +29,14 @@ def open_sibling(folder: Path, location: str) -> int:
     if not is_plain_name(location):
         raise ModelFileError(
             "expected data in a file of the same folder, as a plain name; received "
-            f"{location!r}: refused"
+            f"{location!r}"
         )
     path = folder / location
     flags = os.O_RDONLY
     for flag in _FLAGS:  # the flags that the system supports
         flags |= getattr(os, flag, 0)
     if path.is_symlink():
-        raise ModelFileError(f"{location!r} is a link: refused")
+        raise ModelFileError(f"{location!r} is a link")
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError as error:
@@ -46,9 +46,7 @@ def open_sibling(folder: Path, location: str) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
-        raise ModelFileError(
-            f"{location!r} is not a regular file with a single name: refused"
-        )
+        raise ModelFileError(f"{location!r} is not a regular file with a single name")
     return descriptor
 
 
@@ -66,7 +64,5 @@ def sibling_path(index_path: Path, name: str) -> Path:
     folders = {path if path.is_dir() else path.parent for path in folders}
     target = Path(os.path.realpath(index_path.with_name(name)))
     if target.parent not in folders:
-        raise ModelFileError(
-            f"{name!r} is a link to a path outside of its folder: refused"
-        )
+        raise ModelFileError(f"{name!r} is a link to a path outside of its folder")
     return target

@@ -65,10 +65,10 @@ class Members:
         if not _has_complete_directory(archive):
             raise ModelFileError("its list of members is corrupt")
         if len(infos) > _MAX_MEMBERS:
-            raise ModelFileError(f"{len(infos)} members: refused")
+            raise ModelFileError(f"the archive has more than {_MAX_MEMBERS} members")
         for info in infos:
             if info.filename in self._infos:
-                raise ModelFileError(f"{info.filename!r} occurs twice: refused")
+                raise ModelFileError(f"{info.filename!r} occurs twice")
             _check_member(info, max_ratio)
             self._infos[info.filename] = info
 
@@ -94,7 +94,7 @@ class Members:
         data = self.read_head(name, info.file_size + 1 if info else 0)
         if info is None or len(data) != info.file_size:
             raise ModelFileError(
-                f"{name!r} has a different size than its declared size: refused"
+                f"{name!r} has a different size than its declared size"
             )
         return data
 
@@ -137,20 +137,20 @@ def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
     components = PurePosixPath(name).parts
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     if not components or ".." in components or name.startswith("/") or is_link:
-        raise ModelFileError(f"{name!r} points outside of the archive: refused")
+        raise ModelFileError(f"{name!r} points outside of the archive")
     if len(components) > _MAX_DEPTH or len(name) > _MAX_NAME:
-        raise ModelFileError(f"a name of {len(name)} characters: refused")
+        raise ModelFileError(f"the archive contains a name of {len(name)} characters")
     if "\\" in name or ":" in components[0] or "\0" in name:
-        raise ModelFileError(f"{name!r} is not a plain name: refused")
+        raise ModelFileError(f"{name!r} is not a plain name")
     if info.flag_bits & 1:
-        raise ModelFileError(f"{name!r} is encrypted: refused")
+        raise ModelFileError(f"{name!r} is encrypted")
     if info.compress_type not in _METHODS:
         raise ModelFileError(
             f"{name!r} uses another compression than Deflate (method "
-            f"{info.compress_type}): refused"
+            f"{info.compress_type})"
         )
     if info.file_size > max(_ALWAYS_ALLOWED_SIZE, max_ratio * info.compress_size):
         raise ModelFileError(
             f"{name!r} declares {info.file_size} bytes, but the archive contains "
-            f"{info.compress_size}: refused"
+            f"{info.compress_size}"
         )

@@ -34,7 +34,7 @@ def check_graph(
             "file with onnx.version_converter"
         )
     if any(count >= MAX_NODES for count, _ in enumerate(_walk_nodes(graph, 0))):
-        raise ModelFileError(f"more than {MAX_NODES:,} nodes: refused")
+        raise ModelFileError(f"the file has more than {MAX_NODES:,} nodes")
     if len(set(external_names)) != len(external_names):
         raise ModelFileError("a value is defined twice")
     _check_values(graph, (set(external_names),))
@@ -63,9 +63,7 @@ def _check_values(graph: OnnxGraph, outer_scopes: tuple[set[str], ...]) -> None:
 
     def define(name: str, source: str) -> None:
         if not name or len(name) > _MAX_NAME:
-            raise ModelFileError(
-                f"{source} has a name of {len(name)} characters: refused"
-            )
+            raise ModelFileError(f"{source} has a name of {len(name)} characters")
         if is_defined(name):
             raise ModelFileError(f"{source} makes {name!r}, which exists already")
         defined.add(name)

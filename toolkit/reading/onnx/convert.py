@@ -61,9 +61,7 @@ class Converter:
         for function in model["functions"]:
             key = _function_key(function, "name")
             if key in self._functions:
-                raise ModelFileError(
-                    f"the function {key[1]!r} is defined twice: refused"
-                )
+                raise ModelFileError(f"the function {key[1]!r} is defined twice")
             self._functions[key] = function
         num_nodes = sum(len(f["nodes"]) for f in model["functions"])
         num_nodes += len(model.get("graph", {}).get("nodes", ()))
@@ -84,7 +82,7 @@ class Converter:
         """Count nodes and other objects with a cost for each use."""
         self._num_nodes += count
         if self._num_nodes > self._max_nodes:
-            raise ModelFileError(f"more than {self._max_nodes:,} nodes: refused")
+            raise ModelFileError(f"the file has more than {self._max_nodes:,} nodes")
 
     def _convert_subgraph(self, message: Message, scope: _Scope) -> OnnxGraph:
         """Return a graph that is an attribute."""
@@ -173,9 +171,7 @@ class Converter:
         for attribute in message["attributes"]:
             name = attribute.get("name", "")
             if name in attributes:
-                raise ModelFileError(
-                    f"{_node_label(message)} has {name!r} twice: refused"
-                )
+                raise ModelFileError(f"{_node_label(message)} has {name!r} twice")
             reference = attribute.get("refers_to")
             if reference is None:
                 attributes[name] = self._convert_attribute(attribute, message, scope)
@@ -204,7 +200,7 @@ class Converter:
         else:
             field = _FIELDS.get(number)
         if field is None:
-            raise ModelFileError(f"{label} has the type {number}: refused")
+            raise ModelFileError(f"{label} has the unsupported type {number}")
         value = attribute.get(field, _EMPTY.get(field))
         if value is None:
             raise ModelFileError(f"{label} has no value")
@@ -283,7 +279,7 @@ def _check_opset(function: Message, opset: int) -> None:
         if entry.get("domain", "") in STANDARD and version != opset:
             raise ModelFileError(
                 f"the function {function.get('name')!r} is of opset {version} in a "
-                f"file of opset {opset}: refused"
+                f"file of opset {opset}"
             )
 
 
@@ -297,7 +293,7 @@ def _parse_extent(dim: Message, name: str) -> int | str | None:
     if value is None or value == _UNKNOWN:
         return dim.get("param") or None
     if not 0 <= value < 1 << 48:
-        raise ModelFileError(f"{name!r} has an axis of {value}: refused")
+        raise ModelFileError(f"{name!r} has an axis with the invalid extent {value}")
     return int(value)
 
 

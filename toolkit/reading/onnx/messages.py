@@ -148,7 +148,7 @@ def _decode_message(
         if field is None:  # a comment or metadata for other tools
             continue
         if field.kind == _REFUSED:
-            raise ModelFileError(f"a {kind} with `{field.key}`: refused")
+            raise ModelFileError(f"a {kind} with `{field.key}` is unsupported")
         if field.kind in _SCHEMA:
             _check_bytes(value, kind, field)
             value = _decode_message(value, field.kind, walker, depth + 1)
@@ -156,7 +156,7 @@ def _decode_message(
             value = _READERS[field.kind](value, kind, field)
         if not field.repeated:
             if field.key in message:
-                raise ModelFileError(f"a {kind} with two of `{field.key}`: refused")
+                raise ModelFileError(f"a {kind} contains `{field.key}` twice")
             message[field.key] = value
         elif isinstance(value, np.ndarray):
             message[field.key] += [value] if value.size > 64 else value.tolist()

@@ -93,18 +93,18 @@ class TensorReader:
         shape = tuple(message["dims"])
         if len(shape) > MAX_AXES or not all(0 <= n < _MAX_EXTENT for n in shape):
             raise ModelFileError(
-                f"the tensor {name!r} has the shape {shape!r:.99}: refused"
+                f"the tensor {name!r} has the unsupported shape {shape!r:.99}"
             )
         if message.get("location", 0) == _EXTERNAL:
             data = self._read_external(message["external"], shape, dtype, name)
         elif message["external"]:
-            raise ModelFileError(f"the tensor {name!r} has data in two fields: refused")
+            raise ModelFileError(f"the tensor {name!r} has data in two fields")
         else:
             data = _stored_elements(message, dtype, name)
         if data.size != math.prod(shape):
             raise ModelFileError(
                 f"the tensor {name!r} of shape {shape} has {data.size:,} elements "
-                "in the file: refused"
+                "in the file"
             )
         return data.reshape(shape)
 
@@ -120,7 +120,7 @@ class TensorReader:
         if length != nbytes:
             raise ModelFileError(
                 f"the tensor {name!r} of shape {shape} and dtype {dtype} takes "
-                f"{nbytes:,} bytes, but the file has {length:,}: refused"
+                f"{nbytes:,} bytes, but the file has {length:,}"
             )
         data = self._read_external_bytes(location, offset, nbytes, name)
         return _view_numbers(data, dtype)
@@ -134,7 +134,7 @@ class TensorReader:
             if offset + nbytes > size:
                 raise ModelFileError(
                     f"the tensor {name!r} ends at byte {offset + nbytes:,} of "
-                    f"{location!r}, which has {size:,} bytes: refused"
+                    f"{location!r}, which has {size:,} bytes"
                 )
             return read_bytes(file, offset, nbytes, f"the tensor {name!r}")
 
@@ -167,7 +167,7 @@ def _stored_elements(message: Message, dtype: str, name: str) -> Array:
     used_keys = [k for k in lists if message[k]] + ["raw"] * bool(message.get("raw"))
     if any(k not in (key, "raw") for k in used_keys) or len(used_keys) > 1:
         raise ModelFileError(
-            f"the tensor {name!r} of dtype {dtype} has its data in {used_keys}: refused"
+            f"the tensor {name!r} of dtype {dtype} has its data in {used_keys}"
         )
     if used_keys == ["raw"]:
         return _view_numbers(np.frombuffer(message["raw"], np.uint8), dtype, name)

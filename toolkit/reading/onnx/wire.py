@@ -40,7 +40,7 @@ class FieldParser:
         while offset < end:
             self.remaining_fields -= 1
             if self.remaining_fields < 0:
-                raise ModelFileError(f"more than {MAX_FIELDS:,} fields: refused")
+                raise ModelFileError(f"the file has more than {MAX_FIELDS:,} fields")
             key, offset = _read_varint(data, offset)
             number, kind = key >> 3, key & 7
             if number == 0 or number >= 1 << 29:
