@@ -42,7 +42,8 @@ def has_composites(structure: object) -> bool:
     return any(isinstance(leaf, Composite) for leaf in tree.flatten(structure))
 
 
-_make_ragged: Callable[[Any, Any], object] = Ragged
+# Constructors of ragged rows; the last one is used.
+_constructors: list[Callable[[Any, Any], object]] = [Ragged]
 
 
 def register_ragged(constructor: Callable[[object, object], Composite]) -> None:
@@ -51,15 +52,14 @@ def register_ragged(constructor: Callable[[object, object], Composite]) -> None:
     Args:
         constructor: returns ragged rows for their values and row splits.
     """
-    global _make_ragged
-    _make_ragged = constructor
+    _constructors.append(constructor)
 
 
 def make_ragged(values: object, row_splits: object) -> object:
     """Return ragged rows: a composite, or without a compatibility layer a `Ragged`."""
-    return _make_ragged(values, row_splits)
+    return _constructors[-1](values, row_splits)
 
 
 def can_compute_composites() -> bool:
     """Return whether a compatibility layer computes with composites."""
-    return _make_ragged is not Ragged
+    return len(_constructors) > 1
