@@ -13,7 +13,6 @@ from typing import Any
 from toolkit import dtypes, ops, tree
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
-from toolkit.core.extents import is_same_shape
 from toolkit.core.naming import scopes
 from toolkit.core.slices import add_slices
 from toolkit.core.tensor import Tensor, state
@@ -214,7 +213,7 @@ class GradientTape:
             if not dtypes.is_float(y.dtype):
                 continue
             g = ops.ones_like(y) if weight is None else convert(weight, y.dtype)
-            if not is_same_shape(g.shape, y.shape):
+            if g.shape != y.shape:
                 g = ops.broadcast_to(g, y.shape)
             _accumulate(gradients, y, g)
         return gradients

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, settings, tree
 from toolkit.backends.registry import get_backend
-from toolkit.core.extents import Extent, deferred_p
 from toolkit.core.slices import scale_slices
 from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
@@ -18,7 +16,6 @@ from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, primitive
 from toolkit.type_aliases import Array, TensorLike
 
 _SCALARS = (bool, int, float, complex)
-_NUMBERS = (*_SCALARS, Extent)
 _WEAK = frozenset(_SCALARS)
 
 
@@ -49,14 +46,12 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     return bind(cast_p, x, dtype=dtype)
 
 
-def extent(number: float | Extent, dtype: str) -> Any:
+def extent(number: float, dtype: str) -> Any:
     """Return a number that depends on the extents of a batch, as an operand.
 
     In a trace it is a constant that kernels read from memory, so that batches of all
     sizes use the same kernels.
     """
-    if isinstance(number, Extent):
-        return defer(extent, (number, dtype), Spec((), dtype))
     if state.trace is None:
         return number
     constant = Tensor(_scalar(number, dtype))
@@ -64,19 +59,8 @@ def extent(number: float | Extent, dtype: str) -> Any:
     return constant
 
 
-def defer(
-    function: Callable[..., Tensor], arguments: tuple[object, ...], spec: Spec
-) -> Tensor:
-    """Return `function(*arguments)`, computed when the open extents are known."""
-    deferred: Tensor
-    deferred = bind(deferred_p, function=function, arguments=arguments, spec=spec)
-    return deferred
-
-
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if type(x) is np.ndarray:
-        if x.dtype == object and any(isinstance(n, Extent) for n in x.flat):
-            return _from_list(x.tolist(), dtype)
         return Tensor(_store_array(_check_array(np.array(x))))
     value = getattr(x, "value", None)
     if isinstance(value, Tensor):  # a Variable
@@ -87,8 +71,6 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         return Tensor(_scalar(x, dtype))
     if isinstance(x, (list, tuple)):
         return _from_list(x, dtype)
-    if isinstance(x, Extent):
-        return extent(x, dtype or dtypes.result_type(type(x.hint)))
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach()
         x = x if getattr(x, "is_cuda", False) else x.cpu()
@@ -162,7 +144,7 @@ def _check_array(array: Array) -> Array:
 
 def _from_list(values: Any, dtype: str | None) -> Tensor:
     leaves = tree.flatten(values)
-    if any(_holds_tensor(leaf) or isinstance(leaf, Extent) for leaf in leaves):
+    if any(map(_holds_tensor, leaves)):
         common = dtype or _common_dtype(leaves)
         return _stack([convert(value, common) for value in values])
     try:
@@ -240,14 +222,13 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
             break
     else:
         return xs, first._dtype
-    values: tuple[Any, ...]
-    values = tuple([x if isinstance(x, _NUMBERS) else convert(x) for x in xs])
+    values = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
     kinds = [x._dtype if type(x) is Tensor else weak_type(x) for x in values]
     if kinds.count(kinds[0]) == len(kinds) and type(kinds[0]) is str:
-        return values, kinds[0]
+        return values, kinds[0]  # type: ignore[return-value]
     dtype = dtypes.result_type(*kinds)
     if kinds.count(dtype) == len(kinds):
-        return values, dtype
+        return values, dtype  # type: ignore[return-value]
     return tuple([convert(x, dtype) for x in values]), dtype
 
 
@@ -259,8 +240,6 @@ def weak_type(x: TensorLike) -> Any:
         return type(x)
     if isinstance(x, _SCALARS):
         return _python_type(x)
-    if isinstance(x, Extent):
-        return type(x.hint)
     dtype = getattr(x, "dtype", None)
     return dtypes.standardize(dtype) if dtype is not None else convert(x).dtype
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.core.extents import Extent
 from toolkit.core.naming import auto_name
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.type_aliases import TensorLike
@@ -128,9 +127,7 @@ def set_shape(symbol: KerasTensor, shape: tuple[int | None, ...]) -> None:
 def standardize_shape(shape: Any) -> tuple[int | None, ...]:
     """Return a shape as a checked tuple of ints and Nones."""
     try:
-        extents = tuple(
-            None if n is None or isinstance(n, Extent) else int(n) for n in shape
-        )
+        extents = tuple(None if n is None else int(n) for n in shape)
     except TypeError:
         raise ShapeError(f"shape: expected a sequence; received {shape!r}") from None
     if any(n is not None and n < 0 for n in extents):

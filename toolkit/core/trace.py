@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.core.extents import deferred_p
 from toolkit.core.naming import scopes
 from toolkit.core.tensor import Tensor, bind, run_on_host, state
 from toolkit.errors import (
@@ -188,7 +187,7 @@ class Trace(Overlay):
             outputs = set(node.outputs)
             if needed.isdisjoint(outputs):
                 continue
-            if node.subgraphs or node.op is deferred_p:
+            if node.subgraphs:
                 return None
             nodes.append(node)
             needed -= outputs

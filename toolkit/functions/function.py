@@ -28,7 +28,6 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
-from toolkit.functions.open_trace import OpenTraces, Traced
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -61,9 +60,7 @@ def function(
     Args:
         func: the function; without it, a decorator is returned.
         input_signature: a nest of specs (anything with `shape` and `dtype`, None for
-            open extents) that the arguments must fit, in order. The Python code runs
-            once for all open extents, unless it needs their numbers, or compares them
-            with another result. Each shape has a program.
+            unknown extents) that the arguments must fit, in order.
         reduce_retracing: whether Python numbers become 0-d tensors, so that a new value
             does not cause a retrace.
         jit_compile: "auto" and True compile; False runs NumPy kernels only.
@@ -113,8 +110,6 @@ class Function:
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
         self._retraces: set[Any] = set()
-        # Traces with open extents, by the rest of the signature.
-        self._open_traces: dict[object, OpenTraces] = {}
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
 
@@ -284,12 +279,14 @@ class Function:
         return tree.pack_sequence_as(args, tensors)
 
     def _trace(
-        self, key: Any, args: object, kwargs: object, leaves: list[object]
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
         """Run the Python code on placeholders and compile the trace."""
+        self._warn_about_retraces(key)
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
         with scope, restore_on_error(), show_progress(f"compiling {self.name}"):
             concrete = self._compile_trace(key, args, kwargs, leaves)
+        self.trace_count += 1
         # Leaves compared by identity must outlive their key.
         concrete.retained_leaves = [
             leaf for leaf in leaves if not self._is_dynamic(leaf)
@@ -301,66 +298,28 @@ class Function:
         return concrete
 
     def _compile_trace(
-        self, key: Any, args: object, kwargs: object, leaves: list[object]
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
     ) -> ConcreteFunction:
-        specialized = self._specialize_open_trace(key, args, kwargs, leaves)
-        if specialized is None:
-            self._warn_about_retraces(key)
-            specialized = self._trace_twice_if_needed(key, args, kwargs, leaves)
-        trace, outputs = specialized
+        trace, outputs = self._record_trace(
+            key, args, kwargs, leaves, not self.trace_count
+        )
+        if trace.has_created:
+            # The second trace must find the created Variables, or each call would
+            # create them.
+            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
         generate = self.jit_compile is not False
         return ConcreteFunction(
             self.name, trace, outputs, generate, Function, self.distribution
         )
 
-    def _specialize_open_trace(
-        self, key: Any, args: object, kwargs: object, leaves: list[object]
-    ) -> Traced | None:
-        """Return the trace for these extents from a trace that leaves them open.
-
-        The result is None if the signature has no open extent, or if the Python code
-        does something else for these extents.
-        """
-        signature = tree.flatten(self.input_signature or ())
-        structure, specs, location = key
-        if not any(None in spec.shape for spec in signature):
-            return None
-        if not all(isinstance(spec, Spec) for spec in specs):
-            return None
-
-        def record(opened: Sequence[Spec]) -> Traced:
-            open_key = structure, opened, location
-            return self._trace_twice_if_needed(open_key, args, kwargs, leaves)
-
-        open_key = structure, location
-        if open_key not in self._open_traces:
-            self._open_traces[open_key] = OpenTraces(signature)
-        return self._open_traces[open_key].specialize(specs, record)
-
-    def _trace_twice_if_needed(
-        self, key: Any, args: object, kwargs: object, leaves: list[object]
-    ) -> Traced:
-        """Run the Python code in a trace, again if it created Variables.
-
-        The second trace must find the created Variables, or each call would create
-        them.
-        """
-        trace, outputs = self._record_trace(
-            key, args, kwargs, leaves, not self.trace_count
-        )
-        self.trace_count += 1
-        if trace.has_created:
-            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
-        return trace, outputs
-
     def _record_trace(
         self,
         key: Any,
-        args: object,
-        kwargs: object,
-        leaves: list[object],
+        args: Any,
+        kwargs: Any,
+        leaves: list[Any],
         creates_variables: bool,
-    ) -> Traced:
+    ) -> tuple[Trace, Any]:
         """Run the Python code in a trace, and return the trace and the outputs."""
         with (
             stage("tracing"),

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
-from toolkit.core.extents import Extent
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -275,7 +274,7 @@ def _shape_of(x: Any) -> Shape | None:
         return None
     if context.symbolic:  # an extent of a probe represents an unknown one
         return tuple(None if n in PROBES else n for n in x.shape)
-    return tuple(None if isinstance(n, Extent) else n for n in x.shape)
+    return tuple(x.shape)
 
 
 def check_positional(call: Call) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.core.extents import Extent
 from toolkit.core.tensor import Tensor, state
 from toolkit.dtypes import is_integer
 from toolkit.errors import (
@@ -29,14 +27,10 @@ def extents_of(shape: Any) -> Shape:
     """Return a shape as a tuple of integers; it may be a tensor, or contain tensors."""
     if hasattr(shape, "__array__"):
         shape = np.asarray(shape).tolist()
-    if is_int(shape) or isinstance(shape, Extent):
-        return (_extent(shape),)
-    return tuple(map(_extent, shape))
+    return (int(shape),) if is_int(shape) else tuple(map(_extent, shape))
 
 
-def _extent(n: Any) -> Any:
-    if isinstance(n, Extent):
-        return n
+def _extent(n: Any) -> int:
     if isinstance(n, (float, np.floating)) and not float(n).is_integer():
         raise ArgumentTypeError(
             f"expected whole numbers in a shape or an order of axes; received {n}"
@@ -56,35 +50,12 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
     padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     result = []
     for extents in zip(*padded, strict=True):
-        extent = common_extent(extents)
-        if extent is None:
+        distinct = {n for n in extents if n != 1}
+        if len(distinct) > 1:
             text = " and ".join(str(tuple(shape)) for shape in shapes)
             raise ShapeError(f"{op}: shapes {text} cannot be broadcast together")
-        result.append(extent)
+        result.append(distinct.pop() if distinct else 1)
     return tuple(result)
-
-
-def common_extent(extents: Iterable[int]) -> int | None:
-    """Return the extent to which extents broadcast, or None if they differ."""
-    distinct = {n for n in extents if type(n) is Extent or n != 1}
-    if len(distinct) > 1 and any(type(n) is Extent for n in distinct):
-        distinct = _unequal_extents(distinct)
-    if len(distinct) > 1:
-        return None
-    return distinct.pop() if distinct else 1
-
-
-def _unequal_extents(extents: set[Any]) -> set[int]:
-    """Return the extents other than 1, each once; comparisons become guards.
-
-    An open extent that is the only one needs no comparison with 1.
-    """
-    unequal: list[int] = []
-    for n in sorted(extents, key=lambda n: type(n) is Extent):
-        is_one = type(n) is Extent and n.hint == 1 and n == 1
-        if not is_one and not any(n == m for m in unequal):
-            unequal.append(n)
-    return set(unequal)
 
 
 def normalize_axis(op: str, axis: int, ndim: int) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import builtins
+from operator import index
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.core.convert import convert, defer, floating, weak_type
-from toolkit.core.extents import Extent, count_steps, whole_number
+from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
-from toolkit.ir import Spec
 from toolkit.ops.checks import broadcast_shapes, extents_of
 from toolkit.ops.elementwise import floor, less_equal, where, zero_like
 from toolkit.ops.ranges import index_range
@@ -215,16 +214,13 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     if stop is None:
         start, stop = 0, start
     start, stop, step = (_number(v) for v in (start, stop, step))
-    name = dtypes.result_type(*(weak_type(v) for v in (start, stop, step)))
+    name = dtypes.result_type(*(type(v) for v in (start, stop, step)))
     name = dtypes.standardize(dtype) if dtype else name
-    if any(isinstance(v, Extent) for v in (start, stop, step)):
-        spec = Spec((count_steps(start, stop, step),), name)
-        return defer(arange, (start, stop, step, name), spec)
     return convert(index_range(start, stop, step), name)
 
 
 def _number(x: TensorLike) -> Any:
-    return x if isinstance(x, (int, float, Extent)) else convert(x).item()
+    return x if isinstance(x, (int, float)) else convert(x).item()
 
 
 @operation
@@ -372,8 +368,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
         [[0. 1. 0.]
          [0. 0. 1.]]
     """
-    N = whole_number(N)
-    M = N if M is None else whole_number(M)
+    N = index(N)
+    M = N if M is None else index(M)
     rows = reshape(arange(N, dtype="int32"), (N, 1))
     columns = reshape(arange(M, dtype="int32"), (1, M))
     return convert(rows + k == columns, dtypes.standardize(dtype))

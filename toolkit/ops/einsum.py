@@ -11,7 +11,6 @@ from toolkit.core.convert import convert, operands, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.arrange import diagonal
-from toolkit.ops.checks import common_extent
 from toolkit.ops.contract import multiply_matrices
 from toolkit.ops.reduce import sum_p
 from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
@@ -150,13 +149,12 @@ def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
     for x, labels in terms:
         for label, n in zip(labels, x.shape, strict=True):
             extent = extents.get(label, 1)
-            common = common_extent((extent, n))
-            if common is None:
+            if n != extent and n != 1 and extent != 1:
                 raise ShapeError(
                     f"einsum: in {subscripts!r}, the extents {extent} and {n} of "
                     f"{label!r} differ"
                 )
-            extents[label] = common
+            extents[label] = extent if n == 1 else n
     return extents
 
 

@@ -8,12 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.core.convert import convert
-from toolkit.core.extents import (
-    count_steps,
-    is_same_extent,
-    is_same_shape,
-    slice_bounds,
-)
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ArgumentTypeError, OutOfRangeError, ShapeError
 from toolkit.ops.checks import broadcast_shapes
@@ -54,7 +48,7 @@ def get_item(x: TensorLike, key: Any) -> Tensor:
     y = x
     if not plan.is_full:
         y = bind(slice_p, y, start=plan.start, stop=plan.stop, step=plan.step)
-    if not is_same_shape(y.shape, plan.shape):
+    if y.shape != plan.shape:
         y = reshape(y, plan.shape)
     return _gathered(y, plan) if plan.arrays else y
 
@@ -135,8 +129,8 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         if item is None:
             shape.append(1)
         elif isinstance(item, slice):
-            bound = slice_bounds(item, x.shape[axis])
-            count = count_steps(*bound)
+            bound = item.indices(x.shape[axis])
+            count = len(range(*bound))
             # In the primitive, from -1 to -1 backwards means all elements, not none.
             bounds.append(bound if count else (0, 0, 1))
             shape.append(count)
@@ -150,10 +144,7 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
             shape.append(x.shape[axis])
             positions.append(position)
     together = not positions or positions[-1] - positions[0] < len(positions)
-    is_full = all(
-        step == 1 and start == 0 and is_same_extent(stop, n)
-        for (start, stop, step), n in zip(bounds, x.shape, strict=True)
-    )
+    is_full = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
     start, stop, step = zip(*bounds, strict=True) if bounds else ((), (), ())
     return _Plan(start, stop, step, tuple(shape), arrays, together, is_full)
 

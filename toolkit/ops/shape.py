@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from toolkit.core.convert import convert, operands
-from toolkit.core.extents import count_steps, is_same_extent, is_same_shape
 from toolkit.core.tensor import Tensor, bind, state
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError
 from toolkit.ir import (
@@ -63,19 +62,17 @@ def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
 
 def _slice_spec(x: Spec, start: Shape, stop: Shape, step: Shape) -> Spec:
     return x.with_shape(
-        count_steps(*bounds) for bounds in zip(start, stop, step, strict=True)
+        len(range(*bounds)) for bounds in zip(start, stop, step, strict=True)
     )
 
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
     """Apply the adjoint of a broadcast from `shape`: sum over the broadcast axes."""
-    if is_same_shape(x.shape, shape):
+    if x.shape == shape:
         return x
     extra = x.ndim - len(shape)
     axes = [*range(extra)]
-    for axis, n in enumerate(shape, extra):
-        if not is_same_extent(n, x.shape[axis]) and n == 1 != x.shape[axis]:
-            axes.append(axis)
+    axes += [i + extra for i, n in enumerate(shape) if n == 1 != x.shape[i + extra]]
     if axes:
         x = bind(PRIMITIVES["sum"], x, axis=tuple(axes), keepdims=False)
     return reshape(x, shape)
@@ -90,12 +87,12 @@ def _slice_vjp(
         g = flip(g, backwards)
     widths = []
     for axis, n in enumerate(x.shape):
-        count = count_steps(start[axis], stop[axis], step[axis])
+        indices = range(start[axis], stop[axis], step[axis])
+        indices = indices if step[axis] > 0 else indices[::-1]
         stride = builtins.abs(step[axis])
         if stride > 1:
             g = dilate(g, axis, stride)
-        low = start[axis] if step[axis] > 0 else start[axis] + (count - 1) * step[axis]
-        low = low if count else 0
+        low = indices[0] if len(indices) else 0
         widths.append((low, n - low - g.shape[axis]))
     return bind(pad_p, g, widths=tuple(widths), value=0)
 
@@ -311,9 +308,7 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     """
     x = convert(x)
     shape = extents_of(shape)
-    if is_same_shape(x.shape, shape):
-        return x
-    return bind(broadcast_to_p, x, shape=shape)
+    return x if x.shape == shape else bind(broadcast_to_p, x, shape=shape)
 
 
 @operation

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.core.extents import Extent, whole_number
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import (
@@ -27,18 +27,11 @@ def extents(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, int):
         return (shape,)
     try:
-        return tuple(map(whole_number, shape))
+        return tuple([index(n) for n in shape])
     except TypeError:
         raise ArgumentTypeError(
             f"shape: expected integers; received {shape!r}"
         ) from None
-
-
-def is_open(x: object) -> bool:
-    """Return whether it is an open extent of a trace, or an array with one."""
-    if isinstance(x, np.ndarray) and x.dtype == object:
-        return any(isinstance(n, Extent) for n in x.flat)
-    return isinstance(x, Extent)
 
 
 def check_within(

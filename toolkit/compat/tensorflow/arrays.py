@@ -16,7 +16,6 @@ from toolkit.compat.tensorflow.arguments import (
     dtype_name,
     extents,
     fitting,
-    is_open,
 )
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.operators import match_dtypes
@@ -183,8 +182,6 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    if any(map(is_open, (start, limit, delta))):
-        return ops.arange(start, limit, delta, dtype_name(dtype))
     bounds = [
         convert(as_array(fitting(x, dtype, "range")), dtype_name(dtype))
         for x in (start, limit, delta)
@@ -239,8 +236,7 @@ def one_hot(
     name: str | None = None,
 ) -> Tensor:
     """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""
-    depth = depth if is_open(depth) else int(depth)
-    hot = ops.one_hot(indices, depth, -1 if axis is None else axis, dtype="bool")
+    hot = ops.one_hot(indices, int(depth), -1 if axis is None else axis, dtype="bool")
     if dtype is None:
         values = [v for v in (on_value, off_value) if v is not None]
         dtype = convert(values[0]).dtype if values else "float32"
@@ -259,10 +255,7 @@ def shape(
     In a traced function the result is a NumPy array: extents are static there, and can
     be used in shapes.
     """
-    numbers = convert(input).shape
-    is_known = not any(map(is_open, numbers))
-    dtype = dtype_name(out_type) or "int32"
-    extents_array = np.array(numbers, dtype if is_known else object)
+    extents_array = np.array(convert(input).shape, dtype_name(out_type) or "int32")
     return convert(extents_array) if state.trace is None else extents_array
 
 
@@ -278,8 +271,6 @@ def rank(input: TensorLike, name: str | None = None) -> Any:
 
 def shape_of_size(number: int, out_type: Any) -> Any:
     """Return a number that depends only on shapes, in the form of `shape`."""
-    if is_open(number):
-        return number
     result = np.array(number, dtype_name(out_type) or "int32")[()]
     return convert(result) if state.trace is None else result
 
@@ -390,12 +381,10 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 # --------------------------------------------------------------------
 
 
-def stack(values: Any, axis: int = 0, name: str = "stack") -> Any:
+def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     """Stack tensors of one shape along a new axis; an empty list gives float32."""
     if isinstance(values, (list, tuple)) and not values:
         return zeros((0,))
-    if _has_open_extent(values):
-        return np.stack([np.asarray(x, object) for x in values], int(axis))
     return ops.stack(_stacked(values), int(axis))
 
 
@@ -408,21 +397,9 @@ def _stacked(values: TensorLike) -> Any:
     return values
 
 
-def _has_open_extent(values: object) -> bool:
-    """Return whether values are extents of a trace, some of which are open.
-
-    They stay NumPy arrays of objects, see `shape`.
-    """
-    arrays = values if isinstance(values, (list, tuple)) else ()
-    is_traced = any(isinstance(x, (Tensor, Variable)) for x in arrays)
-    return not is_traced and any(map(is_open, arrays))
-
-
-def concat(values: Any, axis: int, name: str | None = None) -> Any:
+def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     """Concatenate tensors along an axis."""
     values = values if isinstance(values, (list, tuple)) else [values]
-    if _has_open_extent(values):
-        return np.concatenate([np.asarray(x, object) for x in values], int(axis))
     return ops.concatenate(values, int(axis))
 
 

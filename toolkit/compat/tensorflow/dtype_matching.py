@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from toolkit.compat.tensorflow.arguments import is_open
 from toolkit.compat.tensorflow.operators import match_dtypes, own_tensor
 from toolkit.core.dialects import dtype_of
 from toolkit.core.keras_tensor import KerasTensor
@@ -141,6 +140,5 @@ def _is_matched(operands: Sequence[Any]) -> bool:
 
 def _can_match(operands: Sequence[Any]) -> bool:
     return not any(
-        x is None or isinstance(x, KerasTensor) or is_string(x) or is_open(x)
-        for x in operands
+        x is None or isinstance(x, KerasTensor) or is_string(x) for x in operands
     )

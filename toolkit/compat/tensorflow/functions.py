@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import data, tree
 from toolkit.compat.tensorflow import config, tensor_classes
-from toolkit.compat.tensorflow.arguments import is_open, refuse
+from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
@@ -184,7 +184,7 @@ def _as_tensors(result: Any) -> Any:
         if state.trace is not None and isinstance(leaf, Composite):
             raise NeedsValues("a function that returns a ragged or a sparse tensor")
         is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
-        return convert_to_tensor(leaf) if is_plain or is_open(leaf) else leaf
+        return convert_to_tensor(leaf) if is_plain else leaf
 
     return tree.map_structure(of, result)
 

@@ -12,7 +12,6 @@ from toolkit.compat.tensorflow.arguments import check_within, dtype_name, extent
 from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.type_aliases import ShapeLike
-from toolkit.core.extents import whole_number
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.type_aliases import DTypeLike, Shape, TensorLike
@@ -201,8 +200,8 @@ def sequence_mask(
     """Return True for the first `length` elements of each row with `maxlen`
     elements."""
     lengths = convert(lengths)
-    limit = int(np.max(lengths.numpy())) if maxlen is None else whole_number(maxlen)
-    mask = ops.arange(limit, dtype="int32") < ops.expand_dims(lengths, -1)
+    limit = int(np.max(lengths.numpy())) if maxlen is None else int(maxlen)
+    mask = np.arange(limit, dtype="int32") < ops.expand_dims(lengths, -1)
     return ops.cast(mask, dtype_name(dtype))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.compat.tensorflow.arguments import extents, is_open
+from toolkit.compat.tensorflow.arguments import extents
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
     compare_strings,
@@ -62,7 +62,7 @@ def _is_text(value: Any) -> bool:
     while type(value) in (list, tuple) and value:
         value = value[0]
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "SUO" and not is_open(value)
+        return value.dtype.kind in "SUO"
     is_string = isinstance(value, (str, bytes, CoreStringTensor))
     return is_string and not isinstance(value, DType)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.core.extents import Extent
 from toolkit.errors import ArgumentTypeError, DTypeError, ShapeError, UnsupportedError
 
 
@@ -177,9 +176,7 @@ class TensorShape(tuple[Any, ...]):
             )
         dims = (dims,) if isinstance(dims, int) else dims
         try:
-            return tuple.__new__(
-                cls, (n if n is None or isinstance(n, Extent) else int(n) for n in dims)
-            )
+            return tuple.__new__(cls, (n if n is None else int(n) for n in dims))
         except ValueError:
             raise ArgumentTypeError(
                 f"TensorShape: expected integers or None; received {dims!r}"

@@ -24,7 +24,6 @@ from toolkit.compat.tensorflow.autograph.values import (
 )
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.tensor_classes import convert
-from toolkit.core.extents import Extent
 from toolkit.core.tensor import Tensor, state
 
 # A loop with at most this number of static steps is unrolled: its indices are static.
@@ -120,19 +119,15 @@ def for_(
     if isinstance(iterable, Range):
         loop.run_range(iterable, stop, body)
     elif _is_long(iterable):
-        count = iterable.shape[0]
-        full_range = Range(convert(0), convert(count), convert(1))
-        limit = None if isinstance(count, Extent) else count
-        loop.run_range(full_range, stop, lambda i: body(iterable[i]), limit)
+        full_range = Range(convert(0), convert(len(iterable)), convert(1))
+        loop.run_range(full_range, stop, lambda i: body(iterable[i]), len(iterable))
     else:
         _unroll(iterable, stop, body, get, set_, names)
 
 
 def _is_long(iterable: Any) -> bool:
-    if state.trace is None or not isinstance(iterable, Tensor) or not iterable.ndim:
-        return False
-    count = iterable.shape[0]
-    return isinstance(count, Extent) or count > UNROLLED
+    is_tensor = isinstance(iterable, Tensor) and iterable.ndim > 0
+    return state.trace is not None and is_tensor and len(iterable) > UNROLLED
 
 
 def _unroll(
