@@ -51,7 +51,7 @@ def test_bits_match_the_scan(name, mask, monkeypatch):
     arguments = {} if mask is None else {"mask": ops.convert_to_tensor(mask)}
     assert nodes_of(layer, **arguments) == [expected]
     actual = results(layer, **arguments)
-    monkeypatch.setattr(rnn, "find_standard_cell", lambda *args, **kwargs: None)
+    monkeypatch.setattr(rnn, "_find_standard_cell", lambda *args, **kwargs: None)
     assert nodes_of(layer, **arguments) == ["scan"]
     for a, b in zip(actual, results(layer, **arguments), strict=True):
         assert a.tobytes() == b.tobytes()
@@ -84,7 +84,7 @@ def test_gradients_through_a_function(name, monkeypatch):
         return [g.numpy() for g in tape.gradient(loss, [x, *layer.trainable_weights])]
 
     actual = gradient()
-    monkeypatch.setattr(rnn, "find_standard_cell", lambda *args, **kwargs: None)
+    monkeypatch.setattr(rnn, "_find_standard_cell", lambda *args, **kwargs: None)
     function = toolkit.function(lambda x: toolkit.tree.flatten(layer(x))[0])
     for a, b in zip(actual, gradient(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

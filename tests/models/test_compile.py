@@ -61,7 +61,7 @@ CASES = {
         {
             "loss": "binary_crossentropy",
             "metrics": [
-                *("accuracy", "mse", toolkit.metrics.AUC()),
+                *("accuracy", "mse", toolkit.metrics.AUC(name="auc")),
                 toolkit.metrics.MeanSquaredError(name="foo"),
             ],
             "weighted_metrics": ["accuracy", "acc"],
