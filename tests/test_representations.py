@@ -6,37 +6,38 @@ import numpy as np
 import pytest
 
 import toolkit
+from toolkit.optimizers.schedules import CosineDecay
 
 
 @pytest.mark.parametrize(
-    ("instance", "text"),
+    ("make", "text"),
     [
-        (toolkit.optimizers.Adam(), "Adam(learning_rate=0.001)"),
+        (lambda: toolkit.optimizers.Adam(), "Adam(learning_rate=0.001)"),
         (
-            toolkit.optimizers.SGD(0.1, momentum=0.9, clipnorm=1.0),
+            lambda: toolkit.optimizers.SGD(0.1, momentum=0.9, clipnorm=1.0),
             "SGD(learning_rate=0.1, momentum=0.9, clipnorm=1)",
         ),
         (
-            toolkit.optimizers.Adam(toolkit.optimizers.schedules.CosineDecay(0.1, 9)),
+            lambda: toolkit.optimizers.Adam(CosineDecay(0.1, 9)),
             "Adam(learning_rate=CosineDecay(...))",
         ),
         (
-            toolkit.optimizers.schedules.CosineDecay(0.1, 100),
+            lambda: CosineDecay(0.1, 100),
             "CosineDecay(initial_learning_rate=0.1, decay_steps=100)",
         ),
-        (toolkit.regularizers.L1L2(0.5), "L1L2(l1=0.5)"),
-        (toolkit.constraints.MaxNorm(3), "MaxNorm(max_value=3)"),
-        (toolkit.initializers.GlorotUniform(), "GlorotUniform()"),
-        (toolkit.initializers.Constant(2.0), "Constant(value=2)"),
-        (toolkit.callbacks.EarlyStopping(), "<EarlyStopping>"),
+        (lambda: toolkit.regularizers.L1L2(0.5), "L1L2(l1=0.5)"),
+        (lambda: toolkit.constraints.MaxNorm(3), "MaxNorm(max_value=3)"),
+        (lambda: toolkit.initializers.GlorotUniform(), "GlorotUniform()"),
+        (lambda: toolkit.initializers.Constant(2.0), "Constant(value=2)"),
+        (lambda: toolkit.callbacks.EarlyStopping(), "<EarlyStopping>"),
         (
-            toolkit.random.SeedGenerator(1, name="seeds"),
+            lambda: toolkit.random.SeedGenerator(1, name="seeds"),
             "<SeedGenerator name=seeds, seed=1>",
         ),
     ],
 )
-def test_repr_shows_the_arguments_that_are_no_defaults(instance, text):
-    assert repr(instance) == text
+def test_repr_shows_the_arguments_that_are_no_defaults(make, text):
+    assert repr(make()) == text
 
 
 def test_repr_shows_the_current_learning_rate():

@@ -703,15 +703,16 @@ def test_custom_metric_keeps_its_config():
 
 
 @pytest.mark.parametrize(
-    ("metric", "best"),
+    ("make", "best"),
     [
-        (metrics.AUC(), 2.0),
-        (metrics.MeanSquaredError(), 1.0),
-        (metrics.MeanMetricWrapper(losses.huber), 1.0),
-        (metrics.Mean(), None),
+        (metrics.AUC, 2.0),
+        (metrics.MeanSquaredError, 1.0),
+        (lambda: metrics.MeanMetricWrapper(losses.huber), 1.0),
+        (metrics.Mean, None),
     ],
 )
-def test_early_stopping_uses_the_direction(metric, best):
+def test_early_stopping_uses_the_direction(make, best):
+    metric = make()
     callback = callbacks.EarlyStopping(metric.name)
     callback.set_model(SimpleNamespace(metrics=[metric]))
     with nullcontext() if best else pytest.raises(ArgumentError, match="direction"):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -489,7 +490,7 @@ def fit_on_terminal(columns):
     """Return the lines that `fit` leaves on a terminal of this width."""
     pty = pytest.importorskip("pty")
     code = (
-        "import sys; sys.path.insert(0, 'tests/models');"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r});"
         "from test_callbacks import *;"
         "make_model(metrics=['mae']).fit(X, Y, epochs=2, validation_data=(X, Y))"
     )

@@ -61,7 +61,7 @@ CASES = {
         {
             "loss": "binary_crossentropy",
             "metrics": [
-                *("accuracy", "mse", toolkit.metrics.AUC(name="auc")),
+                *("accuracy", "mse", toolkit.metrics.AUC()),
                 toolkit.metrics.MeanSquaredError(name="foo"),
             ],
             "weighted_metrics": ["accuracy", "acc"],
