@@ -65,9 +65,7 @@ def _digest_of_step(step: Step) -> str:
 class NestPlanner:
     """Planner of the loop nest of a body, for operands with given strides."""
 
-    def __init__(
-        self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
-    ) -> None:
+    def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
         self.body = body
         self.space: IterationSpace = iteration_space_of(body.nodes)
         self.operands: dict[Any, Operand] = dict(zip(body.inputs, inputs, strict=True))

@@ -77,7 +77,7 @@ class Body:
         outputs: Sequence[Operand],
         aligned: bool,
     ) -> None:
-        planned: SizedNest = GPUPlanner(graph, inputs, outputs).plan(0)
+        planned: SizedNest = GPUPlanner(graph, inputs).plan(0)
         self.plan = planned.plan
         self.extents: tuple[int, ...] = planned.loops.extents
         self.row_loops: int = self.plan.row_loops

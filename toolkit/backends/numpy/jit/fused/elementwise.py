@@ -105,7 +105,7 @@ def _lower(
         return Lowered()
     if not can_share_loop(body.nodes):
         return None
-    planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
+    planned = NestPlanner(body, inputs).plan(current().lanes)
     if planned.plan.accesses_elements and planned.plan.column_loops > 1:
         return None
     transposed_operands = _find_transposed_operands(planned)
