@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -122,6 +123,29 @@ def concrete_function(step, batch):
 def is_free(variable):
     """Return whether another thread can take the lock of a Variable now."""
     return can_be_taken(variable.lock)
+
+
+@contextmanager
+def threads_running(function, count=3):
+    """Run a function in several threads during the context, and raise its error."""
+    errors = []
+
+    def run():
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
 
 
 def can_be_taken(lock):

@@ -2,11 +2,11 @@
 
 import copy
 import pickle
-import threading
 
 import pytest
 
 import toolkit
+from tests.helpers import threads_running
 from toolkit import layers, ops, regularizers
 from toolkit.layers import call_path
 
@@ -88,23 +88,15 @@ def test_copies_compose_their_path(duplicate, x):
 
 
 def test_threads_compose_the_path_of_one_layer(x):
-    layer, errors = called(Double(), x), []
+    layer = called(Double(), x)
 
     def call():
-        try:
-            for _ in range(200):
-                layer(x)
-        except BaseException as error:
-            errors.append(error)
+        for _ in range(200):
+            layer(x)
 
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for i in range(100):
-        layer.input_spec = layers.InputSpec(ndim=2, min_ndim=i % 2)
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with threads_running(call):
+        for i in range(100):
+            layer.input_spec = layers.InputSpec(ndim=2, min_ndim=i % 2)
     layer.input_spec = layers.InputSpec(ndim=3)
     with pytest.raises(toolkit.errors.ShapeError, match="expected 3 axes"):
         layer(x)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 import toolkit
+from tests.helpers import threads_running
 from toolkit import layers, metrics
 from toolkit.layers.tracking import StateOwner, no_tracking
 from toolkit.layers.walks import Walk
@@ -120,24 +121,16 @@ def test_copies_have_no_walks():
 
 
 def test_readers_in_other_threads_never_cache_an_old_result():
-    block, stop, errors = Block(), threading.Event(), []
+    block, stop = Block(), threading.Event()
     block.parts = UnreportedList()
 
     def read():
-        try:
-            while not stop.is_set():
-                count = len(block.parts)
-                assert len(block.weights) >= count
-        except BaseException as error:
-            errors.append(error)
+        while not stop.is_set():
+            count = len(block.parts)
+            assert len(block.weights) >= count
 
-    readers = [threading.Thread(target=read) for _ in range(3)]
-    for reader in readers:
-        reader.start()
-    for _ in range(300):
-        block.parts = UnreportedList([*block.parts, toolkit.Variable(0.0)])
-    stop.set()
-    for reader in readers:
-        reader.join()
-    assert not errors
+    with threads_running(read):
+        for _ in range(300):
+            block.parts = UnreportedList([*block.parts, toolkit.Variable(0.0)])
+        stop.set()
     assert_current(block)
