@@ -14,7 +14,7 @@ PACKAGE = ROOT / "toolkit"
 
 LEVELS = (
     (
-        *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
+        *("errors", "machine", "release", "settings", "dtypes", "tree", "thread_state"),
         *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
         *("processes", "buffer_pool"),
         "reading",

@@ -66,13 +66,13 @@ _NAMES = {
     "SymbolicScope": "toolkit.layers.call",
     "Tensor": "toolkit.core.tensor",
     "Variable": "toolkit.core.variable",
-    "__version__": "toolkit.settings",
+    "__version__": "toolkit.release",
     "device": "toolkit.core.tensor",
     "load_native": "toolkit.export.native.loading",
     "name_scope": "toolkit.core.naming",
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
-    "version": "toolkit.settings",
+    "version": "toolkit.release",
 }
 # Modules that complete a class of another module: with operators, with initializers.
 _COMPLETING_MODULES = {

@@ -63,7 +63,7 @@ from toolkit.ops.symbolic import Operation as Operation
 from toolkit.optimizers.optimizer import Optimizer as Optimizer
 from toolkit.quantizers.quantizer import Quantizer as Quantizer
 from toolkit.regularizers import Regularizer as Regularizer
-from toolkit.settings import version as version
+from toolkit.release import version as version
 
 __version__: str
 

@@ -28,9 +28,6 @@ from typing import Any
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.machine import available_cores
 
-VERSION = "0.1.0"  # of the package
-__version__ = VERSION
-
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
 _PRECISIONS = ("highest", "strict", "tf32")
@@ -38,11 +35,6 @@ _PRECISIONS = ("highest", "strict", "tf32")
 GPU_BACKEND = "cupy"
 # The backend for constant folding, for programs of any backend.
 HOST_BACKEND = "numpy"
-
-
-def version() -> str:
-    """Return the version of the package."""
-    return VERSION
 
 
 def environment(name: str, default: str | None = None) -> str | None:

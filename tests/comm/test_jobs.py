@@ -14,6 +14,7 @@ import pytest
 
 from toolkit.cli import mpirun
 from toolkit.errors import LaunchError
+from toolkit.release import install_command
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 3  # seconds that a rank waits for another rank
@@ -49,7 +50,7 @@ def network():
 @pytest.fixture
 def job(tmp_path):
     if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
+        pytest.skip(f"mpi4py is not installed: {install_command('mpi')}")
     try:
         mpirun.find_launcher()
     except LaunchError as error:

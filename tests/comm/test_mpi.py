@@ -149,7 +149,7 @@ def test_without_mpi4py_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
     mpi.library.cache_clear()
     try:
-        with pytest.raises(LaunchError, match=r"pip install 'toolkit\[mpi\]'"):
+        with pytest.raises(LaunchError, match=r'pip install "toolkit-nn\[mpi\]"'):
             mpi.library()
     finally:
         mpi.library.cache_clear()

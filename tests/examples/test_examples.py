@@ -20,6 +20,7 @@ import pytest
 import toolkit
 from toolkit.cli import mpirun
 from toolkit.errors import LaunchError
+from toolkit.release import install_command
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 TEN_LINES = sorted(path.stem for path in FOLDER.glob("ten_lines/*.py"))
@@ -136,7 +137,7 @@ def custom_objects(main):
 
 def test_distributed_example_on_two_processes(tmp_path):
     if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("mpi4py is not installed: pip install 'toolkit[mpi]'")
+        pytest.skip(f"mpi4py is not installed: {install_command('mpi')}")
     try:
         mpirun.launch_command(1, [])
     except LaunchError as error:

@@ -22,6 +22,7 @@ from toolkit import config
 from toolkit.backends.registry import describe_backends, get_backend
 from toolkit.console.messages import format_size
 from toolkit.processes import clean_environment, find_program
+from toolkit.release import DISTRIBUTION, requirement
 
 # Extra -> (its module, its purpose).
 EXTRAS = {
@@ -164,9 +165,9 @@ def _is_relevant(extra: str) -> bool:
 def _pip_requirements(extra: str) -> str:
     """Return the pip requirements of an extra, from this package's metadata."""
     try:
-        lines = requires("toolkit") or []
+        lines = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
-        return f'"toolkit[{extra}]"'
+        return requirement(extra)
     pattern = re.compile(rf"""extra == ['"]{extra}['"]""")
     requirements = [
         line.partition(";")[0].strip() for line in lines if pattern.search(line)

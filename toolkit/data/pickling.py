@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.data.errors import name_of
 from toolkit.errors import UnsupportedError
+from toolkit.release import install_command
 
 MAIN = b"__main__"  # in a pickle: `__main__` differs in a worker process
 
@@ -39,8 +40,8 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes
             return data
         name = name_of(value) if callable(value) else f"a {type(value).__name__}"
         raise UnsupportedError(
-            f"{name} cannot be sent to a worker process without cloudpickle (pip "
-            f"install 'toolkit[workers]'): {reason}"
+            f"{name} cannot be sent to a worker process without cloudpickle "
+            f"({install_command('workers')}): {reason}"
         ) from error
     if buffers is not None:
         buffers.clear()

@@ -82,7 +82,7 @@ def test_other_opsets(opset, path):
 
 def test_missing_onnx_is_reported(path, monkeypatch):
     monkeypatch.setattr(exporter, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install toolkit\[onnx\]"):
+    with pytest.raises(ImportError, match=r'pip install "toolkit-nn\[onnx\]"'):
         digits().export(path)
 
 

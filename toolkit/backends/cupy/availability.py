@@ -9,8 +9,9 @@ from toolkit import settings
 from toolkit.backends.cupy import cudnn, libraries
 from toolkit.console.frames import warn
 from toolkit.errors import BackendUnavailable
+from toolkit.release import install_command, requirement
 
-EXTRAS = "pip install 'toolkit[cuda13]' (or 'toolkit[cuda12]' for an older driver)"
+EXTRAS = f"{install_command('cuda13')} (or {requirement('cuda12')} for an older driver)"
 
 
 def cupy_module() -> Any:
@@ -46,7 +47,7 @@ def count_devices(runtime: Any) -> int:
         raise BackendUnavailable(
             f"gpu: the driver is for CUDA {_words(driver)}, CuPy for CUDA "
             f"{_words(built)}: update the driver, or install "
-            f"'toolkit[cuda{driver // 1000}]' instead"
+            f"{requirement(f'cuda{driver // 1000}')} instead"
         )
     try:
         count = int(runtime.getDeviceCount())

@@ -18,6 +18,7 @@ from toolkit.backends import disk_cache
 from toolkit.backends.cupy import libraries
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
+from toolkit.release import install_command
 
 # Scalar arguments that the graph stores in separate tensors.
 _NUMBERS = frozenset({"epsilon", "momentum"})
@@ -50,7 +51,7 @@ def frontend() -> Any:
     except ImportError as error:
         raise BackendUnavailable(
             f"nvidia-cudnn-frontend is not installed ({error}): "
-            "pip install 'toolkit[cuda13]'"
+            f"{install_command('cuda13')}"
         ) from error
     try:
         module.backend_version()

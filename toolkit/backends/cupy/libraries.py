@@ -15,6 +15,7 @@ from pathlib import Path
 
 from toolkit.errors import BackendUnavailable
 from toolkit.processes import find_package_folders, load_library
+from toolkit.release import install_command
 
 # The file name of each library in a version of CUDA, and the wheel that contains it.
 SONAMES = {
@@ -97,7 +98,7 @@ def load(name: str) -> ctypes.CDLL:
             problems.append(str(error))
     raise BackendUnavailable(
         f"{sonames(name)[0]} was not found ({'; '.join(problems) or 'no wheel'}): "
-        f"pip install 'toolkit[cuda13]', or {WHEELS[name]} alone"
+        f"{install_command('cuda13')}, or {WHEELS[name]} alone"
     )
 
 

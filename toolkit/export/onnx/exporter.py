@@ -18,7 +18,7 @@ from toolkit.export.onnx.nodes import assign_unique_names, prune_nodes
 from toolkit.export.onnx.prepare import PreparedModel, prepare_model
 from toolkit.export.onnx.sizes import Extent
 from toolkit.export.onnx.writer import Writer
-from toolkit.settings import VERSION
+from toolkit.release import VERSION, install_command
 from toolkit.type_aliases import Axis
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def require_onnx(label: str) -> None:
     """Raise an error unless the package onnx is installed."""
     if find_spec("onnx") is None:
         raise ImportError(
-            f"{label}: ONNX files need the package onnx; pip install toolkit[onnx]"
+            f"{label}: ONNX files need the package onnx; {install_command('onnx')}"
         )
 
 

@@ -1,0 +1,83 @@
+"""Tests of the release: the name and version of the distribution, and its commands."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from toolkit import release
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("toolkit", "keras_toolkit", "examples", "benchmarks", "tests", "docs")
+FOLDERS += (".ci", "scripts", ".github")
+TEXTS = {".py", ".md", ".pyi", ".yaml", ".yml", ".sbatch", ".toml", ".cff", ""}
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "pyproject.toml").exists(), reason="the project file is in checkouts"
+)
+
+
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def text_files():
+    """Yield the text files of the checkout, except this one, with their content."""
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    for path in {*files, *ROOT.iterdir()} - {Path(__file__).resolve()}:
+        is_generated = "reference" in path.relative_to(ROOT).parts
+        if path.is_file() and path.suffix in TEXTS and not is_generated:
+            try:
+                yield path, path.read_text("utf-8")
+            except UnicodeDecodeError:  # a binary file without a suffix
+                continue
+
+
+def requirements_with_extras(text):
+    """Return (name, extras) of each `name[extras]` after `pip install`."""
+    joined = re.sub(r"[\"']\n *f?[\"']", "", text)  # a message on two lines
+    commands = re.findall(r"pip install([^\n`]*)", joined)
+    pattern = re.compile(r"(?<![\w.\]\\-])([A-Za-z][\w-]*)\\?\[([\w, -]+)\\?\]")
+    return [match for command in commands for match in pattern.findall(command)]
+
+
+def test_the_name_of_the_distribution_is_the_name_of_the_project():
+    assert project()["name"] == release.DISTRIBUTION
+
+
+def test_commands_name_the_distribution_and_existing_extras():
+    extras = project()["optional-dependencies"].keys()
+    wrong = []
+    for path, text in text_files():
+        for name, listed in requirements_with_extras(text):
+            if name == "toolkit" or (
+                name == release.DISTRIBUTION
+                and not {extra.strip() for extra in listed.split(",")} <= extras
+            ):
+                wrong.append((path.relative_to(ROOT).as_posix(), f"{name}[{listed}]"))
+    assert wrong == []
+
+
+def test_install_commands_in_code_name_existing_extras():
+    """A message has an extra of the project, or a list of them, as its argument."""
+    extras = project()["optional-dependencies"].keys()
+    pattern = re.compile(r"\b(?:install_command|requirement)\(['\"](\w+)['\"]\)")
+    files = [*(ROOT / "toolkit").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    names = {n for path in files for n in pattern.findall(path.read_text("utf-8"))}
+    assert {"mpi", "cuda13", "onnx"} <= names <= extras
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`pip install 'toolkit[mpi]'`", [("toolkit", "mpi")]),
+        ("pip install toolkit[onnx]", [("toolkit", "onnx")]),
+        ('python -m pip install "toolkit-nn[a,b]" c', [("toolkit-nn", "a,b")]),
+        ('f"{x}: pip install "\n    "\'toolkit[mpi]\'"', [("toolkit", "mpi")]),
+        (r"pip install 'toolkit\[mpi\]'", [("toolkit", "mpi")]),
+        ('pip install ".[test]" keras-hub', []),
+    ],
+)
+def test_commands_are_found(text, expected):
+    assert requirements_with_extras(text) == expected
