@@ -868,6 +868,14 @@ def test_errors_inside_call_name_the_innermost_layer_once():
         assert "20160" not in message
 
 
+def test_an_error_shows_arrays_by_their_shapes():
+    symbol = toolkit.Input((4,), name="x")
+    model = toolkit.Model({"x": symbol}, symbol + 1)
+    with pytest.raises(ShapeError, match=r"called with \[?float64\(1, 5\)") as caught:
+        model({"x": np.ones((1, 5))})
+    assert "array(" not in str(caught.value)
+
+
 def test_layer_without_call_is_refused():
     with pytest.raises(NotImplementedError, match="does not have a `call`"):
         layers.Layer()(ones(1))

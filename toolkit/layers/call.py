@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from toolkit import dtypes, ops, tree
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.masks import mask_of, set_mask
@@ -359,7 +361,7 @@ def explain(error: ToolkitError, call: Call) -> None:
 def _brief(value: Any) -> str:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return f"{value[0]}={_brief(value[1])}"
-    if is_tensor(value):
+    if is_tensor(value) or isinstance(value, np.ndarray):
         shape = tuple(None if n in PROBES else n for n in value.shape)
         return f"{value.dtype}{shape}"
     if tree.is_nested(value):
