@@ -141,6 +141,41 @@ def test_epochs_of_a_dataset_have_the_same_order(tmp_path):
     check((history, model.get_weights()), results)
 
 
+class Counter(callbacks.Callback):
+    """Count the steps and the epochs, also across restarts."""
+
+    counts = (0, 0)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.counts = self.counts[0] + 1, self.counts[1]
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.counts = self.counts[0], self.counts[1] + 1
+
+    def state_dict(self):
+        return {"counts": list(self.counts)}
+
+    def load_state_dict(self, state):
+        self.counts = tuple(state["counts"])
+
+
+@pytest.mark.parametrize("save_freq", [2, "epoch"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_backup_contains_the_callbacks_before_and_after_it(
+    tmp_path, save_freq, is_first
+):
+    def start(*extra):
+        backup = callbacks.BackupAndRestore(tmp_path / "backup", save_freq=save_freq)
+        counter = Counter()
+        pair = [backup, counter] if is_first else [counter, backup]
+        make(1).fit(X, Y, epochs=3, callbacks=[*pair, *extra], batch_size=4, verbose=0)
+        return counter.counts
+
+    with pytest.raises(KeyboardInterrupt):
+        start(Stop(9))  # epochs have 6 steps
+    assert start() == (18, 3)
+
+
 def test_callback_that_cannot_be_saved_is_named(tmp_path):
     class Odd(callbacks.Callback):
         def state_dict(self):

@@ -52,7 +52,7 @@ class CheckpointManager(RegularSaves):
         True
     """
 
-    _never_stops = True
+    _never_stops = _saves_callbacks = True
 
     def __init__(
         self,

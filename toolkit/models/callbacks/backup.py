@@ -33,9 +33,10 @@ class BackupAndRestore(RegularSaves):
     The state consists of the weights, the optimizer's variables, all random generators,
     metrics and other callbacks, the epoch, and the position in the data. After an
     interruption the same `fit` continues after the last saved step, bit-identical to an
-    uninterrupted run. A Python iterator continues with its next batch. Files are
-    replaced atomically: a complete backup exists at any moment, even if the process is
-    killed. A corrupt backup is never restored.
+    uninterrupted run. A Python iterator continues with its next batch. The callback
+    saves after all other callbacks of the step or epoch. Files are replaced atomically:
+    a complete backup exists at any moment, even if the process is killed. A corrupt
+    backup is never restored.
 
     Args:
         backup_dir: a folder for this run only.
@@ -49,7 +50,7 @@ class BackupAndRestore(RegularSaves):
         >>> callback = BackupAndRestore("backup", double_checkpoint=True)
     """
 
-    _never_stops = True
+    _never_stops = _saves_callbacks = True
     _state = ("_epoch", "_last_batch", "_waiting")
 
     def __init__(

@@ -34,7 +34,8 @@ class Callback(Checked):
 
     # A class sets `_never_stops = True` if its step hooks do not set `stop_training`,
     # and `_needs_all = True` if all processes of a job must have it. `_state` names the
-    # attributes that a resumed run needs.
+    # attributes that a resumed run needs. `_saves_callbacks = True` runs the hooks at
+    # the end of a step or an epoch after the hooks of all other callbacks.
     _state: tuple[str, ...] = ()
 
     def __init__(self) -> None:

@@ -25,6 +25,11 @@ def _overrides(callback: Any, hook: str) -> bool:
     return hook in _OLD_NAMES and _overrides(callback, _OLD_NAMES[hook])
 
 
+def _end_order(callbacks: Iterable[Any]) -> list[Any]:
+    """Return callbacks in the order of their end hooks: those that save state last."""
+    return sorted(callbacks, key=lambda c: getattr(c, "_saves_callbacks", False))
+
+
 class CallbackList(Callback):
     """Callback that calls a list of callbacks.
 
@@ -69,6 +74,8 @@ class CallbackList(Callback):
         listeners = self._listeners.get(hook)
         if listeners is None:
             listeners = [c for c in self.callbacks if _overrides(c, hook)]
+            if hook.endswith("_end"):
+                listeners = _end_order(listeners)
             self._listeners[hook] = listeners
         return listeners
 
@@ -142,7 +149,7 @@ class CallbackList(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = python_logs(logs)
-        for callback in self.callbacks:
+        for callback in _end_order(self.callbacks):
             callback.on_epoch_end(epoch, logs)
 
     def _call_all(self, hook: str, logs: Logs, callbacks: Iterable[Callback]) -> None:
