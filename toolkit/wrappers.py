@@ -140,7 +140,8 @@ class _Estimator(_BaseEstimator):
         from sklearn.utils.validation import check_is_fitted, validate_data
 
         check_is_fitted(self, "model_")
-        return self.model_.predict(validate_data(self, X, reset=False))
+        verbose = (self.fit_kwargs or {}).get("verbose", "auto")
+        return self.model_.predict(validate_data(self, X, reset=False), verbose=verbose)
 
     def _encode(self, y: Any, sample_weight: Any) -> Any:
         """Return targets in the form of the model: (n_samples, n_outputs)."""
@@ -172,7 +173,7 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
             given model is not cloned.
         model_kwargs: further arguments of that callable.
         fit_kwargs: arguments of `Model.fit`, unless the estimator's `fit` receives
-            them.
+            them. `verbose` also applies to predictions.
 
     Attributes:
         model_: the fitted model.

@@ -78,6 +78,11 @@ def test_shapes_follow_the_targets():
     assert base.clone(TRANSFORMER).fit(X, X).transform(X).shape == (20, 3)
 
 
+def test_verbose_applies_to_predictions(capsys):
+    base.clone(REGRESSOR).fit(X, Y).predict(X)
+    assert capsys.readouterr().out == ""
+
+
 def test_warm_start_continues():
     model = compiled()
     cold = wrappers.SKLearnRegressor(model, fit_kwargs={"verbose": 0}).fit(X, Y)
