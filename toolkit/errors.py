@@ -1,5 +1,7 @@
 """Exceptions of toolkit for errors of the user.
 
+The hierarchy, with base classes of Python in parentheses::
+
     ToolkitError
     ├── InputError                      an invalid input
     │   ├── ShapeError (ValueError)     shapes or ranks that do not match

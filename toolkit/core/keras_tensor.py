@@ -83,10 +83,12 @@ class KerasTensor:
 
     @property
     def ndim(self) -> int:
+        """Return the number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int | None:
+        """Return the number of elements, or None if an extent is unknown."""
         return None if None in self.shape else int(np.prod(self.shape))
 
     def __len__(self) -> int:

@@ -123,6 +123,7 @@ class Tensor(Operators, Value):
 
     @property
     def spec(self) -> Spec:
+        """Return the shape and dtype."""
         if self._spec is None:
             self._spec = Spec(self._array.shape, self._dtype)
         return self._spec
@@ -134,22 +135,27 @@ class Tensor(Operators, Value):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Return the extent of each axis."""
         return (self._array if self._spec is None else self._spec).shape
 
     @property
     def dtype(self) -> str:
+        """Return the name of the dtype, such as "float32"."""
         return self._dtype
 
     @property
     def ndim(self) -> int:
+        """Return the number of axes."""
         return (self._spec if self._array is None else self._array).ndim  # type: ignore[union-attr]
 
     @property
     def size(self) -> int:
+        """Return the number of elements."""
         return self.spec.size
 
     @property
     def nbytes(self) -> int:
+        """Return the size of the elements in bytes."""
         return self.spec.nbytes
 
     @property

@@ -183,10 +183,12 @@ class Variable(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Return the extent of each axis."""
         return self._tensor.shape
 
     @property
     def dtype(self) -> str:
+        """Return the dtype of its value: the compute dtype inside an autocast scope."""
         dtype = self._tensor.dtype
         if self.autocast and state.autocast and dtypes.is_float(dtype):
             return state.autocast
@@ -199,10 +201,12 @@ class Variable(Operators):
 
     @property
     def ndim(self) -> int:
+        """Return the number of axes."""
         return self._tensor.ndim
 
     @property
     def size(self) -> int:
+        """Return the number of elements."""
         return self._tensor.size
 
     @property

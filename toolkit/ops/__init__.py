@@ -361,7 +361,10 @@ from toolkit.ops.transcendental import (
 )
 from toolkit.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
-from toolkit.ops import image, linalg, nn, numpy, operators, quantize  # isort: skip
+# isort: off
+from toolkit.ops import image, linalg, nn, numpy
+from toolkit.ops import operators as _operators, quantize as _quantize  # noqa: F401
+# isort: on
 
 # Functions of `keras.ops` that modules of higher levels define.
 __getattr__, __dir__ = lazy_namespace(
@@ -378,4 +381,4 @@ __getattr__, __dir__ = lazy_namespace(
     },
 )
 
-operators.install_operators()
+_operators.install_operators()

@@ -11,14 +11,7 @@ from toolkit.control_flow.loops import (
 )
 from toolkit.control_flow.vectorize import vectorize as vectorize
 from toolkit.losses.ctc import ctc_decode as ctc_decode, ctc_loss as ctc_loss
-from toolkit.ops import (
-    image as image,
-    linalg as linalg,
-    nn as nn,
-    numpy as numpy,
-    operators as operators,
-    quantize as quantize,
-)
+from toolkit.ops import image as image, linalg as linalg, nn as nn, numpy as numpy
 from toolkit.ops.activation import (
     celu as celu,
     elu as elu,

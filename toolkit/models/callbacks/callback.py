@@ -47,6 +47,7 @@ class Callback(Checked):
 
     @property
     def model(self) -> Any:
+        """Return the model that trains, or None before `set_model`."""
         return self._model
 
     def set_params(self, params: dict[str, Any]) -> None:
