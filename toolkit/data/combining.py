@@ -310,6 +310,9 @@ def reduce(
         reduce_func: a function of (state, element) that returns the next state.
         name: the name of the stage in error messages.
 
+    Returns:
+        The last state.
+
     Example:
         >>> from toolkit.data import Dataset
         >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))

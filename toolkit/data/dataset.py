@@ -8,6 +8,7 @@ elements: random access by index (`_rows`) or sequential (`_stream`).
 from __future__ import annotations
 
 import inspect
+import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -54,6 +55,9 @@ class Dataset(Methods):
     data set and change nothing. An element is an array, a number, or a structure of
     tuples and dicts of them. A data set is lazy: a loop or `fit` reads its elements.
     Each loop starts a new pass.
+
+    Args:
+        *parents: the data sets that the stage reads; sources have none.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -169,6 +173,9 @@ class Dataset(Methods):
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state that `get_state` returned.
 
+        Args:
+            state: the result of `get_state`.
+
         Raises:
             ArgumentError: the state is from a different pipeline.
         """
@@ -201,6 +208,12 @@ class Dataset(Methods):
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Apply a function to this data set and return the result.
 
+        Args:
+            transformation_func: a function from a data set to a data set.
+
+        Returns:
+            The data set that the function returns.
+
         Example:
             >>> from toolkit.data import Dataset
             >>> list(Dataset.range(3).apply(lambda d: d.concatenate(d.take(1))))
@@ -220,7 +233,11 @@ class Dataset(Methods):
         return Stats(self._profile)
 
     def timeline(self, path: str | Path) -> None:
-        """Write a trace of the threads of the last pass for ui.perfetto.dev."""
+        """Write a trace of the threads of the last pass for ui.perfetto.dev.
+
+        Args:
+            path: the JSON file to write.
+        """
         self.stats().timeline(path)
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
@@ -278,7 +295,7 @@ def _stage_method(stage: Stage) -> Callable[..., Dataset]:
             instance._name = f"{stage._name} {name!r}"
         return instance
 
-    make.__doc__ = stage.__doc__
+    make.__doc__ = _method_docstring(stage.__doc__ or "")
     make.__module__ = stage.__module__
     parameters = list(inspect.signature(stage).parameters.values())
     named = inspect.Parameter(
@@ -286,6 +303,20 @@ def _stage_method(stage: Stage) -> Callable[..., Dataset]:
     )
     vars(make)["__signature__"] = inspect.Signature([*parameters, named])
     return make
+
+
+def _method_docstring(text: str) -> str:
+    """Return the docstring of a stage with the argument `name` and the result."""
+    text = inspect.cleandoc(text)
+    name = "    name: the name of the stage in tables, errors and `repr`.\n"
+    result = "\nReturns:\n    The new data set.\n"
+    if arguments := re.search(r"(?m)^Args:\n(?: {4}.*(?:\n|$))+", text):
+        before, after = text[: arguments.end()].rstrip(), text[arguments.end() :]
+        return f"{before}\n{name}{result}{after}".rstrip()
+    section = re.search(r"(?m)^(?:Raises|Example|Reference):", text)
+    start = section.start() if section else len(text)
+    before = text[:start].rstrip()
+    return f"{before}\n\nArgs:\n{name}{result}\n{text[start:]}".rstrip()
 
 
 def transformation(name: str) -> Callable[[Stage], Stage]:
@@ -320,6 +351,11 @@ class DatasetIterator:
     """Iterator over one pass of a data set, with a position to save and restore.
 
     `close`, or the end of a `with` statement, stops its threads at once.
+
+    Args:
+        dataset: the data set.
+        epoch: the number of the pass, which seeds the shuffles.
+        rows: the rows of the batches that a process of a job takes; None for all.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -411,6 +447,9 @@ class DatasetIterator:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore a position from `get_state`, in this process or another.
+
+        Args:
+            state: the result of `get_state`.
 
         Raises:
             ArgumentError: the position is from a different pipeline.

@@ -41,6 +41,13 @@ class FixedLenFeature:
         dtype: "int64", "float32", "string" or `bytes`.
         default_value: the value for Examples without the feature. None makes it
             required.
+
+    Example:
+        >>> from toolkit.data import FixedLenFeature, make_example, parse_single_example
+        >>> message = make_example({"x": [4, 5]})
+        >>> features = {"x": FixedLenFeature((2,), "int64")}
+        >>> parse_single_example(message, features)["x"].tolist()
+        [4, 5]
     """
 
     shape: tuple[int, ...]
@@ -54,6 +61,12 @@ class VarLenFeature:
 
     Args:
         dtype: "int64", "float32", "string" or `bytes`.
+
+    Example:
+        >>> from toolkit.data import VarLenFeature, make_example, parse_single_example
+        >>> message = make_example({"x": [4, 5]})
+        >>> parse_single_example(message, {"x": VarLenFeature("int64")})["x"].tolist()
+        [4, 5]
     """
 
     dtype: Any
@@ -184,6 +197,12 @@ def read_lists(message: memoryview) -> Iterator[tuple[int, Array]]:
 def read_example(serialized: bytes) -> dict[str, Array]:
     """Read all features of an Example.
 
+    Args:
+        serialized: the message.
+
+    Returns:
+        name -> array of values.
+
     Example:
         >>> from toolkit.data import make_example, read_example
         >>> read_example(make_example({"x": [1, 2]}))["x"].tolist()
@@ -208,6 +227,9 @@ def parse_single_example(
     Args:
         serialized: the message, for example an element of a TFRecordDataset.
         features: name -> feature specification.
+
+    Returns:
+        name -> array.
 
     Raises:
         MalformedDataError: the message is not an Example, or a required feature is
@@ -280,6 +302,9 @@ def parse_example(serialized: Any, features: Mapping[str, Feature]) -> dict[str,
         serialized: a sequence of messages, for example a batch of a TFRecordDataset.
         features: name -> feature specification.
 
+    Returns:
+        name -> array, or Ragged for a variable number of values.
+
     Example:
         >>> from toolkit.data import FixedLenFeature, make_example, parse_example
         >>> messages = [make_example({"x": [n]}) for n in (4, 5)]
@@ -307,6 +332,9 @@ def make_example(features: Mapping[str, Any]) -> bytes:
 
     Args:
         features: name -> values: bytes or strings, floats, or integers.
+
+    Returns:
+        The message.
 
     Example:
         >>> from toolkit.data import make_example

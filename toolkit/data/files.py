@@ -175,12 +175,20 @@ class Records(Dataset):
         raise NotImplementedError
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        """Yield each record from the file position on, with its size in bytes."""
+        """Yield each record from the file position on, with its size in bytes.
+
+        Args:
+            file: the open file.
+            path: the path of the file, for error messages.
+        """
         raise NotImplementedError
 
     def skip_header(self, file: IO[bytes]) -> int:
-        """Skip the header of a file; return its size in bytes. By default `file` has
-        no effect."""
+        """Skip the header of a file and return its size in bytes.
+
+        Args:
+            file: the open file; by default it has no effect.
+        """
         return 0
 
     def _detail(self) -> str:
@@ -339,6 +347,15 @@ class FixedLengthRecordDataset(Records):
 
     Raises:
         DamagedFileError: a file ends in the middle of a record.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.data import FixedLengthRecordDataset
+        >>> file = Path(tempfile.mkdtemp()) / "records"
+        >>> size = file.write_bytes(b"headaabbcc")
+        >>> list(FixedLengthRecordDataset(file, record_bytes=2, header_bytes=4))
+        [b'aa', b'bb', b'cc']
     """
 
     _name = "fixed_length_records"

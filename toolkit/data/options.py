@@ -76,7 +76,11 @@ class _CheckedOptions:
         )
 
     def updated(self: Any, other: Any) -> Any:
-        """Return these options, updated with the other's values that are not None."""
+        """Return these options, updated with the other's values that are not None.
+
+        Args:
+            other: options of the same class.
+        """
         values = {k: v for k, v in vars(other).items() if v is not None}
         for name, value in values.items():
             if isinstance(value, _CheckedOptions):
@@ -90,6 +94,11 @@ class ThreadingOptions(_CheckedOptions):
 
     Args:
         private_threadpool_size: the maximum number of threads for each parallel stage.
+
+    Example:
+        >>> from toolkit.data import Options, ThreadingOptions
+        >>> Options(threading=ThreadingOptions(private_threadpool_size=4)).threads
+        4
     """
 
     private_threadpool_size: int | None = None
@@ -106,6 +115,12 @@ class AutotuneOptions(_CheckedOptions):
             free memory by default.
         initial_parallelism: the initial number of threads of a stage; 16 by default.
         min_parallelism: the minimum number of threads of a stage; 1 by default.
+
+    Example:
+        >>> from toolkit.data import AutotuneOptions, Dataset, Options
+        >>> options = Options(autotune=AutotuneOptions(cpu_budget=2))
+        >>> Dataset.range(3).with_options(options).options().cpu_budget
+        2
     """
 
     enabled: bool | None = None
@@ -195,7 +210,11 @@ class Options(_Options):
         return super().__getattr__(name)
 
     def merge(self, options: Options) -> Options:
-        """Return these options, updated with the other's values that are not None."""
+        """Return these options, updated with the other's values that are not None.
+
+        Args:
+            options: options of a later stage.
+        """
         return self.updated(options)
 
     @property

@@ -130,7 +130,11 @@ class Ragged:
         return [row.tolist() for row in self]
 
     def to_padded(self, fill: Any = None) -> Array:
-        """Return the rows padded to the longest."""
+        """Return the rows padded to the longest.
+
+        Args:
+            fill: the padding value; None: 0, False or b"".
+        """
         return pad(list(self), None, fill)
 
     def __repr__(self) -> str:

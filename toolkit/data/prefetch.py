@@ -19,6 +19,15 @@ def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetItera
     Args:
         count: the maximum number to take, because an iterator loses items taken in
             excess.
+        batches: a data set or an iterable.
+
+    Returns:
+        An iterator over the batches.
+
+    Example:
+        >>> from toolkit.data import Dataset, prefetched
+        >>> [batch.tolist() for batch in prefetched(Dataset.range(4).batch(2))]
+        [[0, 1], [2, 3]]
     """
     if isinstance(batches, Dataset):
         return batches.prefetched()

@@ -207,7 +207,11 @@ class TFRecordWriter:
         self._file: Any = _open_for_writing(path, options, compression_level)
 
     def write(self, record: bytes) -> None:
-        """Append a record."""
+        """Append a record.
+
+        Args:
+            record: the bytes of the record.
+        """
         write_record(self._file, record)
 
     def flush(self) -> None:

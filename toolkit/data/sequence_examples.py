@@ -40,6 +40,9 @@ def make_sequence_example(
         context: name -> values of the whole sequence, as for `make_example`.
         sequences: name -> values of each step.
 
+    Returns:
+        The message.
+
     Example:
         >>> from toolkit.data import make_sequence_example, read_sequence_example
         >>> message = make_sequence_example({"n": [2]}, {"x": [[1, 2], [3]]})
@@ -61,7 +64,22 @@ def make_sequence_example(
 
 
 def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:
-    """Read all features of a SequenceExample: (context, sequences)."""
+    """Read all features of a SequenceExample: (context, sequences).
+
+    Args:
+        serialized: the message.
+
+    Returns:
+        name -> array of values of the whole sequence, and name -> list with one array
+        for each step.
+
+    Example:
+        >>> from toolkit.data import make_sequence_example, read_sequence_example
+        >>> message = make_sequence_example({"n": [2]}, {"x": [[1, 2], [3]]})
+        >>> context, sequences = read_sequence_example(message)
+        >>> context["n"].tolist(), len(sequences["x"])
+        ([2], 2)
+    """
     context: dict[str, Array] = {}
     lists: Lists = {}
     try:
@@ -103,10 +121,24 @@ def parse_single_sequence_example(
             FixedLenSequenceFeature gives an array of shape (steps, *shape), a
             VarLenFeature a Ragged.
 
+    Returns:
+        name -> array for the whole sequence, and name -> array or Ragged for the steps.
+
     Raises:
         MalformedDataError: the message is not a SequenceExample, or a feature is
             missing.
         ShapeError, DTypeError: the values of a feature do not match its specification.
+
+    Example:
+        >>> from toolkit import data
+        >>> message = data.make_sequence_example({"n": [2]}, {"x": [[1, 2], [3]]})
+        >>> context, steps = data.parse_single_sequence_example(
+        ...     message,
+        ...     {"n": data.FixedLenFeature((), "int64")},
+        ...     {"x": data.VarLenFeature("int64")},
+        ... )
+        >>> context["n"].tolist(), steps["x"].to_list()
+        (2, [[1, 2], [3]])
     """
     if not context_features and not sequence_features:
         raise ArgumentError(
@@ -163,6 +195,17 @@ def parse_sequence_example(
 
     Raises:
         UnsupportedError: a sequence feature has a variable number of values per step.
+
+    Example:
+        >>> from toolkit import data
+        >>> message = data.make_sequence_example({"n": [2]}, {"x": [[1], [3]]})
+        >>> context, steps, counts = data.parse_sequence_example(
+        ...     [message],
+        ...     {"n": data.FixedLenFeature((), "int64")},
+        ...     {},
+        ... )
+        >>> context["n"].tolist()
+        [2]
     """
     for name, feature in sequence_features.items():
         if not isinstance(feature, FixedLenSequenceFeature):

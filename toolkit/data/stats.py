@@ -28,6 +28,9 @@ class Stats:
         elapsed: seconds from the first request for an element to the last.
         verdict: a sentence with the slowest stage and advice.
 
+    Args:
+        watch: the measurements of the pass.
+
     Example:
         >>> from toolkit.data import Dataset
         >>> dataset = Dataset.range(4).map(lambda x: x + 1).batch(2)
@@ -124,7 +127,11 @@ class Stats:
             yield "consumer", event
 
     def timeline(self, path: str | Path) -> None:
-        """Write the elements of each stage for ui.perfetto.dev or chrome://tracing."""
+        """Write the elements of each stage for ui.perfetto.dev or chrome://tracing.
+
+        Args:
+            path: the JSON file to write.
+        """
         events = [
             {
                 "name": name,
@@ -139,7 +146,14 @@ class Stats:
         Path(path).write_text(json.dumps({"traceEvents": events}), "utf-8")
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
-        """Plot a timeline of the pass; see `Dataset.plot`."""
+        """Plot a timeline of the pass; see `Dataset.plot`.
+
+        Args:
+            to_file: the path of a picture to write, or None.
+
+        Returns:
+            A picture for notebooks.
+        """
 
         def spans(events: Iterable[Event]) -> list[tuple[float, float]]:
             times = ((e.start - self._began, e.end - self._began) for e in events)

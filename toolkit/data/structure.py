@@ -46,14 +46,23 @@ class TensorSpec:
         object.__setattr__(self, "dtype", numpy_dtype(self.dtype))
 
     def accepts(self, shape: Sequence[int]) -> bool:
-        """Return whether an array of this shape matches."""
+        """Return whether an array of this shape matches.
+
+        Args:
+            shape: the shape of an array.
+        """
         if self.shape is None or self.shape == shape:
             return True
         pairs = zip(self.shape, shape, strict=False)
         return len(self.shape) == len(shape) and all(a in (None, b) for a, b in pairs)
 
     def convert(self, value: Any, caller: str) -> Array:
-        """Return the value as an array of this shape and dtype; errors name `who`."""
+        """Return the value as an array of this shape and dtype.
+
+        Args:
+            value: an array, a number or nested lists.
+            caller: the name of the stage in error messages.
+        """
         try:
             array = np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:

@@ -170,6 +170,11 @@ class ELU(Layer):
 
     Output shape: same as the inputs.
 
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.ELU()(toolkit.ops.array([-20.0, 0.0, 2.0])).tolist()
+        [-1.0, 0.0, 2.0]
+
     Reference: https://arxiv.org/abs/1511.07289
     """
 
@@ -194,6 +199,12 @@ class PReLU(Layer):
         shared_axes: axes that share one alpha, such as (1, 2) for images.
 
     Output shape: same as the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.PReLU(alpha_initializer="ones")
+        >>> layer(toolkit.ops.array([[-2.0, 3.0]])).tolist()
+        [[-2.0, 3.0]]
 
     Reference: https://arxiv.org/abs/1502.01852
     """
@@ -288,6 +299,13 @@ class ActivityRegularization(Layer):
         l2: factor of `sum(x ** 2)`.
 
     Output shape: same as the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.ActivityRegularization(l2=0.5)
+        >>> x = layer(toolkit.ops.array([[1.0, 3.0]]))
+        >>> [float(loss) for loss in layer.losses]
+        [5.0]
     """
 
     def __init__(

@@ -76,6 +76,12 @@ class AdaptiveAveragePooling2D(AdaptiveAveragePooling1D):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, *output_size, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((1, 7, 5, 3))
+        >>> toolkit.layers.AdaptiveAveragePooling2D(2)(x).shape
+        (1, 2, 2, 3)
     """
 
     rank = 2
@@ -90,6 +96,12 @@ class AdaptiveAveragePooling3D(AdaptiveAveragePooling1D):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *output_size, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((1, 7, 5, 3, 3))
+        >>> toolkit.layers.AdaptiveAveragePooling3D(2)(x).shape
+        (1, 2, 2, 2, 3)
     """
 
     rank = 3
@@ -98,7 +110,18 @@ class AdaptiveAveragePooling3D(AdaptiveAveragePooling1D):
 class AdaptiveMaxPooling1D(_AdaptivePooling):
     """Max pooling of a sequence to `output_size` windows.
 
-    Arguments and shapes are the same as in AdaptiveAveragePooling1D.
+    Args:
+        output_size: the number of windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+
+    Input shape: (batch, steps, channels) if channels last.
+    Output shape: (batch, output_size, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(1.0, 6.0), (1, 5, 1))
+        >>> toolkit.layers.AdaptiveMaxPooling1D(2)(x).tolist()
+        [[[3.0], [5.0]]]
     """
 
     rank = 1
@@ -108,7 +131,17 @@ class AdaptiveMaxPooling1D(_AdaptivePooling):
 class AdaptiveMaxPooling2D(AdaptiveMaxPooling1D):
     """Max pooling of images to `output_size` windows.
 
-    Arguments and shapes are the same as in AdaptiveAveragePooling2D.
+    Args:
+        output_size: (output rows, output columns), or one integer for both.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+
+    Input shape: (batch, height, width, channels) if channels last.
+    Output shape: (batch, *output_size, channels).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.AdaptiveMaxPooling2D(2)(toolkit.ops.ones((1, 7, 5, 3))).shape
+        (1, 2, 2, 3)
     """
 
     rank = 2
@@ -117,7 +150,18 @@ class AdaptiveMaxPooling2D(AdaptiveMaxPooling1D):
 class AdaptiveMaxPooling3D(AdaptiveMaxPooling1D):
     """Max pooling of volumes to `output_size` windows.
 
-    Arguments and shapes are the same as in AdaptiveAveragePooling3D.
+    Args:
+        output_size: three integers, or one for all axes.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+
+    Input shape: (batch, depth, height, width, channels) if channels last.
+    Output shape: (batch, *output_size, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((1, 7, 5, 3, 3))
+        >>> toolkit.layers.AdaptiveMaxPooling3D(2)(x).shape
+        (1, 2, 2, 2, 3)
     """
 
     rank = 3

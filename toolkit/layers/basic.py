@@ -19,6 +19,11 @@ class Identity(Layer):
     """Identity layer: returns its inputs.
 
     Output shape: same as the inputs, which can be any structure of tensors.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.Identity()(toolkit.ops.array([1.0, 2.0])).tolist()
+        [1.0, 2.0]
     """
 
     def __init__(self, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
@@ -139,6 +144,9 @@ class Lambda(Layer):
             config: the result of `get_config`.
             custom_objects: functions by name; a lambda by the name of the layer.
             safe_mode: ignored: the code of a lambda is never run.
+
+        Returns:
+            The layer.
         """
         with custom_object_scope(custom_objects or {}):
             return super().from_config(replace_lambda(config, custom_objects))

@@ -153,6 +153,9 @@ class Buildable(StateOwner, Precision):
 
         The default creates none. It builds sublayers by a symbolic call, unless an
         overriding `build` of the class calls it.
+
+        Args:
+            input_shape: the shape, or shapes, of the inputs.
         """
         if self.built or not self._needs_no_build():
             return
@@ -205,6 +208,9 @@ class Buildable(StateOwner, Precision):
 
         A layer without `build` whose `call` needs several arguments is built by its
         first call.
+
+        Args:
+            config: the result of `get_build_config`.
         """
         if self._needs_no_build() and self._info.required > 1:
             return
@@ -242,6 +248,9 @@ class Buildable(StateOwner, Precision):
             aggregation: the aggregation over replicas.
             overwrite_with_gradient: whether its gradient is its next value.
             name: the last component of its path.
+
+        Returns:
+            The weight.
         """
         self._check_initialized()
         extents = _weight_shape(self, shape, name)

@@ -108,7 +108,13 @@ class DropoutRNNCell:
     def dropout_masks(
         self, batch: int, features: int, training: bool | None
     ) -> tuple[Any, Any]:
-        """Return the dropout masks of inputs and state for one call, or None."""
+        """Return the dropout masks of inputs and state for one call, or None.
+
+        Args:
+            batch: the number of rows.
+            features: the number of features of the inputs.
+            training: whether to apply dropout.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} does not define `dropout_masks`"
         )

@@ -53,7 +53,11 @@ class StackedRNNCells(WithParts, Layer):
         return output_size_of(self.cells[-1])
 
     def get_initial_state(self, batch_size: Any = None) -> list[Any]:
-        """Return the initial states of each cell: from the cell, or zeros."""
+        """Return the initial states of each cell: from the cell, or zeros.
+
+        Args:
+            batch_size: the number of sequences.
+        """
         return [self._first_state(cell, batch_size) for cell in self.cells]
 
     def _first_state(self, cell: Any, batch_size: Any) -> Any:
@@ -76,7 +80,12 @@ class StackedRNNCells(WithParts, Layer):
             input_shape = (batch, *extents(output_size_of(cell)))
 
     def stacked_step(self, inputs: Any, training: bool | None) -> Any:
-        """Return one step of all cells, with constant dropout masks over a sequence."""
+        """Return one step of all cells, with constant dropout masks over a sequence.
+
+        Args:
+            inputs: one step, or all steps, of the sequences.
+            training: whether to apply dropout.
+        """
         batch, features = tree.flatten(inputs)[0].shape[-2:]
         masks = []
         for cell in self.cells:

@@ -108,7 +108,11 @@ class Cell(DropoutRNNCell, Layer):
         return create_weight(self, "bias", (width,))
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """Return zeros for every state, (batch, units)."""
+        """Return zeros for every state, (batch, units).
+
+        Args:
+            batch_size: the number of sequences.
+        """
         sizes = self.state_size if isinstance(self.state_size, list) else [self.units]
         return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
 
@@ -127,7 +131,11 @@ class Cell(DropoutRNNCell, Layer):
         return x if self.bias is None else x + self.bias
 
     def recur(self, h: Any) -> Tensor:
-        """Return the terms of the state in the gates."""
+        """Return the terms of the state in the gates.
+
+        Args:
+            h: the state, (batch, units).
+        """
         return ops.matmul(h, self.recurrent_kernel)
 
     def step(
@@ -145,7 +153,13 @@ class Cell(DropoutRNNCell, Layer):
     def dropout_masks(
         self, batch: int, features: int, training: bool | None
     ) -> tuple[Any, Any]:
-        """Return the dropout masks of inputs and state for one call, or None."""
+        """Return the dropout masks of inputs and state for one call, or None.
+
+        Args:
+            batch: the number of rows.
+            features: the number of features of the inputs.
+            training: whether to apply dropout.
+        """
         rates = (self.dropout, features), (self.recurrent_dropout, self.units)
         inputs, state = (
             random.dropout(
@@ -195,6 +209,13 @@ class SimpleRNNCell(Cell):
 
     Returns:
         (output, [new h]), both (batch, units).
+
+    Example:
+        >>> import toolkit
+        >>> cell = toolkit.layers.SimpleRNNCell(4)
+        >>> output, states = cell(toolkit.ops.ones((2, 3)), [toolkit.ops.zeros((2, 4))])
+        >>> output.shape, len(states)
+        ((2, 4), 1)
     """
 
     gates = 1
@@ -250,6 +271,13 @@ class GRUCell(Cell):
 
     Returns:
         (output, [new h]), both (batch, units).
+
+    Example:
+        >>> import toolkit
+        >>> cell = toolkit.layers.GRUCell(4)
+        >>> output, states = cell(toolkit.ops.ones((2, 3)), [toolkit.ops.zeros((2, 4))])
+        >>> output.shape, len(states)
+        ((2, 4), 1)
 
     Reference: https://arxiv.org/abs/1406.1078
     """
@@ -355,6 +383,14 @@ class LSTMCell(Cell):
 
     Returns:
         (output, [new h, new c]), all (batch, units).
+
+    Example:
+        >>> import toolkit
+        >>> cell = toolkit.layers.LSTMCell(4)
+        >>> states = [toolkit.ops.zeros((2, 4)), toolkit.ops.zeros((2, 4))]
+        >>> output, states = cell(toolkit.ops.ones((2, 3)), states)
+        >>> output.shape, len(states)
+        ((2, 4), 2)
 
     Reference: https://www.bioinf.jku.at/publications/older/2604.pdf
     """

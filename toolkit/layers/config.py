@@ -99,16 +99,30 @@ class Configurable(Buildable, Recorded):
 
         It covers sublayers that the constructor or `build` creates, which no config
         lists.
+
+        Returns:
+            A dict of plain values for each sublayer, or None.
         """
         return None if self._describes_parts else describe_quantized_parts(self)
 
     def quantize_parts(self, described: list[dict[str, Any]]) -> None:
-        """Quantize the sublayers that `get_quantized_parts` has described."""
+        """Quantize the sublayers that `get_quantized_parts` has described.
+
+        Args:
+            described: the result of `get_quantized_parts`.
+        """
         quantize_parts(self, described)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Build a layer from the result of `get_config`."""
+        """Build a layer from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The layer, with new weights.
+        """
         config = {k: v for k, v in config.items() if not _is_neutral(cls, k, v)}
         if isinstance(config.get("dtype"), dict):
             policy = dtype_policies.deserialize(config["dtype"])
@@ -147,6 +161,9 @@ class WithParts(Configurable):
         Args:
             config: the result of `get_config`.
             custom_objects: classes and functions in the config, by name.
+
+        Returns:
+            The layer, with new weights.
         """
         with custom_object_scope(custom_objects or {}):
             return super().from_config(config)

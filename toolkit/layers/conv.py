@@ -168,7 +168,12 @@ class _Conv(Convolution, CalibratedConvolution):
         return self._main_weight()
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Tensor:
-        """Convolve with any kernel, without bias and activation."""
+        """Return the convolution with any kernel, without bias and activation.
+
+        Args:
+            inputs: the inputs of the layer.
+            kernel: a tensor of the shape of the kernel.
+        """
         inputs = self._pad_causally(inputs)
         return ops.conv(inputs, kernel, **self._window_options())
 
@@ -266,7 +271,27 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """3D convolution over volumes; arguments as for Conv2D.
+    """3D convolution over volumes.
+
+    Args:
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (depth, rows, columns) or one integer for
+            all.
+        strides: the stride of the windows.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        groups: the number of channel groups, each with separate filters.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: initializer of the kernel, (depth, rows, columns, channels /
+            groups, filters).
+        bias_initializer: initializer of the bias, (filters,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, filters).
@@ -359,7 +384,27 @@ class Conv1DTranspose(_ConvTranspose):
 
 
 class Conv2DTranspose(_ConvTranspose):
-    """Transposed 2D convolution; arguments as for Conv1DTranspose.
+    """Transposed 2D convolution: each pixel adds a window to the outputs.
+
+    Args:
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows in the outputs.
+        padding: "valid" keeps every full window, "same" gives extent * stride.
+        output_padding: additional rows and columns at the end; None: determined by
+            `padding`.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        kernel_initializer: initializer of the kernel, (rows, columns, filters,
+            channels).
+        bias_initializer: initializer of the bias, (filters,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, larger height, larger width, filters).
@@ -375,10 +420,27 @@ class Conv2DTranspose(_ConvTranspose):
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """Transposed 3D convolution; arguments as for Conv1DTranspose, in Keras's order.
+    """Transposed 3D convolution: each voxel adds a window to the outputs.
+
+    Args:
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (depth, rows, columns) or one integer for
+            all.
+        strides: the stride of the windows in the outputs.
+        padding: "valid" keeps every full window, "same" gives extent * stride.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        output_padding: additional voxels at the end of each axis; None: determined by
+            `padding`.
+        **kwargs: the other arguments of Conv2DTranspose, and arguments of Layer.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *larger extents, filters).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Conv3DTranspose(4, 3, strides=2, padding="same")
+        >>> layer(toolkit.ops.ones((1, 2, 3, 4, 8))).shape
+        (1, 4, 6, 8, 4)
     """
 
     rank = 3

@@ -195,7 +195,12 @@ class _ConvLSTM(CellLayer):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """Return the shape of the output, and of the states if they are returned."""
+        """Return the shape of the output, and of the states if they are returned.
+
+        Args:
+            sequences_shape: the shape of the sequences.
+            initial_state_shape: shapes of the states, or None.
+        """
         batch, steps, *image = sequences_shape
         state = (batch, *self.cell.positions_of(image))
         shape = (batch, steps, *state[1:]) if self.return_sequences else state
@@ -207,10 +212,44 @@ for _name in ("recurrent_activation", "unit_forget_bias", "filters", *_WINDOWS):
 
 
 class ConvLSTM1D(_ConvLSTM):
-    """ConvLSTM2D with one spatial axis.
+    """LSTM over sequences of rows: its matrix products are 1D convolutions.
+
+    Args:
+        filters: the number of channels of states and outputs.
+        kernel_size: the shape of a window, an integer or one for each spatial axis.
+        strides: the stride of the windows of the inputs; for the state it is 1.
+        padding: "valid" or "same", for the inputs; for the state it is "same".
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of the windows of the inputs.
+        activation: the activation of the candidate and of the carry.
+        recurrent_activation: the activation of the three gates.
+        use_bias: whether there is a bias.
+        kernel_initializer: initializer of the kernel, (*kernel_size, channels, 4 *
+            filters).
+        recurrent_initializer: initializer of the recurrent kernel, (*kernel_size,
+            filters, 4 * filters).
+        bias_initializer: initializer of the bias, (4 * filters,).
+        unit_forget_bias: whether the bias of the forget gate starts at 1.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: regularizers.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint, recurrent_constraint, bias_constraint: constraints, applied
+            after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last states.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final states of the previous call.
 
     Input shape: (batch, steps, rows, channels) if channels last.
     Output shape: (batch, positions, filters), with `steps` if `return_sequences`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.ConvLSTM1D(4, 3)(toolkit.ops.ones((2, 5, 8, 3))).shape
+        (2, 6, 4)
     """
 
     rank = 1
@@ -269,10 +308,44 @@ class ConvLSTM2D(_ConvLSTM):
 
 
 class ConvLSTM3D(_ConvLSTM):
-    """ConvLSTM2D with three spatial axes.
+    """LSTM over sequences of volumes: its matrix products are 3D convolutions.
+
+    Args:
+        filters: the number of channels of states and outputs.
+        kernel_size: the shape of a window, an integer or one for each spatial axis.
+        strides: the stride of the windows of the inputs; for the state it is 1.
+        padding: "valid" or "same", for the inputs; for the state it is "same".
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of the windows of the inputs.
+        activation: the activation of the candidate and of the carry.
+        recurrent_activation: the activation of the three gates.
+        use_bias: whether there is a bias.
+        kernel_initializer: initializer of the kernel, (*kernel_size, channels, 4 *
+            filters).
+        recurrent_initializer: initializer of the recurrent kernel, (*kernel_size,
+            filters, 4 * filters).
+        bias_initializer: initializer of the bias, (4 * filters,).
+        unit_forget_bias: whether the bias of the forget gate starts at 1.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: regularizers.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint, recurrent_constraint, bias_constraint: constraints, applied
+            after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last states.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final states of the previous call.
 
     Input shape: (batch, steps, depth, rows, columns, channels) if channels last.
     Output shape: (batch, *positions, filters), with `steps` if `return_sequences`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.ConvLSTM3D(2, 3)(toolkit.ops.ones((1, 2, 4, 4, 4, 3))).shape
+        (1, 2, 2, 2, 2)
     """
 
     rank = 3

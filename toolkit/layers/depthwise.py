@@ -122,7 +122,25 @@ class DepthwiseConv1D(_DepthwiseConv):
 
 
 class DepthwiseConv2D(_DepthwiseConv):
-    """Depthwise 2D convolution of images; arguments as for DepthwiseConv1D.
+    """Depthwise 2D convolution: each channel of an image is convolved separately.
+
+    Args:
+        kernel_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        depth_multiplier: the number of outputs per channel.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        depthwise_initializer: initializer of the kernel, (rows, columns, channels,
+            depth_multiplier).
+        bias_initializer: initializer of the bias, (channels * depth_multiplier,).
+        depthwise_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        depthwise_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, output rows, output columns, channels * depth_multiplier).
@@ -229,7 +247,31 @@ class SeparableConv1D(_SeparableConv):
 
 
 class SeparableConv2D(_SeparableConv):
-    """Separable 2D convolution: padding is "valid" or "same"; see SeparableConv1D.
+    """Separable 2D convolution: depthwise, then a convolution of size 1 over channels.
+
+    Args:
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        depth_multiplier: the number of intermediate channels per channel.
+        activation: a name or a function; None for none.
+        use_bias: whether there is a bias.
+        depthwise_initializer: initializer of the first kernel, (rows, columns,
+            channels, depth_multiplier).
+        pointwise_initializer: initializer of the second kernel, (1, 1, channels *
+            depth_multiplier, filters).
+        bias_initializer: initializer of the bias, (filters,).
+        depthwise_regularizer: regularizer of the first kernel.
+        pointwise_regularizer: regularizer of the second kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        depthwise_constraint: constraint of the first kernel, applied after each update.
+        pointwise_constraint: constraint of the second kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, output rows, output columns, filters).

@@ -175,6 +175,12 @@ class AdditiveAttention(Attention):
 
     Call arguments and result are the same as in Attention.
 
+    Example:
+        >>> import toolkit
+        >>> query, value = toolkit.ops.ones((2, 4, 3)), toolkit.ops.ones((2, 6, 3))
+        >>> toolkit.layers.AdditiveAttention()([query, value]).shape
+        (2, 4, 3)
+
     Reference: https://arxiv.org/abs/1409.0473
     """
 

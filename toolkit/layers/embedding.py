@@ -262,7 +262,12 @@ class ReversibleEmbedding(Embedding):
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return None for logits, which have no mask."""
+        """Return None for logits, which have no mask.
+
+        Args:
+            inputs: the inputs of the call.
+            mask: the mask of the inputs, or None.
+        """
         if dtypes.is_float(inputs.dtype):
             return None
         return super().compute_mask(inputs, mask)

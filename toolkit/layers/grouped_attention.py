@@ -26,9 +26,23 @@ class GroupedQueryAttention(ProjectedAttention):
         head_dim: the number of features per head.
         num_query_heads: the number of query heads, a multiple of `num_key_value_heads`.
         num_key_value_heads: the number of key and value heads.
+        dropout: the fraction of the attention weights to drop in training.
+        use_bias: whether the projections have biases.
+        sliding_window: attend only to positions closer than this distance; None: to all
+            positions.
+        flash_attention: True raises an error if there is no such kernel.
+        kernel_initializer: initializer of the projections.
+        bias_initializer: initializer of the biases.
+        kernel_regularizer: regularizer of the projections.
+        bias_regularizer: regularizer of the biases.
+        activity_regularizer: regularizer of the outputs of each projection.
+        kernel_constraint: constraint of the projections, applied after each update.
+        bias_constraint: constraint of the biases, applied after each update.
+        use_gate: whether to multiply the heads by a sigmoid of a projection of the
+            query.
+        seed: the seed of the dropout.
 
-    The remaining arguments, the call arguments and the result are the same as in
-    MultiHeadAttention.
+    The call arguments and the result are the same as in MultiHeadAttention.
 
     Example:
         >>> import toolkit

@@ -29,6 +29,12 @@ class InputLayer(Layer):
         input_tensor: a symbolic tensor to use, instead of a shape and dtype.
         optional: whether the input can be None.
         name: the name; generated if None.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.InputLayer((28, 28), name="image")
+        >>> layer.output.shape
+        (None, 28, 28)
     """
 
     def __init__(
@@ -163,6 +169,9 @@ def Input(
         name: the name of the input; generated if None.
         tensor: a symbolic tensor to use, instead of a shape and dtype.
         optional: whether the input can be None.
+
+    Returns:
+        A symbolic tensor, (batch, *shape). Layers and operations accept it.
 
     Example:
         >>> import toolkit

@@ -71,11 +71,23 @@ class InputSpec:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InputSpec:
-        """Build a spec from the result of `get_config`."""
+        """Build a spec from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The spec.
+        """
         return cls(**config)
 
     def mismatch(self, shape: tuple[int | None, ...], dtype: str) -> str | None:
-        """Return the expectation that an input does not satisfy, or None."""
+        """Return the expectation that an input does not satisfy, or None.
+
+        Args:
+            shape: the shape of an input.
+            dtype: its dtype.
+        """
         ndim = len(shape)
         if self.shape is not None:
             expected = _squeezed(self.shape) if self.allow_last_axis_squeeze else None

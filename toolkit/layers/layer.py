@@ -133,7 +133,11 @@ class Layer(Configurable, Operation):
     # --- calls ------------------------------------------------------------------------
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; every layer defines it."""
+        """Compute the outputs; every layer defines it.
+
+        Returns:
+            The outputs.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} does not have a `call` method implemented."
         )
@@ -213,7 +217,12 @@ class Layer(Configurable, Operation):
         return rematerialized(self, layer_call, args, kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """Return the mask of the outputs; by default the mask of the inputs."""
+        """Return the mask of the outputs; by default the mask of the inputs.
+
+        Args:
+            inputs: the inputs of the call.
+            previous_mask: the masks of the inputs, or None.
+        """
         return previous_mask
 
     def _register_call_context_args(self, *names: str) -> None:

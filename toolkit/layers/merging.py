@@ -23,7 +23,15 @@ class Merge(Layer):
         self.supports_masking = True
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
-        """Combine tensors of equal rank, given their masks."""
+        """Combine tensors of equal rank, given their masks.
+
+        Args:
+            inputs: tensors of equal rank.
+            masks: a mask, or None, for each tensor.
+
+        Returns:
+            The combined tensor.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `merge`")
 
     def build(self, input_shape: Any) -> None:
@@ -41,7 +49,12 @@ class Merge(Layer):
         )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the logical OR of the masks, or None if an input has no mask."""
+        """Return the logical OR of the masks, or None if an input has no mask.
+
+        Args:
+            inputs: a list of tensors.
+            mask: a list with a mask or None for each input.
+        """
         masks = _checked_masks(self, inputs, mask)
         if any(mask is None for mask in masks):
             return None
@@ -115,6 +128,12 @@ class Subtract(Merge):
 
     Input shape: a list of two tensors whose shapes broadcast after the batch.
     Output shape: the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.Subtract()([x, y]).tolist()
+        [[-2.0, 1.0]]
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
@@ -128,6 +147,12 @@ class Multiply(Merge):
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
     Output shape: the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.Multiply()([x, y]).tolist()
+        [[3.0, 20.0]]
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
@@ -147,6 +172,12 @@ class Average(Merge):
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
     Output shape: the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.Average()([x, y]).tolist()
+        [[2.0, 4.5]]
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
@@ -158,6 +189,12 @@ class Maximum(Merge):
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
     Output shape: the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.Maximum()([x, y]).tolist()
+        [[3.0, 5.0]]
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
@@ -169,6 +206,12 @@ class Minimum(Merge):
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
     Output shape: the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.Minimum()([x, y]).tolist()
+        [[1.0, 4.0]]
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Tensor:
@@ -205,7 +248,12 @@ class Concatenate(Merge):
         return ops.concatenate(_listed(self, inputs), axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the concatenated masks; an input without a mask counts as unmasked."""
+        """Return the concatenated masks; an input without a mask counts as unmasked.
+
+        Args:
+            inputs: a list of tensors.
+            mask: a list with a mask or None for each input.
+        """
         arguments = _checked_masks(self, inputs, mask)
         if all(mask is None for mask in arguments):
             return None
@@ -284,7 +332,12 @@ class Dot(Merge):
         return ops.expand_dims(total, -1) if total.ndim == 1 else total
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:
-        """Return None: the sum removes the masked axis."""
+        """Return None: the sum removes the masked axis.
+
+        Args:
+            inputs: a list of tensors.
+            mask: a list with a mask or None for each input.
+        """
 
 
 def _of_length_1(x: TensorLike, axis: int) -> Tensor:
@@ -312,44 +365,151 @@ def _of_unmasked(
 
 
 def add(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
-    """Return the sum of tensors: `Add(**kwargs)(inputs)`."""
+    """Return the sum of tensors: `Add(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.add([x, y]).tolist()
+        [[4.0, 9.0]]
+    """
     return Add(**kwargs)(inputs)
 
 
 def subtract(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
-    """Return the difference of two tensors: `Subtract(**kwargs)(inputs)`."""
+    """Return the difference of two tensors: `Subtract(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of two tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.subtract([x, y]).tolist()
+        [[-2.0, 1.0]]
+    """
     return Subtract(**kwargs)(inputs)
 
 
 def multiply(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
-    """Return the product of tensors: `Multiply(**kwargs)(inputs)`."""
+    """Return the product of tensors: `Multiply(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.multiply([x, y]).tolist()
+        [[3.0, 20.0]]
+    """
     return Multiply(**kwargs)(inputs)
 
 
 def average(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Tensor:
-    """Return the mean of tensors: `Average(**kwargs)(inputs)`."""
+    """Return the mean of tensors: `Average(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.average([x, y]).tolist()
+        [[2.0, 4.5]]
+    """
     return Average(**kwargs)(inputs)
 
 
 def maximum(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
-    """Return the maximum of tensors: `Maximum(**kwargs)(inputs)`."""
+    """Return the maximum of tensors: `Maximum(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.maximum([x, y]).tolist()
+        [[3.0, 5.0]]
+    """
     return Maximum(**kwargs)(inputs)
 
 
 def minimum(inputs: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> Any:
-    """Return the minimum of tensors: `Minimum(**kwargs)(inputs)`."""
+    """Return the minimum of tensors: `Minimum(**kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes broadcast after the batch.
+
+    Returns:
+        A tensor of the broadcast shape.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 5.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.minimum([x, y]).tolist()
+        [[1.0, 4.0]]
+    """
     return Minimum(**kwargs)(inputs)
 
 
 def concatenate(
     inputs: Any, axis: int = -1, **kwargs: Unpack[RegularizedLayerOptions]
 ) -> Tensor:
-    """Concatenate tensors along an axis: `Concatenate(axis, **kwargs)(inputs)`."""
+    """Concatenate tensors along an axis: `Concatenate(axis, **kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of tensors whose shapes differ along `axis` only.
+        axis: the axis; the batch is axis 0.
+
+    Returns:
+        A tensor of the input shape, with the sum of the extents along `axis`.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.ones((2, 3)), toolkit.ops.ones((2, 5))
+        >>> toolkit.layers.concatenate([x, y]).shape
+        (2, 8)
+    """
     return Concatenate(axis=axis, **kwargs)(inputs)
 
 
 def dot(
     inputs: Any, axes: Axis = -1, **kwargs: Unpack[RegularizedLayerOptions]
 ) -> Tensor:
-    """Return the batched dot product of two tensors: `Dot(axes, **kwargs)(inputs)`."""
+    """Return the batched dot product of two tensors: `Dot(axes, **kwargs)(inputs)`.
+
+    Args:
+        inputs: a list of two tensors, (batch, ...).
+        axes: the axis of both tensors, or (axis of the first, of the second); not 0.
+
+    Returns:
+        A tensor, (batch, other axes of the first, other axes of the second), or (batch,
+        1) without other axes.
+
+    Example:
+        >>> import toolkit
+        >>> x, y = toolkit.ops.array([[1.0, 2.0]]), toolkit.ops.array([[3.0, 4.0]])
+        >>> toolkit.layers.dot([x, y], axes=1).tolist()
+        [[11.0]]
+    """
     return Dot(axes=axes, **kwargs)(inputs)

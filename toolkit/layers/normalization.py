@@ -173,6 +173,13 @@ class GroupNormalization(Affine):
 
     Output shape: same as the inputs.
 
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.GroupNormalization(groups=2)
+        >>> y = layer(toolkit.ops.array([[1.0, 3.0, 10.0, 30.0]]))
+        >>> toolkit.ops.round(y, 1).tolist()
+        [[-1.0, 1.0, -1.0, 1.0]]
+
     Reference: https://arxiv.org/abs/1803.08494
     """
 
@@ -240,6 +247,12 @@ class RMSNormalization(Layer):
         epsilon: a summand of the mean, against division by 0.
 
     Output shape: same as the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> y = toolkit.layers.RMSNormalization()(toolkit.ops.array([[2.0, -2.0]]))
+        >>> toolkit.ops.round(y, 2).tolist()
+        [[1.0, -1.0]]
 
     Reference: https://arxiv.org/abs/1910.07467
     """

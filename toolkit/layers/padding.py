@@ -84,6 +84,12 @@ class ZeroPadding1D(_ZeroPadding):
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, before + steps + after, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(1.0, 4.0), (1, 3, 1))
+        >>> toolkit.layers.ZeroPadding1D((2, 1))(x).tolist()
+        [[[0.0], [0.0], [1.0], [2.0], [3.0], [0.0]]]
     """
 
     rank = 1
@@ -106,6 +112,12 @@ class ZeroPadding2D(_ZeroPadding):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: the same with larger height and width.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.ZeroPadding2D(((1, 1), (2, 0)))
+        >>> layer(toolkit.ops.ones((2, 4, 4, 3))).shape
+        (2, 6, 6, 3)
     """
 
     rank = 2
@@ -128,6 +140,11 @@ class ZeroPadding3D(_ZeroPadding):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with larger spatial extents.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.ZeroPadding3D(1)(toolkit.ops.ones((2, 4, 4, 4, 3))).shape
+        (2, 6, 6, 6, 3)
     """
 
     rank = 3
@@ -177,6 +194,12 @@ class Cropping1D(_Cropping):
 
     Input shape: (batch, steps, channels).
     Output shape: (batch, steps - before - after, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(5.0), (1, 5, 1))
+        >>> toolkit.layers.Cropping1D((1, 2))(x).tolist()
+        [[[1.0], [2.0]]]
     """
 
     rank = 1
@@ -196,6 +219,12 @@ class Cropping2D(_Cropping):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: the same with smaller height and width.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.Cropping2D(((1, 1), (2, 0)))
+        >>> layer(toolkit.ops.ones((2, 8, 8, 3))).shape
+        (2, 6, 6, 3)
     """
 
     rank = 2
@@ -218,6 +247,11 @@ class Cropping3D(_Cropping):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with smaller spatial extents.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.Cropping3D(1)(toolkit.ops.ones((2, 8, 8, 8, 3))).shape
+        (2, 6, 6, 6, 3)
     """
 
     rank = 3
@@ -255,6 +289,12 @@ class UpSampling1D(_UpSampling):
 
     Input shape: (batch, steps, channels).
     Output shape: (batch, size * steps, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(3.0), (1, 3, 1))
+        >>> toolkit.layers.UpSampling1D(2)(x).tolist()
+        [[[0.0], [0.0], [1.0], [1.0], [2.0], [2.0]]]
     """
 
     rank = 1
@@ -276,6 +316,12 @@ class UpSampling2D(_UpSampling):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, rows * height, columns * width, channels).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.UpSampling2D((2, 3), interpolation="bilinear")
+        >>> layer(toolkit.ops.ones((2, 4, 4, 3))).shape
+        (2, 8, 12, 3)
     """
 
     rank = 2
@@ -312,6 +358,11 @@ class UpSampling3D(_UpSampling):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with larger spatial extents.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.UpSampling3D(2)(toolkit.ops.ones((2, 4, 4, 4, 3))).shape
+        (2, 8, 8, 8, 3)
     """
 
     rank = 3

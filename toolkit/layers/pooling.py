@@ -70,6 +70,7 @@ class MaxPooling1D(_Pooling):
         strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(steps / strides) windows.
         data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, channels).
@@ -93,6 +94,7 @@ class MaxPooling2D(_Pooling):
         strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(extent / stride) windows.
         data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, output rows, output columns, channels).
@@ -108,10 +110,22 @@ class MaxPooling2D(_Pooling):
 
 
 class MaxPooling3D(_Pooling):
-    """Max pooling over windows of volumes; arguments as for MaxPooling2D.
+    """Max pooling over windows of volumes.
+
+    Args:
+        pool_size: the shape of a window, (depth, rows, columns) or one integer for all.
+        strides: the stride of the windows; `pool_size` if None.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, channels).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.MaxPooling3D(2)(toolkit.ops.ones((1, 4, 4, 6, 3))).shape
+        (1, 2, 2, 3, 3)
     """
 
     rank = 3
@@ -141,6 +155,7 @@ class AveragePooling1D(_AveragePooling):
         strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(steps / strides) windows.
         data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, channels).
@@ -163,19 +178,38 @@ class AveragePooling2D(_AveragePooling):
         strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(extent / stride) windows.
         data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, output rows, output columns, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(8.0), (1, 2, 4, 1))
+        >>> toolkit.layers.AveragePooling2D(2)(x).tolist()
+        [[[[2.5], [4.5]]]]
     """
 
     rank = 2
 
 
 class AveragePooling3D(_AveragePooling):
-    """Average pooling over windows of volumes; arguments as for AveragePooling2D.
+    """Average pooling over windows of volumes; padding is ignored.
+
+    Args:
+        pool_size: the shape of a window, (depth, rows, columns) or one integer for all.
+        strides: the stride of the windows; `pool_size` if None.
+        padding: "valid", or "same": ceil(extent / stride) windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        name: the name; generated from the class name if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, channels).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.AveragePooling3D(2)(toolkit.ops.ones((1, 4, 4, 6, 3))).shape
+        (1, 2, 2, 3, 3)
     """
 
     rank = 3
@@ -217,6 +251,12 @@ class GlobalMaxPooling1D(_GlobalMaxPooling):
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(6.0), (1, 3, 2))
+        >>> toolkit.layers.GlobalMaxPooling1D()(x).tolist()
+        [[4.0, 5.0]]
     """
 
     rank = 1
@@ -231,6 +271,14 @@ class GlobalMaxPooling2D(_GlobalMaxPooling):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((2, 4, 4, 3))
+        >>> toolkit.layers.GlobalMaxPooling2D()(x).shape
+        (2, 3)
+        >>> toolkit.layers.GlobalMaxPooling2D(keepdims=True)(x).shape
+        (2, 1, 1, 3)
     """
 
     rank = 2
@@ -245,6 +293,11 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.GlobalMaxPooling3D()(toolkit.ops.ones((2, 4, 4, 4, 3))).shape
+        (2, 3)
     """
 
     rank = 3
@@ -298,7 +351,12 @@ class GlobalAveragePooling1D(_GlobalPooling):
         return total / count
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:
-        """Return None: the result has no steps."""
+        """Return None: the result has no steps.
+
+        Args:
+            inputs: the inputs of the call.
+            mask: the mask of the inputs, or None.
+        """
 
 
 class GlobalAveragePooling2D(_GlobalAveragePooling):
@@ -310,6 +368,12 @@ class GlobalAveragePooling2D(_GlobalAveragePooling):
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.reshape(toolkit.ops.arange(8.0), (1, 2, 2, 2))
+        >>> toolkit.layers.GlobalAveragePooling2D()(x).tolist()
+        [[3.0, 4.0]]
     """
 
     rank = 2
@@ -324,6 +388,12 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, channels).
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.ops.ones((2, 4, 4, 4, 3))
+        >>> toolkit.layers.GlobalAveragePooling3D()(x).shape
+        (2, 3)
     """
 
     rank = 3

@@ -99,6 +99,9 @@ class Precision:
     def quantize(self, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Raise: only Dense, EinsumDense and Embedding support quantization.
 
+        Args:
+            mode: a quantization mode.
+
         Raises:
             UnsupportedError: always, or ArgumentError for a mode that Keras does not
                 have.

@@ -110,6 +110,14 @@ class AlphaDropout(Dropout):
 
     Output shape: same as the inputs.
 
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.AlphaDropout(0.5, seed=1)
+        >>> layer(toolkit.ops.ones((2, 3))).tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+        >>> layer(toolkit.ops.ones((2, 3)), training=True).shape
+        (2, 3)
+
     Reference: https://arxiv.org/abs/1706.02515
     """
 
@@ -147,7 +155,14 @@ class _SpatialDropout(Dropout):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> _SpatialDropout:
-        """Build a layer from a config; early files also contain `trainable`."""
+        """Build a layer from a config; early files also contain `trainable`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The layer.
+        """
         arguments = {key: value for key, value in config.items() if key != "trainable"}
         return super().from_config(arguments)
 
@@ -167,6 +182,13 @@ class SpatialDropout1D(_SpatialDropout):
         name, dtype: as for all layers.
 
     Input and output shape: (batch, steps, channels).
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.SpatialDropout1D(0.5, seed=1)
+        >>> y = layer(toolkit.ops.ones((1, 4, 8)), training=True)
+        >>> toolkit.ops.mean(y, axis=1).tolist()
+        [[0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0]]
     """
 
     rank = 1
@@ -191,6 +213,13 @@ class SpatialDropout2D(_SpatialDropout):
         name, dtype: as for all layers.
 
     Input and output shape: (batch, height, width, channels) if channels last.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.SpatialDropout2D(0.5, seed=1)
+        >>> y = layer(toolkit.ops.ones((1, 4, 4, 8)), training=True)
+        >>> toolkit.ops.mean(y, axis=(1, 2)).tolist()
+        [[0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0]]
     """
 
     rank = 2
@@ -206,6 +235,13 @@ class SpatialDropout3D(_SpatialDropout):
         name, dtype: as for all layers.
 
     Input and output shape: (batch, depth, height, width, channels) if channels last.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.SpatialDropout3D(0.5, seed=1)
+        >>> y = layer(toolkit.ops.ones((1, 4, 4, 4, 8)), training=True)
+        >>> toolkit.ops.mean(y, axis=(1, 2, 3)).tolist()
+        [[0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0]]
     """
 
     rank = 3
@@ -219,6 +255,15 @@ class GaussianNoise(Layer):
         seed: an integer or a SeedGenerator.
 
     Output shape: same as the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.GaussianNoise(0.1, seed=1)
+        >>> layer(toolkit.ops.ones((2, 2))).tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        >>> y = layer(toolkit.ops.ones((1000,)), training=True)
+        >>> round(float(toolkit.ops.std(y)), 1)
+        0.1
     """
 
     def __init__(
@@ -257,6 +302,15 @@ class GaussianDropout(Layer):
         seed: an integer or a SeedGenerator.
 
     Output shape: same as the inputs.
+
+    Example:
+        >>> import toolkit
+        >>> layer = toolkit.layers.GaussianDropout(0.5, seed=1)
+        >>> layer(toolkit.ops.ones((2, 2))).tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        >>> y = layer(toolkit.ops.ones((10000,)), training=True)
+        >>> round(float(toolkit.ops.std(y)), 1)
+        1.0
     """
 
     def __init__(

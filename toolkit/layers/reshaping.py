@@ -97,7 +97,12 @@ class Reshape(Layer):
         return tuple(inferred if n == -1 else n for n in self.target_shape)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the mask if its axes stay as they are, else None."""
+        """Return the mask if its axes stay as they are, else None.
+
+        Args:
+            inputs: the inputs of the call.
+            mask: the mask of the inputs, or None.
+        """
         if mask is None or None in inputs.shape[1:]:
             return None  # unknown for symbols without extents
         if self._target(inputs)[: mask.ndim - 1] == tuple(inputs.shape[1 : mask.ndim]):
@@ -142,7 +147,12 @@ class Permute(Layer):
         self._pass_masks_only()
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the mask with permuted axes; None if they are no longer first."""
+        """Return the mask with permuted axes; None if they are no longer first.
+
+        Args:
+            inputs: the inputs of the call.
+            mask: the mask of the inputs, or None.
+        """
         if mask is None:
             return None
         axes = self.dims[: mask.ndim - 1]
@@ -162,6 +172,11 @@ class RepeatVector(Layer):
 
     Input shape: (batch, features).
     Output shape: (batch, n, features).
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.layers.RepeatVector(2)(toolkit.ops.array([[1.0, 2.0]])).tolist()
+        [[[1.0, 2.0], [1.0, 2.0]]]
     """
 
     def __init__(self, n: int, **kwargs: Unpack[RegularizedLayerOptions]) -> None:

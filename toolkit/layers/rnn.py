@@ -140,7 +140,11 @@ class RNN(WithParts, Layer):
             )
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """Return the initial states: from the cell, or zeros."""
+        """Return the initial states: from the cell, or zeros.
+
+        Args:
+            batch_size: the number of sequences.
+        """
         initial = getattr(self.cell, "get_initial_state", None)
         if initial is None:
             dtype = self.cell.compute_dtype
@@ -250,7 +254,12 @@ class RNN(WithParts, Layer):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """Return the shape of the output, and of the states if they are returned."""
+        """Return the shape of the output, and of the states if they are returned.
+
+        Args:
+            sequences_shape: the shape of the sequences.
+            initial_state_shape: shapes of the states, or None.
+        """
         batch, steps = first_shape(sequences_shape)[:2]
         size = extents(output_size_of(self.cell))
         shape = (batch, steps, *size) if self.return_sequences else (batch, *size)

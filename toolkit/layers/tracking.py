@@ -289,6 +289,9 @@ class StateOwner(Owner):
     def set_weights(self, weights: Any) -> None:
         """Set all weights from arrays, in the order of `weights`, or none on error.
 
+        Args:
+            weights: one array for each of `weights`.
+
         Raises:
             ArgumentError: if there are more or fewer arrays than weights.
             ShapeError: listing every array whose shape does not fit.
@@ -327,7 +330,11 @@ class StateOwner(Owner):
             store[str(i)] = variable
 
     def load_own_variables(self, store: Any) -> None:
-        """Load this layer's variables, without sublayers, from `store`."""
+        """Load this layer's variables, without sublayers, from `store`.
+
+        Args:
+            store: a mapping of arrays: "0", "1", ... in order.
+        """
         targets = self._own_variables()
         if len(store.keys()) != len(targets):
             hint = "" if self.built else " (it is not built)"
@@ -343,6 +350,9 @@ class StateOwner(Owner):
         """Add a scalar, or several, to `losses`; use it in `call`.
 
         During shape inference nothing is added.
+
+        Args:
+            loss: a scalar tensor, or a list of them.
         """
         for x in tree.flatten(loss):
             if not is_tensor(x):

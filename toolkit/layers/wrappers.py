@@ -22,6 +22,15 @@ class Wrapper(WithParts, Layer):
 
     Args:
         layer: the wrapped layer.
+
+    Example:
+        >>> import toolkit
+        >>> class Doubled(toolkit.layers.Wrapper):
+        ...     def call(self, inputs):
+        ...         return 2 * self.layer(inputs)
+        ...
+        >>> Doubled(toolkit.layers.ReLU())(toolkit.ops.array([-1.0, 3.0])).tolist()
+        [0.0, 6.0]
     """
 
     def __init__(self, layer: Any, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
@@ -109,6 +118,10 @@ class TimeDistributed(Wrapper):
         """Return the steps in which the mask of the inputs is True anywhere.
 
         It is the mask of outputs without a mask of the layer.
+
+        Args:
+            inputs: the inputs of the call.
+            mask: the mask of the inputs, or None.
         """
         if mask is None or mask.ndim == 2:
             return mask
@@ -300,7 +313,12 @@ class Bidirectional(Layer):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """Return the shape of the combined outputs, and of the states if returned."""
+        """Return the shape of the combined outputs, and of the states if returned.
+
+        Args:
+            sequences_shape: the shape of the sequences.
+            initial_state_shape: shapes of the states, or None.
+        """
         results = self.forward_layer.compute_output_shape(sequences_shape)
         shape, states = results, ()
         if self.return_state:

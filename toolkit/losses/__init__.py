@@ -97,17 +97,50 @@ _OBJECTS = {
 
 
 def serialize(loss: Any) -> Any:
-    """Return a loss, an object or a function, as a dict of plain values."""
+    """Return a loss, an object or a function, as a dict of plain values.
+
+    Args:
+        loss: a loss object or function.
+
+    Returns:
+        A dict of the class and its config, or the name of a function.
+
+    Example:
+        >>> from toolkit import losses
+        >>> losses.serialize(losses.Huber(2.0))["config"]["delta"]
+        2.0
+    """
     return serialization.serialize_keras_object(loss)
 
 
 def deserialize(name: Any, custom_objects: Any = None) -> Any:
-    """Build a loss from the result of `serialize`."""
+    """Build a loss from the result of `serialize`.
+
+    Args:
+        name: the result of `serialize`, or a name.
+        custom_objects: a dict from names to classes or functions that the config
+            contains.
+
+    Returns:
+        The loss object or function.
+
+    Example:
+        >>> from toolkit import losses
+        >>> config = losses.serialize(losses.Huber(2.0))
+        >>> losses.deserialize(config).delta
+        2.0
+    """
     return serialization.get(name, _OBJECTS, "loss", custom_objects)
 
 
 def get(identifier: Any) -> Any:
     """Return the loss for a name, config, class, function or object; None stays None.
+
+    Args:
+        identifier: a name, config, class, function or object, or None.
+
+    Returns:
+        A loss object or function, or None.
 
     Example:
         >>> from toolkit import losses

@@ -76,6 +76,12 @@ class BinaryFocalCrossentropy(LossFunctionWrapper):
         name: as for `Loss`.
         dtype: as for `Loss`.
 
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.BinaryFocalCrossentropy(gamma=2.0)
+        >>> round(float(loss([[0.0, 1.0]], [[0.1, 0.9]])), 5)
+        0.00105
+
     Reference:
         [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
     """
@@ -122,6 +128,12 @@ class CategoricalCrossentropy(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.CategoricalCrossentropy()
+        >>> round(float(loss([[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]])), 4)
+        0.6931
     """
 
     def __init__(
@@ -159,6 +171,12 @@ class CategoricalFocalCrossentropy(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.CategoricalFocalCrossentropy(alpha=0.5)
+        >>> round(float(loss([[0.0, 1.0]], [[0.1, 0.9]])), 5)
+        0.00053
 
     Reference:
         [Lin et al., 2017](https://arxiv.org/abs/1708.02002)
@@ -243,6 +261,12 @@ class CategoricalGeneralizedCrossEntropy(LossFunctionWrapper):
         name: as for `Loss`.
         dtype: as for `Loss`.
 
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.CategoricalGeneralizedCrossEntropy(q=0.5)
+        >>> round(float(loss([1], [[0.75, 0.25]])), 4)
+        1.0
+
     Reference:
         [Zhang, Sabuncu, 2018](https://arxiv.org/abs/1805.07836)
     """
@@ -272,6 +296,12 @@ class KLDivergence(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.KLDivergence()
+        >>> round(float(loss([[0.5, 0.5]], [[0.75, 0.25]])), 4)
+        0.1438
     """
 
     def __init__(
@@ -290,6 +320,12 @@ class Poisson(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.Poisson()
+        >>> round(float(loss([[1.0, 2.0]], [[1.0, 4.0]])), 4)
+        1.1137
     """
 
     def __init__(

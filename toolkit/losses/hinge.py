@@ -25,6 +25,15 @@ def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Args:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
         y_pred: (..., features).
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.hinge([[1.0, -1.0]], [[2.0, 0.5]])
+        >>> round(float(loss[0]), 4)
+        0.75
     """
     y_true, y_pred = to_tensor_pair(y_true, y_pred)
     return ops.mean(ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0), axis=-1)
@@ -37,6 +46,15 @@ def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Args:
         y_true: (..., features), labels -1 and 1, or 0 and 1.
         y_pred: (..., features).
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.squared_hinge([[1.0, -1.0]], [[2.0, 0.5]])
+        >>> round(float(loss[0]), 4)
+        1.125
     """
     y_true, y_pred = to_tensor_pair(y_true, y_pred)
     distance = ops.maximum(1.0 - signed_labels(y_true) * y_pred, 0.0)
@@ -50,6 +68,15 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> Tensor:
     Args:
         y_true: (..., classes), one-hot.
         y_pred: (..., classes).
+
+    Returns:
+        A tensor, (...): one value for each sample.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.categorical_hinge([[0.0, 1.0]], [[0.5, 0.25]])
+        >>> round(float(loss[0]), 4)
+        1.25
     """
     y_true, y_pred = to_tensor_pair(y_true, y_pred)
     true_score = ops.sum(y_true * y_pred, axis=-1)
@@ -87,6 +114,12 @@ class SquaredHinge(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.SquaredHinge()
+        >>> round(float(loss([[1.0], [-1.0]], [[2.0], [0.5]])), 4)
+        1.125
     """
 
     def __init__(
@@ -105,6 +138,12 @@ class CategoricalHinge(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.CategoricalHinge()
+        >>> round(float(loss([[0.0, 1.0]], [[0.5, 0.25]])), 4)
+        1.25
     """
 
     def __init__(

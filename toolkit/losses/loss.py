@@ -60,7 +60,12 @@ class Loss(Recorded):
         return self._dtype
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-        """Return the losses, without weights and reduction."""
+        """Return the losses, without weights and reduction.
+
+        Args:
+            y_true: targets.
+            y_pred: predictions.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
     def __call__(
@@ -116,6 +121,15 @@ class LossFunctionWrapper(Loss):
         name: as for `Loss`.
         dtype: as for `Loss`.
         **kwargs: keyword arguments of `fn`.
+
+    Example:
+        >>> from toolkit import losses, ops
+        >>> def absolute(y_true, y_pred, scale):
+        ...     return scale * ops.mean(ops.abs(y_true - y_pred), axis=-1)
+        ...
+        >>> loss = losses.LossFunctionWrapper(absolute, scale=2.0)
+        >>> float(loss([[1.0], [2.0]], [[2.0], [4.0]]))
+        3.0
     """
 
     def __init__(

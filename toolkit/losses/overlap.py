@@ -22,6 +22,15 @@ def dice(y_true: Any, y_pred: Any, axis: Any = None) -> Tensor:
         y_true: any shape, in [0, 1].
         y_pred: the same shape, in [0, 1].
         axis: the axes of one region; None: all.
+
+    Returns:
+        A tensor: one value in [0, 1] for each region.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.dice([[1.0, 1.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]])
+        >>> round(float(loss), 4)
+        0.5
     """
     y_true, y_pred = to_tensor_pair(y_true, y_pred)
     intersection = 2.0 * ops.sum(y_true * y_pred, axis=axis)
@@ -44,6 +53,15 @@ def tversky(
         alpha: the weight of missed elements (false negatives).
         beta: the weight of added elements (false positives).
         axis: the axes of one region; None: all.
+
+    Returns:
+        A tensor: one value in [0, 1] for each region.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.tversky([[1.0, 1.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]])
+        >>> round(float(loss), 4)
+        0.5
 
     Reference:
         [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
@@ -80,6 +98,12 @@ def circle(
 
     Returns:
         (batch,), masked for samples without a loss.
+
+    Example:
+        >>> from toolkit import losses
+        >>> embeddings = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
+        >>> losses.circle([0, 0, 1], embeddings, gamma=2.0).shape
+        (3,)
 
     Reference:
         [Sun et al., 2020](https://arxiv.org/abs/2002.10857)
@@ -152,6 +176,12 @@ class Tversky(LossFunctionWrapper):
         axis: the axes of one region; None: all.
         dtype: as for `Loss`.
 
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.Tversky(beta=0.25)
+        >>> round(float(loss([[1.0, 1.0], [0.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]])), 4)
+        0.4286
+
     Reference:
         [Salehi et al., 2017](https://arxiv.org/abs/1706.05721)
     """
@@ -183,6 +213,13 @@ class Circle(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.Circle(gamma=2.0)
+        >>> embeddings = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
+        >>> float(loss([0, 0, 1], embeddings)) > 0
+        True
 
     Reference:
         [Sun et al., 2020](https://arxiv.org/abs/2002.10857)

@@ -32,6 +32,9 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Tensor:
         y_true: (..., features).
         y_pred: (..., features).
 
+    Returns:
+        A tensor, (...): one value for each row of features.
+
     Example:
         >>> from toolkit import losses
         >>> losses.mean_squared_error([[0.0, 1.0]], [[1.0, 3.0]]).tolist()
@@ -48,6 +51,15 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Tensor:
     Args:
         y_true: (..., features).
         y_pred: (..., features).
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.mean_absolute_error([[0.0, 1.0]], [[1.0, 3.0]])
+        >>> round(float(loss[0]), 4)
+        1.5
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     return ops.mean(ops.abs(y_true - y_pred), axis=-1)
@@ -60,6 +72,15 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Tensor:
     Args:
         y_true: (..., features).
         y_pred: (..., features).
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.mean_absolute_percentage_error([[1.0, 2.0]], [[1.5, 2.0]])
+        >>> round(float(loss[0]), 4)
+        25.0
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     scale = ops.maximum(ops.abs(y_true), settings.epsilon())
@@ -73,6 +94,15 @@ def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     Args:
         y_true: (..., features), >= 0; smaller values are clipped to epsilon.
         y_pred: (..., features), also clipped.
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.mean_squared_logarithmic_error([[0.0, 1.0]], [[1.0, 3.0]])
+        >>> round(float(loss[0]), 4)
+        0.4805
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     log_true, log_pred = (
@@ -91,6 +121,15 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
         y_true: (..., features).
         y_pred: (..., features).
         delta: the bound between the quadratic and the linear part.
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.huber([[0.0, 0.0]], [[1.0, 3.0]])
+        >>> round(float(loss[0]), 4)
+        1.5
 
     Reference:
         [Huber, 1964](https://doi.org/10.1214/aoms/1177703732)
@@ -112,6 +151,15 @@ def log_cosh(y_true: Any, y_pred: Any) -> Tensor:
     Args:
         y_true: (..., features).
         y_pred: (..., features).
+
+    Returns:
+        A tensor, (...): one value for each row of features.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.log_cosh([[0.0, 0.0]], [[1.0, 3.0]])
+        >>> round(float(loss[0]), 4)
+        1.3716
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     error = y_pred - y_true
@@ -129,6 +177,15 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
         y_true: (..., features).
         y_pred: (..., features).
         axis: the axis of the vectors.
+
+    Returns:
+        A tensor, (...): one value in [-1, 1] for each pair of vectors.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.cosine_similarity([[1.0, 0.0]], [[3.0, 4.0]])
+        >>> round(float(loss[0]), 4)
+        -0.6
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     return -ops.sum(normalize(y_true, axis) * normalize(y_pred, axis), axis=axis)
@@ -170,6 +227,12 @@ class MeanAbsoluteError(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.MeanAbsoluteError()
+        >>> round(float(loss([[0.0], [1.0]], [[1.0], [3.0]])), 4)
+        1.5
     """
 
     def __init__(
@@ -188,6 +251,12 @@ class MeanAbsolutePercentageError(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.MeanAbsolutePercentageError()
+        >>> round(float(loss([[1.0], [2.0]], [[1.5], [2.0]])), 4)
+        25.0
     """
 
     def __init__(
@@ -206,6 +275,12 @@ class MeanSquaredLogarithmicError(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.MeanSquaredLogarithmicError()
+        >>> round(float(loss([[0.0], [1.0]], [[1.0], [3.0]])), 4)
+        0.4805
     """
 
     def __init__(
@@ -253,6 +328,12 @@ class LogCosh(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses
+        >>> loss = losses.LogCosh()
+        >>> round(float(loss([[0.0], [0.0]], [[1.0], [3.0]])), 4)
+        1.3716
     """
 
     def __init__(

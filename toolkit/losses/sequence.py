@@ -27,6 +27,12 @@ def ctc(y_true: Any, y_pred: Any) -> Tensor:
     Returns:
         (batch,)
 
+    Example:
+        >>> from toolkit import losses, ops
+        >>> loss = losses.ctc([[1, 2, 0]], ops.zeros((1, 4, 3)))
+        >>> loss.shape
+        (1,)
+
     Reference:
         [Graves et al., 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)
     """
@@ -48,6 +54,12 @@ class CTC(LossFunctionWrapper):
         reduction: as for `Loss`.
         name: as for `Loss`.
         dtype: as for `Loss`.
+
+    Example:
+        >>> from toolkit import losses, ops
+        >>> loss = losses.CTC()([[1, 2, 0]], ops.zeros((1, 4, 3)))
+        >>> round(float(loss), 4)
+        1.6864
 
     Reference:
         [Graves et al., 2006](https://www.cs.toronto.edu/~graves/icml_2006.pdf)

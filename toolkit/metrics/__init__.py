@@ -115,17 +115,51 @@ _OBJECTS = {
 
 
 def serialize(metric: Any) -> Any:
-    """Return a metric, an object or a function, as a dict of plain values."""
+    """Return a metric, an object or a function, as a dict of plain values.
+
+    Args:
+        metric: a metric object or function.
+
+    Returns:
+        A dict of the class and its config, or the name of a function.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> config = metrics.serialize(metrics.AUC(num_thresholds=50))
+        >>> config["config"]["num_thresholds"]
+        50
+    """
     return serialization.serialize_keras_object(metric)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """Build a metric from the result of `serialize`."""
+    """Build a metric from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`, or a name.
+        custom_objects: a dict from names to classes or functions that the config
+            contains.
+
+    Returns:
+        The metric object or function.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> config = metrics.serialize(metrics.AUC(num_thresholds=50))
+        >>> metrics.deserialize(config).num_thresholds
+        50
+    """
     return serialization.get(config, _OBJECTS, "metric", custom_objects)
 
 
 def get(identifier: Any) -> Any:
     """Return the metric for a name, config, class, function or object; None stays None.
+
+    Args:
+        identifier: a name, config, class, function or object, or None.
+
+    Returns:
+        A metric object or function, or None.
 
     Example:
         >>> from toolkit import metrics

@@ -25,6 +25,14 @@ def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Args:
         y_true: (batch, ...).
         y_pred: (batch, ...).
+
+    Returns:
+        A tensor of the shape of the inputs.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metrics.accuracy([1, 2, 3], [0, 2, 3]).tolist()
+        [0.0, 1.0, 1.0]
     """
     return _to_float(ops.equal(*match_pair(y_true, y_pred)))
 
@@ -37,6 +45,14 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Tensor:
         y_true: (batch, ...), labels 0 and 1.
         y_pred: (batch, ...), probabilities of label 1.
         threshold: a prediction above it means label 1.
+
+    Returns:
+        A tensor of the shape of the inputs.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metrics.binary_accuracy([1, 1, 0], [0.9, 0.4, 0.1]).tolist()
+        [1.0, 0.0, 1.0]
     """
     y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     y_true, y_pred = match_ranks(y_true, y_pred)
@@ -50,6 +66,15 @@ def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Args:
         y_true: (..., classes), one-hot.
         y_pred: (..., classes), probabilities or logits.
+
+    Returns:
+        A tensor, (...): 1 or 0 for each sample.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> y_pred = [[0.1, 0.9], [0.3, 0.7]]
+        >>> metrics.categorical_accuracy([[0, 1], [1, 0]], y_pred).tolist()
+        [1.0, 0.0]
     """
     classes = (ops.argmax(y, axis=-1) for y in (y_true, y_pred))
     return _to_float(ops.equal(*classes))
@@ -62,6 +87,15 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Tensor:
     Args:
         y_true: (...), or (..., 1): labels.
         y_pred: (..., classes), probabilities or logits.
+
+    Returns:
+        A tensor, (...): 1 or 0 for each sample.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> y_pred = [[0.1, 0.9], [0.3, 0.7]]
+        >>> metrics.sparse_categorical_accuracy([1, 0], y_pred).tolist()
+        [1.0, 0.0]
     """
     y_pred = ops.convert_to_tensor(y_pred)
     labels = _to_labels(y_true, y_pred)
@@ -95,6 +129,15 @@ def top_k_categorical_accuracy(
         y_true: (..., classes), one-hot.
         y_pred: (..., classes), probabilities or logits.
         k: the number of top predictions.
+
+    Returns:
+        A tensor, (...): 1 or 0 for each sample.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> y_pred = [[0.1, 0.6, 0.3]]
+        >>> metrics.top_k_categorical_accuracy([[0, 0, 1]], y_pred, k=2).tolist()
+        [1.0]
     """
     return _is_in_top_k(ops.argmax(y_true, axis=-1), ops.convert_to_tensor(y_pred), k)
 
@@ -111,6 +154,15 @@ def sparse_top_k_categorical_accuracy(
         k: the number of top predictions.
         from_sorted_ids: whether y_pred contains class ids, best first, instead of
             scores.
+
+    Returns:
+        A tensor, (...): 1 or 0 for each sample.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> metrics.sparse_top_k_categorical_accuracy([2, 0], y_pred, k=2).tolist()
+        [1.0, 0.0]
     """
     y_pred = ops.convert_to_tensor(y_pred)
     labels = _to_labels(y_true, y_pred)
@@ -216,6 +268,13 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
         k: the number of top predictions.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.TopKCategoricalAccuracy(k=2)
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> float(metric([[0, 0, 1], [1, 0, 0]], y_pred))
+        0.5
     """
 
     _direction = "up"
@@ -238,6 +297,12 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
         name: as for `Metric`.
         dtype: as for `Metric`.
         from_sorted_ids: whether predictions are class ids, best first.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SparseTopKCategoricalAccuracy(k=2)
+        >>> float(metric([2, 0], [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]))
+        0.5
     """
 
     _direction = "up"

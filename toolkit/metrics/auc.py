@@ -108,7 +108,13 @@ class AUC(ThresholdMetric):
         self._built = True
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch; y_pred is in [0, 1], or logits if configured."""
+        """Count a batch; y_pred is in [0, 1], or logits if configured.
+
+        Args:
+            y_true: labels 0 and 1.
+            y_pred: predictions of the same shape.
+            sample_weight: weights that broadcast to the labels, or None.
+        """
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         if self.multi_label and y_pred.ndim != 2:
             raise ShapeError(
@@ -269,6 +275,12 @@ class SensitivityAtSpecificity(_BestRateAtBound):
         class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SensitivityAtSpecificity(0.5)
+        >>> round(float(metric([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])), 4)
+        1.0
     """
 
     _bound_name = "specificity"
@@ -297,6 +309,12 @@ class SpecificityAtSensitivity(_BestRateAtBound):
         class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SpecificityAtSensitivity(0.5)
+        >>> round(float(metric([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])), 4)
+        1.0
     """
 
     _bound_name = "sensitivity"
@@ -359,6 +377,12 @@ class RecallAtPrecision(_BestRateAtBound):
         class_id: the only class to count.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.RecallAtPrecision(0.8)
+        >>> round(float(metric([0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9])), 4)
+        0.5
     """
 
     _bound_name = "precision"

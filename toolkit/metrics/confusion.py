@@ -260,6 +260,12 @@ class FalsePositives(_Count):
         thresholds: as for `TruePositives`.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.FalsePositives()
+        >>> round(float(metric([0, 1, 1, 0], [0.9, 0.8, 0.2, 0.1])), 4)
+        1.0
     """
 
     _counts = ("false_positives",)
@@ -272,6 +278,12 @@ class TrueNegatives(_Count):
         thresholds: as for `TruePositives`.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.TrueNegatives()
+        >>> round(float(metric([0, 1, 1, 0], [0.9, 0.8, 0.2, 0.1])), 4)
+        1.0
     """
 
     _counts = ("true_negatives",)
@@ -284,6 +296,12 @@ class FalseNegatives(_Count):
         thresholds: as for `TruePositives`.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.FalseNegatives()
+        >>> round(float(metric([0, 1, 1, 0], [0.9, 0.8, 0.2, 0.1])), 4)
+        1.0
     """
 
     _counts = ("false_negatives",)

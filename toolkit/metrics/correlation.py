@@ -23,6 +23,15 @@ def pearson_correlation(
         y_true: (..., features).
         y_pred: (..., features).
         axis: the axis of the correlation.
+
+    Returns:
+        A tensor, (...): one correlation for each row of features.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> value = metrics.pearson_correlation([[1.0, 2.0, 3.0]], [[1.0, 3.0, 4.0]])
+        >>> round(float(value[0]), 4)
+        0.982
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     deviations = [y - ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
@@ -40,6 +49,16 @@ def concordance_correlation(
         y_true: (..., features).
         y_pred: (..., features).
         axis: the axis of the correlation.
+
+    Returns:
+        A tensor, (...): one correlation for each row of features.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> y_true, y_pred = [[1.0, 2.0, 3.0]], [[1.0, 3.0, 4.0]]
+        >>> value = metrics.concordance_correlation(y_true, y_pred)
+        >>> round(float(value[0]), 4)
+        0.75
     """
     y_true, y_pred = match_pair(y_true, y_pred)
     means = [ops.mean(y, axis=axis, keepdims=True) for y in (y_true, y_pred)]
@@ -56,6 +75,12 @@ class PearsonCorrelation(MeanMetricWrapper):
         name: as for `Metric`.
         dtype: as for `Metric`.
         axis: the axis of the correlation.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.PearsonCorrelation()
+        >>> round(float(metric([[1.0, 2.0, 3.0]], [[1.0, 3.0, 4.0]])), 4)
+        0.982
     """
 
     _direction = "up"
@@ -77,6 +102,12 @@ class ConcordanceCorrelation(MeanMetricWrapper):
         name: as for `Metric`.
         dtype: as for `Metric`.
         axis: the axis of the correlation.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.ConcordanceCorrelation()
+        >>> round(float(metric([[1.0, 2.0, 3.0]], [[1.0, 3.0, 4.0]])), 4)
+        0.75
 
     Reference:
         [Lin, 1989](https://doi.org/10.2307/2532051)

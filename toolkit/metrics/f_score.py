@@ -91,7 +91,13 @@ class FBetaScore(Metric):
         self._built = True
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Count a batch of shape (batch, classes), with weights (batch,)."""
+        """Count a batch of shape (batch, classes), with weights (batch,).
+
+        Args:
+            y_true: labels 0 and 1, (batch, classes).
+            y_pred: predictions, (batch, classes).
+            sample_weight: weights, (batch,), or None.
+        """
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         if y_pred.ndim != 2 or y_true.shape != y_pred.shape:
@@ -143,6 +149,13 @@ class F1Score(FBetaScore):
         threshold: as for `FBetaScore`.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.F1Score(threshold=0.5)
+        >>> scores = metric([[1, 0], [1, 1]], [[0.9, 0.6], [0.2, 0.8]])
+        >>> [round(score, 4) for score in scores.tolist()]
+        [0.6667, 0.6667]
     """
 
     def __init__(

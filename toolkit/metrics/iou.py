@@ -76,7 +76,13 @@ class IoU(Metric):
         y_pred: TensorLike,
         sample_weight: TensorLike | None = None,
     ) -> None:
-        """Count a batch; weights have the first axes of the labels, or all axes."""
+        """Count a batch; weights have the first axes of the labels, or all axes.
+
+        Args:
+            y_true: labels: integers, or one value per class.
+            y_pred: predictions: integers, or one value per class.
+            sample_weight: weights of the labels, or None.
+        """
         labels = self._classes(y_true, self.sparse_y_true)
         true = ops.reshape(labels, (-1,))
         pred = ops.reshape(self._classes(y_pred, self.sparse_y_pred), (-1,))
@@ -129,6 +135,12 @@ class BinaryIoU(IoU):
         threshold: a prediction of at least this value means class 1.
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.BinaryIoU(target_class_ids=[1], threshold=0.5)
+        >>> round(float(metric([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.7])), 4)
+        0.3333
     """
 
     def __init__(
@@ -162,6 +174,12 @@ class MeanIoU(IoU):
         sparse_y_true: whether labels are integers, not one-hot.
         sparse_y_pred: whether predictions are integers, not one value per class.
         axis: the axis of classes, if there is one.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.MeanIoU(num_classes=2)
+        >>> round(float(metric([0, 0, 1, 1], [0, 1, 0, 1])), 4)
+        0.3333
     """
 
     def __init__(
@@ -197,6 +215,12 @@ class OneHotIoU(IoU):
         ignore_class: a label whose samples are ignored.
         sparse_y_pred: whether predictions are integers, not one value per class.
         axis: the axis of classes.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.OneHotIoU(num_classes=2, target_class_ids=[1])
+        >>> round(float(metric([[1, 0], [0, 1]], [[0.2, 0.8], [0.1, 0.9]])), 4)
+        0.5
     """
 
     def __init__(
@@ -231,6 +255,12 @@ class OneHotMeanIoU(MeanIoU):
         ignore_class: a label whose samples are ignored.
         sparse_y_pred: whether predictions are integers, not one value per class.
         axis: the axis of classes.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.OneHotMeanIoU(num_classes=2)
+        >>> round(float(metric([[1, 0], [0, 1]], [[0.2, 0.8], [0.1, 0.9]])), 4)
+        0.25
     """
 
     def __init__(

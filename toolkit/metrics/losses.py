@@ -37,6 +37,12 @@ class MeanAbsoluteError(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.MeanAbsoluteError()
+        >>> round(float(metric([[0.0], [1.0]], [[1.0], [3.0]])), 4)
+        1.5
     """
 
     def __init__(
@@ -51,6 +57,12 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.MeanAbsolutePercentageError()
+        >>> round(float(metric([[1.0], [2.0]], [[1.5], [2.0]])), 4)
+        25.0
     """
 
     def __init__(
@@ -65,6 +77,12 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.MeanSquaredLogarithmicError()
+        >>> round(float(metric([[0.0], [1.0]], [[1.0], [3.0]])), 4)
+        0.4805
     """
 
     def __init__(
@@ -79,6 +97,12 @@ class LogCoshError(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.LogCoshError()
+        >>> round(float(metric([[0.0], [0.0]], [[1.0], [3.0]])), 4)
+        1.3716
     """
 
     def __init__(self, name: str | None = "logcosh", dtype: Any = None) -> None:
@@ -104,6 +128,12 @@ class CosineSimilarity(MeanMetricWrapper):
         name: as for `Metric`.
         dtype: as for `Metric`.
         axis: the axis of the vectors.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.CosineSimilarity()
+        >>> round(float(metric([[1.0, 0.0]], [[3.0, 4.0]])), 4)
+        0.6
     """
 
     _direction = "up"
@@ -121,6 +151,12 @@ class Hinge(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.Hinge()
+        >>> round(float(metric([[1.0], [-1.0]], [[2.0], [0.5]])), 4)
+        0.75
     """
 
     def __init__(self, name: str | None = "hinge", dtype: Any = None) -> None:
@@ -133,6 +169,12 @@ class SquaredHinge(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SquaredHinge()
+        >>> round(float(metric([[1.0], [-1.0]], [[2.0], [0.5]])), 4)
+        1.125
     """
 
     def __init__(self, name: str | None = "squared_hinge", dtype: Any = None) -> None:
@@ -145,6 +187,12 @@ class CategoricalHinge(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.CategoricalHinge()
+        >>> round(float(metric([[0.0, 1.0]], [[0.5, 0.25]])), 4)
+        1.25
     """
 
     def __init__(
@@ -159,6 +207,12 @@ class KLDivergence(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.KLDivergence()
+        >>> round(float(metric([[0.5, 0.5]], [[0.75, 0.25]])), 4)
+        0.1438
     """
 
     def __init__(self, name: str | None = "kl_divergence", dtype: Any = None) -> None:
@@ -171,6 +225,12 @@ class Poisson(MeanMetricWrapper):
     Args:
         name: as for `Metric`.
         dtype: as for `Metric`.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.Poisson()
+        >>> round(float(metric([[1.0, 2.0]], [[1.0, 4.0]])), 4)
+        1.1137
     """
 
     def __init__(self, name: str | None = "poisson", dtype: Any = None) -> None:
@@ -185,6 +245,12 @@ class BinaryCrossentropy(MeanMetricWrapper):
         dtype: as for `Metric`.
         from_logits: whether predictions are logits.
         label_smoothing: in [0, 1]; moves targets by this fraction towards 1/2.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.BinaryCrossentropy()
+        >>> round(float(metric([[1.0], [0.0]], [[0.5], [0.5]])), 4)
+        0.6931
     """
 
     def __init__(
@@ -214,6 +280,12 @@ class CategoricalCrossentropy(MeanMetricWrapper):
         from_logits: whether predictions are logits.
         label_smoothing: in [0, 1]; moves targets by this fraction towards 1 / classes.
         axis: the axis of classes.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.CategoricalCrossentropy()
+        >>> round(float(metric([[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.5], [0.5, 0.5]])), 4)
+        0.6931
     """
 
     def __init__(
@@ -247,6 +319,12 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         ignore_class: a label whose samples have the value 0, such as -1; with weights
             they are ignored.
         axis: the axis of classes.
+
+    Example:
+        >>> from toolkit import metrics
+        >>> metric = metrics.SparseCategoricalCrossentropy()
+        >>> round(float(metric([1, 0], [[0.5, 0.5], [0.5, 0.5]])), 4)
+        0.6931
     """
 
     def __init__(

@@ -97,6 +97,9 @@ class Metric(Recorded):
             dtype: floatx if None.
             aggregation: the aggregation over replicas.
             name: the last component of its path.
+
+        Returns:
+            The variable.
         """
         if not hasattr(self, "name"):
             raise ArgumentError(
@@ -123,11 +126,25 @@ class Metric(Recorded):
         dtype: Any = None,
         name: str | None = None,
     ) -> Variable:
-        """Create a variable of the state, zeros without an initializer."""
+        """Create a variable of the state, zeros without an initializer.
+
+        Args:
+            shape: its shape.
+            initializer: its first value; zeros if None.
+            dtype: floatx if None.
+            name: the last component of its path.
+
+        Returns:
+            The variable.
+        """
         return self.add_variable(shape, initializer, dtype=dtype, name=name)
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
-        """Accumulate a batch."""
+        """Accumulate a batch.
+
+        Returns:
+            None, or a value that the caller ignores.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} does not define `update_state`"
         )
@@ -142,7 +159,11 @@ class Metric(Recorded):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Accumulate a batch and return the result."""
+        """Accumulate a batch and return the result.
+
+        Returns:
+            The result.
+        """
         self.update_state(*args, **kwargs)
         return self.result()
 
@@ -160,7 +181,11 @@ class Metric(Recorded):
         return self._values(scope)
 
     def stateless_result(self, metric_variables: Iterable[Any]) -> Any:
-        """Return the result for a given state: one value for each of `variables`."""
+        """Return the result for a given state: one value for each of `variables`.
+
+        Args:
+            metric_variables: one value for each of `variables`.
+        """
         with StatelessScope(self._pairs(metric_variables)):
             return self.result()
 

@@ -74,7 +74,12 @@ class Sum(Metric):
         self.total: Variable = self.add_variable((), "zeros", self.dtype, name="total")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add values, (batch, ...), with weights that broadcast to them."""
+        """Add values, (batch, ...), with weights that broadcast to them.
+
+        Args:
+            values: numbers, (batch, ...).
+            sample_weight: weights that broadcast to the values, or None.
+        """
         values, _ = per_sample(values, sample_weight, ops.sum, self.dtype)
         self.total.assign_add(ops.sum(values))
 
@@ -105,7 +110,12 @@ class Mean(Metric):
         self.count: Variable = self.add_variable((), "zeros", self.dtype, name="count")
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
-        """Add values, (batch, ...), with weights that broadcast to them."""
+        """Add values, (batch, ...), with weights that broadcast to them.
+
+        Args:
+            values: numbers, (batch, ...).
+            sample_weight: weights that broadcast to the values, or None.
+        """
         values, weight = per_sample(values, sample_weight, ops.mean, self.dtype)
         count = extent(values.shape[0], self.count.dtype) if values.ndim else 1
         self.total.assign_add(ops.sum(values))
@@ -151,7 +161,13 @@ class MeanMetricWrapper(Mean):
         y_pred: TensorLike,
         sample_weight: TensorLike | None = None,
     ) -> None:
-        """Accumulate the values of a batch; a mask of y_pred is also a weight."""
+        """Accumulate the values of a batch; a mask of y_pred is also a weight.
+
+        Args:
+            y_true: targets, (batch, ...).
+            y_pred: predictions, (batch, ...).
+            sample_weight: weights that broadcast to the values, or None.
+        """
         mask = mask_of(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         mask = drop_incompatible_mask(self.name, mask, values)

@@ -38,7 +38,13 @@ class RootMeanSquaredError(Mean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Accumulate a batch, (batch, ...), with weights of its leading axes."""
+        """Accumulate a batch, (batch, ...), with weights of its leading axes.
+
+        Args:
+            y_true: targets, (batch, ...).
+            y_pred: predictions, (batch, ...).
+            sample_weight: weights of the leading axes, or None.
+        """
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         y_true, y_pred = match_ranks(y_true, y_pred)
@@ -99,7 +105,13 @@ class R2Score(Metric):
         self._built = True
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Accumulate a batch (batch, outputs), with weights (batch,) or (batch, 1)."""
+        """Accumulate a batch (batch, outputs), with weights (batch,) or (batch, 1).
+
+        Args:
+            y_true: targets, (batch, outputs).
+            y_pred: predictions, (batch, outputs).
+            sample_weight: weights, (batch,) or (batch, 1), or None.
+        """
         y_true = ops.convert_to_tensor(y_true, self.dtype)
         y_pred = ops.convert_to_tensor(y_pred, self.dtype)
         y_true, y_pred = match_ranks(y_true, y_pred)

@@ -47,6 +47,9 @@ def clone_model(
             of its call that returns the outputs.
         recursive: whether to also clone nested models layer by layer.
 
+    Returns:
+        A model of the same class, with new weights.
+
     Example:
         >>> import toolkit
         >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])

@@ -69,7 +69,11 @@ class Model(QuantizableModel, Trainer, Layer):
             Layer.__init__(self, *args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; a subclass defines it."""
+        """Compute the outputs; a subclass defines it.
+
+        Returns:
+            The outputs.
+        """
         raise NotImplementedError(f"Model {type(self).__name__} does not define `call`")
 
     def _defines_call(self) -> bool:
@@ -85,7 +89,12 @@ class Model(QuantizableModel, Trainer, Layer):
         raise AttributeError(RESERVED)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """Return the layer with this name, or at this index of `layers`."""
+        """Return the layer with this name, or at this index of `layers`.
+
+        Args:
+            name: the name of a layer.
+            index: the index in `layers`, instead of the name.
+        """
         if (name is None) == (index is None):
             raise ArgumentError(
                 f"get_layer: expected a name or an index; received name={name!r}, "
@@ -281,7 +290,11 @@ class Model(QuantizableModel, Trainer, Layer):
         return state_tree(self, value_format)
 
     def set_state_tree(self, state_tree: dict[str, Any]) -> None:
-        """Assign the values of a (partial) result of `get_state_tree`."""
+        """Assign the values of a (partial) result of `get_state_tree`.
+
+        Args:
+            state_tree: nested dicts of values, by paths of variables.
+        """
         assign_state_tree(self, state_tree)
 
     def to_json(self, **kwargs: Any) -> str:
@@ -294,7 +307,16 @@ class Model(QuantizableModel, Trainer, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build a model from the result of `get_config`."""
+        """Build a model from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes or functions that the config
+                contains.
+
+        Returns:
+            The model, with new weights.
+        """
         functional: Any = models.Functional
         keys = ("name", "layers", "input_layers", "output_layers")
         if all(key in config for key in keys) and issubclass(functional, cls):

@@ -116,6 +116,9 @@ class Sequential(Model):
 
         Args:
             rebuild: whether to build the model immediately if its input shape is known.
+
+        Returns:
+            The removed layer.
         """
         if not self.layers:
             raise OutOfRangeError(f"Sequential {self.name!r}: there is no layer to pop")
@@ -136,7 +139,11 @@ class Sequential(Model):
             self.build(first.input_shape)
 
     def build(self, input_shape: Any = None) -> None:
-        """Create the weights for inputs of this shape (None: an unknown extent)."""
+        """Create the weights for inputs of this shape (None: an unknown extent).
+
+        Args:
+            input_shape: the shape with the batch.
+        """
         try:
             shape = standardize_shape(input_shape)
         except (ShapeError, TypeError, ValueError):
@@ -200,7 +207,16 @@ class Sequential(Model):
             )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Apply the layers in order."""
+        """Apply the layers in order.
+
+        Args:
+            inputs: tensors in the structure of the model's inputs.
+            training: whether to run in training mode; None: the mode of the context.
+            mask: masks of the inputs, or None.
+
+        Returns:
+            The outputs, in the structure of the model's outputs.
+        """
         functional = self._functional
         if functional is not None:
             try:
@@ -220,20 +236,35 @@ class Sequential(Model):
         return outputs
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """Return None: the sublayers attach masks to the outputs."""
+        """Return None: the sublayers attach masks to the outputs.
+
+        Args:
+            inputs: the inputs of the call.
+            previous_mask: the masks of the inputs.
+        """
         return None
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
-        """Return the symbolic outputs of a call with these symbols."""
+        """Return the symbolic outputs of a call with these symbols.
+
+        Args:
+            inputs: symbolic tensors in the structure of the model's inputs.
+            training: whether to run in training mode; None: the mode of the context.
+            mask: masks of the inputs, or None.
+        """
         if self._functional is not None:
             return self._functional.compute_output_spec(inputs, training, mask)
         arguments = {"training": training, "mask": mask}
         return without_masks(super().compute_output_spec(inputs, **arguments))
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
-        """Return the shape of the output for inputs of this shape."""
+        """Return the shape of the output for inputs of this shape.
+
+        Args:
+            input_shape: the shape, or shapes, of the inputs; None for unknown extents.
+        """
         if self._functional is not None:
             return self._functional.compute_output_shape(input_shape)
         for layer in self.layers:
@@ -308,7 +339,16 @@ class Sequential(Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build a model from the result of `get_config`."""
+        """Build a model from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes or functions that the config
+                contains.
+
+        Returns:
+            The model, with new weights.
+        """
         if "layers" not in config or "name" not in config:
             raise ArgumentError(
                 "A Sequential model configuration must be a dictionary containing the "

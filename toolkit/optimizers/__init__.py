@@ -54,12 +54,38 @@ _BY_NAME = {cls.__name__.lower(): cls for cls in _CLASSES}
 
 
 def serialize(optimizer: Optimizer) -> Any:
-    """Return the config of an optimizer."""
+    """Return the config of an optimizer.
+
+    Args:
+        optimizer: an optimizer.
+
+    Returns:
+        A dict of the class and the config, without the state.
+
+    Example:
+        >>> from toolkit import optimizers
+        >>> optimizers.serialize(optimizers.SGD(0.5))["class_name"]
+        'SGD'
+    """
     return serialization.serialize_keras_object(optimizer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """Build an optimizer from its config."""
+    """Build an optimizer from its config.
+
+    Args:
+        config: the result of `serialize`.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The optimizer.
+
+    Example:
+        >>> from toolkit import optimizers
+        >>> config = optimizers.serialize(optimizers.SGD(0.5))
+        >>> float(optimizers.deserialize(config).learning_rate)
+        0.5
+    """
     if isinstance(config, dict) and str(config.get("class_name")).lower() in _BY_NAME:
         config = {
             **config,
@@ -70,6 +96,12 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
 
 def get(identifier: Any) -> Any:
     """Return the optimizer for a name, a config or an optimizer.
+
+    Args:
+        identifier: a name, a config, an optimizer, or None.
+
+    Returns:
+        An optimizer, or None.
 
     Example:
         >>> from toolkit import optimizers

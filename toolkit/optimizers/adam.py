@@ -105,6 +105,14 @@ class AdamW(Adam):
         amsgrad: whether to use the maximum of v over all steps.
         *args, **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.AdamW(learning_rate=0.1, weight_decay=0.01)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.899, 2.098]
+
     Reference:
         [Loshchilov & Hutter, 2017](https://arxiv.org/abs/1711.05101)
     """
@@ -189,6 +197,14 @@ class Adamax(Optimizer):
         epsilon: prevents division by 0.
         *args, **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Adamax(learning_rate=0.1)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.9, 2.1]
+
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), section 7.1
     """
@@ -231,6 +247,14 @@ class Nadam(Optimizer):
         beta_2: the decay of v.
         epsilon: prevents division by 0.
         *args, **kwargs: arguments of `Optimizer`.
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Nadam(learning_rate=0.1)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.8937, 2.1063]
 
     Reference:
         [Dozat, 2015](http://cs229.stanford.edu/proj2015/054_report.pdf)
@@ -292,6 +316,14 @@ class Lamb(Optimizer):
         beta_2: the decay of v.
         epsilon: prevents division by 0.
         *args, **kwargs: arguments of `Optimizer`.
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Lamb(learning_rate=0.1)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.8419, 2.1581]
 
     Reference:
         [You et al., 2019](https://arxiv.org/abs/1904.00962)

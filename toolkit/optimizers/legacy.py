@@ -12,6 +12,14 @@ class LegacyOptimizer:
 
     Raises:
         UnsupportedError: always.
+
+    Example:
+        >>> import toolkit
+        >>> try:
+        ...     toolkit.optimizers.legacy.Adam()
+        ... except toolkit.errors.UnsupportedError:
+        ...     print("use toolkit.optimizers.Adam")
+        use toolkit.optimizers.Adam
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

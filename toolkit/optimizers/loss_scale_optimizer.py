@@ -104,7 +104,11 @@ class LossScaleOptimizer(Optimizer):
         self.built = True
 
     def scale_loss(self, loss: Any) -> Any:
-        """Return the loss times the scale."""
+        """Return the loss times the scale.
+
+        Args:
+            loss: a scalar.
+        """
         loss = convert(loss)
         return loss * convert(self.dynamic_scale, loss.dtype)
 
@@ -144,7 +148,11 @@ class LossScaleOptimizer(Optimizer):
         ops.cond(finite, good, bad)
 
     def check_finite(self, grads: Sequence[Any]) -> Any:
-        """Return, as a scalar, whether all gradients are finite."""
+        """Return whether all gradients are finite, as a scalar.
+
+        Args:
+            grads: gradients; None is ignored.
+        """
         finite = convert(True)
         for g in grads:
             if g is not None:

@@ -36,6 +36,14 @@ class Adafactor(Optimizer):
         relative_step: whether the learning rate is at most 1 / sqrt(t).
         *args, **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Adafactor(learning_rate=0.1)
+        >>> weight = toolkit.Variable([[1.0, 2.0], [3.0, 4.0]])
+        >>> optimizer.apply([toolkit.ops.ones((2, 2))], [weight])
+        >>> bool(toolkit.ops.all(weight < [[1.0, 2.0], [3.0, 4.0]]))
+        True
+
     Reference:
         [Shazeer & Stern, 2018](https://arxiv.org/abs/1804.04235)
     """
@@ -123,6 +131,13 @@ class Muon(Optimizer):
             lr * orthogonal(d).
         **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((4,)), toolkit.layers.Dense(3)])
+        >>> model.compile(toolkit.optimizers.Muon(exclude_layers=["bias"]), "mse")
+        >>> model.optimizer.exclude_layers
+        ['bias']
+
     Reference:
         [Jordan, 2024](https://kellerjordan.github.io/posts/muon/),
         [Liu et al., 2025](https://arxiv.org/abs/2502.16982)
@@ -199,13 +214,23 @@ class Muon(Optimizer):
 
         Args:
             x: the learning rate times an orthogonal matrix.
+
+        Returns:
+            The scaled step, in the shape of x.
         """
         if self.rms_rate is None:
             return x
         return x * (self.rms_rate * math.sqrt(max(x.shape)))
 
     def transpose_last_axis(self, x: Tensor) -> Tensor:
-        """Swap the last two axes of `x`."""
+        """Swap the last two axes of `x`.
+
+        Args:
+            x: (..., rows, columns).
+
+        Returns:
+            (..., columns, rows).
+        """
         return ops.swapaxes(x, -1, -2)
 
     def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:

@@ -84,7 +84,11 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
         return len(self._optimizers)
 
     def __call__(self, variable: Variable) -> Optimizer:
-        """Return the optimizer of a variable."""
+        """Return the optimizer of a variable.
+
+        Args:
+            variable: the variable.
+        """
         return self[variable.path]
 
     def get_config(self) -> dict[str, Any]:
@@ -98,7 +102,15 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build a map from the result of `get_config`."""
+        """Build a map from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes that the config contains.
+
+        Returns:
+            The map.
+        """
         return cls(
             *(
                 serialization.deserialize_keras_object(config[name], custom_objects)
@@ -202,7 +214,11 @@ class MultiOptimizer(Optimizer):
             optimizer.loss_scale_factor = value
 
     def build(self, variables: Iterable[Variable]) -> None:
-        """Assign the variables; each optimizer builds its variables."""
+        """Assign the variables; each optimizer builds its variables.
+
+        Args:
+            variables: the variables that the optimizers update.
+        """
         if self.built:
             return
         self._trainable_variables = list(variables)

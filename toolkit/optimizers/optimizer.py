@@ -145,7 +145,14 @@ class Optimizer(OptimizerState):
     # --- applying gradients -----------------------------------------------------------
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
-        """Update variables by pairs of (gradient, variable); return the iteration."""
+        """Update variables by pairs of (gradient, variable); return the iteration.
+
+        Args:
+            grads_and_vars: pairs of a gradient and its variable.
+
+        Returns:
+            The number of updates.
+        """
         pairs = list(grads_and_vars)
         self.apply([g for g, _ in pairs], [v for _, v in pairs])
         return self._iterations
@@ -272,13 +279,23 @@ class Optimizer(OptimizerState):
                 v.assign(v.constraint(v.read()))
 
     def begin_step(self, learning_rate: Any) -> None:
-        """Prepare a step before its variables are updated."""
+        """Prepare a step before its variables are updated.
+
+        Args:
+            learning_rate: the rate of the step.
+        """
 
     @accepts_rows()
     def update_step(
         self, gradient: Any, variable: Variable, learning_rate: Any
     ) -> None:
-        """Update one variable by its gradient; subclasses can override it."""
+        """Update one variable by its gradient; subclasses can override it.
+
+        Args:
+            gradient: the gradient of the variable.
+            variable: the variable.
+            learning_rate: the rate of the step.
+        """
         slots = self._slots[self._get_variable_index(variable)]
         dtype = variable.dtype
         rate = convert(learning_rate, dtype)
@@ -310,15 +327,30 @@ class Optimizer(OptimizerState):
         )
 
     def assign(self, variable: Variable, value: Any) -> None:
-        """Replace a variable's value."""
+        """Replace a variable's value.
+
+        Args:
+            variable: a variable.
+            value: the new value.
+        """
         variable.assign(value)
 
     def assign_add(self, variable: Variable, value: Any) -> None:
-        """Add to a variable."""
+        """Add to a variable.
+
+        Args:
+            variable: a variable.
+            value: the summand.
+        """
         variable.assign_add(value)
 
     def assign_sub(self, variable: Variable, value: Any) -> None:
-        """Subtract from a variable."""
+        """Subtract from a variable.
+
+        Args:
+            variable: a variable.
+            value: the number to subtract.
+        """
         variable.assign_sub(value)
 
     # --- clipping, decay, averages, accumulation --------------------------------------
@@ -391,7 +423,11 @@ class Optimizer(OptimizerState):
             v.assign(average.read())
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
-        """Overwrite variables with their averages at the end of training."""
+        """Overwrite variables with their averages at the end of training.
+
+        Args:
+            var_list: the variables to overwrite.
+        """
         if self.use_ema and self.built:
             selected = {id(v) for v in var_list}
             has_averages = ops.greater(self.iterations, 0)
@@ -423,14 +459,24 @@ class Optimizer(OptimizerState):
     # --- loss scaling -----------------------------------------------------------------
 
     def scale_loss(self, loss: Any) -> Any:
-        """Return the loss times `loss_scale_factor`."""
+        """Return the loss times `loss_scale_factor`.
+
+        Args:
+            loss: a scalar.
+        """
         factor = self.loss_scale_factor
         return loss if factor is None else loss * factor
 
     def stateless_apply(
         self, optimizer_variables: Any, grads: Any, trainable_variables: Any
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return (new trainable values, new optimizer values); change no variable."""
+        """Return (new trainable values, new optimizer values); change no variable.
+
+        Args:
+            optimizer_variables: values of `variables`.
+            grads: one gradient for each trainable variable.
+            trainable_variables: values of the trainable variables.
+        """
         if not self.built:
             raise ArgumentError(f"{self.name}.stateless_apply: call `build` first")
         mapping = [

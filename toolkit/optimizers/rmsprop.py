@@ -88,6 +88,14 @@ class Adagrad(Optimizer):
         epsilon: prevents division by 0.
         *args, **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Adagrad(learning_rate=0.1)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.9155, 2.0845]
+
     Reference:
         [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf)
     """
@@ -128,6 +136,14 @@ class Adadelta(Optimizer):
         rho: the decay of the running means.
         epsilon: prevents division by 0.
         *args, **kwargs: arguments of `Optimizer`.
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Adadelta(learning_rate=1.0)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.9986, 2.0014]
 
     Reference:
         [Zeiler, 2012](https://arxiv.org/abs/1212.5701)
@@ -174,6 +190,14 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: >= 0; added to the gradient as 2 * s * p.
         beta: the paper's beta.
         *args, **kwargs: arguments of `Optimizer`.
+
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Ftrl(learning_rate=0.1)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.381, 1.0155]
 
     Reference:
         [McMahan et al., 2013](https://research.google.com/pubs/archive/41159.pdf)

@@ -71,6 +71,14 @@ class Lion(Optimizer):
         beta_2: the decay of the average, in (0, 1).
         *args, **kwargs: arguments of `Optimizer`.
 
+    Example:
+        >>> import toolkit
+        >>> optimizer = toolkit.optimizers.Lion(learning_rate=0.01)
+        >>> weight = toolkit.Variable([1.0, 2.0])
+        >>> optimizer.apply([toolkit.ops.array([0.5, -0.5])], [weight])
+        >>> [round(x, 4) for x in weight.numpy().tolist()]
+        [0.99, 2.01]
+
     Reference:
         [Chen et al., 2023](https://arxiv.org/abs/2302.06675)
     """

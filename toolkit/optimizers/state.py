@@ -87,7 +87,11 @@ class OptimizerState(Checked):
 
     @_all_or_nothing
     def build(self, variables: Iterable[Variable]) -> None:
-        """Create the slots of each variable."""
+        """Create the slots of each variable.
+
+        Args:
+            variables: the variables that the optimizer updates.
+        """
         if self.built:
             return
         self._trainable_variables = list(variables)
@@ -130,7 +134,11 @@ class OptimizerState(Checked):
                     )
 
     def init_slots(self, p: Any) -> dict[str, Any]:
-        """Return the initial slots of a variable, by name."""
+        """Return the initial slots of a variable, by name.
+
+        Args:
+            p: the variable.
+        """
         return {name: ops.zeros(p.shape, p.dtype) for name in self.slots}
 
     def add_variable(
@@ -142,7 +150,19 @@ class OptimizerState(Checked):
         layout: Any = None,
         name: str | None = None,
     ) -> Variable:
-        """Create a variable of the optimizer, saved with it."""
+        """Create a variable of the optimizer, saved with it.
+
+        Args:
+            shape: its shape.
+            initializer: its first value.
+            dtype: floatx if None.
+            aggregation: the aggregation over replicas.
+            layout: the layout over devices, or None.
+            name: the last component of its path.
+
+        Returns:
+            The variable.
+        """
         if layout is not None:
             raise ArgumentError(
                 f"{self.name}.add_variable: expected layout=None, because slot "
@@ -166,7 +186,16 @@ class OptimizerState(Checked):
         name: str | None = None,
         initializer: InitializerLike = "zeros",
     ) -> Variable:
-        """Create a variable like another one, or like a value."""
+        """Create a variable like another one, or like a value.
+
+        Args:
+            reference_variable: a variable, or a value with a path, a shape and a dtype.
+            name: the suffix of the name.
+            initializer: its first value.
+
+        Returns:
+            The variable.
+        """
         path = reference_variable.path.replace("/", "_")
         name = f"{path}_{name or 'slot'}"
         dtype = reference_variable.dtype
@@ -191,6 +220,9 @@ class OptimizerState(Checked):
                 that are overwritten by their gradients.
             name: a name, or a list of them.
             initializer: one for all, or a list with one for each name.
+
+        Returns:
+            A list of variables, or a tuple with a list for each name.
         """
         names = [name] if isinstance(name, str) else list(name)
         starts = initializer
@@ -276,7 +308,11 @@ class OptimizerState(Checked):
         self._learning_rate = self._rate_from(value)
 
     def set_weights(self, weights: Iterable[Any]) -> None:
-        """Assign a value to each of `variables`."""
+        """Assign a value to each of `variables`.
+
+        Args:
+            weights: one value for each of `variables`.
+        """
         if not self.built:
             raise NotBuiltError(
                 f"{self.name}: You are calling `set_weights` on an optimizer that is "
@@ -316,7 +352,15 @@ class OptimizerState(Checked):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build an optimizer from the result of `get_config`."""
+        """Build an optimizer from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes that the config contains.
+
+        Returns:
+            The optimizer.
+        """
         config = dict(config)
         rate = config.get("learning_rate")
         if isinstance(rate, dict):
@@ -326,12 +370,20 @@ class OptimizerState(Checked):
         return cls(**config)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the value of every variable in a dict-like store, under its index."""
+        """Save the value of every variable in a dict-like store, under its index.
+
+        Args:
+            store: a mapping of arrays: "0", "1", ... in order.
+        """
         for i, variable in enumerate(self.variables):
             store[str(i)] = np.asarray(variable)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the value of every variable from a store."""
+        """Load the value of every variable from a store.
+
+        Args:
+            store: a mapping of arrays: "0", "1", ... in order.
+        """
         if len(store) != len(self.variables):
             raise ModelFileError(
                 f"{self.name}: expected {len(self.variables)} values; the file "

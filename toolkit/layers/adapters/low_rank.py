@@ -181,7 +181,11 @@ class LowRankLayer(Layer):
         return config | {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the variables like any layer; merge the adaptation into the weight."""
+        """Save the variables like any layer; merge the adaptation into the weight.
+
+        Args:
+            store: a mapping of arrays: "0", "1", ... in order.
+        """
         if not isinstance(self._adapter, LowRankWeight):
             return super().save_own_variables(store)
         merged = self._merged()
@@ -202,6 +206,9 @@ class LowRankLayer(Layer):
         """Load the variables like any layer; the adaptation restarts at zero.
 
         Only the second factor is zero: with two zero factors, both gradients are zero.
+
+        Args:
+            store: a mapping of arrays: "0", "1", ... in order.
         """
         if not isinstance(self._adapter, LowRankWeight):
             return super().load_own_variables(store)

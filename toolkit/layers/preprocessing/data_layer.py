@@ -78,7 +78,11 @@ class DataLayer(Layer):
         return self.generator
 
     def convert_weight(self, weight: Any) -> Tensor:
-        """Return a weight unchanged, for subclasses written for Keras."""
+        """Return a weight unchanged, for subclasses written for Keras.
+
+        Args:
+            weight: a weight, or an array.
+        """
         return weight
 
 

@@ -34,6 +34,8 @@ class Discretization(DataLayer):
         epsilon: the precision of quantiles: smaller is slower and more exact.
         output_mode: "int", or "one_hot", "multi_hot", "count" as in CategoryEncoding.
         sparse: must be False: sparse tensors are not supported.
+        name: the name; generated from the class name if None.
+        dtype: the dtype of the codes, or a policy; None for the global policy.
 
     Output shape: same as the inputs, or (..., bins) for codes.
 
@@ -116,7 +118,11 @@ class Discretization(DataLayer):
         self.finalize_state()
 
     def update_state(self, data: Any) -> None:
-        """Accumulate one batch of values."""
+        """Accumulate one batch of values.
+
+        Args:
+            data: numbers of any shape.
+        """
         batch_summary = summarize(np.asarray(data, "float32"), self.epsilon)
         self.summary = merge_summaries(batch_summary, self.summary, self.epsilon)
 

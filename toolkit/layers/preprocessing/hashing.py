@@ -168,6 +168,8 @@ class HashedCrossing(HostLayer):
         num_bins: the number of bins.
         output_mode: "int" or "one_hot".
         sparse: must be False: sparse tensors are not supported.
+        name: the name; generated from the class name if None.
+        dtype: the dtype of the results, or a policy; None for the global policy.
 
     Call arguments:
         inputs: two or more arrays of strings or integers of the same shape, (),

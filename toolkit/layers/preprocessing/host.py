@@ -171,7 +171,11 @@ class AdaptableLayer(HostLayer):
         self.finalize_state()
 
     def update_state(self, data: Any) -> None:
-        """Accumulate one batch of data for `adapt`."""
+        """Accumulate one batch of data for `adapt`.
+
+        Args:
+            data: a batch.
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot be adapted")
 
     def finalize_state(self) -> None:

@@ -81,11 +81,19 @@ class ImageLayer(DataLayer):
         return result
 
     def image_size(self, images: Any) -> Size:
-        """Return (height, width) of images."""
+        """Return (height, width) of images.
+
+        Args:
+            images: images, with or without a batch.
+        """
         return self.size_in(images.shape)
 
     def size_in(self, shape: Any) -> Size:
-        """Return (height, width) in the shape of images."""
+        """Return (height, width) in the shape of images.
+
+        Args:
+            shape: the shape of images, with or without a batch.
+        """
         start = -2 if self.data_format == "channels_first" else -3
         return shape[start], shape[start + 1]
 
@@ -104,7 +112,16 @@ class ImageLayer(DataLayer):
     def transform_images(
         self, images: TensorLike, transformation: Any, training: bool = True
     ) -> Any:
-        """Return images (batch, height, width, channels) after the transformation."""
+        """Return images (batch, height, width, channels) after the transformation.
+
+        Args:
+            images: the images of a batch.
+            transformation: the result of `get_random_transformation`.
+            training: whether to run in training mode.
+
+        Returns:
+            The transformed images.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} does not define transform_images"
         )
@@ -112,19 +129,46 @@ class ImageLayer(DataLayer):
     def transform_labels(
         self, labels: TensorLike, transformation: Any, training: bool = True
     ) -> Any:
-        """Return labels (batch, ...) after the transformation; by default unchanged."""
+        """Return labels (batch, ...) after the transformation; by default unchanged.
+
+        Args:
+            labels: the labels of a batch.
+            transformation: the result of `get_random_transformation`.
+            training: whether to run in training mode.
+
+        Returns:
+            The transformed labels.
+        """
         return labels
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Return a dict of "boxes" and "labels" after the transformation."""
+        """Return a dict of "boxes" and "labels" after the transformation.
+
+        Args:
+            bounding_boxes: the bounding boxes of a batch.
+            transformation: the result of `get_random_transformation`.
+            training: whether to run in training mode.
+
+        Returns:
+            The transformed bounding boxes.
+        """
         return bounding_boxes
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Return masks (batch, height, width, channels) after the transformation."""
+        """Return masks (batch, height, width, channels) after the transformation.
+
+        Args:
+            segmentation_masks: the segmentation masks of a batch.
+            transformation: the result of `get_random_transformation`.
+            training: whether to run in training mode.
+
+        Returns:
+            The transformed segmentation masks.
+        """
         return segmentation_masks
 
     def _move_boxes(

@@ -256,13 +256,21 @@ class IndexLookup(VocabularyLayer):
             self.__dict__["idf_weights"] = np.asarray(store["idf_weights"])
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the vocabulary to the folder, unless the config contains it."""
+        """Write the vocabulary to the folder, unless the config contains it.
+
+        Args:
+            dir_path: the folder of the vocabulary file.
+        """
         if self.input_vocabulary is None:
             text = "\n".join(map(str, self.get_vocabulary()))
             Path(dir_path, _FILE).write_bytes(encode_text(text))
 
     def load_assets(self, dir_path: str | None) -> None:
-        """Load the vocabulary of `save_assets`."""
+        """Load the vocabulary of `save_assets`.
+
+        Args:
+            dir_path: the folder of the vocabulary file.
+        """
         if self.input_vocabulary is not None or dir_path is None:
             return
         lines = lines_of(Path(dir_path, _FILE))

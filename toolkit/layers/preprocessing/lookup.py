@@ -36,6 +36,7 @@ class StringLookup(IndexLookup):
         sparse: must be False: sparse tensors are not supported.
         encoding: the encoding of bytes.
         salt: one or two integers, a key for the hash.
+        name: the name; generated from the class name if None.
 
     Call arguments:
         inputs: an array, or nested lists, of strings; with `invert` of integers.
@@ -111,6 +112,7 @@ class IntegerLookup(IndexLookup):
         oov_method: the assignment of several OOV indices: "floormod" by the remainder,
             "farmhash" by the hash of the decimal string.
         salt: one or two integers, a key for the hash.
+        name: the name; generated from the class name if None.
 
     Example:
         >>> import toolkit

@@ -16,6 +16,7 @@ class Pipeline(Layer):
 
     Args:
         layers: the layers, in order.
+        name: the name; generated from the class name if None.
 
     Call arguments:
         training: passed to the layers that accept it.

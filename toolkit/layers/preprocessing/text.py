@@ -68,6 +68,10 @@ class TextVectorization(AdaptableLayer):
             result is a `toolkit.data.Ragged`, or a `tf.RaggedTensor` with the
             TensorFlow API.
         encoding: the encoding of bytes.
+        name: the name; generated from the class name if None.
+        vocabulary_size: the number of indices of a saved vocabulary; a config sets it.
+        has_input_vocabulary: whether the constructor received a vocabulary; a config
+            sets it.
 
     Call arguments:
         inputs: texts, (batch,), (batch, 1), or (..., 1); any shape if nothing is split.
@@ -185,7 +189,11 @@ class TextVectorization(AdaptableLayer):
         self._lookup_layer.reset_state()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
-        """Return the vocabulary, by default after "" and "[UNK]"."""
+        """Return the vocabulary, by default after "" and "[UNK]".
+
+        Args:
+            include_special_tokens: whether to include the mask token and the OOV token.
+        """
         return self._lookup_layer.get_vocabulary(include_special_tokens)
 
     def vocabulary_size(self) -> int:
@@ -193,7 +201,13 @@ class TextVectorization(AdaptableLayer):
         return self._lookup_layer.vocabulary_size()
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
-        """Set the vocabulary, and with mode "tf_idf" the weights."""
+        """Set the vocabulary, and with mode "tf_idf" the weights.
+
+        Args:
+            vocabulary: a list, an array or the path of a text file with one word per
+                line.
+            idf_weights: in mode "tf_idf", a weight for each word.
+        """
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
     # --- calls ------------------------------------------------------------------------
@@ -377,11 +391,19 @@ class TextVectorization(AdaptableLayer):
         self._lookup_layer.load_own_variables(store)
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the vocabulary to the folder, unless the config contains it."""
+        """Write the vocabulary to the folder, unless the config contains it.
+
+        Args:
+            dir_path: the folder of the file.
+        """
         self._lookup_layer.save_assets(dir_path)
 
     def load_assets(self, dir_path: str | None) -> None:
-        """Load the vocabulary of `save_assets`."""
+        """Load the vocabulary of `save_assets`.
+
+        Args:
+            dir_path: the folder of the file.
+        """
         self._lookup_layer.load_assets(dir_path)
 
 

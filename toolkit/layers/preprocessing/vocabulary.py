@@ -102,7 +102,11 @@ class VocabularyLayer(AdaptableLayer):
         return int(self.mask_token is not None and self.output_mode == "int")
 
     def check_ready(self, caller: str) -> None:
-        """Raise unless there is a vocabulary, given or learned."""
+        """Raise unless there is a vocabulary, given or learned.
+
+        Args:
+            caller: the name of the method in the error.
+        """
         if not self._tokens and not self._adapted:
             raise NotBuiltError(
                 f"{caller}: the layer has no vocabulary yet; pass `vocabulary`, or "
@@ -110,7 +114,11 @@ class VocabularyLayer(AdaptableLayer):
             )
 
     def check_adaptable(self, caller: str) -> None:
-        """Raise if the constructor received the vocabulary."""
+        """Raise if the constructor received the vocabulary.
+
+        Args:
+            caller: the name of the method in the error.
+        """
         if self._has_input_vocabulary:
             raise ArgumentError(
                 f"{caller}: cannot adapt a layer that has a static vocabulary"
@@ -122,7 +130,12 @@ class VocabularyLayer(AdaptableLayer):
         self.__dict__["_index"] = {token: start + i for i, token in enumerate(tokens)}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
-        """Return the vocabulary, by default after the mask and OOV tokens."""
+        """Return the vocabulary, by default after the mask and OOV tokens.
+
+        Args:
+            include_special_tokens: whether to include the mask token and the OOV
+                tokens.
+        """
         specials = self._specials if include_special_tokens else []
         return specials + self._tokens
 
@@ -247,7 +260,11 @@ class VocabularyLayer(AdaptableLayer):
     # --- learning ---------------------------------------------------------------------
 
     def update_state(self, data: Any) -> None:
-        """Count the values in a batch: (documents, values), or one document."""
+        """Count the values in a batch: (documents, values), or one document.
+
+        Args:
+            data: an array, or nested lists, of tokens.
+        """
         self.check_adaptable(f"{type(self).__name__} {self.name!r}")
         array = host_array(self, data)
         rows = 1 if array.ndim < 2 else len(array)

@@ -51,11 +51,19 @@ class Callback(Checked):
         return self._model
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Receive the parameters of the run."""
+        """Receive the parameters of the run.
+
+        Args:
+            params: the numbers of epochs and steps, and `verbose`.
+        """
         self.params = params
 
     def set_model(self, model: Any) -> None:
-        """Receive the running model."""
+        """Receive the running model.
+
+        Args:
+            model: the model.
+        """
         self._model = model
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,7 +71,11 @@ class Callback(Checked):
         return {name: getattr(self, name) for name in self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; the next run continues from it."""
+        """Restore the result of `state_dict`; the next run continues from it.
+
+        Args:
+            state: the result of `state_dict`.
+        """
         if set(state) != set(self._state):
             raise ArgumentError(
                 f"{type(self).__name__}.load_state_dict: expected the keys "
@@ -78,54 +90,128 @@ class Callback(Checked):
         return bool(self.__dict__.pop("_resumed", False))
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Older name of `on_train_batch_begin`."""
+        """Older name of `on_train_batch_begin`.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Older name of `on_train_batch_end`."""
+        """Older name of `on_train_batch_end`.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        """Called before an epoch of training."""
+        """Called before an epoch of training.
+
+        Args:
+            epoch: the number of the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        """Called after an epoch of training and its validation."""
+        """Called after an epoch of training and its validation.
+
+        Args:
+            epoch: the number of the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Called before a training step."""
+        """Called before a training step.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
         self.on_batch_begin(batch, logs=logs)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Called after a training step."""
+        """Called after a training step.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
         self.on_batch_end(batch, logs=logs)
 
     def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Called before a batch of `evaluate`, and of validation."""
+        """Called before a batch of `evaluate`, and of validation.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Called after a batch of `evaluate`, and of validation."""
+        """Called after a batch of `evaluate`, and of validation.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Called before a batch of `predict`."""
+        """Called before a batch of `predict`.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Called after a batch of `predict`; `logs["outputs"]` contains its outputs."""
+        """Called after a batch of `predict`; `logs["outputs"]` contains its outputs.
+
+        Args:
+            batch: the number of the batch in the epoch.
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Called once before training."""
+        """Called once before training.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Called once after training, also after Ctrl-C."""
+        """Called once after training, also after Ctrl-C.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_test_begin(self, logs: Logs = None) -> None:
-        """Called before evaluation or validation."""
+        """Called before evaluation or validation.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_test_end(self, logs: Logs = None) -> None:
-        """Called after evaluation or validation."""
+        """Called after evaluation or validation.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_predict_begin(self, logs: Logs = None) -> None:
-        """Called before prediction."""
+        """Called before prediction.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
     def on_predict_end(self, logs: Logs = None) -> None:
-        """Called after prediction."""
+        """Called after prediction.
+
+        Args:
+            logs: a dict from names of losses and metrics to numbers, or None.
+        """
 
 
 def print_on_chief(text: str) -> None:
@@ -145,6 +231,12 @@ class LambdaCallback(Callback):
         on_train_batch_begin: `(batch, logs)`.
         on_train_batch_end: `(batch, logs)`.
         **kwargs: functions for all other hooks, by the hook's name.
+
+    Example:
+        >>> from toolkit.callbacks import LambdaCallback
+        >>> report = LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs))
+        >>> report.on_epoch_end(0, {"loss": 0.25})
+        0 {'loss': 0.25}
     """
 
     def __init__(

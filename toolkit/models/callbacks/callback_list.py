@@ -39,6 +39,17 @@ class CallbackList(Callback):
         add_progbar: whether to add a ProgbarLogger if it is missing.
         model: the running model.
         **params: parameters for each callback.
+
+    Example:
+        >>> import toolkit
+        >>> class Report(toolkit.callbacks.Callback):
+        ...     def on_epoch_begin(self, epoch, logs=None):
+        ...         print("epoch", epoch)
+        ...
+        >>> callbacks = toolkit.callbacks.CallbackList([Report(), Report()])
+        >>> callbacks.on_epoch_begin(0)
+        epoch 0
+        epoch 0
     """
 
     def __init__(
@@ -70,7 +81,11 @@ class CallbackList(Callback):
         return any(isinstance(callback, cls) for callback in self.callbacks)
 
     def listeners_of(self, hook: str) -> list[Any]:
-        """Return the callbacks that override a per-step hook."""
+        """Return the callbacks that override a per-step hook.
+
+        Args:
+            hook: the name of a hook, such as "on_train_batch_end".
+        """
         listeners = self._listeners.get(hook)
         if listeners is None:
             listeners = [c for c in self.callbacks if _overrides(c, hook)]
@@ -80,7 +95,11 @@ class CallbackList(Callback):
         return listeners
 
     def append(self, callback: Callback) -> None:
-        """Append a callback."""
+        """Append a callback.
+
+        Args:
+            callback: the callback.
+        """
         self.callbacks.append(callback)
         self._listeners.clear()
 

@@ -19,6 +19,20 @@ class CSVLogger(Callback):
         filename: the file.
         separator: the separator of columns.
         append: whether to append to an existing file instead of replacing it.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> file = Path(tempfile.mkdtemp()) / "logs.csv"
+        >>> logger = toolkit.callbacks.CSVLogger(file)
+        >>> x, y = np.ones((4, 2)), np.ones(4)
+        >>> history = model.fit(x, y, verbose=0, callbacks=[logger])
+        >>> file.read_text().splitlines()[0]
+        'epoch,loss,val_loss'
     """
 
     _state = ("keys",)

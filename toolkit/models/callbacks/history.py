@@ -26,6 +26,15 @@ class History(Callback):
     Attributes:
         history: name -> list of values, one per epoch.
         epoch: the numbers of the epochs of the last run.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> history = model.fit(np.ones((4, 2)), np.ones(4), epochs=3, verbose=0)
+        >>> history.epoch, list(history.history)
+        ([0, 1, 2], ['loss'])
     """
 
     _state = ("history", "epoch", "_epochs")

@@ -35,6 +35,18 @@ class LearningRateScheduler(Callback):
         schedule: `(epoch, learning_rate) -> learning_rate`, or a function of the epoch
             only.
         verbose: 1 prints each change.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+        >>> model.compile(toolkit.optimizers.SGD(0.5), "mse")
+        >>> halve = toolkit.callbacks.LearningRateScheduler(lambda _, rate: rate / 2)
+        >>> history = model.fit(
+        ...     np.ones((4, 2)), np.ones(4), epochs=2, verbose=0, callbacks=[halve]
+        ... )
+        >>> float(model.optimizer.learning_rate)
+        0.125
     """
 
     def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
@@ -82,6 +94,17 @@ class ReduceLROnPlateau(MonitorCallback):
         cooldown: the number of epochs to ignore after a reduction.
         min_lr: the lower bound of the learning rate.
         **kwargs: `epsilon`, an older name of `min_delta`.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1, use_bias=False)])
+        >>> model.compile(toolkit.optimizers.SGD(0.5), "mse")
+        >>> reduce = toolkit.callbacks.ReduceLROnPlateau("loss", factor=0.1, patience=2)
+        >>> x, y = np.zeros((4, 2)), np.ones(4)
+        >>> history = model.fit(x, y, epochs=3, verbose=0, callbacks=[reduce])
+        >>> round(float(model.optimizer.learning_rate), 4)
+        0.05
     """
 
     _state = ("best", "wait", "cooldown_counter")

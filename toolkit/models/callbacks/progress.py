@@ -61,6 +61,13 @@ class ProgbarLogger(Callback):
     values that are available from the device, without waiting. A line with all values
     replaces it at the end of each epoch. verbose=2 prints only that line, after the
     number of the epoch. `fit`, `evaluate` and `predict` add one unless verbose=0.
+
+    Example:
+        >>> import toolkit
+        >>> logger = toolkit.callbacks.ProgbarLogger()
+        >>> callbacks = toolkit.callbacks.CallbackList([logger], add_progbar=True)
+        >>> len(callbacks.callbacks)
+        1
     """
 
     _never_stops = True

@@ -23,6 +23,17 @@ class EarlyStopping(MonitorCallback):
             decreases.
         restore_best_weights: whether to restore the weights of the best epoch.
         start_from_epoch: the number of initial epochs to ignore.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+        >>> model.compile(toolkit.optimizers.SGD(0.0), "mse")
+        >>> stop = toolkit.callbacks.EarlyStopping("loss", patience=2)
+        >>> x, y = np.ones((4, 2)), np.ones(4)
+        >>> history = model.fit(x, y, epochs=20, verbose=0, callbacks=[stop])
+        >>> len(history.epoch)
+        3
     """
 
     _state = ("best", "wait", "stopped_epoch", "best_epoch", "best_weights")
@@ -75,7 +86,11 @@ class EarlyStopping(MonitorCallback):
             self.model.stop_training = True
 
     def get_monitor_value(self, logs: Logs) -> Any:
-        """Return the quantity in the logs; warn and return None if it is missing."""
+        """Return the quantity in the logs; warn and return None if it is missing.
+
+        Args:
+            logs: the logs of an epoch.
+        """
         return self._monitored(logs)
 
     def _store_best(self, epoch: int) -> None:
@@ -100,6 +115,16 @@ class TerminateOnNaN(Callback):
 
     Args:
         raise_error: whether to raise RuntimeError instead of a clean stop.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.layers.Dense(1)])
+        >>> stop = toolkit.callbacks.TerminateOnNaN()
+        >>> stop.set_model(model)
+        >>> stop.on_train_batch_end(0, {"loss": float("nan")})
+        Batch 0: Invalid loss nan, terminating training
+        >>> model.stop_training
+        True
     """
 
     def __init__(self, raise_error: bool = False) -> None:

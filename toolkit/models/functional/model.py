@@ -52,6 +52,13 @@ class Functional(FunctionalInputs, Model):
         outputs: a symbolic tensor computed from the inputs, or a nest of them.
         name: the name; generated from the class name if None.
         **kwargs: `trainable`, `dtype` and other arguments of layers.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.Input((4,))
+        >>> model = toolkit.Model(x, toolkit.layers.Dense(2)(x))
+        >>> type(model).__name__, model.output_shape
+        ('Functional', (None, 2))
     """
 
     _describes_parts = True
@@ -138,7 +145,16 @@ class Functional(FunctionalInputs, Model):
         training: bool | None = None,
         mask: Any = None,
     ) -> Any:
-        """Replay the recorded calls on `inputs`."""
+        """Replay the recorded calls on `inputs`.
+
+        Args:
+            inputs: tensors in the structure of the model's inputs.
+            training: whether to run in training mode; None: the mode of the context.
+            mask: masks of the inputs, or None.
+
+        Returns:
+            The outputs, in the structure of the model's outputs.
+        """
         flat = self._standardize(inputs)
         masks = () if mask is None else tree.flatten(mask)
         for i, (x, its_mask) in enumerate(zip(flat, masks, strict=False)):
@@ -163,7 +179,12 @@ class Functional(FunctionalInputs, Model):
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """Return None: the sublayers attach masks to the outputs."""
+        """Return None: the sublayers attach masks to the outputs.
+
+        Args:
+            inputs: the inputs of the call.
+            previous_mask: the masks of the inputs.
+        """
         return None
 
     def compute_output_spec(
@@ -172,7 +193,13 @@ class Functional(FunctionalInputs, Model):
         training: bool | None = None,
         mask: Any = None,
     ) -> Any:
-        """Return the symbolic outputs of a call with these symbols."""
+        """Return the symbolic outputs of a call with these symbols.
+
+        Args:
+            inputs: symbolic tensors in the structure of the model's inputs.
+            training: whether to run in training mode; None: the mode of the context.
+            mask: masks of the inputs, or None.
+        """
         symbols = self._ordered(inputs)
         narrowed = list(map(_narrowed, symbols, self._inputs))
         pairs = zip(narrowed, self._inputs, strict=True)
@@ -188,7 +215,11 @@ class Functional(FunctionalInputs, Model):
         return without_masks(infer(self.call, (inputs,), arguments))
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
-        """Return the shape(s) of the output(s) for inputs of these shapes."""
+        """Return the shape(s) of the output(s) for inputs of these shapes.
+
+        Args:
+            input_shape: the shape, or shapes, of the inputs; None for unknown extents.
+        """
         shapes = [input_shape]
         if len(self._inputs) > 1 or not _is_shape(input_shape):
             shapes = _shapes_of(input_shape, self._inputs_struct)
@@ -209,7 +240,16 @@ class Functional(FunctionalInputs, Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build a model from the result of `get_config`."""
+        """Build a model from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes or functions that the config
+                contains.
+
+        Returns:
+            The model, with new weights.
+        """
         if "input_layers" not in config or not has_functional_constructor(cls):
             return super().from_config(config, custom_objects)
         return functional_from_config(cls, config, custom_objects)

@@ -69,6 +69,16 @@ class OnnxModel(FunctionalInputs, Model):
             the order of axes, and whether it is trainable.
         frozen: names of layers that are not trainable.
         name: the name; generated if None.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> path = Path(tempfile.mkdtemp()) / "model.onnx"
+        >>> model.export(path, format="onnx", verbose=False)
+        >>> type(toolkit.saving.load_onnx(path)).__name__
+        'OnnxModel'
     """
 
     _kind = "OnnxModel"
@@ -137,7 +147,15 @@ class OnnxModel(FunctionalInputs, Model):
     # --- calls ------------------------------------------------------------------------
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Run the graph; `training` is ignored, since the file is for inference."""
+        """Run the graph; `training` is ignored, since the file is for inference.
+
+        Args:
+            inputs: tensors in the structure of the model's inputs.
+            training: whether to run in training mode; None: the mode of the context.
+
+        Returns:
+            The outputs of the graph.
+        """
         if self._reason and state.trace is None:
             warn(
                 f"{self.name}: the model runs node by node and is not compiled, "
@@ -193,7 +211,12 @@ class OnnxModel(FunctionalInputs, Model):
         ]
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
-        """Return the symbolic outputs of a call with these symbols."""
+        """Return the symbolic outputs of a call with these symbols.
+
+        Args:
+            inputs: symbolic tensors in the structure of the model's inputs.
+            training: has no effect on the shapes.
+        """
         values = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
         shapes = [(tuple(x.shape), x.dtype) for x in values]
         if [shape for shape, _ in shapes] == [
@@ -219,7 +242,16 @@ class OnnxModel(FunctionalInputs, Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Build a model from the result of `get_config`."""
+        """Build a model from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes or functions that the config
+                contains.
+
+        Returns:
+            The model, with new weights.
+        """
         return cls(**config)
 
 

@@ -81,6 +81,9 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
         json_string: the text.
         custom_objects: name -> class or function for names in the config.
 
+    Returns:
+        The model, with new weights.
+
     Example:
         >>> import toolkit
         >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])

@@ -149,8 +149,21 @@ def load_model(
         safe_mode: as in Keras, but False allows no more than True: code in a file
             never runs.
 
+    Returns:
+        The model, with its weights; compiled if it was compiled and `compile` is True.
+
     Raises:
         ModelFileError: if the file is corrupt, suspicious, or does not fit.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> path = Path(tempfile.mkdtemp()) / "model.keras"
+        >>> model.save(path)
+        >>> toolkit.models.load_model(path).output_shape
+        (None, 2)
     """
     if is_stream(filepath):
         with file_of_stream(filepath) as path:

@@ -37,6 +37,9 @@ class CompileConfigured:
 
         A class that overrides `compile` must define this, too; otherwise it does
         nothing.
+
+        Args:
+            config: the arguments of `compile` as plain values.
         """
         if not _is_toolkit_method(type(self).compile):
             warn(

@@ -185,7 +185,15 @@ class Evaluation(Steps):
         sample_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Compute loss and metrics of one batch; returns the same as `evaluate`."""
+        """Compute loss and metrics of one batch; returns the same as `evaluate`.
+
+        Args:
+            x, y, sample_weight: a batch, the same as in `fit`.
+            return_dict: whether to return a dict by name.
+
+        Returns:
+            The loss, or a list of loss and metrics, or a dict of them.
+        """
         self._check_compiled("test_on_batch")
         run = coordinate_run(self)
         with named_errors("test_on_batch"):
@@ -198,7 +206,11 @@ class Evaluation(Steps):
 
     @check_arguments
     def predict_on_batch(self, x: Any) -> Any:
-        """Return the outputs for one batch, as NumPy arrays."""
+        """Return the outputs for one batch, as NumPy arrays.
+
+        Args:
+            x: the inputs of a batch.
+        """
         run = coordinate_run(self)
         with named_errors("predict_on_batch"):
             batch = run.complete_batch((batch_tensors(x, "x"),))

@@ -223,7 +223,14 @@ class Steps:
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        """Run one step of evaluation on a batch and return the logs."""
+        """Run one step of evaluation on a batch and return the logs.
+
+        Args:
+            data: a batch: x, (x,), (x, y) or (x, y, sample_weight).
+
+        Returns:
+            The logs: name -> 0-d tensor.
+        """
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self._forward(x, training=False)
         loss = self._total_loss(x, y, y_pred, sample_weight, training=False)
@@ -231,7 +238,11 @@ class Steps:
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def predict_step(self, data: Any) -> Any:
-        """Return the outputs for a batch."""
+        """Return the outputs for a batch.
+
+        Args:
+            data: a batch: x, (x,), (x, y) or (x, y, sample_weight).
+        """
         x, _, _ = unpack_x_y_sample_weight(data)
         return self._forward(x, training=False)
 
@@ -282,7 +293,17 @@ class Steps:
     def compiled_loss(
         self, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Call `compute_loss` under its old name, with a warning."""
+        """Call `compute_loss` under its old name, with a warning.
+
+        Args:
+            y: the targets.
+            y_pred: the outputs of the model.
+            sample_weight: the weights of the samples.
+            training: whether this is a step of training.
+
+        Returns:
+            The total loss.
+        """
         _warn_of_old_name("compiled_loss", "compute_loss(x, y, y_pred, sample_weight)")
         return self._total_loss(None, y, y_pred, sample_weight, training)
 
@@ -307,6 +328,16 @@ class Steps:
 
         Variables with an empty list of values keep their values.
 
+        Args:
+            trainable_variables: values of `trainable_variables`.
+            non_trainable_variables: values of `non_trainable_variables`.
+            metrics_variables: values of `metrics_variables`.
+            x: the inputs.
+            y: the targets.
+            y_pred: the outputs of the model.
+            sample_weight: the weights of the samples.
+            training: whether this is a step of training.
+
         Returns:
             (loss, (new values of trainable, non-trainable and metrics variables)).
         """
@@ -330,7 +361,17 @@ class Steps:
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
-        """Update the compiled metrics with a batch and return all results."""
+        """Update the compiled metrics with a batch and return all results.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the outputs of the model.
+            sample_weight: the weights of the samples.
+
+        Returns:
+            The results of all metrics: name -> 0-d tensor.
+        """
         if self._compile_metrics is not None:
             self._compile_metrics.update_state(y, y_pred, sample_weight)
         return self.get_metrics_result()
@@ -395,19 +436,31 @@ class Steps:
         return all(layer.supports_jit for layer in self._flatten_layers())
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Return the cached function that runs `train_step` on a batch."""
+        """Return the cached function that runs `train_step` on a batch.
+
+        Args:
+            force: whether to create a new function.
+        """
         if force or not self._is_fresh(self.train_function):
             self.train_function = self._make_function(self.train_step)
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
-        """Return the cached function that runs `test_step` on a batch."""
+        """Return the cached function that runs `test_step` on a batch.
+
+        Args:
+            force: whether to create a new function.
+        """
         if force or not self._is_fresh(self.test_function):
             self.test_function = self._make_function(self.test_step)
         return self.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
-        """Return the cached function that runs `predict_step` on a batch."""
+        """Return the cached function that runs `predict_step` on a batch.
+
+        Args:
+            force: whether to create a new function.
+        """
         if force or not self._is_fresh(self.predict_function):
             self.predict_function = self._make_function(self.predict_step)
         return self.predict_function

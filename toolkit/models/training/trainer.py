@@ -304,7 +304,16 @@ class Trainer(CompileConfigured, Evaluation):
         class_weight: dict[int, float] | None = None,
         return_dict: bool = False,
     ) -> Any:
-        """Run one step of training on one batch; returns the same as `evaluate`."""
+        """Run one step of training on one batch; returns the same as `evaluate`.
+
+        Args:
+            x, y, sample_weight: a batch, the same as in `fit`.
+            class_weight: a weight for each label, by label.
+            return_dict: whether to return a dict by name.
+
+        Returns:
+            The loss, or a list of loss and metrics, or a dict of them.
+        """
         self._check_compiled("train_on_batch")
         run = coordinate_run(self)
         with named_errors("train_on_batch"):

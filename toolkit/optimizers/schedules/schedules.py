@@ -20,6 +20,19 @@ class LearningRateSchedule(Checked):
 
     A subclass defines `__call__`. Its config consists of the constructor's arguments,
     stored in attributes of the same names.
+
+    Example:
+        >>> import toolkit
+        >>> class Linear(toolkit.optimizers.schedules.LearningRateSchedule):
+        ...     def __init__(self, rate):
+        ...         self.rate = rate
+        ...
+        ...     def __call__(self, step):
+        ...         return self.rate * step
+        ...
+        >>> schedule = Linear(0.1)
+        >>> schedule(2), schedule.get_config()
+        (0.2, {'rate': 0.1})
     """
 
     def __call__(self, step: Any) -> Any:
@@ -32,7 +45,14 @@ class LearningRateSchedule(Checked):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Build a schedule from the result of `get_config`."""
+        """Build a schedule from the result of `get_config`.
+
+        Args:
+            config: the constructor's arguments.
+
+        Returns:
+            The schedule.
+        """
         return cls(**config)
 
     def __repr__(self) -> str:
@@ -88,6 +108,12 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         boundaries: increasing step numbers; values[i] includes step boundaries[i].
         values: one more element than boundaries.
         name: for identification only.
+
+    Example:
+        >>> from toolkit.optimizers.schedules import PiecewiseConstantDecay
+        >>> schedule = PiecewiseConstantDecay([10, 20], [0.5, 0.1, 0.01])
+        >>> [round(float(schedule(step)), 4) for step in (0, 10, 15, 30)]
+        [0.5, 0.5, 0.1, 0.01]
     """
 
     def __init__(
@@ -123,6 +149,12 @@ class PolynomialDecay(LearningRateSchedule):
         power: 1 is linear.
         cycle: whether to restart with a longer period at the end.
         name: for identification only.
+
+    Example:
+        >>> import toolkit
+        >>> schedule = toolkit.optimizers.schedules.PolynomialDecay(0.1, 100)
+        >>> [round(float(schedule(step)), 4) for step in (0, 50, 100)]
+        [0.1, 0.0501, 0.0001]
     """
 
     def __init__(
@@ -164,6 +196,12 @@ class InverseTimeDecay(LearningRateSchedule):
         decay_rate: the factor.
         staircase: whether the rate changes only every `decay_steps` steps.
         name: for identification only.
+
+    Example:
+        >>> import toolkit
+        >>> schedule = toolkit.optimizers.schedules.InverseTimeDecay(0.5, 10, 1.0)
+        >>> [round(float(schedule(step)), 4) for step in (0, 10, 30)]
+        [0.5, 0.25, 0.125]
     """
 
     def __init__(
@@ -200,6 +238,12 @@ class CosineDecay(LearningRateSchedule):
         name: for identification only.
         warmup_target: the rate at the end of the warm-up; None for no warm-up.
         warmup_steps: the length of the warm-up.
+
+    Example:
+        >>> from toolkit.optimizers.schedules import CosineDecay
+        >>> schedule = CosineDecay(0.0, 100, warmup_target=0.1, warmup_steps=10)
+        >>> [round(float(schedule(step)), 4) for step in (0, 5, 10, 60, 110)]
+        [0.0, 0.05, 0.1, 0.05, 0.0]
 
     Reference:
         [Loshchilov & Hutter, 2016](https://arxiv.org/abs/1608.03983)
@@ -246,6 +290,12 @@ class CosineDecayRestarts(LearningRateSchedule):
         m_mul: the factor of the rates at the starts.
         alpha: the minimum rate as a fraction of the initial rate.
         name: for identification only.
+
+    Example:
+        >>> import toolkit
+        >>> schedule = toolkit.optimizers.schedules.CosineDecayRestarts(0.1, 10)
+        >>> [round(float(schedule(step)), 4) for step in (0, 5, 10, 20, 30)]
+        [0.1, 0.05, 0.1, 0.05, 0.1]
 
     Reference:
         [Loshchilov & Hutter, 2016](https://arxiv.org/abs/1608.03983)
