@@ -13,6 +13,7 @@ from keras.src import tree
 import toolkit
 from keras_toolkit.core import convert_to_tensor
 from toolkit import ops
+from toolkit.core.tensor import Tensor, backend
 from toolkit.errors import TraceError
 from toolkit.models.training.arrays import as_tensor
 
@@ -130,10 +131,11 @@ def _flatten(batches: Sequence[Any]) -> tuple[list[Any], Any]:
     """Return the tensors of all batches, and a key for their structure."""
     leaves: list[Any] = []
     if len(batches) == 1 and type(batches[0]) is tuple:
+        asarray = backend().memory.asarray
         for leaf in batches[0]:
-            if type(leaf) is not np.ndarray:
+            if type(leaf) is not np.ndarray or leaf.dtype.kind not in "biuf":
                 break
-            leaves.append(_to_tensor(leaf))
+            leaves.append(Tensor(asarray(leaf)))  # the step reads the same memory
         else:
             return leaves, len(leaves)
     leaves = [_to_tensor(leaf) for leaf in tree.flatten(list(batches))]

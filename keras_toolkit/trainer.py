@@ -15,10 +15,10 @@ from keras.src import (
 from keras.src.backend import config
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
-from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import is_default, pythonify_logs
 
+from keras_toolkit.batches import BatchIterator
 from keras_toolkit.core import convert_to_numpy
 from keras_toolkit.generation import compile_generation
 from keras_toolkit.steps import make_step
@@ -161,7 +161,7 @@ class ToolkitTrainer(base_trainer.Trainer):
                     (x, y, sample_weight), validation_split=validation_split
                 )
             )
-        batches = EpochIterator(
+        batches = BatchIterator(
             x=x,
             y=y,
             sample_weight=sample_weight,
@@ -223,7 +223,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         """Evaluate the validation data and return its metrics with a prefix."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         if self._eval_epoch_iterator is None:
-            self._eval_epoch_iterator = EpochIterator(
+            self._eval_epoch_iterator = BatchIterator(
                 x=x,
                 y=y,
                 sample_weight=sample_weight,
@@ -265,7 +265,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         if use_cached_iterator:
             batches = self._eval_epoch_iterator
         else:
-            batches = EpochIterator(
+            batches = BatchIterator(
                 x=x,
                 y=y,
                 sample_weight=sample_weight,
@@ -307,7 +307,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         callbacks: Any = None,
     ) -> Any:
         """Return the outputs for data as arrays; see `keras.Model.predict`."""
-        batches = EpochIterator(
+        batches = BatchIterator(
             x=x,
             batch_size=batch_size,
             steps_per_epoch=steps,
