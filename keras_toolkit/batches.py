@@ -22,14 +22,17 @@ class BatchIterator(EpochIterator):
     """
 
     def _get_iterator(self) -> Iterator[Any]:
+        # Keras asks for an iterator after the last batch, too: convert no array before
+        # the first batch.
         adapter = self.data_adapter
         if type(adapter) is ArrayDataAdapter:
             inputs = convert_to_sliceable(adapter._inputs, target_backend="numpy")
             leaves = tree.flatten(inputs)
             if all(leaf is None or type(leaf) is NumpySliceable for leaf in leaves):
                 arrays = [leaf if leaf is None else leaf.array for leaf in leaves]
-                return _iterate_batches(arrays, inputs, _batch_rows(adapter))
-        return super()._get_iterator()
+                yield from _iterate_batches(arrays, inputs, _batch_rows(adapter))
+                return
+        yield from super()._get_iterator()
 
 
 def _batch_rows(adapter: Any) -> Iterator[Any]:
