@@ -37,6 +37,15 @@ def test_a_backend_is_created_once(registry):
     assert calls == [1]
 
 
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [("lower", "CodeGenerator"), ("passes", "CodeGenerator"), ("asarray", "Memory")],
+)
+def test_a_backend_with_members_of_its_parts_is_refused(name, owner):
+    with pytest.raises(ArgumentError, match=f"Mine.{name}.* subclass of {owner}"):
+        type("Mine", (Backend,), {name: None})
+
+
 def test_a_later_registration_replaces_the_earlier(registry):
     register_backend("mine", lambda: Backend({}))
     assert not get_backend("mine").kernels.supports("sum")

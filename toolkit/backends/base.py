@@ -11,6 +11,7 @@ from toolkit.backends.composites import CompositeKernel
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel, KernelTable
 from toolkit.backends.memory import Memory
+from toolkit.errors import ArgumentError
 from toolkit.ir import PRIMITIVES, Primitive
 from toolkit.machine import available_cores, cpu_model
 
@@ -30,6 +31,17 @@ class Backend:
     key = "backend"
     # Whether its arrays are outside the host's memory.
     is_accelerator = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for part, attribute in ((CodeGenerator, "generator"), (Memory, "memory")):
+            for name in vars(cls):
+                if name in vars(part) and not hasattr(Backend, name):
+                    raise ArgumentError(
+                        f"{cls.__name__}.{name}: {part.__name__} has this member, and "
+                        f"a Backend does not use it; define it in a subclass of "
+                        f"{part.__name__}, and set `{attribute}` to an instance"
+                    )
 
     def __init__(
         self, kernels: Mapping[str, Kernel], memory: Memory | None = None
