@@ -18,6 +18,15 @@ T = TypeVar("T")
 _next_version: Callable[[], int] = itertools.count(1).__next__
 
 
+class _Changes:
+    """The version of the last change of any owner: if it is the same, none changed."""
+
+    last_version = 0
+
+
+_changes = _Changes()
+
+
 class Owner:
     """Base class of objects whose state walks read."""
 
@@ -27,7 +36,8 @@ class Owner:
 
     def _mark_changed(self) -> None:
         """Invalidate the walks that have read this owner; call it after the change."""
-        self.__dict__["_version"] = _next_version()
+        version = self.__dict__["_version"] = _next_version()
+        _changes.last_version = version  # after the owner's: a reader compares it first
 
 
 class _Active(ThreadState):
@@ -49,14 +59,18 @@ class Walk:
     def __init__(self, find: Callable[[], list[Any]]) -> None:
         self._owners: dict[int, tuple[Owner, int]] = {}
         self._contents: dict[int, tuple[Any, list[Any]]] = {}
+        self._last_version = _changes.last_version  # before the first read
         with _active.override(walk=self):
             self.result = find()
 
     def is_valid(self) -> bool:
         """Return whether no owner or container has changed since the walk."""
-        for owner, version in self._owners.values():
-            if owner._version != version:
-                return False
+        last_version = _changes.last_version
+        if last_version != self._last_version:
+            for owner, version in self._owners.values():
+                if owner._version != version:
+                    return False
+            self._last_version = last_version
         for container, content in self._contents.values():
             if len(container) != len(content):
                 return False

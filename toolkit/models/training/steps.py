@@ -56,7 +56,7 @@ class CompiledStep:
         return self._past_traces + count
 
     def __call__(self, batch: Any) -> Any:
-        if type(batch) is not Tensor and has_composites(batch):
+        if not _is_flat(batch) and has_composites(batch):
             return EagerStep(self.step)(batch)  # a graph cannot contain ragged rows
         while True:
             function, leaves = self._function_for(batch)
@@ -89,19 +89,16 @@ class CompiledStep:
         if self._structure.has_changed():
             self._past_traces = self.trace_count
             self._functions.clear()
-        if type(batch) is Tensor:
-            key, leaves = Tensor, (batch,)
-        else:
-            key, leaves = self._flatten(batch)
+        key, leaves = self._flatten(batch)
         function = self._functions.get(key)
         if function is None:
             function = self._make(key, batch)
         return function, leaves
 
     def _flatten(self, batch: Any) -> tuple[Any, Any]:
-        # Fast path: tuples of tensors are the common case, and functions handle them
-        # fastest.
-        if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
+        if type(batch) is Tensor:
+            return Tensor, (batch,)
+        if _is_flat(batch):
             return len(batch), batch
         return tree.signature(batch), tree.flatten(batch)
 
@@ -132,6 +129,13 @@ class CompiledStep:
             batch = tree.map_structure(_zeros_like, self._first_batch_spec)
         function, leaves = self._function_for(batch)
         return function.inspect(*leaves)
+
+
+def _is_flat(batch: Any) -> bool:
+    """Return whether a batch is a tensor or a tuple of tensors, the fastest cases."""
+    if type(batch) is tuple:
+        return _TENSOR.issuperset(map(type, batch))
+    return type(batch) is Tensor
 
 
 def _spec_of(leaf: Any) -> Any:
