@@ -32,8 +32,8 @@ class Backend:
     # Whether its arrays are outside the host's memory.
     is_accelerator = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for part, attribute in ((CodeGenerator, "generator"), (Memory, "memory")):
             for name in vars(cls):
                 if name in vars(part) and not hasattr(Backend, name):
