@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -76,6 +77,19 @@ def test_the_site_lists_every_page():
     listed = (docs / "index.md").read_text("utf-8").splitlines()
     pages = {p.relative_to(docs).with_suffix("").as_posix() for p in docs.rglob("*.md")}
     assert pages - set(listed) == {"index"}
+
+
+def test_the_installation_page_lists_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    page = (ROOT / "docs/guides/installation.md").read_text("utf-8")
+    table = page.partition("\n## Extras\n")[2].partition("\n## ")[0]
+    extras = {
+        name
+        for name in project["optional-dependencies"]
+        if name not in ("docs", "test") and not name.startswith("ci-")
+    }
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == extras
+    assert project["name"] in page
 
 
 def test_the_compiler_is_demonstrated():
