@@ -363,7 +363,7 @@ from toolkit.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 # isort: off
 from toolkit.ops import image, linalg, nn, numpy
-from toolkit.ops import operators as _operators, quantize as _quantize  # noqa: F401
+from toolkit.ops import operators as _operators, quantize as _quantize
 # isort: on
 
 # Functions of `keras.ops` that modules of higher levels define.
