@@ -66,6 +66,21 @@ INDEX = {
 TITLES = {name: title for section in INDEX.values() for name, title in section.items()}
 
 
+# Descriptions of the constants that a namespace exports.
+CONSTANTS = {
+    "toolkit.data.AUTOTUNE": (
+        "The value of `num_parallel_calls` and `buffer_size` that selects the number, "
+        "and changes it during a pass."
+    ),
+    "toolkit.data.INFINITE_CARDINALITY": (
+        "The result of `Dataset.cardinality` for a data set without end."
+    ),
+    "toolkit.data.UNKNOWN_CARDINALITY": (
+        "The result of `Dataset.cardinality` for an unknown number of elements."
+    ),
+}
+
+
 def _keras_names(module: str) -> list[str]:
     """Return the names of a module of Keras ops."""
     return [n for n, home in MODULE_OF.items() if home == f"keras.src.ops.{module}"]

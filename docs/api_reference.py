@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from api_groups import GROUPS, INDEX, TITLES
+from api_groups import CONSTANTS, GROUPS, INDEX, TITLES
 from api_names import (
     docstring_of,
+    documented_bases,
     documented_classes,
     entry_of,
     exports,
@@ -137,13 +138,17 @@ def _entry(full_name: str) -> Iterator[str]:
     value = value_of(full_name)
     if inspect.isclass(value):
         yield f".. autoclass:: {full_name}"
-        yield "   :show-inheritance:"
+        if documented_bases(value):
+            yield "   :show-inheritance:"
         if names := members(value):
             yield f"   :members: {', '.join(names)}"
     elif inspect.isroutine(value):
         yield f".. autofunction:: {full_name}"
     else:
-        yield f".. autodata:: {full_name}"
+        yield f".. py:data:: {full_name}"
+        yield f"   :value: {value!r}"
+        yield ""
+        yield f"   {_summary_of(full_name)}"
     yield ""
 
 
@@ -159,7 +164,22 @@ def _class_page(full_name: str) -> str:
             if _is_property(value) == is_property
         ]
         lines += [*_heading(title), *_table(rows), ""] if rows else []
-    return "\n".join([*lines, *_heading("Details"), *_entry(full_name)])
+    lines += [*_inherited(cls), *_heading("Details"), *_entry(full_name)]
+    return "\n".join(lines)
+
+
+def _inherited(cls: type) -> list[str]:
+    """Return lists of the members that have their entries at the bases of a class."""
+    names = documented_classes()
+    lines, visited = [], {*members(cls)}
+    for base in cls.__mro__[1:]:
+        remaining = sorted({*members(base)} - visited) if base in names else []
+        visited |= {*remaining}
+        links = [f":py:obj:`{name} <{names[base]}.{name}>`" for name in remaining]
+        if links:
+            title = f"Inherited from {base.__name__}"
+            lines += [*_heading(title), ", ".join(links), ""]
+    return lines
 
 
 def _is_property(value: Any) -> bool:
@@ -187,7 +207,7 @@ def _child_table(namespace: str) -> list[str]:
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    lines = [".. list-table::", "   :class: names", "   :widths: 1 2", ""]
+    lines = [".. list-table::", "   :class: names", "   :widths: 2 3", ""]
     cells = [(f"   * - {name}", f"     - {text}") for name, text in rows]
     return [*lines, *(line for pair in cells for line in pair)] if cells else []
 
@@ -196,7 +216,7 @@ def _summary_of(full_name: str) -> str:
     value = value_of(full_name)
     if inspect.isclass(value) or inspect.isroutine(value):
         return summary(value.__doc__ or "")
-    return f"``{value!r}``"
+    return summary(CONSTANTS[full_name])
 
 
 def summary(docstring: str) -> str:

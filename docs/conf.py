@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -71,14 +72,16 @@ def show_bases(
 def literal_operators(
     app: Any, what: str, name: str, object: Any, options: Any, lines: list[str]
 ) -> None:
-    """Escape `*` and `|` in sentences, which are not emphasis or substitution."""
+    """Escape `*` and `|` in sentences, and convert links of Markdown."""
     inside_example = False
     for i, line in enumerate(lines):
         inside_example = line.lstrip().startswith((">>>", "...")) or (
             inside_example and bool(line.strip())
         )
         if not inside_example:
-            lines[i] = escape(line)
+            lines[i] = re.sub(
+                r"\[([^]]+)\]\((http[^ )]+)\)", r"`\1 <\2>`__", escape(line)
+            )
 
 
 def signature_of_class(

@@ -16,7 +16,7 @@ import toolkit
 from tests.test_exports import NAMESPACES, public
 
 CONF = Path(toolkit.__file__).resolve().parents[1] / "docs" / "conf.py"
-DIRECTIVE = re.compile(r"\.\. auto(?:class|function|data):: (\S+)")
+DIRECTIVE = re.compile(r"\.\. (?:auto(?:class|function)|py:data):: (\S+)")
 ROW = re.compile(r":py:obj:`(\w+) <(\S+)>`")
 
 pytestmark = pytest.mark.skipif(not CONF.exists(), reason="docs are in checkouts only")

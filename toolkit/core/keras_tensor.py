@@ -20,8 +20,11 @@ class KerasHistory(NamedTuple):
     tensor_index: int
 
 
-class _ReadOnlyAttribute:
+class _ReadOnlyAttribute(property):
     """Attribute that the constructor sets once, under `_name`."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(doc=description)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -76,10 +79,10 @@ class KerasTensor:
         self._keras_history: KerasHistory | None = None
         self._keras_mask: Any = None
 
-    shape: Any = _ReadOnlyAttribute()
-    dtype: Any = _ReadOnlyAttribute()
-    sparse: Any = _ReadOnlyAttribute()
-    ragged: Any = _ReadOnlyAttribute()
+    shape: Any = _ReadOnlyAttribute("Return the extents; None where unknown.")
+    dtype: Any = _ReadOnlyAttribute("Return the name of the dtype.")
+    sparse: Any = _ReadOnlyAttribute("Return False: there are no sparse tensors.")
+    ragged: Any = _ReadOnlyAttribute("Return False: there are no ragged tensors.")
 
     @property
     def ndim(self) -> int:
