@@ -65,6 +65,14 @@ def relu(
         max_value: values above the threshold are limited to [0, max_value]; None for no
             limit.
         threshold: the value at which the slope changes.
+
+    Returns:
+        A tensor of the shape of x.
+
+    Example:
+        >>> from toolkit import activations
+        >>> activations.relu([-1.0, 0.0, 8.0], max_value=6.0).tolist()
+        [0.0, 0.0, 6.0]
     """
     x = convert(x)
     if negative_slope == 0 and threshold == 0:
@@ -90,6 +98,14 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
         x: any shape.
         approximate: whether to approximate the probability with a tanh.
 
+    Returns:
+        A tensor of the shape of x.
+
+    Example:
+        >>> from toolkit import activations
+        >>> [round(y, 4) for y in activations.gelu([-1.0, 0.0, 2.0]).tolist()]
+        [-0.1587, 0.0, 1.9545]
+
     Reference:
         https://arxiv.org/abs/1606.08415
     """
@@ -98,13 +114,36 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
 
 @operation
 def exponential(x: TensorLike) -> Tensor:
-    """Compute exp(x), elementwise."""
+    """Compute exp(x), elementwise.
+
+    Args:
+        x: any shape.
+
+    Returns:
+        A tensor of the shape of x.
+
+    Example:
+        >>> from toolkit import activations
+        >>> [round(y, 4) for y in activations.exponential([-1.0, 0.0, 2.0]).tolist()]
+        [0.3679, 1.0, 7.3891]
+    """
     return ops.exp(x)
 
 
 @operation
 def mish(x: TensorLike) -> Tensor:
     """Compute x * tanh(softplus(x)), elementwise.
+
+    Args:
+        x: any shape.
+
+    Returns:
+        A tensor of the shape of x.
+
+    Example:
+        >>> from toolkit import activations
+        >>> [round(y, 4) for y in activations.mish([-1.0, 0.0, 2.0]).tolist()]
+        [-0.3034, 0.0, 1.944]
 
     Reference:
         https://arxiv.org/abs/1908.08681
@@ -122,6 +161,9 @@ def legacy_hard_sigmoid(x: TensorLike) -> Tensor:
     Args:
         x: any shape.
 
+    Returns:
+        A tensor of the shape of x.
+
     Example:
         >>> import toolkit
         >>> toolkit.activations.legacy_hard_sigmoid([-3.0, 0.0, 1.0]).numpy().tolist()
@@ -132,7 +174,19 @@ def legacy_hard_sigmoid(x: TensorLike) -> Tensor:
 
 
 def linear(x: TensorLike) -> Any:
-    """Return x: no activation."""
+    """Return x: no activation.
+
+    Args:
+        x: any value.
+
+    Returns:
+        The same value.
+
+    Example:
+        >>> from toolkit import activations
+        >>> activations.linear([-1.0, 2.0])
+        [-1.0, 2.0]
+    """
     return x
 
 
@@ -147,7 +201,19 @@ _ACTIVATIONS: dict[str, Any] = {
 
 
 def serialize(activation: ActivationLike) -> Any:
-    """Return an activation's name if it is in this module, else its config."""
+    """Return an activation's name if it is in this module, else its config.
+
+    Args:
+        activation: a function.
+
+    Returns:
+        The name, or a dict of plain values.
+
+    Example:
+        >>> from toolkit import activations
+        >>> activations.serialize(activations.relu)
+        'relu'
+    """
     name = getattr(activation, "__name__", None)
     if _ACTIVATIONS.get(str(name)) is activation:
         return name
@@ -155,7 +221,20 @@ def serialize(activation: ActivationLike) -> Any:
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """Return the activation for a name or config."""
+    """Return the activation for a name or config.
+
+    Args:
+        config: the result of `serialize`, or a name.
+        custom_objects: a dict from names to functions that the config contains.
+
+    Returns:
+        The function.
+
+    Example:
+        >>> from toolkit import activations
+        >>> activations.deserialize("relu") is activations.relu
+        True
+    """
     return deserialize_keras_object(
         config, custom_objects=custom_objects, module_objects=_ACTIVATIONS
     )
@@ -166,6 +245,9 @@ def get(identifier: Any) -> Any:
 
     Args:
         identifier: a name, a function, a config, or None for `linear`.
+
+    Returns:
+        A function.
 
     Example:
         >>> import toolkit

@@ -29,7 +29,11 @@ class Constraint(Recorded):
     """
 
     def __call__(self, w: Any) -> Tensor:
-        """Return the nearest valid weight to w, with the same shape."""
+        """Return the nearest valid weight to w, with the same shape.
+
+        Args:
+            w: a weight.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
 
@@ -54,6 +58,12 @@ class MaxNorm(Constraint):
         max_value: the limit.
         axis: the axis or axes of one slice: 0 for Dense kernels (in, out), (0, 1, 2)
             for Conv2D kernels (height, width, in, out).
+
+    Example:
+        >>> from toolkit import constraints
+        >>> w = constraints.MaxNorm(2)([[3.0, 0.0], [4.0, 1.0]])
+        >>> [[round(x, 3) for x in row] for row in w.tolist()]
+        [[1.2, 0.0], [1.6, 1.0]]
 
     Reference:
         [Srivastava et al., 2014](https://jmlr.org/papers/v15/srivastava14a.html)
@@ -88,6 +98,12 @@ class UnitNorm(Constraint):
 
     Args:
         axis: the axis or axes of one slice, as for `MaxNorm`.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> w = constraints.UnitNorm()([[3.0, 0.0], [4.0, 1.0]])
+        >>> [[round(x, 3) for x in row] for row in w.tolist()]
+        [[0.6, 0.0], [0.8, 1.0]]
     """
 
     def __init__(self, axis: Axes = 0) -> None:
@@ -109,6 +125,12 @@ class MinMaxNorm(Constraint):
         rate: fraction of the correction in each step, in (0, 1]; 1 enforces the limits
             in every step.
         axis: the axis or axes of one slice, as for `MaxNorm`.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> w = constraints.MinMaxNorm(1.0, 2.0)([[3.0, 0.0], [4.0, 0.5]])
+        >>> [[round(x, 3) for x in row] for row in w.tolist()]
+        [[1.2, 0.0], [1.6, 1.0]]
     """
 
     def __init__(
@@ -150,17 +172,49 @@ _OBJECTS = {
 
 
 def serialize(constraint: Any) -> Any:
-    """Return the constraint as a dict of plain values."""
+    """Return the constraint as a dict of plain values.
+
+    Args:
+        constraint: a constraint.
+
+    Returns:
+        A dict of the class and the config.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> constraints.serialize(constraints.MaxNorm(3))["config"]
+        {'max_value': 3, 'axis': 0}
+    """
     return serialization.serialize_keras_object(constraint)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """Create a constraint from the result of `serialize`."""
+    """Create a constraint from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`, or a name.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The constraint.
+
+    Example:
+        >>> from toolkit import constraints
+        >>> config = constraints.serialize(constraints.MaxNorm(3))
+        >>> constraints.deserialize(config).max_value
+        3
+    """
     return serialization.get(config, _OBJECTS, "constraint", custom_objects)
 
 
 def get(identifier: Any) -> Any:
     """Return the constraint for a name ("max_norm"), config, class, function or None.
+
+    Args:
+        identifier: a name, config, class, function or object, or None.
+
+    Returns:
+        A constraint, or None.
 
     Example:
         >>> from toolkit import constraints

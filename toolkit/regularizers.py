@@ -30,7 +30,11 @@ class Regularizer(Recorded):
     """
 
     def __call__(self, x: Any) -> Tensor:
-        """Return the penalty of x, a 0-d tensor."""
+        """Return the penalty of x, a 0-d tensor.
+
+        Args:
+            x: a weight, or the outputs of a layer.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
 
@@ -50,6 +54,11 @@ class L1L2(Regularizer):
     Args:
         l1: weight of the sum of magnitudes, >= 0.
         l2: weight of the sum of squares, >= 0.
+
+    Example:
+        >>> from toolkit import regularizers
+        >>> float(regularizers.L1L2(l1=0.5, l2=0.25)([1.0, -2.0]))
+        2.75
     """
 
     def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
@@ -157,17 +166,49 @@ _OBJECTS = {
 
 
 def serialize(regularizer: Any) -> Any:
-    """Return the regularizer as a dict of plain values."""
+    """Return the regularizer as a dict of plain values.
+
+    Args:
+        regularizer: a regularizer.
+
+    Returns:
+        A dict of the class and the config.
+
+    Example:
+        >>> from toolkit import regularizers
+        >>> regularizers.serialize(regularizers.L2(0.5))["config"]
+        {'l2': 0.5}
+    """
     return serialization.serialize_keras_object(regularizer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """Create a regularizer from the result of `serialize`."""
+    """Create a regularizer from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`, or a name.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The regularizer.
+
+    Example:
+        >>> from toolkit import regularizers
+        >>> config = regularizers.serialize(regularizers.L2(0.5))
+        >>> regularizers.deserialize(config).l2
+        0.5
+    """
     return serialization.get(config, _OBJECTS, "regularizer", custom_objects)
 
 
 def get(identifier: Any) -> Any:
     """Return the regularizer for a name ("l2"), config, class, function or None.
+
+    Args:
+        identifier: a name, config, class, function or object, or None.
+
+    Returns:
+        A regularizer, or None.
 
     Example:
         >>> from toolkit import regularizers

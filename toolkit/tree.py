@@ -29,7 +29,13 @@ _CONTAINERS = (*_SEQUENCES, *_MAPPINGS)
 
 
 class Leaf:
-    """The structure of a single leaf. There is one instance, `LEAF`."""
+    """The structure of a single leaf. There is one instance, `LEAF`.
+
+    Example:
+        >>> from toolkit import tree
+        >>> isinstance(tree.structure_of(1), tree.Leaf)
+        True
+    """
 
     __slots__ = ()
 
@@ -41,7 +47,19 @@ LEAF = Leaf()
 
 
 def is_nested(structure: Any) -> bool:
-    """Return whether `structure` is a container and not a leaf."""
+    """Return whether `structure` is a container and not a leaf.
+
+    Args:
+        structure: any value.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.is_nested([1]), tree.is_nested(1)
+        (True, False)
+    """
     return isinstance(structure, _CONTAINERS)
 
 
@@ -60,7 +78,19 @@ def _children(structure: Any) -> Iterable[Any]:
 
 
 def keys_of(mapping: dict[Any, Any]) -> list[Any]:
-    """Return the keys in the order of the walk."""
+    """Return the keys in the order of the walk.
+
+    Args:
+        mapping: a dict.
+
+    Returns:
+        A list.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.keys_of({"b": 1, "a": 2})
+        ['a', 'b']
+    """
     if isinstance(mapping, OrderedDict):
         return list(mapping)
     try:
@@ -94,19 +124,55 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Return the leaves of `structure`, in order."""
+    """Return the leaves of `structure`, in order.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        A list.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.flatten({"b": [1, 2], "a": 3})
+        [3, 1, 2]
+    """
     leaves: list[Any] = []
     _collect(structure, leaves)
     return leaves
 
 
 def structure_of(structure: Any) -> Any:
-    """Return `structure` with every leaf replaced by `LEAF`."""
+    """Return `structure` with every leaf replaced by `LEAF`.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        A structure of the same containers.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.structure_of({"b": [1, 2], "a": 3})
+        {'b': [*, *], 'a': *}
+    """
     return map_structure(lambda _: LEAF, structure)
 
 
 def signature(structure: Any) -> Any:
-    """Return a hashable description of the containers of `structure`."""
+    """Return a hashable description of the containers of `structure`.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        Nested tuples; equal for structures with equal containers and keys.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.signature([1, 2]) == tree.signature([3, 4])
+        True
+    """
     if not is_nested(structure):
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
@@ -116,7 +182,20 @@ def signature(structure: Any) -> Any:
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
-    """Build a structure like `structure` from the leaves in `flat_sequence`."""
+    """Build a structure like `structure` from the leaves in `flat_sequence`.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+        flat_sequence: as many values as the structure has leaves.
+
+    Returns:
+        A structure of the same containers, with the values as leaves.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.pack_sequence_as({"b": 0, "a": (0, 0)}, [1, 2, 3])
+        {'b': 3, 'a': (1, 2)}
+    """
     leaves = list(flat_sequence)
     expected = len(flatten(structure))
     if len(leaves) != expected:
@@ -130,6 +209,12 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 def copy_containers(structure: Any) -> Any:
     """Return the same leaves in new containers.
 
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        A structure of new containers.
+
     Example:
         >>> given = {"a": [1, 2]}
         >>> copy_containers(given) == given, copy_containers(given)["a"] is given["a"]
@@ -139,7 +224,19 @@ def copy_containers(structure: Any) -> Any:
 
 
 def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
-    """Return a fast `pack_sequence_as` for a structure that is filled many times."""
+    """Return a fast `pack_sequence_as` for a structure that is filled many times.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        A function from a list of leaves to a structure.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.make_packer({"b": 0, "a": 0})([1, 2])
+        {'b': 2, 'a': 1}
+    """
     if not is_nested(structure):
         return itemgetter(0)
     if _plain_kind(structure) in (list, tuple) and not any(map(is_nested, structure)):
@@ -168,6 +265,14 @@ def map_structure(
         structures: dicts, OrderedDicts and defaultdicts with equal keys match.
         none_is_leaf: whether `func` is also called with None; if not, and all leaves
             are None, the result is None.
+
+    Returns:
+        A structure of the same containers, with the results as leaves.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.map_structure(lambda x, y: x + y, {"a": 1}, {"a": 2})
+        {'a': 3}
     """
     _check_mapping("map_structure", func, structures)
     if not none_is_leaf:
@@ -203,7 +308,21 @@ def _map(func: Callable[..., Any], structure: Any) -> Any:
 def map_structure_up_to(
     shallow_structure: Any, func: Callable[..., Any], *structures: Any
 ) -> Any:
-    """Apply `map_structure`, but walk only to the depth of `shallow_structure`."""
+    """Apply `map_structure`, but walk only to the depth of `shallow_structure`.
+
+    Args:
+        shallow_structure: the containers to walk.
+        func: a function of one value of each structure.
+        structures: structures that contain the containers of the shallow structure.
+
+    Returns:
+        A structure of the containers of the shallow structure.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.map_structure_up_to([0, 0], len, [[1, 2], [3]])
+        [2, 1]
+    """
     _check_mapping("map_structure_up_to", func, structures)
     return _map_up_to(shallow_structure, func, structures)
 
@@ -250,7 +369,20 @@ def _describe(structure: Any) -> str:
 
 
 def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
-    """Return the parts of `structure` at the leaves of `shallow`."""
+    """Return the parts of `structure` at the leaves of `shallow`.
+
+    Args:
+        shallow: the containers to walk.
+        structure: a structure that contains them.
+
+    Returns:
+        A list.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.flatten_up_to([0, 0], [[1, 2], 3])
+        [[1, 2], 3]
+    """
     if not is_nested(shallow):
         return [structure]
     if not is_nested(structure) or len(shallow) != len(structure):
@@ -281,6 +413,10 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
     Args:
         a, b: dicts, OrderedDicts and defaultdicts with equal keys match.
         check_types: no effect, as in Keras; `assert_same_paths` does not compare types.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.assert_same_structure({"a": [1]}, {"a": [2]})
     """
     if check_types is not None:
         warn(
@@ -295,7 +431,13 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
 
 
 class MAP_TO_NONE:
-    """Return value of the function of `traverse` that replaces a part by None."""
+    """Return value of the function of `traverse` that replaces a part by None.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.traverse(lambda x: tree.MAP_TO_NONE if x == 1 else None, [1, 2])
+        [None, 2]
+    """
 
 
 def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) -> Any:
@@ -307,6 +449,14 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
         structure: not modified.
         top_down: whether a container is visited before its children; if it is replaced,
             its children are not visited. Otherwise it is visited after them.
+
+    Returns:
+        The new structure.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.traverse(lambda x: 2 * x if isinstance(x, int) else None, [1, [2]])
+        [2, [4]]
     """
     if not callable(func):
         raise TypeError(f"traverse: expected a callable; received {func!r}")
@@ -324,6 +474,12 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """Return the leaves of `structure` in order, each with its path.
 
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        A list of (path, leaf); a path is a tuple of keys and indices.
+
     Example:
         >>> from toolkit import tree
         >>> tree.flatten_with_path({"b": [1, 2], "a": 3})
@@ -340,7 +496,15 @@ def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def assert_same_paths(a: Any, b: Any) -> None:
-    """Raise ArgumentError unless `a` and `b` have leaves at the same paths."""
+    """Raise ArgumentError unless `a` and `b` have leaves at the same paths.
+
+    Args:
+        a, b: nested lists, tuples and dicts.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.assert_same_paths([1, 2], (3, 4))
+    """
     first, second = ({path for path, _ in flatten_with_path(x)} for x in (a, b))
     if first != second:
         raise ArgumentError(
@@ -351,14 +515,39 @@ def assert_same_paths(a: Any, b: Any) -> None:
 
 
 def lists_to_tuples(structure: Any) -> Any:
-    """Return `structure` with every list converted to a tuple."""
+    """Return `structure` with every list converted to a tuple.
+
+    Args:
+        structure: nested lists, tuples and dicts.
+
+    Returns:
+        The new structure.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.lists_to_tuples([1, [2, 3]])
+        (1, (2, 3))
+    """
     return traverse(
         lambda x: tuple(x) if isinstance(x, list) else None, structure, top_down=False
     )
 
 
 def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
-    """Apply `map_structure`, but a list or tuple of ints and Nones is one leaf."""
+    """Apply `map_structure`, but a list or tuple of ints and Nones is one leaf.
+
+    Args:
+        func: a function of one shape.
+        structure: a shape, or nested lists and dicts of shapes.
+
+    Returns:
+        A structure of the same containers, with the results as leaves.
+
+    Example:
+        >>> from toolkit import tree
+        >>> tree.map_shape_structure(len, {"a": (None, 2), "b": (3,)})
+        {'a': 2, 'b': 1}
+    """
     if isinstance(structure, (list, tuple)) and all(
         x is None or isinstance(x, int) for x in structure
     ):

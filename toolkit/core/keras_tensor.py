@@ -24,7 +24,8 @@ class _ReadOnlyAttribute(property):
     """Attribute that the constructor sets once, under `_name`."""
 
     def __init__(self, description: str) -> None:
-        super().__init__(doc=description)
+        super().__init__()
+        self.__doc__ = description
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

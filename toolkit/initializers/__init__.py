@@ -77,12 +77,38 @@ __dir__ = module_dir(__name__, _BY_NAME)
 
 
 def serialize(initializer: InitializerLike) -> Any:
-    """Return the config of an initializer."""
+    """Return the config of an initializer.
+
+    Args:
+        initializer: an initializer.
+
+    Returns:
+        A dict of the class and the config.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> initializers.serialize(initializers.Constant(2.0))["class_name"]
+        'Constant'
+    """
     return serialize_keras_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """Build an initializer from its config."""
+    """Build an initializer from its config.
+
+    Args:
+        config: the result of `serialize`, or a name.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The initializer.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> config = initializers.serialize(initializers.Constant(2.0))
+        >>> initializers.deserialize(config)((2,)).tolist()
+        [2.0, 2.0]
+    """
     return deserialize_keras_object(
         config, custom_objects=custom_objects, module_objects=_BY_NAME
     )
@@ -94,6 +120,9 @@ def get(identifier: Any) -> Any:
     Args:
         identifier: an initializer, its class, name or config; a tensor of initial
             values; a function `(shape, dtype)`; or None, which returns None.
+
+    Returns:
+        An initializer, or None.
 
     Example:
         >>> import toolkit

@@ -26,7 +26,12 @@ class Initializer(Checked):
     """
 
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
-        """Return a tensor of `shape` and `dtype` (floatx if None)."""
+        """Return a tensor of `shape` and `dtype` (floatx if None).
+
+        Args:
+            shape: the shape of the weight.
+            dtype: its dtype.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
     def get_config(self) -> dict[str, Any]:
@@ -35,7 +40,14 @@ class Initializer(Checked):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Initializer:
-        """Build an initializer from the result of `get_config`."""
+        """Build an initializer from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The initializer.
+        """
         return cls(**config)
 
     def clone(self) -> Initializer:

@@ -18,6 +18,11 @@ class Constant(Initializer):
 
     Args:
         value: a number, or an array that broadcasts to the weight's shape.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> initializers.Constant(2.0)((3,)).tolist()
+        [2.0, 2.0, 2.0]
     """
 
     def __init__(self, value: TensorLike = 0.0) -> None:
@@ -36,14 +41,26 @@ class Constant(Initializer):
 
 
 class Zeros(Initializer):
-    """Initializer that returns zeros."""
+    """Initializer that returns zeros.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> initializers.Zeros()((3,)).tolist()
+        [0.0, 0.0, 0.0]
+    """
 
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(checked_shape(shape), dtype)
 
 
 class Ones(Initializer):
-    """Initializer that returns ones."""
+    """Initializer that returns ones.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> initializers.Ones()((3,)).tolist()
+        [1.0, 1.0, 1.0]
+    """
 
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
         return ops.ones(checked_shape(shape), dtype)
@@ -54,6 +71,11 @@ class Identity(Initializer):
 
     Args:
         gain: the value on the diagonal.
+
+    Example:
+        >>> from toolkit import initializers
+        >>> initializers.Identity(gain=2.0)((2, 2)).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
     """
 
     def __init__(self, gain: float = 1.0) -> None:

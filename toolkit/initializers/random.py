@@ -44,6 +44,16 @@ class RandomInitializer(Initializer):
     Args:
         seed: an integer, a SeedGenerator, its config, or None to draw an integer from
             Python's `random`.
+
+    Example:
+        >>> import toolkit
+        >>> class Signs(toolkit.initializers.RandomInitializer):
+        ...     def __call__(self, shape, dtype=None):
+        ...         x = toolkit.random.normal(shape, seed=self.seed)
+        ...         return toolkit.ops.sign(x)
+        ...
+        >>> toolkit.ops.abs(Signs(seed=1)((3,))).tolist()
+        [1.0, 1.0, 1.0]
     """
 
     # The constructor's arguments without the seed.
@@ -73,6 +83,13 @@ class RandomNormal(RandomInitializer):
     Args:
         mean, stddev: parameters of the distribution.
         seed: an integer, a SeedGenerator, or None.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.RandomNormal(stddev=0.1, seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
     """
 
     arguments: tuple[str, ...] = ("mean", "stddev")
@@ -97,6 +114,13 @@ class TruncatedNormal(RandomNormal):
     Args:
         mean, stddev: parameters of the distribution before truncation.
         seed: an integer, a SeedGenerator, or None.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.TruncatedNormal(stddev=0.1, seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
     """
 
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
@@ -110,6 +134,13 @@ class RandomUniform(RandomInitializer):
     Args:
         minval, maxval: the bounds.
         seed: an integer, a SeedGenerator, or None.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.RandomUniform(-1.0, 1.0, seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
     """
 
     arguments: tuple[str, ...] = ("minval", "maxval")
@@ -138,6 +169,13 @@ class VarianceScaling(RandomInitializer):
         input_axes, output_axes: the weight's axes that count as inputs and as outputs.
             If either is None, they are the last two axes, and the axes before them are
             the window of a convolution.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.VarianceScaling(2.0, "fan_out", seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
     """
 
     arguments: tuple[str, ...] = (
@@ -234,6 +272,13 @@ class GlorotUniform(_Preset):
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
 
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.GlorotUniform(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
+
     Reference:
         https://proceedings.mlr.press/v9/glorot10a.html
     """
@@ -246,6 +291,13 @@ class GlorotNormal(_Preset):
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.GlorotNormal(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
 
     Reference:
         https://proceedings.mlr.press/v9/glorot10a.html
@@ -260,6 +312,13 @@ class HeUniform(_Preset):
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
 
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.HeUniform(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
+
     Reference:
         https://arxiv.org/abs/1502.01852
     """
@@ -272,6 +331,13 @@ class HeNormal(_Preset):
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.HeNormal(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
 
     Reference:
         https://arxiv.org/abs/1502.01852
@@ -286,6 +352,13 @@ class LecunUniform(_Preset):
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
 
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.LecunUniform(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
+
     Reference:
         https://arxiv.org/abs/1706.02515
     """
@@ -298,6 +371,13 @@ class LecunNormal(_Preset):
 
     Args:
         seed, input_axes, output_axes: as for `VarianceScaling`.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.LecunNormal(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
 
     Reference:
         https://arxiv.org/abs/1706.02515
@@ -315,6 +395,13 @@ class Orthogonal(RandomInitializer):
     Args:
         gain: the factor of the matrix.
         seed: an integer, a SeedGenerator, or None.
+
+    Example:
+        >>> import toolkit
+        >>> initializer = toolkit.initializers.Orthogonal(seed=1)
+        >>> layer = toolkit.layers.Dense(4, kernel_initializer=initializer)
+        >>> layer(toolkit.ops.ones((2, 3))).shape
+        (2, 4)
 
     Reference:
         https://arxiv.org/abs/1312.6120
