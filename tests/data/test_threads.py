@@ -95,6 +95,14 @@ def test_verdict_counts_the_first_elements_too():
     assert "The slowest stage is" in stats.verdict
 
 
+def test_verdict_does_not_advise_a_stage_that_is_there():
+    dataset = Dataset.from_generator(lambda: range(3000)).prefetch(2)
+    list(dataset)
+    verdict = dataset.stats().verdict
+    assert ".prefetch(AUTOTUNE)" not in verdict
+    assert "less than 0.2 ms, so prefetch computes it on demand" in verdict
+
+
 def settle(count):
     deadline = time.monotonic() + 5
     while threading.active_count() > count and time.monotonic() < deadline:

@@ -198,6 +198,11 @@ def _advice(slowest: StageProfile, last: StageProfile) -> str:
         )
     if slowest.name in ("batch", "padded_batch", "ragged_batch"):
         return "it combines many small elements; batch earlier, and map full batches."
+    if not last.workers and last.name.startswith("prefetch"):
+        return (
+            "an element takes less than 0.2 ms, so prefetch computes it on demand; "
+            "batch more elements, or make this stage faster."
+        )
     if not last.workers:
         return "add .prefetch(AUTOTUNE), or read from several sources in parallel."
     return (
