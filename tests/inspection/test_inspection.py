@@ -1,6 +1,7 @@
 """Test the report of `inspect` about a program: passes, kernels and schedule."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,14 @@ STAGES = {
     ),
     "nothing": ([], {1: 0.0, 4: 0.0}),
 }
+
+
+def test_notebooks_show_folded_sections():
+    plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(ops.ones((4, 4)))
+    html = plan._repr_html_()
+    assert html.count("<details>") == html.count("<summary>") == 4
+    visible = re.sub(r"<details>.*?</details>|<style>.*?</style>", "", html, flags=re.S)
+    assert "2 kernels" in visible and "peak" in visible and len(visible) < 300
 
 
 @pytest.mark.parametrize("name", STAGES)

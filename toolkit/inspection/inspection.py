@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit import dtypes
+from toolkit import dtypes, pictures
 from toolkit.backends.memory import Memory
 from toolkit.compiler.bound import BoundProgram, Event, TimedUnit
 from toolkit.compiler.pipeline import stages
@@ -268,28 +268,47 @@ class Inspection:
 
     def __str__(self) -> str:
         sections = [f"function {self.name} on backend {self.program.backend.name}"]
-        sections.append("\npasses:")
-        sections += self._pass_rows()
-        sections.append("\nschedule, with the number of each node's kernel:")
-        numbers = enumerate(self.kernels)
-        marks = {node: f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
-        sections.append(format_graph(self.graph, marks))
-        sections.append("\nkernels:")
-        sections += self._kernel_rows()
-        sections += self._exchange_rows()
-        sections.append("\narena:")
-        sections += self._arena_rows()
-        sections.append(
-            f"peak {self.peak_bytes:,} bytes; maximum of live bytes {self.live_bytes:,}"
-        )
-        if cached := self.program.preparations:
-            sections.append(
-                f"cached until a weight changes: {sum(x.nbytes for x in cached):,} "
-                f"bytes for {len(cached)} kernels"
-            )
-        return "\n".join(sections)
+        for title, rows in self._sections():
+            sections += [f"\n{title}:", *rows]
+        return "\n".join([*sections, *self._memory_rows()])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return a summary, with the sections folded."""
+        tag, kernels = pictures.page.tag, f"{len(self.kernels)} kernels"
+        head = f" on backend {self.program.backend.name}, {kernels}"
+        return pictures.notebook.note(
+            tag("div", tag("b", f"function {self.name}"), head),
+            *(tag("div", row) for row in self._memory_rows()),
+            *(
+                tag("details", tag("summary", title), tag("pre", "\n".join(rows)))
+                for title, rows in self._sections()
+            ),
+        )
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the title and the lines of each section."""
+        yield "passes", self._pass_rows()
+        numbers = enumerate(self.kernels)
+        marks = {node: f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
+        schedule = format_graph(self.graph, marks)
+        yield "schedule, with the number of each node's kernel", [schedule]
+        yield "kernels", self._kernel_rows()
+        if exchanges := self._exchange_rows():
+            yield "exchanged", exchanges
+        yield "arena", self._arena_rows()
+
+    def _memory_rows(self) -> Iterator[str]:
+        """Yield lines about the bytes of the program."""
+        live = f"maximum of live bytes {self.live_bytes:,}"
+        yield f"peak {self.peak_bytes:,} bytes; {live}"
+        if cached := self.program.preparations:
+            nbytes = sum(x.nbytes for x in cached)
+            yield (
+                f"cached until a weight changes: {nbytes:,} bytes for {len(cached)} "
+                "kernels"
+            )
 
     def _pass_rows(self) -> list[str]:
         """Return the changes of each pass; the last row shows the fusion of nodes."""
@@ -329,10 +348,7 @@ class Inspection:
 
     def _exchange_rows(self) -> list[str]:
         """Return the exchanges with other processes of the job, if there are any."""
-        rows = [
-            "\nexchanged:",
-            "   no  along     Kbytes    time us  what, of which layers",
-        ]
+        rows = ["   no  along     Kbytes    time us  what, of which layers"]
         for i, k in enumerate(self.kernels):
             node = k.nodes[0]
             if node.op.kind is Kind.COLLECTIVE:
@@ -342,7 +358,7 @@ class Inspection:
                     f"  {i:3}  {node.attrs['axis'].name:8}  {k.nbytes / 1e3:8.1f}  "
                     f"{time:>9}  {k.name} of {', '.join(dict.fromkeys(origins))}"
                 )
-        return rows if len(rows) > 2 else []
+        return rows if len(rows) > 1 else []
 
     def _arena_rows(self) -> list[str]:
         rows = ["      offset       bytes  first  last  what"]
