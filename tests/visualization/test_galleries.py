@@ -44,7 +44,7 @@ def test_images(figures_shown, tmp_path, pyplot):
     visualization.plot_image_gallery(IMAGES + 1, [1] * 5, [0] * 5, {1: "a"}, cols=2)
     images, titles, _ = figures_shown.pop()
     assert len(images) == 5 and len(titles) == 6
-    assert titles[0] == "Label: a  Pred: Unknown"
+    assert titles[0] == "Label: a\nPred: Unknown"
     path = tmp_path / "g.png"
     visualization.plot_image_gallery(IMAGES, value_range=(-1, 1), path=path)
     assert (
@@ -58,6 +58,20 @@ def test_images(figures_shown, tmp_path, pyplot):
         visualization.plot_image_gallery(IMAGES, path="a", show=True)
     with pytest.raises(ValueError, match="label_map"):
         visualization.plot_image_gallery(IMAGES, [1] * 5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_titles_fit_and_wrong_predictions_have_another_color(figures_shown):
+    names = {0: "automobile of the year", 1: "aeroplane"}
+    visualization.plot_image_gallery(IMAGES, [0, 1, 0, 1, 0], [0] * 5, names, scale=1)
+    _, titles, figure = figures_shown.pop()
+    assert titles[1] == "Label:\naeroplane\nPred:\nautomobile of\nthe year"
+    colors = [axis.title.get_color() for axis in figure.axes[:5]]
+    assert colors[0] == colors[2] != colors[1] == colors[3]
+    figure.canvas.draw()
+    for axis in figure.axes[:5]:
+        extent = axis.title.get_window_extent()
+        assert extent.width <= 1.1 * figure.dpi
 
 
 @pytest.mark.filterwarnings("ignore")

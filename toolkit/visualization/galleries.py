@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,10 @@ from toolkit.visualization.drawing import (
     draw_segmentation_masks,
     is_channels_first,
 )
+
+_FONT = 8  # points, of a title
+_CHARACTERS = 15  # per inch, of this font
+_WRONG = "#d62728"  # the colour of a title with a wrong prediction
 
 
 def _matplotlib(function: str) -> Any:
@@ -57,7 +62,7 @@ def plot_image_gallery(
     Args:
         images: (n, height, width, channels).
         y_true: labels (n,), shown above the images.
-        y_pred: predicted labels (n,), shown like `y_true`.
+        y_pred: predicted labels (n,), shown like `y_true`; wrong ones are red.
         label_map: label -> its name; needed for labels.
         rows: number of rows; about equal to the columns if None.
         cols: number of columns; enough for all images if None.
@@ -105,8 +110,9 @@ def plot_image_gallery(
         axis.axis("off")
         if index < len(images):
             axis.imshow(images[index], cmap="gray", vmin=0, vmax=255)
-            title = _title(index, labels, label_map or {})
-            axis.set_title(title, fontsize=8)
+            title = _title(index, labels, label_map or {}, scale)
+            color = _WRONG if _is_wrong(index, labels) else None
+            axis.set_title(title, fontsize=_FONT, color=color)
     if path is not None:
         options = {"pad_inches": 0, "bbox_inches": "tight", "dpi": dpi}
         figure.savefig(path, transparent=transparent, **options)
@@ -122,13 +128,23 @@ def _grid(count: int, rows: int | None, cols: int | None) -> tuple[int, int]:
     return max(rows, 1), max(cols or math.ceil(count / max(rows, 1)), 1)
 
 
-def _title(index: int, labels: dict[str, Any], names: dict[int, str]) -> str:
+def _title(
+    index: int, labels: dict[str, Any], names: dict[int, str], scale: float
+) -> str:
+    """Return the labels of an image, in lines that are not wider than it."""
     lines = [
         f"{kind}: {names.get(int(y[index]), 'Unknown')}"
         for kind, y in labels.items()
         if index < len(y)
     ]
-    return "  ".join(lines)
+    width = max(8, int(scale * _CHARACTERS))
+    return "\n".join(textwrap.fill(line, width) for line in lines)
+
+
+def _is_wrong(index: int, labels: dict[str, Any]) -> bool:
+    """Return whether an image has a prediction that is not its label."""
+    values = {int(y[index]) for y in labels.values() if index < len(y)}
+    return len(values) > 1
 
 
 def plot_bounding_box_gallery(
