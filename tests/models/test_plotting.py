@@ -11,6 +11,7 @@ import pytest
 import toolkit
 from toolkit import layers
 from toolkit.errors import ArgumentError
+from toolkit.models.plotting.graph import Show, read_model
 from toolkit.pictures.boxes import Box, Cell, Cluster
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.routes import SPLINES
@@ -263,3 +264,95 @@ def test_formats_of_matplotlib(tmp_path):
     else:
         start = (tmp_path / "model.png").read_bytes()[:8]
         assert start == b"\x89PNG\r\n\x1a\n"
+
+
+# --- repeated blocks ------------------------------------------------------------------
+
+
+def residual(x, units=8, name=None):
+    y = layers.Dense(units)(x)
+    y = layers.ReLU()(layers.BatchNormalization()(y))
+    return layers.Add()([x, layers.Dense(units)(y)])
+
+
+def residual_network(blocks, make=residual):
+    x = inputs = toolkit.Input((8,))
+    for _ in range(blocks):
+        x = make(x)
+    return toolkit.Model(inputs, layers.Dense(1)(x))
+
+
+def folded(model, **options):
+    """Return the frames, and the kinds of boxes, of a picture with folded blocks."""
+    dot = model_to_dot(model, show_layer_names=False, expand_blocks=False, **options)
+    text = dot.to_string()
+    kinds = re.findall(r'color="white"><b>(\w+)</b>', text)
+    return re.findall(r'label="(\d+ times)"', text), kinds, text
+
+
+def test_repeated_blocks_are_drawn_once():
+    frames, kinds, text = folded(residual_network(9))
+    assert frames == ["9 times"]
+    assert kinds == ["InputLayer", "Dense", "Dense", "Add", "Dense"]
+    assert "<b>BatchNormalization</b>" in text and "<b>ReLU</b>" in text
+    edges = re.findall(r"box(\d) -> box(\d)", text)
+    pairs = {(0, 1), (0, 3), (1, 2), (2, 3), (3, 4)}
+    assert {tuple(map(int, edge)) for edge in edges} == pairs
+
+
+def test_large_models_are_folded_by_default():
+    for blocks, is_folded in ((4, False), (20, True)):
+        text = model_to_dot(residual_network(blocks)).to_string()
+        assert ("times" in text) == is_folded
+    text = model_to_dot(residual_network(20), expand_blocks=True).to_string()
+    assert "times" not in text and text.count("(Add)") == 20
+
+
+def widths():
+    sizes = iter((8, 8, 8, 4, 4, 4, 4))
+    return lambda x: layers.Dense(next(sizes), activation="relu")(x)
+
+
+def dilations():
+    rates = iter((1, 2, 4, 1, 2, 4))
+    return lambda x: layers.Conv1D(8, 2, dilation_rate=next(rates), padding="causal")(x)
+
+
+def test_blocks_with_other_arguments_are_not_equal():
+    frames, *_ = folded(residual_network(7, widths()))
+    assert frames == ["3 times", "3 times"]
+    x = y = toolkit.Input((16, 8))
+    make = dilations()
+    for _ in range(6):
+        y = make(y)
+    frames, kinds, _ = folded(toolkit.Model(x, y))
+    assert frames == ["2 times"] and kinds.count("Conv1D") == 3
+
+
+def test_blocks_whose_inner_results_are_used_later_are_not_folded():
+    x = inputs = toolkit.Input((8,))
+    skips = []
+    for _ in range(3):
+        x = layers.Dense(8)(x)
+        skips.append(x)
+        x = layers.Rescaling(0.5)(x)
+    for skip in reversed(skips):
+        x = layers.Add()([x, skip])
+    frames, kinds, _ = folded(toolkit.Model(inputs, x))
+    assert kinds.count("Dense") == 3 and kinds.count("Rescaling") == 3
+
+
+def test_nested_models_are_folded_inside():
+    inner = residual_network(4)
+    x = toolkit.Input((8,))
+    model = toolkit.Model(x, layers.ReLU()(inner(x)))
+    frames, kinds, text = folded(model, expand_nested=True)
+    assert frames == ["4 times"] and kinds[-1] == "ReLU"
+
+
+def test_picture_of_a_residual_network_is_short():
+    model = toolkit.applications.ResNet50(weights=None, input_shape=(64, 64, 3))
+    content = read_model(model, Show(), False)
+    picture = draw(content, "TB", "ortho")
+    full = draw(read_model(model, Show(), False, expand_blocks=True), "TB", "ortho")
+    assert picture.height < 0.4 * full.height

@@ -39,6 +39,7 @@ class Box:
     kind: str
     role: str  # "input", "weights", "model" or "plain"
     rows: list[list[Cell]]
+    detail: str = ""  # properties that are not drawn; equal layers have the same
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
+from toolkit.models.plotting.folding import MAX_BOXES, count_boxes, fold
 from toolkit.models.sequential import Sequential
 from toolkit.models.summary import class_name, in_range
 from toolkit.ops.symbolic import any_symbolic, is_symbolic
@@ -30,9 +31,21 @@ class Show(NamedTuple):
 
 
 def read_model(
-    model: Any, show: Show, expand: bool, layer_range: Sequence[str] | None = None
+    model: Any,
+    show: Show,
+    expand: bool,
+    layer_range: Sequence[str] | None = None,
+    expand_blocks: bool | None = None,
 ) -> Cluster:
     """Return the picture's content; expanded nested models become clusters.
+
+    Args:
+        model: the model.
+        show: the properties to show.
+        expand: whether to show the layers of nested models.
+        layer_range: the first and the last layer.
+        expand_blocks: whether to show each repeated block; default: if there are few
+            layers.
 
     Raises:
         ArgumentError: the model is not built, or has no such range of layers.
@@ -48,7 +61,9 @@ def read_model(
     layers = in_range("plot_model", _members_of(model), layer_range)
     cluster = reader.cluster(model, layers)
     cluster.edges = reader.edges
-    return cluster
+    if expand_blocks is None:
+        expand_blocks = count_boxes(cluster) <= MAX_BOXES
+    return cluster if expand_blocks else fold(cluster)
 
 
 def _has_members(model: Any) -> bool:
@@ -122,7 +137,23 @@ class _Reader:
         if cells:
             rows.append(cells)
         name = layer.name if self.show.names else ""
-        return Box(name, class_name(layer), _role(layer), rows)
+        return Box(name, class_name(layer), _role(layer), rows, _detail(layer, members))
+
+
+def _detail(layer: Layer, members: Any) -> str:
+    """Return the shapes and arguments of a layer, to find equal layers."""
+    _, outputs = _symbols(layer, members)
+    shapes = [tuple(v.shape) for v in getattr(layer, "weights", ())]
+    names = getattr(layer, "_arguments", None) or ()
+    values = {name: vars(layer).get(name) for name in names}
+    simple = {k: x for k, x in values.items() if k != "name" and _is_simple(x)}
+    return f"{_text(outputs, 'shape')} {shapes} {simple}"
+
+
+def _is_simple(value: object) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_simple, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _role(layer: Layer) -> str:

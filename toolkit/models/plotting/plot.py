@@ -29,6 +29,7 @@ def model_to_dot(
     show_trainable: bool = False,
     splines: str = "ortho",
     layer_range: Sequence[str] | None = None,
+    expand_blocks: bool | None = None,
     **kwargs: Any,
 ) -> Dot:
     """Return a model's graph in the DOT language of Graphviz.
@@ -61,7 +62,7 @@ def model_to_dot(
         activations=show_layer_activations,
         trainable=show_trainable,
     )
-    content = read_model(model, show, expand_nested, layer_range)
+    content = read_model(model, show, expand_nested, layer_range, expand_blocks)
     return Dot(content, rankdir, splines, dpi, subgraph)
 
 
@@ -78,6 +79,7 @@ def plot_model(
     show_trainable: bool = False,
     splines: str = "ortho",
     layer_range: Sequence[str] | None = None,
+    expand_blocks: bool | None = None,
     **kwargs: Any,
 ) -> Any:
     """Draw a model: a box for each layer, and arrows for tensors.
@@ -99,6 +101,8 @@ def plot_model(
         splines: the shape of arrows: "ortho" (right angles), "curved" or "spline"
             (smooth), "line" or "polyline" (straight).
         layer_range: names, or patterns of names, of the first and last layer to draw.
+        expand_blocks: whether to draw each repeated block, and a box for each
+            activation and normalization; default: if there are at most 40 layers.
 
     Returns:
         In a notebook the picture, else None.
@@ -119,7 +123,7 @@ def plot_model(
         activations=show_layer_activations,
         trainable=show_trainable,
     )
-    content = read_model(model, show, expand_nested, layer_range)
+    content = read_model(model, show, expand_nested, layer_range, expand_blocks)
     path = os.fspath(to_file)
     kind = os.path.splitext(path)[1][1:].lower() or "png"
     if kind == "dot":
