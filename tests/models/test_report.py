@@ -202,6 +202,10 @@ def test_report_without_data(tmp_path):
     text = report(classifier(), tmp_path)
     assert 'id="costs"' in text and 'id="classes"' not in text
     assert 'id="training"' not in text
+    kernels = text[text.index('id="compiler"') :]
+    assert re.search(r"\d: hidden", kernels) and "matmul" in kernels
+    shares = re.findall(r">(\d+)%<", kernels)
+    assert all(int(share) <= 100 for share in shares)
     assert 'id="costs"' not in report(classifier(), tmp_path, measure=False)
 
 
@@ -228,6 +232,7 @@ def test_subclassed_regression(tmp_path):
     text = report(model, tmp_path, (X, X[:, :1]))
     assert 'id="classes"' not in text and 'id="evaluation"' in text
     assert "first" in text and 'id="compiler"' in text
+    assert 'id="training"' in text and "validation lines" not in text
     errors = model.predict(X, verbose=0) - X[:, :1]
     match = re.search(r"Mean absolute error</th><td[^>]*>([^<]*)<", text)
     assert float(match[1]) == pytest.approx(np.abs(errors).mean(), rel=1e-3)

@@ -28,6 +28,13 @@ def test_ticks_of_close_values_differ():
         assert len(set(axes.tick_texts(marks))) == len(marks), values
 
 
+@pytest.mark.parametrize("value", [4.545278e10, 1.2345e-7, -8.76543e8])
+def test_ticks_with_exponents_are_short(value):
+    scale, marks = axes.value_scale([value, value * (1 + 1e-7)], 100, 0)
+    assert max(map(len, axes.tick_texts(marks))) <= 8
+    assert 0 <= scale(value) <= 100
+
+
 @pytest.mark.parametrize(
     "low, high, count, integers_only, expected",
     [

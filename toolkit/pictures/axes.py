@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
+# The range of an axis is at least this fraction of its values, if they need exponents.
+_FLAT = 20
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -63,8 +65,12 @@ def value_scale(
         tick_stride = ceil((last - first) / 6)
         marks = [10.0**power for power in range(first, last + 1, tick_stride)]
         return Scale(marks[0], max(10.0**last, high), start, end, True), marks
+    largest = max(abs(low), abs(high))
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-280):
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    if largest >= 10**6 or largest < 10**-3:  # ticks have an exponent, and few digits
+        missing = max(0.0, largest / _FLAT - (high - low))
+        low, high = low - missing / 2, high + missing / 2
     step = round_step(high - low, 5)
     # A float32 learning rate can be slightly above 0.001 and must keep this tick.
     first, last = floor(low / step + 1e-6), ceil(high / step - 1e-6)

@@ -9,6 +9,7 @@ from toolkit.pictures.axes import Scale, tick_texts, value_scale
 from toolkit.pictures.picture import Picture
 from toolkit.pictures.shapes import (
     SMALL,
+    TITLE,
     Rectangle,
     Shape,
     Text,
@@ -17,7 +18,7 @@ from toolkit.pictures.shapes import (
 )
 
 _SIZE = 340.0  # of the plot area
-_TOP, _BOTTOM = 16.0, 50.0
+_TOP, _BOTTOM = 30.0, 52.0
 
 
 def draw_scatter(
@@ -32,7 +33,7 @@ def draw_scatter(
     """
     _, marks = value_scale([*xs, *ys], 0, 1)
     texts = tick_texts(marks)
-    widest = max(text_width(text, SMALL) for text in (*texts, up))
+    widest = max(text_width(text, SMALL) for text in texts)
     x0, right = 26 + widest, 12 + widest / 2
     bottom = _TOP + _SIZE
     x = Scale(marks[0], marks[-1], x0, x0 + _SIZE)
@@ -44,8 +45,8 @@ def draw_scatter(
         shapes.append(Rectangle(*rectangle, "first", 2.5, opacity=0.5))
     middle = x.start + _SIZE / 2
     names = (
-        Text(middle, bottom + 38, across, SMALL, color="muted", anchor="middle"),
-        Text(x0 - 8, _TOP + 4, up, SMALL, color="muted", anchor="end"),
+        Text(middle, bottom + 40, across, TITLE, anchor="middle"),
+        Text(x0, _TOP - 10, up, TITLE),
     )
     return Picture([*shapes, *names], x.end + right, bottom + _BOTTOM, title)
 
@@ -60,7 +61,6 @@ def _grid(
         a, b = x(mark), y(mark)
         yield straight_line((x.start, b), (x.end, b), color="faint", width=1)
         yield straight_line((a, y.start), (a, y.end), color="faint", width=1)
-        if i != len(marks) - 1:  # the last mark would overlap the axis title
-            yield Text(x.start - 8, b + 4, text, SMALL, color="muted", anchor="end")
+        yield Text(x.start - 8, b + 4, text, SMALL, color="muted", anchor="end")
         if i % shown == 0:
             yield Text(a, y.start + 18, text, SMALL, color="muted", anchor="middle")

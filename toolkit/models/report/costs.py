@@ -12,7 +12,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.errors import ToolkitError
 from toolkit.functions.function import Function
-from toolkit.inspection import Inspection
+from toolkit.inspection import Inspection, Kernel
 from toolkit.layers import InputLayer
 from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
@@ -102,6 +102,8 @@ def _cost(layer: Layer, calls: list[Any]) -> LayerCost:
         sum(x.spec.nbytes for x in tensors),
         len(calls),
     )
+    if getattr(layer, "runs_before_program", False):
+        return cost
     try:
         plan = _compile_alone(layer, args, kwargs)
     except (ToolkitError, TypeError):  # layers that cannot be compiled separately
@@ -174,6 +176,33 @@ def _or_unknown(value: Any, text: Any) -> str:
     return _UNKNOWN if value is None else text(value)
 
 
+def _kernel_title(number: int, kernel: Kernel) -> Markup:
+    """Return the layers of a kernel, above its operations."""
+    layers = dict.fromkeys(
+        "/".join(y.origin)
+        for node in kernel.nodes
+        for member in (node.attrs["body"].nodes if node.op.name == "fused" else (node,))
+        for y in member.outputs
+        if y.origin
+    )
+    operations = truncate(kernel.name, _LONG)
+    if not layers:
+        return tag("span", f"{number}: {operations}", title=kernel.name)
+    names = ", ".join(name.rpartition("/")[2] for name in layers)
+    return tag(
+        "span",
+        f"{number}: {truncate(names, _LONG)}",
+        tag("span", operations, class_="note"),
+        title=f"{', '.join(layers)}: {kernel.name}",
+    )
+
+
+def _roofline_text(fraction: float | None) -> str:
+    if fraction is None:
+        return ""
+    return "above 100%" if fraction > 1.005 else f"{fraction:.0%}"
+
+
 def program_section(plan: Inspection, name: str) -> Markup:
     """Return the slowest kernels of a step, and its arena over time."""
     total = step_seconds(plan)
@@ -181,14 +210,14 @@ def program_section(plan: Inspection, name: str) -> Markup:
     kernels = sorted(enumerate(plan.kernels), key=lambda pair: -(pair[1].seconds or 0))
     rows = [
         (
-            tag("span", f"{number}: {truncate(kernel.name, _LONG)}", title=kernel.name),
+            _kernel_title(number, kernel),
             bar(
                 (kernel.seconds or 0.0) / (longest or 1.0),
                 seconds_text(kernel.seconds or 0.0),
             ),
             count_text(kernel.flops),
             bytes_text(kernel.nbytes),
-            "" if kernel.roofline is None else f"{kernel.roofline:.0%}",
+            _roofline_text(kernel.roofline),
         )
         for number, kernel in kernels[:_KERNELS]
     ]
@@ -197,8 +226,8 @@ def program_section(plan: Inspection, name: str) -> Markup:
     caption = f"The {min(_KERNELS, count)} slowest of {count:,} kernels"
     note = (
         f"A step of {name} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
-        f"compiled to {count:,} kernels that take {seconds_text(total)}. More than "
-        "100% of the roofline means that data is in a cache, not in memory."
+        f"compiled to {count:,} kernels that take {seconds_text(total)}. A kernel "
+        "above 100% of the roofline reads its data from a cache, not from memory."
     )
     hint = "Point at a block to see its value and its lifetime."
     drawing = figure(plan.plot(), hint, min_scale=0.7)

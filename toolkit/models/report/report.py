@@ -206,13 +206,14 @@ def _params(layer: Layer) -> int:
 
 def _training(history: Any) -> Markup:
     pictures = [figure(history.plot(metrics=[name])) for name in history.metrics]
-    note = (
-        "Training lines are solid and validation lines are dashed. A ring marks the "
-        "lowest validation loss."
-    )
-    panels = tag("div", *pictures, class_="panels")
-    heading = tag("h2", "Training")
-    return tag("section", heading, panels, tag("p", note, class_="note"), id="training")
+    content = [tag("h2", "Training"), tag("div", *pictures, class_="panels")]
+    if any(name.startswith("val_") for name in history.history):
+        note = (
+            "Training lines are solid and validation lines are dashed. A ring marks "
+            "the lowest validation loss."
+        )
+        content.append(tag("p", note, class_="note"))
+    return tag("section", *content, id="training")
 
 
 def _evaluation(evaluation: Outcome) -> Markup:
