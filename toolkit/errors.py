@@ -150,6 +150,10 @@ class VariableCreationError(TraceError, ValueError):
     """Error raised when a traced function creates a Variable in each call."""
 
 
+class HostCallError(TraceError, DTypeError):
+    """Error raised when a part of a traced function can run only in Python."""
+
+
 class UnknownTruthError(TraceError, TypeError):
     """Error raised when Python code reads the truth value of a traced tensor."""
 

@@ -1,6 +1,7 @@
 """Tests that ragged and sparse tensors have the results of TensorFlow."""
 
 import numpy as np
+import pytest
 
 import toolkit.compat.tensorflow as tf
 from tests.compat.shown import mistakes
@@ -556,8 +557,10 @@ def test_functions_of_ragged_and_sparse_tensors():
     rows = tf.ragged.constant([[1.0, 2.0], [], [3.0]])
     matrix = tf.SparseTensor([[0, 1]], [2.0], [1, 2])
     double = tf.function(lambda x: x * 2.0)
-    assert double(rows).to_list() == [[2.0, 4.0], [], [6.0]]
-    assert double(matrix).values.numpy().tolist() == [4.0]
+    with pytest.warns(UserWarning, match="a ragged or a sparse argument") as log:
+        assert double(rows).to_list() == [[2.0, 4.0], [], [6.0]]
+        assert double(matrix).values.numpy().tolist() == [4.0]
+    assert len(log) == 1
     padded = tf.function(
         lambda x: tf.RaggedTensor.from_row_lengths(x, [2, 1]).to_tensor()
     )

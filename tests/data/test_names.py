@@ -15,6 +15,7 @@ from toolkit.data import (
     TensorSpec,
     ThreadingOptions,
 )
+from toolkit.data.computed import compute_batches
 from toolkit.data.tuning import Knob
 from toolkit.errors import ArgumentError, DTypeError
 
@@ -83,6 +84,7 @@ def test_names_of_stages_are_shown():
 
     dataset = Dataset.range(3, name="numbers").map(fail, name="decode")
     assert repr(dataset) == "<Dataset range 'numbers' > map 'decode'>"
+    assert dataset.get_state()["pipeline"] == repr(dataset)
     for stage in (dataset.filter(bool), dataset.prefetch(1)):
         with pytest.raises(ValueError, match="no") as error:
             list(stage)
@@ -93,6 +95,43 @@ def test_names_of_stages_are_shown():
     with pytest.raises(ZeroDivisionError) as error:
         Dataset.range(3).reduce(0, lambda a, b: 1 // 0, name="sum")
     assert "reduce 'sum', element 0" in error.value.__notes__[0]
+
+
+IMAGES = np.zeros((6, 4, 4), "float32")
+REPRESENTATIONS = {
+    "from_tensor_slices > shuffle > batch: (float32[None, 4, 4], int64[None])": (
+        lambda: Dataset.from_tensor_slices((IMAGES, np.arange(6))).shuffle(6).batch(4)
+    ),
+    "from_tensor_slices > batch > prefetch: {'x': string[None]}": lambda: (
+        Dataset.from_tensor_slices({"x": ["a", "b"]}).batch(2).prefetch(1)
+    ),
+    "from_tensors: (float32[6, 4, 4],)": lambda: Dataset.from_tensors((IMAGES,)),
+    "from_generator": lambda: Dataset.from_generator(lambda: 1 // 0),
+    "from_generator: float32[None]": lambda: Dataset.from_generator(
+        lambda: 1 // 0, output_signature=TensorSpec((None,), "float32")
+    ),
+    "range > map > batch": lambda: Dataset.range(3).map(lambda x: 1 // 0).batch(2),
+    "range > filter: int64[]": lambda: Dataset.range(3).filter(lambda x: 1 // 0),
+    "range > interleave": lambda: Dataset.range(3).interleave(lambda x: 1 // 0),
+    "computed > batch: (float32[None, 2], int64[None])": lambda: compute_batches(
+        5, lambda n: (np.ones((len(n), 2), "float32"), n), 2, False, None
+    ),
+}
+
+
+@pytest.mark.parametrize("text", REPRESENTATIONS)
+def test_representation_shows_specs_without_calls_of_functions(text):
+    assert repr(REPRESENTATIONS[text]()) == f"<Dataset {text}>"
+
+
+def test_representation_shows_a_spec_that_was_inferred():
+    dataset = Dataset.range(3).map(lambda x: np.full(2, x, "float32")).batch(2)
+    fingerprint, state = dataset.fingerprint(), dataset.get_state()
+    assert repr(dataset) == "<Dataset range > map > batch>"
+    assert dataset.element_spec.shape == (None, 2)
+    assert repr(dataset) == "<Dataset range > map > batch: float32[None, 2]>"
+    assert "float32[None, 2]" in dataset._repr_html_()
+    assert (dataset.fingerprint(), dataset.get_state()) == (fingerprint, state)
 
 
 @pytest.mark.parametrize("calls", [1, 3, AUTOTUNE])
@@ -421,7 +460,7 @@ def test_error_in_a_function_of_any_stage_names_its_element(make):
         return Dataset.range(1) if stage in ("interleave", "flat_map") else 0 * x + 0
 
     dataset = make(Dataset.range(9).filter(lambda x: x != 2), function_of)
-    stage = repr(dataset).strip("<>").split(" > ")[-1]
+    stage = dataset.get_state()["pipeline"].strip("<>").split(" > ")[-1]
     if stage == "filter" or stage == "take_while":
         dataset = make(
             Dataset.range(9).filter(lambda x: x != 2), lambda x: function_of(x) == 0

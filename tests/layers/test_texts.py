@@ -256,3 +256,9 @@ def test_vocabulary_without_indices(cls, arguments, data):
     layer = cls(**arguments)
     with pytest.raises(ArgumentError, match="max_tokens=2 leaves no index"):
         layer.adapt(data)
+
+
+@pytest.mark.parametrize("separator", ["\x1c", "\x1f", "\x85", "\xa0", "\u2003"])
+def test_words_contain_other_whitespace_than_ascii(separator):
+    layer = layers.TextVectorization(vocabulary=["a", f"a{separator}b"])
+    assert layer([f"a a{separator}b\t\v\f\r\na"]).tolist() == [[2, 3, 2]]

@@ -284,6 +284,7 @@ class Eager(layers.Layer):
         return x
 
 
+@pytest.mark.filterwarnings("ignore:.*steps run as Python code")
 @pytest.mark.parametrize(
     "layer, run_eagerly, kind",
     [

@@ -208,6 +208,8 @@ def convert_input(x: TensorLike, dtype: str) -> Any:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
             raise DTypeError("input x: expected numbers; received strings")
         return convert(x, dtype)
+    if isinstance(x, StringTensor) and x.is_traced:
+        return x
     array = as_array(x)
     if not is_strings(array):
         raise DTypeError(f"expected strings; received data of dtype {array.dtype}")

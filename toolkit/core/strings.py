@@ -41,6 +41,7 @@ class StringTensor:
     """
 
     dtype: Any = "string"
+    is_traced = False  # whether they are a symbol in a trace
 
     def __init__(self, values: Any) -> None:
         encode = np.frompyfunc(_encode_item, 1, 1)
@@ -89,6 +90,12 @@ class StringTensor:
         return np.asarray(StringTensor(other))
 
     __hash__: ClassVar[Callable[[Any], int]] = object.__hash__
+
+    def move(
+        self, function: Callable[..., object], args: object, kwargs: object
+    ) -> object:
+        """Record an operation that moves elements, in a trace."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
@@ -158,7 +165,10 @@ def apply_to_strings(function: Callable[..., Any], args: Any, kwargs: Any) -> An
     leaves = tree.flatten((args, kwargs))
     if function.__name__ not in MOVE_OPERATIONS or not any(map(is_string, leaves)):
         return None
-    kind = next((type(x) for x in leaves if isinstance(x, StringTensor)), StringTensor)
+    tensors = [x for x in leaves if isinstance(x, StringTensor)]
+    for traced in (x for x in tensors if x.is_traced):
+        return traced.move(function, args, kwargs)
+    kind = next(map(type, tensors), StringTensor)
     return apply_by_index(function, args, kwargs, kind)
 
 

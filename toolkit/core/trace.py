@@ -6,7 +6,7 @@ trace, so that a trace that fails does not change any Variable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,8 @@ class Trace(Overlay):
         self.has_created = False  # whether the trace created a Variable
         self.tapes: tuple[Any, ...] = tapes
         self.scope: Scope = Scope()
+        # The HostCalls of the trace; None: it does not support them.
+        self.host_calls: Any = None
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         # Outer values, and their placeholders in this trace.
@@ -167,7 +169,7 @@ class Trace(Overlay):
             outer = self.enclosing
             return None if outer is None else outer.value_of(x)
         if x not in self.folded:
-            nodes = self._nodes_for(x)
+            nodes = self.nodes_for(x)
             if nodes is None:
                 return None
             with no_trace():
@@ -178,8 +180,13 @@ class Trace(Overlay):
                     self.folded.update(zip(node.outputs, result, strict=True))
         return self.folded[x]
 
-    def _nodes_for(self, x: Tensor) -> list[Node] | None:
-        """Return the nodes that `x` depends on; None if it needs unknown inputs."""
+    def nodes_for(self, x: Tensor, known: Collection[object] = ()) -> list[Node] | None:
+        """Return the nodes that `x` depends on; None if it needs unknown inputs.
+
+        Args:
+            x: a value of the trace.
+            known: the inputs with known values.
+        """
         needed, nodes = {x}, []
         for node in reversed(self.nodes):
             if not needed:
@@ -198,7 +205,7 @@ class Trace(Overlay):
                 value = source if source._array is not None else self.value_of(source)
                 if value is not None:
                     self.folded[local] = value
-        return nodes[::-1] if needed <= self.folded.keys() else None
+        return nodes[::-1] if needed - self.folded.keys() <= set(known) else None
 
     def read(self, variable: Variable) -> Tensor:
         if variable not in self.writes:

@@ -296,7 +296,7 @@ def save(
         [0, 1, 2]
     """
     refuse_sharding("save", shard_func=shard_func, checkpoint_args=checkpoint_args)
-    writer = ElementWriter(Path(path) / ELEMENTS_FILE, repr(self), compression)
+    writer = ElementWriter(Path(path) / ELEMENTS_FILE, self._pipeline(), compression)
     count = self._cardinality()
     try:
         with (

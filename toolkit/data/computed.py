@@ -32,7 +32,7 @@ class ComputedElements(FromRows):
         [[0, 1], [4, 9], [16]]
     """
 
-    _name = "made"
+    _name = "computed"
 
     def __init__(self, count: int, make: Make) -> None:
         super().__init__()

@@ -24,7 +24,14 @@ from toolkit.data.methods import Methods
 from toolkit.data.options import Options
 from toolkit.data.profiling import PassProfile
 from toolkit.data.rows import Rows
-from toolkit.data.specs import examples, first_elements, spec_of_examples
+from toolkit.data.specs import (
+    examples,
+    first_elements,
+    format_spec,
+    infer_spec,
+    known_spec,
+    spec_of_examples,
+)
 from toolkit.data.stage_registry import import_stages
 from toolkit.data.stats import Stats
 from toolkit.data.streams import ClosedError, PassContext, Run, Stream
@@ -70,6 +77,7 @@ class Dataset(Methods):
 
     _name = "dataset"  # name of the stage
     _seed = 0  # random seed of the stage
+    _has_rows = False  # whether the package itself can read any element
     _is_passthrough = False  # whether its elements are unchanged elements of the parent
 
     def __init__(self, *parents: Dataset) -> None:
@@ -133,7 +141,7 @@ class Dataset(Methods):
         computed to infer it. Functions receive them, and one longer element if lengths
         vary. This does not count as a pass and does not change later passes.
         """
-        return self._spec()
+        return infer_spec(self)
 
     def cardinality(self) -> int:
         """Return the number of elements, `INFINITE_` or `UNKNOWN_CARDINALITY`."""
@@ -154,21 +162,27 @@ class Dataset(Methods):
         kind = DatasetIterator if self._shown is None else _ConvertingIterator
         return kind(self, (epoch,))
 
-    def prefetched(self, rows: RowSelector | None = None) -> DatasetIterator:
+    def prefetched(
+        self,
+        rows: RowSelector | None = None,
+        function: Callable[[object], object] | None = None,
+    ) -> DatasetIterator:
         """Return an iterator over a prefetched pass, for `fit`.
 
         Args:
             rows: the rows to compute of each batch, if `batch` is the last stage except
                 for stages that forward its batches. Each element is then a
                 `BatchShard`.
+            function: the thread of the last `prefetch` applies it to each element.
         """
         epoch, self._passes = self._passes, self._passes + 1
-        return DatasetIterator(self._with_prefetch(always=True), (epoch,), rows)
+        dataset = self._with_prefetch(always=True)
+        return DatasetIterator(dataset, (epoch,), rows, function)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that later passes depend on, as a JSON-serializable dict."""
         seeds = [stage._seed for stage in self._ancestors()]
-        return {"pipeline": repr(self), "passes": self._passes, "seeds": seeds}
+        return {"pipeline": self._pipeline(), "passes": self._passes, "seeds": seeds}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state that `get_state` returned.
@@ -179,9 +193,10 @@ class Dataset(Methods):
         Raises:
             ArgumentError: the state is from a different pipeline.
         """
-        if state.get("pipeline") != repr(self):
+        pipeline = self._pipeline()
+        if state.get("pipeline") != pipeline:
             raise ArgumentError(
-                f"set_state: expected the state of {self!r}; received the state of "
+                f"set_state: expected the state of {pipeline}; received the state of "
                 f"{state.get('pipeline')}"
             )
         self._passes = state["passes"]
@@ -256,13 +271,21 @@ class Dataset(Methods):
         size = _COUNTS.get(count, f"{count:,} elements")
         chain = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(self._names())
         tag = pictures.page.tag
-        fragments = [tag("div", tag("b", "Dataset"), f" {chain}, {size}")]
+        spec = known_spec(self)
+        elements = "" if spec is None else f" of {format_spec(spec)}"
+        fragments = [tag("div", tag("b", "Dataset"), f" {chain}, {size}{elements}")]
         if self._profile is not None:
             fragments.append(pictures.page.Markup(self.stats()._repr_html_()))
         return pictures.notebook.note(*fragments)
 
-    def __repr__(self) -> str:
+    def _pipeline(self) -> str:
+        """Return the text that identifies the pipeline in states and files."""
         return f"<Dataset {' > '.join(self._names())}>"
+
+    def __repr__(self) -> str:
+        spec = known_spec(self)
+        elements = "" if spec is None else f": {format_spec(spec)}"
+        return f"<Dataset {' > '.join(self._names())}{elements}>"
 
     def _names(self) -> list[str]:
         """Return the names of the stages up to this one, along the first parents."""
@@ -371,9 +394,14 @@ class DatasetIterator:
     """
 
     def __init__(
-        self, dataset: Dataset, epoch: tuple[int, ...], rows: RowSelector | None = None
+        self,
+        dataset: Dataset,
+        epoch: tuple[int, ...],
+        rows: RowSelector | None = None,
+        function: Callable[[object], object] | None = None,
     ) -> None:
         self._dataset = dataset
+        self._function = function
         self._shares = rows
         self._epoch = epoch
         self._run: Run | None = None
@@ -388,6 +416,8 @@ class DatasetIterator:
             run.uses_cache.update((stage, number in cached) for number, stage in stages)
         if self._shares is not None:
             run.shard_selectors[last_batch_stage(dataset)] = self._shares
+        if self._function is not None:
+            run.last_functions[dataset] = self._function
         stream = PassContext(run, self._epoch).open(dataset._with_prefetch())
         if state is not None:
             stream.restore(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -13,13 +13,18 @@ from toolkit.data.tuning import AUTOTUNE, Knob
 from toolkit.errors import ArgumentError
 
 
-def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetIterator:
+def prefetched(
+    batches: Iterable[Any],
+    count: int | None = None,
+    function: Callable[[object], object] | None = None,
+) -> DatasetIterator:
     """Return the batches of a data set or iterable, prefetched if that is faster.
 
     Args:
         count: the maximum number to take, because an iterator loses items taken in
             excess.
         batches: a data set or an iterable.
+        function: the last function of the pipeline.
 
     Returns:
         An iterator over the batches.
@@ -30,10 +35,10 @@ def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetItera
         [[0, 1], [2, 3]]
     """
     if isinstance(batches, Dataset):
-        return batches.prefetched()
+        return batches.prefetched(None, function)
     limited = batches if count is None else islice(batches, count)
     dataset: Dataset = Dataset.from_generator(lambda: limited)
-    return dataset.prefetched()
+    return dataset.prefetched(None, function)
 
 
 @transformation("prefetch")
@@ -80,4 +85,5 @@ class Prefetch(Dataset):
         if self._size == 0:
             return parent
         capacity = Knob(self._size) if self._size > 0 else Knob(2, 1, 512)
-        return ParallelStream(self, context, parent, None, Knob(1), capacity)
+        function = context.run.last_functions.get(self)
+        return ParallelStream(self, context, parent, function, Knob(1), capacity)

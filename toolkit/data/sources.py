@@ -32,6 +32,8 @@ def as_value(value: Any) -> Any:
 class FromRows(Dataset):
     """Base class of sources with random access."""
 
+    _has_rows = True
+
     def _all(self) -> Rows:
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from toolkit.data.structure import (
     spec_of,
 )
 from toolkit.errors import ArgumentError, ShapeError
+from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
@@ -34,6 +36,50 @@ class EmptyDatasetError(ArgumentError):
     """Error for the element_spec of an empty data set."""
 
 
+class _UnknownSpecError(Exception):
+    """Error for an element_spec that only functions of the user can determine."""
+
+
+class _Inference(ThreadState):
+    calls_functions = True  # whether functions of the user may run
+
+
+_inference = _Inference()
+# Specs that a user has requested.
+_inferred: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
+
+
+def infer_spec(dataset: Dataset) -> Any:
+    """Return the element_spec of a data set; `known_spec` returns it from now on."""
+    spec = _inferred[dataset] = dataset._spec()
+    return spec
+
+
+def known_spec(dataset: Dataset) -> Any:
+    """Return the element_spec if no function of the user must run for it, or None."""
+    if dataset in _inferred:
+        return _inferred[dataset]
+    try:
+        with _inference.override(calls_functions=False):
+            return dataset._spec()
+    except Exception:  # unknown, or a file that cannot be read: the pass raises it
+        return None
+
+
+def format_spec(spec: object) -> str:
+    """Return specs as text, such as `(float32[None, 28], int64[None])`."""
+    if isinstance(spec, dict):
+        return f"{{{', '.join(f'{k!r}: {format_spec(x)}' for k, x in spec.items())}}}"
+    if isinstance(spec, tuple):
+        comma = "," if len(spec) == 1 else ""
+        return f"({', '.join(map(format_spec, spec))}{comma})"
+    if type(spec) is not TensorSpec:
+        return repr(spec)
+    dtype = "string" if spec.dtype.kind in "OSU" else spec.dtype.name
+    shape = "?" if spec.shape is None else ", ".join(map(str, spec.shape))
+    return f"{dtype}[{shape}]"
+
+
 def first_elements(dataset: Dataset) -> list[Any]:
     """Return the first elements of the first pass that has any.
 
@@ -42,6 +88,8 @@ def first_elements(dataset: Dataset) -> list[Any]:
     Raises:
         EmptyError: the data set is empty.
     """
+    if not (_inference.calls_functions or dataset._has_rows):
+        raise _UnknownSpecError
     for epoch in (0, dataset._passes):
         elements: list[Any] = []
         run = Run(PassProfile(), dataset.options())
@@ -61,6 +109,8 @@ def first_elements(dataset: Dataset) -> list[Any]:
 
 def examples(dataset: Dataset) -> list[Any]:
     """Return examples of a data set, with one longer element if lengths vary."""
+    if not _inference.calls_functions:
+        raise _UnknownSpecError
     elements, spec = first_elements(dataset), dataset._spec()
     if any(_varies(leaf) for leaf in leaves(spec)):
         elements.append(_extend_element(elements[0], spec))

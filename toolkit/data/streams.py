@@ -46,6 +46,7 @@ class Run:
         uses_cache: whether caching stages read their cache in this pass. The choice is
             fixed for the whole pass.
         shard_selectors: the batch stage with a local shard, and its row selection.
+        last_functions: the last stage, with a function for its elements, if any.
     """
 
     def __init__(self, watch: PassProfile, options: Any) -> None:
@@ -54,6 +55,7 @@ class Run:
         self.unordered: list[str] = []
         self.uses_cache: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
         self.shard_selectors: dict[Dataset, RowSelector] = {}
+        self.last_functions: dict[Dataset, Callable[[object], object]] = {}
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed: bool = False
 

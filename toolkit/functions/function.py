@@ -16,18 +16,23 @@ from toolkit import dtypes, inspection, tree
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.console.progress import show_progress, stage
-from toolkit.core.convert import convert
+from toolkit.core.convert import convert, is_strings
 from toolkit.core.dialects import Dialect
+from toolkit.core.host_calls import HostCalls, HostStrings, host_call_error
+from toolkit.core.strings import StringTensor
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import (
     ArgumentError,
+    HostCallError,
     SignatureError,
     leaked,
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
+from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
+from toolkit.functions.signatures import matches_spec, static_key
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -35,9 +40,6 @@ from toolkit.thread_state import restore_on_error
 
 # Limit of the programs per function; the least recently used one is evicted first.
 MAX_PROGRAMS = 64
-# A warning follows this number of signatures that differ in more than their leading
-# extent.
-MAX_RETRACES = 5
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
@@ -83,12 +85,20 @@ def function(
     return Function(func, **options)
 
 
+class NewResultsError(Exception):
+    """Error raised if a call should run as Python code, because its shapes are rare."""
+
+
 class Function:
     """A Python function with its traces; see `function`."""
 
     dialect: ClassVar[Dialect | None] = None  # the classes of tensors in its traces
     # Types of arguments that are always tensors and need no conversion.
     fast_types: frozenset[type] = frozenset({Tensor})
+    # Whether the values of string tensors are constants if the code reads them.
+    fixes_strings: ClassVar[bool] = True
+    # Whether to compile at the first call with a new shape of results of host calls.
+    compiles_new_results: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -107,9 +117,14 @@ class Function:
         self.distribution = distribution
         self.trace_count: int = 0
         self._traces: dict[Any, ConcreteFunction] = {}
+        # By the key of the arguments; the key of a trace has their results, too.
+        self._host_calls: dict[Any, HostCalls] = {}
+        self._fixes_strings = False
+        self._refused: set[Any] = set()  # shapes that were new in one call
+        self._warned_of_constant = False
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
-        self._retraces: set[Any] = set()
+        self._retraces = Retraces(self.name)
         self._trace_lock = threading.RLock()
         update_wrapper(self, func, updated=())
 
@@ -153,7 +168,7 @@ class Function:
                 return self.python_function(*args, **kwargs)
             concrete, tensors = self._find_trace(args, kwargs)
             if state.tapes and concrete.has_watched_constant():
-                return self.python_function(*args, **kwargs)
+                return self._call_python(args, kwargs)
             return concrete.call(tensors)
         try:
             signature = tuple([(x._array.shape, x._array.dtype) for x in args])
@@ -163,49 +178,142 @@ class Function:
         if self.distribution is not None:  # arrays may be shards of batches
             signature = tuple([x.spec for x in args])
         fast_key = state.device, placement(), signature
-        cached = self._fast_path.get(fast_key)
+        cached, inputs = self._fast_path.get(fast_key), args
         if cached is None:
-            cached = self._fast_path[fast_key] = self._find_trace(args, kwargs)[0]
+            cached, inputs = self._find_trace(args, kwargs)
+            if cached.host_calls is None:
+                self._fast_path[fast_key] = cached
         if state.tapes and cached.has_watched_constant():
-            return self.python_function(*args)
-        return cached.call(args)
+            return self._call_python(args, kwargs)
+        return cached.call(inputs)
+
+    def _call_python(self, args: Any, kwargs: Any) -> Any:
+        """Run the Python code, after a warning, for tapes that watch a constant."""
+        if not self._warned_of_constant:
+            self._warned_of_constant = True
+            warn(
+                f"{self.name}: the call runs as Python code, because a tape watches a "
+                "tensor that the compiled function contains as a constant; pass the "
+                "tensor as an argument"
+            )
+        return self.python_function(*args, **kwargs)
 
     def _find_trace(
         self, args: Any, kwargs: Any
     ) -> tuple[ConcreteFunction, list[Tensor]]:
-        """Return the trace for these arguments, and their tensors."""
+        """Return the trace for these arguments, and its tensors."""
         if self.input_signature is not None:
             args, kwargs = self.fit_arguments(args, kwargs), {}
         elif kwargs or len(args) < self._argument_count:
             args, kwargs = self._bind_arguments(args, kwargs)
         leaves = tree.flatten((args, kwargs))
-        tensors, static = [], []
+        arguments, static = self._split_leaves(leaves)
+        location = state.device, placement()
+        key = tree.signature((args, kwargs)), static, location
+        concrete, results = self._cached_trace(key, arguments)
+        if concrete is None:
+            with self._trace_lock:
+                concrete, results = self._cached_trace(key, arguments)
+                if concrete is None:
+                    self._check_results(key, _specs_of(results))
+                    try:
+                        concrete, results = self._trace(
+                            key, args, kwargs, leaves, arguments
+                        )
+                    except HostCallError:
+                        if not self._can_fix_strings(arguments):
+                            raise
+                        return self._find_trace(args, kwargs)
+        tensors = [x for x in arguments if isinstance(x, Tensor)]
+        return concrete, [*tensors, *results]
+
+    def _check_results(self, key: Key, results: tuple[Spec, ...]) -> None:
+        """Raise if the results of host calls have too many shapes to compile each.
+
+        Raises:
+            NewResultsError: it is the first call with this shape.
+        """
+        traces = sum(other[:3] == key for other in self._traces)
+        if not self.compiles_new_results and traces >= MAX_RETRACES and results:
+            if (key, results) not in self._refused:
+                self._refused.add((key, results))
+                raise NewResultsError
+
+    def _split_leaves(self, leaves: list[Any]) -> tuple[list[object], Key]:
+        """Return the leaves with data, as tensors or strings, and all keys."""
+        arguments: list[object] = []
+        static = []
         for leaf in leaves:
-            if self._is_dynamic(leaf):
+            if self._is_deferred(leaf):
+                arguments.append(leaf)
+                static.append(Spec(leaf.shape, dtypes.STRING))
+            elif self._is_dynamic(leaf):
                 tensor = convert(leaf)
                 if tensor._array is None:
                     raise leaked(self.name, tensor)
-                tensors.append(tensor)
+                arguments.append(tensor)
                 static.append(tensor.spec)
             else:
-                static.append(_static_key(leaf))
-        location = state.device, placement()
-        key = tree.signature((args, kwargs)), tuple(static), location
-        concrete = self._traces.get(key)
-        if concrete is None:
-            with self._trace_lock:
-                concrete = self._traces.get(key)
-                if concrete is None:
-                    concrete = self._trace(key, args, kwargs, leaves)
-        return concrete, tensors
+                static.append(static_key(leaf))
+        return arguments, tuple(static)
+
+    def prepare(self, *args: object) -> None:
+        """Run the host calls for PreparedStrings now, if they are known.
+
+        A thread can prepare the arguments of a later call.
+        """
+        arguments, static = self._split_leaves(tree.flatten((args, {})))
+        key = tree.signature((args, {})), static, (state.device, placement())
+        calls = self._host_calls.get(key)
+        if calls is not None:
+            calls.prepare(arguments)
+
+    def _cached_trace(
+        self, key: Key, arguments: list[object]
+    ) -> tuple[ConcreteFunction | None, list[Tensor]]:
+        """Return the trace for these arguments, and the results of its host calls."""
+        calls = self._host_calls.get(key)
+        if calls is None:
+            return self._traces.get((*key, ())), []
+        results = calls.run(arguments)
+        concrete = self._traces.get((*key, _specs_of(results)))
+        if concrete is not None and concrete.host_calls is not calls:
+            results = concrete.run_host_calls(arguments)
+        return concrete, results
+
+    def _is_deferred(self, leaf: object) -> bool:
+        """Return whether an argument contains strings that host calls receive."""
+        if isinstance(leaf, Tensor) or self.dialect is not None:
+            return False
+        if self.distribution is not None or not is_strings(leaf):
+            return False
+        return not (self._fixes_strings and isinstance(leaf, StringTensor))
+
+    def _can_fix_strings(self, arguments: list[object]) -> bool:
+        """Treat string tensors as constants from now on; return whether there are any.
+
+        Their values are then known in a trace, and other values cause a retrace.
+        """
+        strings = [x for x in arguments if not isinstance(x, Tensor)]
+        self._fixes_strings = self.fixes_strings and any(
+            isinstance(x, StringTensor) for x in strings
+        )
+        return self._fixes_strings
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """Return the traced graph and its program for arguments like these."""
-        return self._find_trace(args, kwargs)[0]
+        """Return the traced graph and its program for arguments like these.
+
+        Raises:
+            HostCallError: calls in Python are necessary before the program.
+        """
+        concrete = self._find_trace(args, kwargs)[0]
+        if concrete.host_calls is not None:
+            raise host_call_error(concrete.host_calls.functions[0])
+        return concrete
 
     def inspect(self, *args: Any, **kwargs: Any) -> inspection.Inspection:
         """Return the report of the compiler for arguments like these."""
-        concrete = self.get_concrete_function(*args, **kwargs)
+        concrete = self._find_trace(args, kwargs)[0]
         return inspection.inspect_program(
             self.name, concrete.program, concrete.variables
         )
@@ -267,7 +375,7 @@ class Function:
         specs = tree.flatten(self.input_signature)
         tensors = [convert(leaf) for leaf in tree.flatten(args)]
         is_match = len(specs) == len(tensors) and all(
-            _matches_spec(x.spec, spec) for x, spec in zip(tensors, specs, strict=True)
+            matches_spec(x.spec, spec) for x, spec in zip(tensors, specs, strict=True)
         )
         if not is_match:
             expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in specs)
@@ -279,54 +387,79 @@ class Function:
         return tree.pack_sequence_as(args, tensors)
 
     def _trace(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> ConcreteFunction:
+        self,
+        key: Key,
+        args: Any,
+        kwargs: Any,
+        leaves: list[object],
+        arguments: list[object],
+    ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Run the Python code on placeholders and compile the trace."""
-        self._warn_about_retraces(key)
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
         with scope, restore_on_error(), show_progress(f"compiling {self.name}"):
-            concrete = self._compile_trace(key, args, kwargs, leaves)
+            concrete, calls = self._compile_trace(key, args, kwargs, leaves, arguments)
+        results: list[Tensor] = []
+        if calls.functions:
+            results = calls.finish()
+            concrete.host_calls = calls
+            self._host_calls.setdefault(key, calls)
+        key = (*key, _specs_of(results))
+        self._retraces.add(key, max(self._traces, key=self._last_call, default=None))
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.
         concrete.retained_leaves = [
-            leaf for leaf in leaves if not self._is_dynamic(leaf)
+            leaf
+            for leaf in leaves
+            if not (self._is_deferred(leaf) or self._is_dynamic(leaf))
         ]
         if len(self._traces) >= MAX_PROGRAMS:
             del self._traces[min(self._traces, key=self._last_call)]
             self._fast_path.clear()
         self._traces[key] = concrete
-        return concrete
+        return concrete, results
 
     def _compile_trace(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any]
-    ) -> ConcreteFunction:
-        trace, outputs = self._record_trace(
-            key, args, kwargs, leaves, not self.trace_count
-        )
+        self,
+        key: Key,
+        args: Any,
+        kwargs: Any,
+        leaves: list[object],
+        arguments: list[object],
+    ) -> tuple[ConcreteFunction, HostCalls]:
+        inputs = key, args, kwargs, leaves, arguments
+        trace, outputs, calls = self._record_trace(*inputs, not self.trace_count)
         if trace.has_created:
             # The second trace must find the created Variables, or each call would
             # create them.
-            trace, outputs = self._record_trace(key, args, kwargs, leaves, False)
+            trace, outputs, calls = self._record_trace(*inputs, False)
         generate = self.jit_compile is not False
-        return ConcreteFunction(
+        concrete = ConcreteFunction(
             self.name, trace, outputs, generate, Function, self.distribution
         )
+        return concrete, calls
 
     def _record_trace(
         self,
-        key: Any,
+        key: Key,
         args: Any,
         kwargs: Any,
-        leaves: list[Any],
+        leaves: list[object],
+        arguments: list[object],
         creates_variables: bool,
-    ) -> tuple[Trace, Any]:
-        """Run the Python code in a trace, and return the trace and the outputs."""
+    ) -> tuple[Trace, Any, HostCalls]:
+        """Run the Python code in a trace; return the trace, outputs and host calls."""
         with (
             stage("tracing"),
             Trace(self.name, creates_variables=creates_variables) as trace,
         ):
+            calls = HostCalls(trace)
+            if self.dialect is None and self.distribution is None:
+                trace.host_calls = calls
+            values = iter(arguments)
             placeholders = [
-                trace.placeholder(static) if isinstance(static, Spec) else leaf
+                calls.argument(next(values), static)
+                if isinstance(static, Spec)
+                else leaf
                 for leaf, static in zip(leaves, key[1], strict=True)
             ]
             local_args, local_kwargs = tree.pack_sequence_as(
@@ -335,7 +468,8 @@ class Function:
             outputs = self.traced_function(*local_args, **local_kwargs)
             # Outputs that could change later are read inside the trace.
             outputs = tree.map_structure(_read_leaf, outputs)
-        return trace, outputs
+        trace.host_calls = None
+        return trace, outputs, calls
 
     def invalidate(self) -> None:
         """Recompile all traces at their next call, for a new distribution of steps."""
@@ -345,27 +479,19 @@ class Function:
     def _last_call(self, key: Any) -> int:
         return self._traces[key].last_call
 
-    def _warn_about_retraces(self, key: Any) -> None:
-        """Warn once when retraces accumulate, with the argument that changed last."""
-        structure, leaves, _ = key
-        general_key = structure, tuple(map(_drop_leading_extent, leaves))
-        if len(self._retraces) == MAX_RETRACES and general_key not in self._retraces:
-            last_leaves = max(
-                self._traces, key=self._last_call, default=(structure, ())
-            )[1]
-            changes = [
-                f"argument {i} from {old!r} to {new!r}"
-                for i, (old, new) in enumerate(zip(last_leaves, leaves, strict=False))
-                if old != new
-            ]
-            warn(
-                f"{self.name} is traced for the {MAX_RETRACES + 1}th time, because "
-                "its arguments differ in more than their leading extent: "
-                f"{'; '.join(changes) or 'their structure changed'}. Pass tensors "
-                "instead of Python numbers, or pad to fewer shapes."
-            )
-        if len(self._retraces) <= MAX_RETRACES:
-            self._retraces.add(general_key)
+
+def _specs_of(tensors: list[Tensor]) -> tuple[Spec, ...]:
+    return tuple([x.spec for x in tensors])
+
+
+def _read_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, HostStrings):
+        raise HostCallError(
+            "a compiled function cannot return strings; return their indices"
+        )
+    if isinstance(leaf, Variable):
+        return leaf.read()
+    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 class _Methods(dict[Function, Function]):
@@ -389,32 +515,3 @@ def _methods_of(instance: Any) -> _Methods:
         methods = members["_traced_methods"] = _Methods()
         methods.owner = instance
     return methods
-
-
-def _read_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, Variable):
-        return leaf.read()
-    return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def _static_key(leaf: Any) -> Any:
-    """Return a key for a static argument:
-
-    Python values by value, all else by identity.
-    """
-    if leaf is None or isinstance(leaf, (bool, int, float, str, bytes)):
-        return type(leaf), repr(leaf)
-    return type(leaf), id(leaf)
-
-
-def _drop_leading_extent(leaf: Any) -> Any:
-    return Spec((-1, *leaf.shape[1:]), leaf.dtype) if isinstance(leaf, Spec) else leaf
-
-
-def _matches_spec(spec: Spec, expected: Any) -> bool:
-    if spec.ndim != len(expected.shape) or spec.dtype != dtypes.standardize(
-        expected.dtype
-    ):
-        return False
-    extents = zip(spec.shape, expected.shape, strict=True)
-    return all(n is None or m == n for m, n in extents)

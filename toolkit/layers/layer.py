@@ -78,6 +78,9 @@ class Layer(Configurable, Operation):
     # whether `call` receives arrays as tensors, with floats cast
     _convert_input_args = True
     supports_jit = True  # whether compiled functions can include its computation
+    # whether traces record its calls, which run in Python before the program
+    runs_before_program = False
+    warns_of_python = False  # whether a call warns that it is not compiled
 
     def __init__(
         self,

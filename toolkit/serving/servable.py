@@ -187,7 +187,7 @@ class Servable:
 
 
 class ModelServable(Servable):
-    """Servable of a model's `predict`, compiled for each size, or eager if necessary.
+    """Servable of a model's `predict`, compiled for each size if that is possible.
 
     Args:
         model: a built model.
@@ -259,7 +259,7 @@ class ModelServable(Servable):
         program = self._programs.get(key)
         if program is None:
             if not self._is_compiled:
-                return self._run_eagerly(arrays)
+                return self._run_step(arrays)
             program = self._compile(key, arrays)
         return program.call_arrays(arrays)
 
@@ -286,8 +286,8 @@ class ModelServable(Servable):
         data = tree.pack_sequence_as(self._structure, leaves)
         return tree.flatten(self.model.predict_step(data))
 
-    def _run_eagerly(self, arrays: Arrays) -> list[Any]:
-        """Run layers that are Python code, for example text splitting, eagerly."""
+    def _run_step(self, arrays: Arrays) -> list[Any]:
+        """Run the predict step, with its layers that are Python code."""
         leaves = [
             _copy_texts(x) if x.dtype == object else convert(np.array(x))
             for x in arrays

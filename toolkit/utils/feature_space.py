@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes, layers, ops
+from toolkit.core.host_calls import needs_host_call
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.host import batches_of, host_array
 from toolkit.models.saving.whole_models import save_model
 from toolkit.ops.symbolic import any_symbolic
-from toolkit.type_aliases import Array
 from toolkit.utils.features import (
     Cross,
     Feature,
@@ -238,7 +238,10 @@ class FeatureSpace(FeatureMakers, layers.Layer):
             )
         if any_symbolic(inputs):
             return self._encode(inputs)
-        arrays = {name: host_array(self, x) for name, x in inputs.items()}
+        arrays = {
+            name: x if needs_host_call(x) else host_array(self, x)
+            for name, x in inputs.items()
+        }
         is_single_sample = all(x.ndim == 0 for x in arrays.values())
         outputs = self._encode({name: _to_column(x) for name, x in arrays.items()})
         if not is_single_sample:
@@ -317,5 +320,7 @@ def _num_categories(name: str, layer: Layer) -> int:
     return int(size)
 
 
-def _to_column(x: Array) -> Array:
-    return x.reshape(-1, 1) if x.ndim < 2 else x
+def _to_column(x: Any) -> Any:
+    if x.ndim >= 2:
+        return x
+    return x.reshape(-1, 1) if isinstance(x, np.ndarray) else ops.reshape(x, (-1, 1))

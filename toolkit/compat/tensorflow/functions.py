@@ -61,15 +61,16 @@ class Function(tensor_classes.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow can depend on tensors
+    _warned_of_composites = False
     _runs_eagerly = False  # True after an operation that a graph cannot contain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
-        # A trace cannot contain ragged or sparse arguments.
-        if state.trace is None and (
-            self._runs_eagerly or has_composites((args, kwargs))
-        ):
+        if state.trace is None and self._runs_eagerly:
+            return self._call_eagerly(args, kwargs)
+        if state.trace is None and has_composites((args, kwargs)):
+            self._warn_of_composites()
             return self._call_eagerly(args, kwargs)
         try:
             with _mark_tracing():
@@ -79,6 +80,15 @@ class Function(tensor_classes.Function):
                 raise  # the calling function also runs eagerly
             self._run_eagerly(reason)
         return self._call_eagerly(args, kwargs)
+
+    def _warn_of_composites(self) -> None:
+        """Warn once that a trace cannot contain the arguments."""
+        if not self._warned_of_composites:
+            self._warned_of_composites = True
+            warn(
+                f"{self.name} has a ragged or a sparse argument, which a graph cannot "
+                "contain: the call runs eagerly; to compile it, pass a dense tensor"
+            )
 
     def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
         """Call the Python function with the arguments and results of a trace."""

@@ -12,10 +12,11 @@ from toolkit import dtypes, tree
 from toolkit.core.composites import Composite
 from toolkit.core.convert import is_strings
 from toolkit.core.dialects import dialect_of
+from toolkit.core.host_calls import call_on_host, host_call_error, needs_host_call
 from toolkit.core.strings import as_array, decode_bytes
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
-from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.type_aliases import Array, RegularizedLayerOptions, TensorLike
@@ -33,11 +34,7 @@ def host_array(layer: Any, x: TensorLike) -> Array:
         value = x.value if isinstance(x, Variable) else x
         array = value.static_value()
         if array is None:
-            raise TraceError(
-                f"{type(layer).__name__} {layer.name!r}: the layer runs in Python "
-                "and cannot be in a compiled function; apply it to the data before "
-                "the compiled function"
-            )
+            raise host_call_error(layer)
         return np.asarray(array)
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
@@ -130,6 +127,7 @@ class HostLayer(Layer):
     """
 
     supports_jit = False
+    runs_before_program = True
 
     def __init__(self, **kwargs: Unpack[RegularizedLayerOptions]) -> None:
         super().__init__(**kwargs)
@@ -141,11 +139,17 @@ class HostLayer(Layer):
             return super().__call__(inputs, *args, **kwargs)
         if isinstance(inputs, Composite):
             return inputs.call_layer(self, (inputs, *args), kwargs)
+        if state.trace is not None and self._runs_before_program(inputs):
+            return call_on_host(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
         arguments = (self._arrays(inputs), *args)
         outputs = self._run(arguments, kwargs, training)
         dialect = state.dialect or dialect_of(tree.flatten(inputs))
         return outputs if dialect is None else dialect.wrap(outputs)
+
+    def _runs_before_program(self, inputs: object) -> bool:
+        """Return whether the active trace records the call for the host."""
+        return any(map(needs_host_call, tree.flatten(inputs)))
 
     def _arrays(self, inputs: Any) -> Any:
         return host_array(self, inputs)

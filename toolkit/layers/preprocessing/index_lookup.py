@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import Array, PolicyLike, Shape
 
+_OOV = -2  # marks a value that is not in the vocabulary
 _FILE = "vocabulary.txt"
 _OOV_METHODS = ("floormod", "farmhash")
 _CONFIG = (
@@ -145,12 +147,22 @@ class IndexLookup(VocabularyLayer):
         if not of_text:
             inputs = inputs.astype("int64")
         values = inputs.reshape(-1).tolist()
-        index_of = {value: self._index.get(value) for value in set(values)}
-        if self.mask_token is not None:
-            index_of[self.mask_token] = 0 if self.output_mode == "int" else -1
-        index_of.update(self._unknown([v for v, i in index_of.items() if i is None]))
-        indices = np.array([index_of[v] for v in values], "int64")
-        return indices.reshape(inputs.shape)
+        return self._indices_of(values).reshape(inputs.shape)
+
+    def _indices_of(self, values: list[Any]) -> Array:
+        """Return the index of each value of a list."""
+        # In one call of C code: a step calls it for each word of a batch.
+        looked_up = map(self._index.get, values, repeat(_OOV))
+        indices = np.fromiter(looked_up, "int64", len(values))
+        outside = np.flatnonzero(indices == _OOV).tolist()
+        if outside:
+            index_of = {}
+            if self.mask_token is not None:
+                index_of[self.mask_token] = 0 if self.output_mode == "int" else -1
+            unknown = {values[i] for i in outside} - index_of.keys()
+            index_of.update(self._unknown(list(unknown)))
+            indices[outside] = [index_of[values[i]] for i in outside]
+        return indices
 
     def _unknown(self, values: list[Any]) -> dict[Any, int]:
         """Return the indices of OOV values."""

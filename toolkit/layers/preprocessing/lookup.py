@@ -168,6 +168,9 @@ class IntegerLookup(IndexLookup):
         shared = self.num_oov_indices > 1 and self.oov_method == "farmhash"
         return self.invert or (self.num_oov_indices > 0 and not shared)
 
+    def _runs_before_program(self, inputs: object) -> bool:
+        return not self.supports_jit and super()._runs_before_program(inputs)
+
     def _arrays(self, inputs: Any) -> Any:
         traced = isinstance(inputs, Tensor) and inputs.static_value() is None
         return inputs if traced and self.supports_jit else super()._arrays(inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,20 @@ _STANDARDS: dict[str, dict[int, Any]] = {
     "lower": _LOWER,
     "strip_punctuation": _STRIP,
 }
+_find_words = re.compile(r"[^ \t\n\v\f\r]+").findall
+# ASCII characters that separate words for `str.split` only.
+_SEPARATORS = ("\x1c", "\x1d", "\x1e", "\x1f")
+
+
+def _split_words(text: str) -> list[str]:
+    """Split at ASCII whitespace."""
+    if text.isascii() and not any(map(text.__contains__, _SEPARATORS)):
+        return text.split()  # several times faster
+    return _find_words(text)
+
+
 _SPLITS: dict[str, Callable[[str], list[str]]] = {
-    "whitespace": re.compile(r"[^ \t\n\v\f\r]+").findall,
+    "whitespace": _split_words,
     "character": list,
 }
 
@@ -58,7 +71,8 @@ class TextVectorization(AdaptableLayer):
         output_mode: "int", "multi_hot", "count", "tf_idf"; "one_hot" if nothing is
             split.
         output_sequence_length: in mode "int", the number of indices per text: longer
-            texts are truncated, shorter ones padded with 0.
+            texts are truncated, shorter ones padded with 0. Set it in a model: the step
+            is compiled again for another number.
         pad_to_max_tokens: whether codes always have `max_tokens` entries.
         vocabulary: a list, an array or the path of a text file with one word per line;
             None: `adapt` learns it.
@@ -306,6 +320,8 @@ class TextVectorization(AdaptableLayer):
     def _vectorize(self, documents: list[list[str]], leading: tuple[int, ...]) -> Any:
         """Return word indices, or codes, for texts in an array of this shape."""
         is_int = self._output_mode == "int"
+        if self._output_sequence_length is not None:
+            documents = [words[: self._output_sequence_length] for words in documents]
         lengths = list(map(len, documents))
         longest = max(lengths, default=0)
         if self._output_mode == "one_hot" and set(lengths) - {longest}:
@@ -313,16 +329,15 @@ class TextVectorization(AdaptableLayer):
                 "TextVectorization: mode 'one_hot' needs texts with equal numbers of "
                 "words"
             )
-        words = np.empty(sum(lengths), object)
-        words[:] = [word for words in documents for word in words]
-        ids = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
-        if is_int and self._ragged:
-            return self._in_rows(ids)
-        if is_int:
+        indices = self._lookup_layer._indices_of(list(chain.from_iterable(documents)))
+        if is_int and not self._ragged:
             length = self._output_sequence_length
-            indices = _filled(ids, longest if length is None else length, 0)
-            width = indices.shape[1]
-            return self._lookup_layer._encode(indices.reshape(*leading, width))
+            rows = _padded(indices, lengths, longest if length is None else length)
+            width = rows.shape[1]
+            return self._lookup_layer._encode(rows.reshape(*leading, width))
+        ids = np.split(indices, np.cumsum(lengths))[:-1]
+        if is_int:
+            return self._in_rows(ids)
         if not leading:
             return self._lookup_layer._encode(ids[0])
         blocks = blocks_of(lengths)
@@ -339,9 +354,10 @@ class TextVectorization(AdaptableLayer):
 
     def _codes(self, ids: list[Array]) -> Any:
         """Return the codes of words, from their indices per text."""
-        return self._lookup_layer._encode(
-            _filled(ids, max(map(len, ids), default=0), -1)
-        )
+        lengths = list(map(len, ids))
+        indices = np.concatenate([np.zeros(0, "int64"), *ids])
+        rows = _padded(indices, lengths, max(lengths, default=0), -1)
+        return self._lookup_layer._encode(rows)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         shape = tuple(input_shape)
@@ -453,12 +469,11 @@ def _in_order(rows: Array | Tensor, blocks: list[Array]) -> Any:
     return rows[np.argsort(np.concatenate(blocks))]
 
 
-def _filled(ids: list[Array], width: int, fill: int) -> Array:
-    """Truncate or pad word indices to a width."""
-    indices = np.full((len(ids), width), fill, "int64")
-    for row, values in zip(indices, ids, strict=True):
-        row[: len(values)] = values[:width]
-    return indices
+def _padded(indices: Array, lengths: list[int], width: int, fill: int = 0) -> Array:
+    """Return consecutive rows of these lengths, padded to a width."""
+    rows = np.full((len(lengths), width), fill, "int64")
+    rows[np.arange(width) < np.array(lengths, "int64")[:, None]] = indices
+    return rows
 
 
 def _one_column(texts: Array) -> Array:

@@ -83,6 +83,7 @@ class OnnxModel(FunctionalInputs, Model):
 
     _kind = "OnnxModel"
     _convert_input_args = _casts_inputs = False
+    warns_of_python = True
     _reason = ""  # the reason for eager runs, until the first call has warned of it
 
     def __init__(

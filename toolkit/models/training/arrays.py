@@ -12,6 +12,7 @@ from toolkit.arguments import is_real
 from toolkit.console.frames import warn
 from toolkit.core.composites import Composite, make_ragged
 from toolkit.core.convert import is_strings
+from toolkit.core.host_calls import PreparedStrings
 from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
@@ -43,6 +44,8 @@ def to_array(x: Any, name: str) -> Array:
     """
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
+    if name == "x" and type(x) is PreparedStrings:
+        return x
     array = as_array(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
     if name == "x" and is_strings(array):
         return array
@@ -84,6 +87,16 @@ def batch_tensors(structure: Any, name: str) -> Any:
         return as_tensor(array)
 
     return tree.map_structure(convert, structure)
+
+
+def mark_strings(structure: Any) -> Any:
+    """Return the strings of a nest of arrays as PreparedStrings."""
+
+    def mark(leaf: Any) -> Any:
+        is_text = type(leaf) is np.ndarray and is_strings(leaf)
+        return leaf.view(PreparedStrings) if is_text else leaf
+
+    return tree.map_structure(mark, structure)
 
 
 def check_arrays(structure: Any, name: str) -> Any:

@@ -82,6 +82,7 @@ class Evaluation(Steps):
         run = coordinate_run(self)
         with named_errors("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
+            self._prepare_batches(batches.source, "test_function")
             run.compare_data(batches)
             self._prepare_for(batches.peek(), "test_step")
             run.compare_state()
@@ -133,6 +134,7 @@ class Evaluation(Steps):
             return self.predict_on_batch(x)
         with named_errors("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
+            self._prepare_batches(batches.source, "predict_function")
             run.compare_data(batches)
             self._prepare_for(batches.peek(), "predict_step")
             run.compare_state()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext, suppress
 from itertools import count, islice
 from math import ceil
 from typing import Any
@@ -28,6 +28,7 @@ from toolkit.models.training.arrays import (
     checksum_of,
     count_samples,
     is_arrays,
+    mark_strings,
     repeat_weights,
     to_floatx,
     warn_of_absent_classes,
@@ -65,6 +66,8 @@ class Source:
     is_iterator = False
     class_weight: dict[int, float] | None = None
     num_taken: int = 0
+    # Runs the layers on strings for a batch of a pipeline, in a thread.
+    prepare: Callable[[object], None] | None = None
     _start: State | None = None  # the start of the next pass
     _sharing = BatchSharing()
 
@@ -117,6 +120,20 @@ class Source:
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         """Return the batches after the given start."""
         raise NotImplementedError
+
+    def _prepared(self) -> Callable[[object], object] | None:
+        """Return the last function of a pipeline, which prepares its batches."""
+        prepare = self.prepare
+        if prepare is None:
+            return None
+
+        def prepared(batch: object) -> object:
+            batch = mark_strings(batch)
+            with suppress(Exception):  # the step raises it again
+                prepare(self._tensors(batch))
+            return batch
+
+        return prepared
 
     def _tensors(self, batch: Any) -> Any:
         """Return a batch as tensors: x, or a tuple of its components.
@@ -276,7 +293,7 @@ class SequenceSource(NumberedSource):
             elements = self._batches.fetch(order)
         else:
             elements = (self._batches[number] for number in order)
-        with data.prefetched(elements) as batches:
+        with data.prefetched(elements, function=self._prepared()) as batches:
             yield from batches
 
 
@@ -298,7 +315,7 @@ class IterableSource(Source):
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         source, limit = self._batches, steps if self.is_iterator else None
         remaining = islice(source, self.num_taken, None) if self.num_taken else source
-        with data.prefetched(remaining, limit) as batches:
+        with data.prefetched(remaining, limit, self._prepared()) as batches:
             yield from batches
 
 
@@ -346,7 +363,7 @@ class DatasetSource(Source):
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         if not self.is_iterator:
             rows = None if self._produces_all_rows else self._sharing.rows
-            self._iterator = self._batches.prefetched(rows)
+            self._iterator = self._batches.prefetched(rows, self._prepared())
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])
             self._restore_later(start)  # the state before this pass was opened

@@ -6,171 +6,33 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from toolkit import inspection, ops, settings, tree
+from toolkit import ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
+from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
-from toolkit.core.composites import Composite, has_composites
+from toolkit.core.composites import Composite
 from toolkit.core.convert import convert, extent, is_strings
-from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
-from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
-from toolkit.functions.function import Function
+from toolkit.errors import (
+    ArgumentError,
+)
 from toolkit.layers.tracking import owned_state, unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
-from toolkit.models.training.compile_checks import describe_indices
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
-from toolkit.models.training.structure import Structure
-from toolkit.thread_state import restore_on_error
+from toolkit.models.training.step_functions import (
+    CompiledStep,
+    EagerStep,
+    Step,
+    warn_of_python,
+    warn_once,
+)
 
-Step = Callable[[Any], Any]
-_TENSOR = {Tensor}
-
-
-class CompiledStep:
-    """Step as one traced program per signature of its batches.
-
-    Args:
-        step: the traced function; a change of the model's structure retraces it.
-        jit_compile: the same as in `compile`.
-        model: the model of the step.
-    """
-
-    def __init__(self, step: Step, jit_compile: bool | str, model: Any = None) -> None:
-        self.step = step
-        self.jit_compile = jit_compile
-        self._structure = Structure(model)
-        self._functions: dict[Any, Function] = {}
-        self._first_batch_spec: Any = None  # a structure of specs like the first batch
-        self._context = distribution_context.current()
-        self._version = 0
-        self._past_traces = 0  # the number of discarded traces
-
-    @property
-    def trace_count(self) -> int:
-        """Return the number of runs of the step's Python code."""
-        count = sum(function.trace_count for function in self._functions.values())
-        return self._past_traces + count
-
-    def __call__(self, batch: Any) -> Any:
-        if not _is_flat(batch) and has_composites(batch):
-            return EagerStep(self.step)(batch)  # a graph cannot contain ragged rows
-        while True:
-            function, leaves = self._function_for(batch)
-            try:
-                return function(*leaves)
-            except OutOfRangeError as error:
-                raise OutOfRangeError(
-                    f"{function.name}: {error}: a label, or an input of an Embedding "
-                    f"({describe_indices(batch)}; to find the layer, compile with "
-                    "run_eagerly=True)"
-                ) from error
-            except RankLostError:
-                if self._context is None:
-                    raise
-                self._context.recovery.recover(self._version)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copy without traces: they use the Variables of the original."""
-        return {**self.__dict__, "_functions": {}, "_past_traces": 0}
-
-    def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        context = distribution_context.current()
-        if self._context is not context:
-            self._functions.clear()
-            self._context = context
-        if context is not None and context.recovery.version != self._version:
-            for cached in self._functions.values():
-                cached.invalidate()
-            self._version = context.recovery.version
-        if self._structure.has_changed():
-            self._past_traces = self.trace_count
-            self._functions.clear()
-        key, leaves = self._flatten(batch)
-        function = self._functions.get(key)
-        if function is None:
-            function = self._make(key, batch)
-        return function, leaves
-
-    def _flatten(self, batch: Any) -> tuple[Any, Any]:
-        if type(batch) is Tensor:
-            return Tensor, (batch,)
-        if _is_flat(batch):
-            return len(batch), batch
-        return tree.signature(batch), tree.flatten(batch)
-
-    def _make(self, key: Any, batch: Any) -> Function:
-        structure = tree.structure_of(batch)
-        step = self.step
-
-        def run(*leaves: Any) -> Any:
-            outputs = step(tree.pack_sequence_as(structure, leaves))
-            # including everything that the first call of a model has built
-            self._structure.record_current()
-            return outputs
-
-        run.__name__ = getattr(step, "__name__", "step")
-        if self._first_batch_spec is None:
-            self._first_batch_spec = tree.map_structure(_spec_of, batch)
-        function = Function(
-            run, jit_compile=self.jit_compile, distribution=self._context
-        )
-        self._functions[key] = function
-        return function
-
-    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
-        """Return the compiler's report of the step for this batch or a similar one."""
-        if batch is None:
-            if self._first_batch_spec is None:
-                return None
-            batch = tree.map_structure(_zeros_like, self._first_batch_spec)
-        function, leaves = self._function_for(batch)
-        return function.inspect(*leaves)
-
-
-def _is_flat(batch: Any) -> bool:
-    """Return whether a batch is a tensor or a tuple of tensors, the fastest cases."""
-    if type(batch) is tuple:
-        return _TENSOR.issuperset(map(type, batch))
-    return type(batch) is Tensor
-
-
-def _spec_of(leaf: Any) -> Any:
-    return None if leaf is None else leaf.spec
-
-
-def _zeros_like(spec: Any) -> Any:
-    return None if spec is None else ops.zeros(spec.shape, spec.dtype)
-
-
-class EagerStep:
-    """Step that runs as Python code; its Variables change together at the end."""
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-
-    def __call__(self, batch: Any) -> Any:
-        with restore_on_error(), StatelessScope() as scope:
-            outputs = self.step(batch)
-        writes = list(scope.writes.items())
-        try:
-            _assign(writes)
-        except BaseException:  # an interrupt: finish, then re-raise it
-            _assign(writes)
-            raise
-        return outputs
-
-    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
-        """Return None: there is no graph."""
-        return None
-
-
-def _assign(writes: list[tuple[Any, Tensor]]) -> None:
-    for variable, value in writes:
-        variable.assign(value)
+if TYPE_CHECKING:
+    from toolkit.models.training.sources import Source
 
 
 class Steps:
@@ -188,6 +50,7 @@ class Steps:
     _compile_loss: Any = None
     _compile_metrics: Any = None
     _loss_tracker: Any = None
+    _issued_warnings: tuple[str, ...] = ()
     # the job whose processes have compared their weights
     _compared_job: DistributionContext | None = None
 
@@ -424,20 +287,77 @@ class Steps:
             metric.reset_state()
 
     def _make_function(self, step: Step) -> Any:
-        if self.run_eagerly or not self._can_compile():
-            return EagerStep(step)
-        return CompiledStep(step, self.jit_compile, self)
+        if self.run_eagerly:
+            return EagerStep(step, "run_eagerly=True disables compilation")
+        layer = self._uncompiled_layer()
+        if layer is None:
+            self._warn_of_split()
+            return CompiledStep(step, self.jit_compile, self)
+        reason = f"the layer {layer.name!r} ({type(layer).__name__}) "
+        if layer.runs_before_program:
+            reason += "runs in Python, and a step of several processes is one program"
+        else:
+            reason += "does not support compilation (supports_jit=False)"
+        reason += "; write it with toolkit.ops, or apply it to the data, in Dataset.map"
+        if not layer.warns_of_python:
+            warn_of_python(self, reason)
+        return EagerStep(step, reason)
+
+    def _warn_of_split(self) -> None:
+        """Warn if one program was requested, and a layer runs before it."""
+        if self.jit_compile is not True:
+            return
+        layer = next((x for x in self._flatten_layers() if not x.supports_jit), None)
+        if layer is not None:
+            warn_once(
+                self,
+                f"jit_compile=True cannot compile the layer {layer.name!r} "
+                f"({type(layer).__name__}), which runs in Python before each step; to "
+                "run it in parallel with the steps, apply it to the data, in "
+                "Dataset.map",
+            )
 
     def _is_fresh(self, function: Callable[..., Any]) -> bool:
         """Return whether the function matches `run_eagerly`, or is user-defined."""
         if type(function) is CompiledStep:
             return not self.run_eagerly
         if type(function) is EagerStep:
-            return self.run_eagerly or not self._can_compile()
+            return self.run_eagerly or self._uncompiled_layer() is not None
         return function is not None
+
+    def _uncompiled_layer(self) -> Any:
+        """Return the first layer that a compiled step cannot call, or None.
+
+        In one process a layer on strings can run before the program.
+        """
+        is_alone = distribution_context.current() is None
+        for layer in self._flatten_layers():
+            if not layer.supports_jit and not (is_alone and layer.runs_before_program):
+                return layer
+        return None
 
     def _can_compile(self) -> bool:
         return all(layer.supports_jit for layer in self._flatten_layers())
+
+    def _prepare_batches(self, source: Source, function: str) -> None:
+        """Let the thread of a pipeline run the layers on strings.
+
+        Args:
+            source: the source of the batches.
+            function: the attribute that calls the step.
+        """
+        # A GPU receives arrays from the thread of the steps only.
+        is_shared = distribution_context.current() is not None or device_memories
+        on_host = any(layer.runs_before_program for layer in self._flatten_layers())
+        if is_shared or not on_host or self.run_eagerly:
+            return
+
+        def prepare(batch: object) -> None:
+            step = getattr(self, function)
+            if type(step) is CompiledStep:
+                step.prepare(batch)
+
+        source.prepare = prepare
 
     def make_train_function(self, force: bool = False) -> Any:
         """Return the cached function that runs `train_step` on a batch.

@@ -204,9 +204,12 @@ class Trainer(CompileConfigured, Evaluation):
             source = make_source(
                 x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
             )
+            self._prepare_batches(source, "train_function")
             batches = EpochBatches(source, steps_per_epoch)
             size = validation_batch_size
             validation = _validation(validation_data, size, source, validation_steps)
+            if validation is not None:
+                self._prepare_batches(validation.source, "test_function")
             run.compare_data(batches)
             run.compare_data(validation, peek=False, label="validation_data: ")
             self._prepare_for(batches.peek(), "train_step")
@@ -354,9 +357,11 @@ class Trainer(CompileConfigured, Evaluation):
             report = None if function is None else function.inspect(batch)
             if report is not None:
                 return report
+        reasons = [f.reason for f in functions if getattr(f, "reason", "")]
+        if reasons:
+            raise ArgumentError(f"inspect: there is no program, because {reasons[0]}")
         raise ArgumentError(
-            "inspect: no step has been compiled; pass a batch or call `fit` first, and "
-            "compile with run_eagerly=False"
+            "inspect: no step has been compiled; pass a batch or call `fit` first"
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,0 +1,250 @@
+"""Steps as compiled programs, or as Python code if that is not possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from toolkit import inspection, ops, tree
+from toolkit.compiler import distribution_context
+from toolkit.console.frames import warn
+from toolkit.core.composites import has_composites
+from toolkit.core.convert import is_strings
+from toolkit.core.tensor import Tensor
+from toolkit.core.trace import StatelessScope
+from toolkit.errors import HostCallError, OutOfRangeError, RankLostError
+from toolkit.functions.function import Function, NewResultsError
+from toolkit.ir import Spec
+from toolkit.models.training.compile_checks import describe_indices
+from toolkit.models.training.structure import Structure
+from toolkit.thread_state import restore_on_error
+
+Step = Callable[[Any], Any]
+_TENSOR = {Tensor}
+
+
+class _StepFunction(Function):
+    """Traced step: a batch of strings differs in each call."""
+
+    fixes_strings = False
+    # Each length of texts has a program. A length that occurs once is not worth one.
+    compiles_new_results = False
+
+
+class CompiledStep:
+    """Step as one traced program per signature of its batches.
+
+    Layers on strings run in Python before the program. A step that cannot be traced
+    runs as Python code, after a warning.
+
+    Args:
+        step: the traced function; a change of the model's structure retraces it.
+        jit_compile: the same as in `compile`.
+        model: the model of the step.
+    """
+
+    def __init__(self, step: Step, jit_compile: bool | str, model: Any = None) -> None:
+        self.step = step
+        self.jit_compile = jit_compile
+        self._model = model
+        self._structure = Structure(model)
+        self._functions: dict[Any, Function] = {}
+        self._first_batch_spec: Any = None  # a structure of specs like the first batch
+        self._context = distribution_context.current()
+        self._version = 0
+        self._past_traces = 0  # the number of discarded traces
+        # The step as Python code, if it cannot be traced.
+        self._python_step: EagerStep | None = None
+
+    @property
+    def trace_count(self) -> int:
+        """Return the number of runs of the step's Python code."""
+        count = sum(function.trace_count for function in self._functions.values())
+        return self._past_traces + count
+
+    def __call__(self, batch: Any) -> Any:
+        if not _is_flat(batch) and has_composites(batch):
+            warn_of_python(self._model, "a graph cannot contain the ragged rows of x")
+            return EagerStep(self.step)(batch)
+        if self._python_step is not None:
+            return self._python_step(batch)
+        while True:
+            function, leaves = self._function_for(batch)
+            reason = None
+            try:
+                return function(*leaves)
+            except OutOfRangeError as error:
+                raise OutOfRangeError(
+                    f"{function.name}: {error}: a label, or an input of an Embedding "
+                    f"({describe_indices(batch)}; to find the layer, compile with "
+                    "run_eagerly=True)"
+                ) from error
+            except NewResultsError:
+                break
+            except RankLostError:
+                if self._context is None:
+                    raise
+                self._context.recovery.recover(self._version)
+            except Exception as error:
+                # Code of a model can expect other strings than those of a trace.
+                is_new = not function.trace_count and any(map(is_strings, leaves))
+                if not (is_new or isinstance(error, HostCallError)):
+                    raise
+                reason = f"{error}".partition("\n")[0]
+                break
+        if reason is None:
+            return EagerStep(self.step)(batch)
+        return self._run_as_python(batch, reason)
+
+    def prepare(self, batch: object) -> None:
+        """Run the layers on strings for a later batch, if they are known.
+
+        Args:
+            batch: the batch, with PreparedStrings.
+        """
+        if self._python_step is None and not has_composites(batch):
+            key, leaves = self._flatten(batch)
+            function = self._functions.get(key)
+            if function is not None:
+                function.prepare(*leaves)
+
+    def _run_as_python(self, batch: Any, reason: str) -> Any:
+        """Run the step, and all later ones, as Python code."""
+        step = EagerStep(self.step, reason)
+        outputs = step(batch)
+        self._python_step = step
+        warn_of_python(self._model, reason)
+        return outputs
+
+    @property
+    def reason(self) -> str:
+        """Return the reason why there is no program, or ""."""
+        return "" if self._python_step is None else self._python_step.reason
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy without traces: they use the Variables of the original."""
+        return {**self.__dict__, "_functions": {}, "_past_traces": 0}
+
+    def _function_for(self, batch: Any) -> tuple[Function, Any]:
+        context = distribution_context.current()
+        if self._context is not context:
+            self._functions.clear()
+            self._context = context
+        if context is not None and context.recovery.version != self._version:
+            for cached in self._functions.values():
+                cached.invalidate()
+            self._version = context.recovery.version
+        if self._structure.has_changed():
+            self._past_traces = self.trace_count
+            self._functions.clear()
+        key, leaves = self._flatten(batch)
+        function = self._functions.get(key)
+        if function is None:
+            function = self._make(key, batch)
+        return function, leaves
+
+    def _flatten(self, batch: Any) -> tuple[Any, Any]:
+        if type(batch) is Tensor:
+            return Tensor, (batch,)
+        if _is_flat(batch):
+            return len(batch), batch
+        return tree.signature(batch), tree.flatten(batch)
+
+    def _make(self, key: Any, batch: Any) -> Function:
+        structure = tree.structure_of(batch)
+        step = self.step
+
+        def run(*leaves: Any) -> Any:
+            outputs = step(tree.pack_sequence_as(structure, leaves))
+            # including everything that the first call of a model has built
+            self._structure.record_current()
+            return outputs
+
+        run.__name__ = getattr(step, "__name__", "step")
+        if self._first_batch_spec is None:
+            self._first_batch_spec = tree.map_structure(_spec_of, batch)
+        function = _StepFunction(
+            run, jit_compile=self.jit_compile, distribution=self._context
+        )
+        self._functions[key] = function
+        return function
+
+    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
+        """Return the compiler's report of the step for this batch or a similar one."""
+        if self._python_step is not None:
+            return None
+        if batch is None:
+            if self._first_batch_spec is None:
+                return None
+            batch = tree.map_structure(_zeros_like, self._first_batch_spec)
+        function, leaves = self._function_for(batch)
+        try:
+            return function.inspect(*leaves)
+        except NewResultsError:
+            return function.inspect(*leaves)  # the second time is not the first
+        except HostCallError as error:
+            self._python_step = EagerStep(self.step, f"{error}".partition("\n")[0])
+            return None
+
+
+def _is_flat(batch: object) -> bool:
+    """Return whether a batch is a tensor or a tuple of tensors, the fastest cases."""
+    if type(batch) is tuple:
+        return _TENSOR.issuperset(map(type, batch))
+    return type(batch) is Tensor
+
+
+def _spec_of(leaf: Any) -> Any:
+    return leaf.spec if isinstance(leaf, Tensor) else leaf  # None, or strings
+
+
+def _zeros_like(spec: Any) -> Any:
+    return ops.zeros(spec.shape, spec.dtype) if isinstance(spec, Spec) else spec
+
+
+class EagerStep:
+    """Step that runs as Python code; its Variables change together at the end.
+
+    Args:
+        step: the function.
+        reason: why it is not compiled.
+    """
+
+    def __init__(self, step: Step, reason: str = "") -> None:
+        self.step = step
+        self.reason = reason
+
+    def __call__(self, batch: Any) -> Any:
+        with restore_on_error(), StatelessScope() as scope:
+            outputs = self.step(batch)
+        writes = list(scope.writes.items())
+        try:
+            _assign(writes)
+        except BaseException:  # an interrupt: finish, then re-raise it
+            _assign(writes)
+            raise
+        return outputs
+
+    def inspect(self, batch: Any = None) -> inspection.Inspection | None:
+        """Return None: there is no graph."""
+        return None
+
+
+def _assign(writes: list[tuple[Any, Tensor]]) -> None:
+    for variable, value in writes:
+        variable.assign(value)
+
+
+def warn_of_python(model: Any, reason: str) -> None:
+    """Warn once that steps of a model run as Python code."""
+    text = f"the steps run as Python code, slower than a compiled program: {reason}"
+    warn_once(model, text)
+
+
+def warn_once(model: Any, message: str) -> None:
+    """Issue a warning that a model has not issued yet; None: without a model."""
+    if model is None:
+        warn(message)
+    elif message not in model._issued_warnings:
+        model._issued_warnings = (*model._issued_warnings, message)
+        warn(f"{model.name}: {message}")
