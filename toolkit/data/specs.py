@@ -49,13 +49,13 @@ _inference = _Inference()
 _inferred: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
 
 
-def infer_spec(dataset: Dataset) -> Any:
+def infer_spec(dataset: Dataset) -> object:
     """Return the element_spec of a data set; `known_spec` returns it from now on."""
     spec = _inferred[dataset] = dataset._spec()
     return spec
 
 
-def known_spec(dataset: Dataset) -> Any:
+def known_spec(dataset: Dataset) -> object:
     """Return the element_spec if no function of the user must run for it, or None."""
     if dataset in _inferred:
         return _inferred[dataset]

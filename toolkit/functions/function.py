@@ -187,7 +187,9 @@ class Function:
             return self._call_python(args, kwargs)
         return cached.call(inputs)
 
-    def _call_python(self, args: Any, kwargs: Any) -> Any:
+    def _call_python(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """Run the Python code, after a warning, for tapes that watch a constant."""
         if not self._warned_of_constant:
             self._warned_of_constant = True

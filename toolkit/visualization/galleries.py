@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.type_aliases import Array
 from toolkit.visualization.drawing import (
     batch_of_images,
     draw_bounding_boxes,
@@ -141,7 +142,7 @@ def _title(
     return "\n".join(textwrap.fill(line, width) for line in lines)
 
 
-def _is_wrong(index: int, labels: dict[str, Any]) -> bool:
+def _is_wrong(index: int, labels: dict[str, Array]) -> bool:
     """Return whether an image has a prediction that is not its label."""
     values = {int(y[index]) for y in labels.values() if index < len(y)}
     return len(values) > 1

@@ -140,7 +140,7 @@ class _Reader:
         return Box(name, class_name(layer), _role(layer), rows, _detail(layer, members))
 
 
-def _detail(layer: Layer, members: Any) -> str:
+def _detail(layer: Layer, members: object) -> str:
     """Return the shapes and arguments of a layer, to find equal layers."""
     _, outputs = _symbols(layer, members)
     shapes = [tuple(v.shape) for v in getattr(layer, "weights", ())]

@@ -89,14 +89,16 @@ def batch_tensors(structure: Any, name: str) -> Any:
     return tree.map_structure(convert, structure)
 
 
-def mark_strings(structure: Any) -> Any:
+def mark_strings(structure: object) -> object:
     """Return the strings of a nest of arrays as PreparedStrings."""
 
-    def mark(leaf: Any) -> Any:
-        is_text = type(leaf) is np.ndarray and is_strings(leaf)
-        return leaf.view(PreparedStrings) if is_text else leaf
+    def mark(leaf: object) -> object:
+        if type(leaf) is np.ndarray and is_strings(leaf):
+            return leaf.view(PreparedStrings)
+        return leaf
 
-    return tree.map_structure(mark, structure)
+    marked: object = tree.map_structure(mark, structure)
+    return marked
 
 
 def check_arrays(structure: Any, name: str) -> Any:

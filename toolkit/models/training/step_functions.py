@@ -108,10 +108,10 @@ class CompiledStep:
             if function is not None:
                 function.prepare(*leaves)
 
-    def _run_as_python(self, batch: Any, reason: str) -> Any:
+    def _run_as_python(self, batch: object, reason: str) -> object:
         """Run the step, and all later ones, as Python code."""
         step = EagerStep(self.step, reason)
-        outputs = step(batch)
+        outputs: object = step(batch)
         self._python_step = step
         warn_of_python(self._model, reason)
         return outputs

@@ -16,9 +16,7 @@ from toolkit.core.composites import Composite
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
-from toolkit.errors import (
-    ArgumentError,
-)
+from toolkit.errors import ArgumentError
 from toolkit.layers.tracking import owned_state, unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
