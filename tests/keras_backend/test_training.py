@@ -247,3 +247,46 @@ def test_specs_of_code_that_reads_values():
         function, keras.KerasTensor((None, 3), "float32")
     )
     assert spec.shape == (1, 3)
+
+
+def test_a_dataset_of_toolkit_trains_like_its_arrays():
+    x, y = data()
+    dataset = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(16).prefetch(2)
+    results = []
+    for kwargs in ({"x": x, "y": y, "batch_size": 16}, {"x": dataset}):
+        keras.utils.set_random_seed(0)
+        model = mlp()
+        history = model.fit(
+            **kwargs,
+            epochs=3,
+            shuffle=False,
+            verbose=0,
+            class_weight={0: 1.0, 1: 2.0, 2: 0.5},
+            validation_data=kwargs["x"] if kwargs["x"] is dataset else (x, y),
+        )
+        score = model.evaluate(**kwargs, verbose=0)
+        results.append([history.history["loss"], score, *model.get_weights()])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert model.predict(dataset, verbose=0).shape == (64, 3)
+
+
+def test_datasets_without_a_known_end():
+    x, y = data()
+    dataset = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(16)
+    model = mlp()
+    history = model.fit(dataset.repeat(), epochs=2, steps_per_epoch=3, verbose=0)
+    assert len(history.history["loss"]) == 2
+    generated = toolkit.data.Dataset.from_generator(
+        lambda: iter([(x[:8], y[:8])] * 3), output_signature=None
+    )
+    with pytest.warns(UserWarning, match="ran out of data"):  # as for tf.data
+        history = model.fit(generated, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+
+
+def test_a_dataset_takes_no_separate_labels():
+    x, y = data()
+    dataset = toolkit.data.Dataset.from_tensor_slices((x, y)).batch(16)
+    with pytest.raises(ValueError, match="`y` must be None.*toolkit.data.Dataset"):
+        mlp().fit(dataset, y)
