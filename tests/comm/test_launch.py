@@ -105,7 +105,6 @@ def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
     [
         ("SIGSTOP", "rank 2 does not respond: it is stopped"),
         ("sleep", "rank 2 is missing: it left collective 2"),
-        ("exit 0", "rank 2 is missing: its script has ended"),
         ("other", "is in another operation"),
     ],
 )
@@ -121,6 +120,15 @@ def test_collective_timeout_names_the_collective(tmp_path, how, words):
     assert process.errors.count("has waited for 2.") in (1, 2)  # one rank reports
     if how == "sleep":
         assert "time.sleep(100)" in process.errors
+
+
+@ranks.needs_mpi
+def test_a_job_ends_at_once_if_a_script_ends_before_a_collective(tmp_path):
+    process = run(tmp_path, "exit 0")  # no collective has a timeout
+    assert process.code == 124
+    assert "rank 2 is missing: its script has ended" in process.errors
+    assert "all ranks must make this call; rank" in process.errors
+    assert "barrier()" in process.errors  # the line of the script that waits
 
 
 @ranks.needs_mpi

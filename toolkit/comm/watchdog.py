@@ -10,7 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from toolkit.comm.flight_recorder import Entry, GroupRecord, parse_entry
+from toolkit.comm.flight_recorder import (
+    Entry,
+    GroupRecord,
+    format_stack,
+    parse_entry,
+)
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
 from toolkit.comm.side_channel import PROCESS_ENDED, SideChannel
 
@@ -18,7 +23,8 @@ from toolkit.comm.side_channel import PROCESS_ENDED, SideChannel
 STALLED_EXIT_CODE = 124
 # Seconds until a warning about a waiting collective; the job continues.
 WARNING_DELAY = 60.0
-
+# Seconds between two checks whether a rank that a collective needs has ended.
+_ENDED_CHECK_DELAY = 1.0
 
 # Seconds in which a rank must answer before it is killed.
 _KILL_TIMEOUT = 2.0
@@ -70,6 +76,7 @@ class Watchdog:
         self._records: dict[str, GroupRecord] = {}
         self._warned_calls: dict[str, Entry] = {}
         self._extended_calls: dict[str, int] = {}
+        self._checked_calls: dict[str, tuple[int, float]] = {}
         self._closed = threading.Event()
         self.channel = SideChannel(group, self._handle_request)
         self._thread = threading.Thread(
@@ -131,6 +138,8 @@ class Watchdog:
                 seconds = time.monotonic() - entry.start_time
                 if seconds >= self.timeout:
                     self._on_timeout(record, entry)
+                elif self._can_never_end(record, entry, seconds):
+                    self._on_ended_rank(record, entry)
                 elif (
                     seconds >= warning_delay
                     and self._warned_calls.get(record.key) is not entry
@@ -157,6 +166,48 @@ class Watchdog:
             self._closed.wait(3)
         self._abort_job(
             f"rank {self.rank} has waited for {self.timeout:g} s in {entry}"
+        )
+
+    def _can_never_end(self, record: GroupRecord, entry: Entry, seconds: float) -> bool:
+        """Return whether a collective needs a rank whose script has ended.
+
+        Args:
+            record: the calls of the group.
+            entry: its current call.
+            seconds: the time that the call has waited.
+        """
+        number, checked = self._checked_calls.get(record.key, (0, 0.0))
+        checked = checked if number == entry.number else 0.0
+        if not entry.number or seconds < checked + _ENDED_CHECK_DELAY:
+            return False
+        self._checked_calls[record.key] = entry.number, seconds
+        # Each rank asks the next one: some waiting rank is before an ended one.
+        members = record.members
+        next_rank = members[(members.index(self.rank) + 1) % len(members)]
+        if next_rank == self.rank:
+            return False
+        request = {"ask": "status", "group": record.key}
+        status = self.channel.send_request(next_rank, request)
+        return (
+            isinstance(status, dict)
+            and bool(status["ended"])
+            and int(status.get("count", 0)) < entry.number
+            and record.current is entry
+        )
+
+    def _on_ended_rank(self, record: GroupRecord, entry: Entry) -> None:
+        """End the job, and show the line of the script that waits."""
+        report = self.report(record, entry, "ended")
+        if report.is_first:
+            stack = "\n    ".join(format_stack(record.thread))
+            _print_report(
+                f"{report.text}\n  all ranks must make this call; rank {self.rank} is "
+                f"at\n    {stack}"
+            )
+        else:
+            self._closed.wait(3)  # the reporting rank ends the job
+        self._abort_job(
+            f"rank {self.rank} waits for a script that has ended in {entry}"
         )
 
     def _kill_silent_ranks(self, report: Report) -> bool:
