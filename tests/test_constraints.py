@@ -6,7 +6,7 @@ import pytest
 from tests.helpers import assert_close
 from toolkit import constraints, ops
 from toolkit.errors import ArgumentError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 
 W = 2 * np.random.default_rng(0).normal(size=(4, 3))
 NORM = np.linalg.norm(W, axis=0)

@@ -9,7 +9,7 @@ import pytest
 
 import toolkit
 from toolkit import Variable, errors, initializers, random
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 
 RANDOM = (
     *("GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "LecunNormal"),

@@ -6,7 +6,7 @@ import pytest
 from tests.helpers import assert_close, check_grads
 from toolkit import ops, regularizers
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 

@@ -45,7 +45,7 @@ _NAMES = {
     "DTypePolicy": "toolkit.dtype_policies",
     "FloatDTypePolicy": "toolkit.dtype_policies",
     "Function": "toolkit.models.functional.function",
-    "function": "toolkit.functions.function",
+    "function": "toolkit.functions.decorator",
     "GradientTape": "toolkit.autodiff.tape",
     "Graph": "toolkit.ir",
     "Initializer": "toolkit.initializers",

@@ -46,7 +46,7 @@ from toolkit.dtype_policies.policy import (
     FloatDTypePolicy as FloatDTypePolicy,
 )
 from toolkit.export.native.loading import load_native as load_native
-from toolkit.functions.function import function as function
+from toolkit.functions.decorator import function as function
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.ir.graph import Graph as Graph
 from toolkit.layers.call import SymbolicScope as SymbolicScope

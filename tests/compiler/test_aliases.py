@@ -14,7 +14,7 @@ from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.ir import Spec
 
 SIZES = (5, 16, 33, 64)

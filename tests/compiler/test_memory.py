@@ -25,7 +25,7 @@ from toolkit.compiler.memory import plan_memory
 from toolkit.compiler.passes.schedule import schedule
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.plans.layout import Layouts
 from toolkit.plans.operands import StepSpan
 

@@ -9,7 +9,7 @@ from toolkit import ops
 from toolkit.core.tensor import bind
 from toolkit.core.variable import Variable
 from toolkit.errors import OutOfRangeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.ops.index import scatter_p
 
 pytest.importorskip("llvmlite")

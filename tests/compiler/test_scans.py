@@ -10,7 +10,7 @@ from tests.compiler.graphs import compiled, target
 from toolkit import ops
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.core.trace import Trace
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.ir import Kind, Spec
 
 

@@ -8,7 +8,7 @@ from toolkit import ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.layouts import MeshAxis
 from toolkit.data import Dataset
-from toolkit.models.training.local_rows import JobSharing
+from toolkit.functions.local_rows import JobSharing
 from toolkit.models.training.sources import make_source
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import assert_close, check_grads, public_subclasses
 from toolkit import losses, ops
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.ops.symbolic import KerasTensor
 
 EPSILON = 1e-7

@@ -12,7 +12,7 @@ from toolkit import callbacks, losses, metrics, ops
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 
 N = 24
 

@@ -6,7 +6,7 @@ import pytest
 import toolkit
 from toolkit import Input, Sequential, layers, ops, optimizers
 from toolkit.errors import ArgumentError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.optimizers import MultiOptimizer, OptimizerMap
 
 VALUES = [np.array([1.0, 2.0]), np.array([3.0]), np.array([[4.0]])]

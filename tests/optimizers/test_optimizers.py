@@ -10,7 +10,7 @@ from toolkit import constraints, ops, optimizers
 from toolkit.autodiff.tape import GradientTape
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ModelFileError, ShapeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 
 SHAPES = ((4, 3), (3,), (2, 3, 4), ())
 RATE = 0.0625  # exact in float32, the dtype of learning rates

@@ -12,7 +12,7 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.core.slices import slices_of
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, OutOfRangeError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.optimizers.rows import rows_of
 
 ROWS, UNITS, RATE, STEPS = 40, 3, 0.0625, 4

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.errors import ArgumentError
-from toolkit.functions.function import function
+from toolkit.functions.decorator import function
 from toolkit.optimizers import schedules
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from toolkit.data.structure import map_leaves
+from toolkit.type_aliases import Array
 
 # Maps the number of rows of a batch to the rows of the local shard.
 RowSelector: TypeAlias = Callable[[int], range]
@@ -28,6 +31,31 @@ class BatchShard:
     def __init__(self, value: Any, rows: int) -> None:
         self.value = value
         self.rows = rows
+
+
+class LocalRows(np.ndarray[Any, Any]):
+    """The rows of a global batch that a process computes, for custom training loops.
+
+    Attributes:
+        global_count: the number of rows of the global batch; None for an array that is
+            computed from such rows.
+    """
+
+    global_count: int | None = None
+
+    def __array_finalize__(self, source: object) -> None:
+        self.global_count = None
+
+
+def mark_local_rows(batch: object, global_count: int) -> object:
+    """Return a batch whose arrays are `LocalRows` of a batch of `global_count` rows."""
+
+    def mark(array: Array) -> LocalRows:
+        rows = np.asarray(array).view(LocalRows)
+        rows.global_count = global_count
+        return rows
+
+    return map_leaves(mark, batch)
 
 
 def rows_to_read(rows: range) -> range:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.batch_shards import BatchShard, RowSelector
+from toolkit.data.batch_shards import BatchShard, RowSelector, mark_local_rows
 from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, internal_method, last_batch_stage
 from toolkit.data.errors import unpack_tuple
@@ -108,7 +108,10 @@ class _LocalShardStream(Stream):
 
     def elements(self) -> Iterator[Any]:
         for batch in self.parent:
-            yield batch.value if type(batch) is BatchShard else self._slice_batch(batch)
+            if type(batch) is BatchShard:
+                yield mark_local_rows(batch.value, batch.rows)
+            else:
+                yield self._slice_batch(batch)
 
     def _slice_batch(self, batch: Any) -> Any:
         batch_shape = next((np.shape(v)[:1] for v in leaves(batch)), ())
@@ -116,6 +119,7 @@ class _LocalShardStream(Stream):
             return batch
         local_rows = self._rows(batch_shape[0])
         section = slice(local_rows.start, local_rows.stop)
-        return map_leaves(
+        local_batch = map_leaves(
             lambda v: v[section] if np.shape(v)[:1] == batch_shape else v, batch
         )
+        return mark_local_rows(local_batch, batch_shape[0])

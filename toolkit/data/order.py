@@ -367,10 +367,10 @@ class Shard(_SubsetStage):
                 f"shard: expected 0 <= index < num_shards; received index={index}, "
                 f"num_shards={num_shards}"
             )
-        self._shards, self._index = int(num_shards), int(index)
+        self.num_shards, self.index = int(num_shards), int(index)
 
     def _detail(self) -> str:
-        return f"{self._index} of {self._shards}"
+        return f"{self.index} of {self.num_shards}"
 
     def _selected_range(self, n: int) -> range:
-        return range(min(self._index, n), n, self._shards)
+        return range(min(self.index, n), n, self.num_shards)

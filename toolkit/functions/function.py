@@ -31,6 +31,7 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
+from toolkit.functions.job_checks import shared_step
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
 from toolkit.functions.signatures import matches_spec, static_key
 from toolkit.ir import Spec
@@ -44,53 +45,12 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
-def function(
-    func: Callable[..., Any] | None = None,
-    *,
-    input_signature: Sequence[Any] | None = None,
-    reduce_retracing: bool = False,
-    jit_compile: bool | str = "auto",
-) -> Any:
-    """Trace a function of tensors into graphs that are optimized, planned and compiled.
-
-    The Python code runs once per signature: shapes and dtypes of tensors, values of
-    everything else. Later calls run the compiled program. The code may read and assign
-    Variables. It may create Variables on the first call only, and must keep a reference
-    to them. If the first call creates one, the code runs a second time, and may not
-    create any then.
-
-    Args:
-        func: the function; without it, a decorator is returned.
-        input_signature: a nest of specs (anything with `shape` and `dtype`, None for
-            unknown extents) that the arguments must fit, in order.
-        reduce_retracing: whether Python numbers become 0-d tensors, so that a new value
-            does not cause a retrace.
-        jit_compile: "auto" and True compile; False runs NumPy kernels only.
-
-    Example:
-        >>> import toolkit
-        >>> @toolkit.function
-        ... def affine(x, y):
-        ...     return 2.0 * x + y
-        >>> float(affine(toolkit.ops.ones(()), toolkit.ops.ones(())))
-        3.0
-    """
-    options: dict[str, Any] = {
-        "input_signature": input_signature,
-        "reduce_retracing": reduce_retracing,
-        "jit_compile": jit_compile,
-    }
-    if func is None:
-        return lambda f: Function(f, **options)
-    return Function(func, **options)
-
-
 class NewResultsError(Exception):
     """Error raised if a call should run as Python code, because its shapes are rare."""
 
 
 class Function:
-    """A Python function with its traces; see `function`."""
+    """A Python function with its traces; see `toolkit.function`."""
 
     dialect: ClassVar[Dialect | None] = None  # the classes of tensors in its traces
     # Types of arguments that are always tensors and need no conversion.
@@ -450,7 +410,9 @@ class Function:
         creates_variables: bool,
     ) -> tuple[Trace, Any, HostCalls]:
         """Run the Python code in a trace; return the trace, outputs and host calls."""
+        is_shared = self.distribution is not None
         with (
+            shared_step() if is_shared else nullcontext(),
             stage("tracing"),
             Trace(self.name, creates_variables=creates_variables) as trace,
         ):

@@ -20,6 +20,7 @@ from toolkit.core.tensor import Tensor, no_tapes
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
+from toolkit.functions.job_checks import check_update
 from toolkit.optimizers.gradients import clip_by_global_norm, clip_by_norm, fit_shape
 from toolkit.optimizers.rows import (
     PARTS,
@@ -168,6 +169,7 @@ class Optimizer(OptimizerState):
             grads: one for each variable; None for no gradient.
             trainable_variables: by default the variables of `build`.
         """
+        check_update(f"{self.name}.apply")
         grads, variables = self._matched(grads, trainable_variables)
         if not grads:
             return

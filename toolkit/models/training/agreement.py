@@ -10,8 +10,8 @@ from typing import Any
 
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
+from toolkit.functions.local_rows import group_by_rank
 from toolkit.models.callbacks.callback_list import CallbackList
-from toolkit.models.training.local_rows import group_by_rank
 
 # Seconds between two agreements if no callback can stop after any step.
 _PACE = 0.05

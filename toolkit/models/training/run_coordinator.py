@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -12,11 +12,8 @@ from toolkit import tree
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
-from toolkit.models.callbacks.callback_list import CallbackList
-from toolkit.models.saving.state import all_variables
-from toolkit.models.training.agreement import Agreement
-from toolkit.models.training.epochs import EpochBatches
-from toolkit.models.training.local_rows import (
+from toolkit.functions.job_checks import compare_variables, warn_without_distribution
+from toolkit.functions.local_rows import (
     Batch,
     JobSharing,
     check_same_batch,
@@ -27,18 +24,23 @@ from toolkit.models.training.local_rows import (
     group_by_rank,
     take_local_outputs,
 )
+from toolkit.models.callbacks.callback_list import CallbackList
+from toolkit.models.saving.state import all_variables
+from toolkit.models.training.agreement import Agreement
+from toolkit.models.training.epochs import EpochBatches
 from toolkit.models.training.sources import Source
 from toolkit.models.training.steps import Steps
 from toolkit.random.seeds import global_seed_generator, global_state
 
 if TYPE_CHECKING:
-    from toolkit.core.variable import Variable
+    pass
 
 
 def coordinate_run(model: Steps) -> RunCoordinator:
     """Return the coordinator for a run of a model, or for one step of it."""
     job = distribution_context.current()
     if job is None:
+        warn_without_distribution(model.name)
         return RunCoordinator()
     if model.run_eagerly:
         return RecoveryCoordinator(job, model)
@@ -206,8 +208,9 @@ class JobCoordinator(RecoveryCoordinator):
         if len(set(orders)) > 1:
             raise ArgumentError(
                 f"{label}expected the same rows in the same order on all ranks; "
-                f"received {group_by_rank(orders)}; to draw equal random numbers on "
-                "all ranks, call `set_distribution` or `set_random_seed` first"
+                f"received {group_by_rank(orders)}; for equal random numbers on all "
+                "ranks, call `set_distribution` or `set_random_seed` first; remove "
+                "`shard`, because each process takes its rows of the same batches"
             )
 
     def _share_batches(self, source: Source) -> None:
@@ -242,7 +245,7 @@ class JobCoordinator(RecoveryCoordinator):
             variables = all_variables(model)
             if global_state() is not None:  # its creation would draw a seed
                 variables.append(global_seed_generator().state)
-            self._compare_variables(variables)
+            compare_variables(job, variables)
         model._compared_job = job  # also for processes that join later
 
     def _compare_settings(self) -> None:
@@ -255,25 +258,7 @@ class JobCoordinator(RecoveryCoordinator):
         for variable in settings:
             checksum = crc32(np.asarray(variable).tobytes(), checksum)
         if len(set(job.agree("settings", checksum))) > 1:
-            self._compare_variables(settings, "fit: after an epoch: ")
-
-    def _compare_variables(self, variables: list[Any], label: str = "") -> None:
-        sums = [None if v.placement is not None else _checksum(v) for v in variables]
-        exchanged = self._job.exchange([describe_batch(variables), sums])
-        if len({shapes for shapes, _ in exchanged}) > 1:
-            return  # other programs, which are compared before they run
-        sums_of_ranks = (sums_of_rank for _, sums_of_rank in exchanged)
-        rows = enumerate(zip(*sums_of_ranks, strict=True))
-        differs = next((number for number, row in rows if len({*row}) > 1), None)
-        if differs is None:
-            return
-        variable = variables[differs]
-        first = np.asarray(variable).ravel()[:3].tolist()
-        received = self._job.exchange(f"{variable.path} with the first values {first}")
-        raise ArgumentError(
-            f"{label}expected the same weights, seeds and settings of the optimizer on "
-            f"all ranks; received {group_by_rank(received)}"
-        )
+            compare_variables(job, settings, "fit: after an epoch: ")
 
     # --- steps ------------------------------------------------------------------------
 
@@ -315,10 +300,3 @@ def _describe(batches: EpochBatches, peek: bool) -> str:
     if shapes:
         words.append(f"a first batch of {shapes}")
     return ", ".join(words) or "an unknown number of batches"
-
-
-def _checksum(variable: Variable) -> int:
-    """Return a checksum of a variable, without donating its buffer."""
-    with variable.lock:
-        array = np.ascontiguousarray(variable._tensor._array)
-        return crc32(array.reshape(-1).view(np.uint8).data)

@@ -16,9 +16,11 @@ from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
 from toolkit.data.batch_shards import BatchShard
+from toolkit.data.order import Shard
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.functions.local_rows import BatchSharing, as_full_batch
 from toolkit.models.training.arrays import (
     FIELDS,
     as_tensor,
@@ -39,7 +41,6 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.training.local_rows import BatchSharing, as_full_batch
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
@@ -339,9 +340,15 @@ class DatasetSource(Source):
         if self.is_iterator:
             return None
         state = self._batches.get_state()
-        if all(seed is None for seed in state["seeds"]):
-            return None
-        return f"pass {state['passes']} of a Dataset with the seeds {state['seeds']}"
+        texts = []
+        if any(seed is not None for seed in state["seeds"]):
+            texts.append(f"pass {state['passes']} with the seeds {state['seeds']}")
+        texts += [
+            f"shard({stage.num_shards}, {stage.index})"
+            for stage in self._batches._ancestors()
+            if isinstance(stage, Shard)
+        ]
+        return f"a Dataset with {' and '.join(texts)}" if texts else None
 
     def state(self, within: bool) -> State | None:
         state: State = {"taken": self.num_taken if within else 0}

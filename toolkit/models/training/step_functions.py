@@ -14,6 +14,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.errors import HostCallError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function, NewResultsError
+from toolkit.functions.job_checks import shared_step
 from toolkit.ir import Spec
 from toolkit.models.training.compile_checks import describe_indices
 from toolkit.models.training.structure import Structure
@@ -215,7 +216,7 @@ class EagerStep:
         self.reason = reason
 
     def __call__(self, batch: Any) -> Any:
-        with restore_on_error(), StatelessScope() as scope:
+        with restore_on_error(), shared_step(), StatelessScope() as scope:
             outputs = self.step(batch)
         writes = list(scope.writes.items())
         try:
