@@ -137,6 +137,7 @@ SUBJECTS = {
     "lengths": "exchanges values, as `fit`, `evaluate` and `predict` do first",
     "stops": "agrees on a stop between two steps",
     "batches": "compares the next batch",
+    "values": "compares the values of the next batch",
     "settings": "compares the settings of the optimizer, after an epoch",
 }
 _NUMBER_BITS = 48  # bits of a number; higher bits encode the subject

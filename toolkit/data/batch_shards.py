@@ -47,15 +47,13 @@ class LocalRows(np.ndarray[Any, Any]):
         self.global_count = None
 
 
-def mark_local_rows(batch: object, global_count: int) -> object:
-    """Return a batch whose arrays are `LocalRows` of a batch of `global_count` rows."""
-
-    def mark(array: Array) -> LocalRows:
-        rows = np.asarray(array).view(LocalRows)
-        rows.global_count = global_count
-        return rows
-
-    return map_leaves(mark, batch)
+def mark_local_rows(array: Array, global_count: int) -> Array:
+    """Return rows of a batch as `LocalRows`; an array without rows stays as it is."""
+    if not np.ndim(array):
+        return array
+    rows = np.asarray(array).view(LocalRows)
+    rows.global_count = global_count
+    return rows
 
 
 def rows_to_read(rows: range) -> range:

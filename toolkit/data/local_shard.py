@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,8 @@ class _LocalShardStream(Stream):
     def elements(self) -> Iterator[Any]:
         for batch in self.parent:
             if type(batch) is BatchShard:
-                yield mark_local_rows(batch.value, batch.rows)
+                mark = partial(mark_local_rows, global_count=batch.rows)
+                yield map_leaves(mark, batch.value)
             else:
                 yield self._slice_batch(batch)
 
@@ -119,7 +121,10 @@ class _LocalShardStream(Stream):
             return batch
         local_rows = self._rows(batch_shape[0])
         section = slice(local_rows.start, local_rows.stop)
-        local_batch = map_leaves(
-            lambda v: v[section] if np.shape(v)[:1] == batch_shape else v, batch
-        )
-        return mark_local_rows(local_batch, batch_shape[0])
+
+        def take_rows(value: Any) -> Any:
+            if np.shape(value)[:1] != batch_shape:
+                return value
+            return mark_local_rows(value[section], batch_shape[0])
+
+        return map_leaves(take_rows, batch)

@@ -104,8 +104,9 @@ class Distribution(Job):
         """Return a data set of the rows of this process in each batch.
 
         `fit` does this itself; it accepts the global data set or this result. The
-        method is for custom training loops. With auto_shard_dataset=False, or in a job
-        of one process, the result is the given data set.
+        method is for custom training loops, whose step is a `toolkit.function` with
+        `distribute=True`. With auto_shard_dataset=False, or in a job of one process,
+        the result is the given data set.
 
         Args:
             dataset: a `Dataset` of global batches, equal in all processes.

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from zlib import crc32
 
 import numpy as np
 
-from toolkit import tree
+from toolkit import comm, tree
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import state
 from toolkit.data.batch_shards import LocalRows
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.functions.job_checks import compare_variables, warn_without_distribution
 from toolkit.functions.local_rows import (
-    as_full_batch,
     check_same_batch,
     complete_local_batch,
     cut_rows,
 )
+from toolkit.functions.retraces import Key
+from toolkit.ir import Spec
 
 
 class DistributedFunction(Function):
@@ -38,6 +41,11 @@ class DistributedFunction(Function):
             return super().__call__(*args, **kwargs)
         if job is None:
             warn_without_distribution(self.name)
+        elif comm.is_elastic():
+            raise UnsupportedError(
+                f"{self.name}: distribute=True is not supported in an elastic job; use "
+                "`fit`, which continues without a lost process"
+            )
         if self.distribution is not job:
             self._forget_traces(job)
         if job is not None:
@@ -78,45 +86,64 @@ def _local_arguments(
 
     Raises:
         ArgumentError: on all processes, for batches that differ; on this process, for
-            rows of a data set beside other arrays of as many rows.
+            arrays that are computed from the rows of a data set.
     """
-    leaves = [x for x in tree.flatten((args, kwargs)) if isinstance(x, DATA_TYPES)]
-    counts = {
-        leaf.global_count
-        for leaf in leaves
-        if isinstance(leaf, LocalRows) and leaf.global_count is not None
-    }
-    batch = tree.map_structure(_as_tensor, (args, kwargs))
-    label = f"{name}: "
-    if not job.auto_shard_dataset:
-        check_same_batch(job, batch, label)
-        return complete_local_batch(job, batch)
-    if not counts:
-        _check_equal_values(name, job, batch)
-        return cut_rows(batch, job.rows)
-    if len(counts) > 1:
-        raise ArgumentError(
-            f"{label}expected rows of one batch; received rows of batches of "
-            f"{sorted(counts)} rows"
+    leaves = tree.flatten((args, kwargs))
+    shards = [x for x in leaves if isinstance(x, LocalRows) and x.global_count]
+    if shards:
+        complete = partial(_as_full_tensor, name, shards[0])
+        batch = tree.map_structure(complete, (args, kwargs))
+        values = [x for x in leaves if isinstance(x, DATA_TYPES)]
+        _check_equal_values(
+            name, job, [convert(x) for x in values if not isinstance(x, LocalRows)]
         )
-    batch = as_full_batch(batch, counts.pop())
-    check_same_batch(job, batch, label)
-    return batch
+        check_same_batch(job, batch, f"{name}: ")
+        return batch
+    batch = tree.map_structure(_as_tensor, (args, kwargs))
+    check_same_batch(job, batch, f"{name}: ")
+    if not job.auto_shard_dataset:
+        return complete_local_batch(job, batch)
+    _check_equal_values(name, job, tree.flatten(batch))
+    return cut_rows(batch, job.rows)
 
 
 def _as_tensor(leaf: object) -> object:
     return convert(leaf) if isinstance(leaf, DATA_TYPES) else leaf
 
 
-def _check_equal_values(name: str, job: DistributionContext, batch: object) -> None:
-    """Raise on all processes if they do not pass the same batch."""
+def _as_full_tensor(name: str, shard: LocalRows, leaf: object) -> object:
+    """Return a leaf as a tensor, with the spec of all rows for rows of a data set.
+
+    Args:
+        name: the function.
+        shard: rows of the batch.
+        leaf: an argument of the function.
+    """
+    if not isinstance(leaf, DATA_TYPES):
+        return leaf
+    tensor = convert(leaf)
+    rows, count = len(shard), shard.global_count or 0
+    if isinstance(leaf, LocalRows) and (len(leaf), leaf.global_count) == (rows, count):
+        return Tensor(tensor._array, Spec((count, *tensor.shape[1:]), tensor.dtype))
+    if isinstance(leaf, LocalRows) or tensor.shape[:1] in ((rows,), (count,)):
+        raise ArgumentError(
+            f"{name}: expected the arrays of one element of `distribute_dataset`, "
+            f"without a change; received another array of shape {tensor.shape}; do "
+            "computations on a batch in the data set, or in the function"
+        )
+    return tensor
+
+
+def _check_equal_values(
+    name: str, job: DistributionContext, leaves: Sequence[object]
+) -> None:
+    """Raise on all processes if they do not pass the same values."""
     checksum = 0
-    for leaf in tree.flatten(batch):
+    for leaf in leaves:
         if isinstance(leaf, Tensor):
             array = np.ascontiguousarray(leaf.numpy())
             checksum = crc32(array.reshape(-1).view(np.uint8).data, checksum)
-    check_same_batch(job, batch, f"{name}: ")
-    if len(set(job.agree("batch", checksum))) > 1:
+    if len(set(job.agree("values", checksum))) > 1:
         raise ArgumentError(
             f"{name}: expected the same batch on all processes, or the elements of "
             "`distribution().distribute_dataset(dataset)` without a change; received "

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from toolkit import ops
+from toolkit import comm, ops
 from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.scopes import device
 from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
-from toolkit.errors import UnsupportedError
+from toolkit.distribution import distribution
+from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.type_aliases import Axis
 
 
@@ -103,12 +106,42 @@ class InputContext:
         return global_batch_size
 
 
+def _check_job(strategy: str) -> None:
+    """Refuse a strategy whose workers or processes would train separate models."""
+    if distribution() is not None:
+        return  # `fit` computes its steps in all processes together
+    processes, workers = comm.world().size, _count_workers()
+    if max(processes, workers) == 1:
+        return
+    source = f"this job has {processes} processes"
+    if processes == 1:
+        source = f"TF_CONFIG names {workers} workers, and this process is alone"
+    raise UnsupportedError(
+        f"{strategy}: {source}, which would train separate models: start the script by "
+        "`toolkit run`, and call toolkit.distribution.set_distribution("
+        "toolkit.distribution.DataParallel()) first"
+    )
+
+
+def _count_workers() -> int:
+    """Return the number of workers in the variable TF_CONFIG, or 1."""
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+        return max(1, sum(len(cluster.get(task, ())) for task in ("chief", "worker")))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise ArgumentError(
+            "TF_CONFIG: expected JSON with the hosts of a cluster; received "
+            f"{os.environ['TF_CONFIG']!r:.80}"
+        ) from error
+
+
 def _check_one(strategy: str, devices: Sequence[Any] | None) -> None:
     if devices is not None and len(devices) > 1:
         raise UnsupportedError(
             f"{strategy}: expected one device; received {list(devices)}: use "
             "toolkit.distribution for several"
         )
+    _check_job(strategy)
 
 
 class MirroredStrategy(Strategy):
@@ -133,6 +166,7 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: str) -> None:
+        _check_job("OneDeviceStrategy")
         self._device = device
 
     @contextmanager
@@ -169,6 +203,7 @@ class MultiWorkerMirroredStrategy(Strategy):
                 "MultiWorkerMirroredStrategy: only cluster_resolver=None is supported, "
                 "one worker"
             )
+        _check_job("MultiWorkerMirroredStrategy")
 
 
 class CentralStorageStrategy(Strategy):

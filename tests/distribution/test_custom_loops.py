@@ -1,0 +1,149 @@
+"""Test training loops outside of `fit` in jobs of several processes."""
+
+import numpy as np
+
+import toolkit as tk
+from tests.distribution.jobs import needs_mpi, run
+
+LOOP = """
+    distribution.set_distribution(distribution.DataParallel(shards=4))
+    parallel = distribution.distribution()
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(42, 5)).astype("float32")
+    y = x.sum(1, keepdims=True)
+    batches = tk.data.Dataset.from_tensor_slices((x, y)).shuffle(42, seed=1).batch(8)
+
+    def build():
+        tk.utils.set_random_seed(0)
+        model = tk.Sequential([
+            tk.Input((5,)), layers.Dense(8, activation="relu"),
+            layers.BatchNormalization(), layers.Dropout(0.2), layers.Dense(1),
+        ])
+        model.compile(tk.optimizers.Adam(0.01), "mse")
+        return model
+
+    def train_step(model, optimizer):
+        def step(x, y):
+            with tk.GradientTape() as tape:
+                loss = tk.ops.mean((model(x, training=True) - y) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+            return loss
+        return step
+
+    def refused(call):
+        try:
+            call()
+        except ValueError as error:
+            return str(error)
+        return ""
+"""
+
+TRAINING = """
+    digests = []
+    for data in (parallel.distribute_dataset(batches), batches):
+        model = build()
+        step = tk.function(train_step(model, model.optimizer), distribute=True)
+        for _ in range(2):
+            losses = [float(step(*batch)) for batch in data]
+        digests.append([state_of(model), losses])
+    tell(digests)
+"""
+
+
+@needs_mpi
+def test_one_hash_for_any_number_of_processes(tmp_path):
+    found = []
+    for processes in (1, 2, 3, 4):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        reports = run(folder, processes, LOOP + TRAINING)
+        for local, global_batches in reports:
+            found += [local, global_batches]
+    # Shuffled orders differ between the two loops of a script, not between processes.
+    assert len({str(local) for local in found[::2]}) == 1
+    assert len({str(global_batches) for global_batches in found[1::2]}) == 1
+
+
+@needs_mpi
+def test_a_loop_equals_fit(tmp_path):
+    text = """
+    x, y = x[:40], y[:40]
+    one, other = build(), build()
+    step = tk.function(train_step(other, other.optimizer), distribute=True)
+    one.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+    for i in range(0, 40, 8):
+        step(x[i : i + 8], y[i : i + 8])
+    tell([[w.tolist() for w in m.get_weights()] for m in (one, other)])
+    """
+    reports = run(tmp_path, 2, LOOP + text)
+    assert reports[0] == reports[1]
+    for w, v in zip(*reports[0], strict=True):
+        np.testing.assert_allclose(w, v, rtol=1e-4, atol=1e-6)
+
+
+@needs_mpi
+def test_training_apart_is_refused(tmp_path):
+    text = """
+    model = build()
+    step = train_step(model, model.optimizer)
+    shared = tk.function(step, distribute=True)
+    local = next(iter(parallel.distribute_dataset(batches)))
+    messages = [
+        refused(lambda: step(*local)),
+        refused(lambda: tk.function(step)(*local)),
+        refused(lambda: shared(local[0] / 2, local[1])),
+        refused(lambda: shared(local[0] / 2, local[1] / 2)),
+        refused(lambda: shared(x[rank : rank + 8], y[:8])),
+        refused(lambda: shared(x[: 8 + rank], y[: 8 + rank])),
+    ]
+    model = build()
+    step = train_step(model, model.optimizer)
+    shared = tk.function(step, distribute=True)
+    if rank:
+        model.layers[0].kernel.assign(model.layers[0].kernel * 2)
+    for _ in range(2):  # a refused call leaves no program
+        messages.append(refused(lambda: shared(x[:8], y[:8])))
+    shards = batches.unbatch().shard(size, rank).batch(4)
+    messages.append(refused(lambda: build().fit(shards, verbose=0)))
+    tell(messages)
+    """
+    for messages in run(tmp_path, 2, LOOP + text):
+        eager, plain, one_changed, both_changed, values, shapes = messages[:6]
+        *weights, shards = messages[6:]
+        for message in (eager, plain):
+            assert "adam.apply: each of the 2 processes" in message
+            assert "toolkit.function(step, distribute=True)" in message
+        assert "step: expected the arrays of one element" in one_changed
+        for message in (both_changed, values):
+            assert "step: expected the same batch on all processes" in message
+        assert "step: expected data of the same length and shapes" in shapes
+        assert all("step: expected the same weights" in text for text in weights)
+        assert "shard(2, 0) on rank 0" in shards and "remove `shard`" in shards
+
+
+@needs_mpi
+def test_a_job_without_a_distribution_warns_once(tmp_path):
+    text = """
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = np.ones((8, 5), "float32")
+        model = network()
+        model.fit(x, x[:, :1], verbose=0)
+        model.fit(x, x[:, :1], verbose=0)
+    tell([str(w.message) for w in caught])
+    """
+    first, second = run(tmp_path, 2, text)
+    assert second == []
+    assert len(first) == 1 and "each of the 2 processes of this job" in first[0]
+    assert "set_distribution" in first[0]
+
+
+def test_distribute_has_no_effect_in_one_process():
+    @tk.function(distribute=True)
+    def double(x, times=2):
+        return x * times
+
+    assert double(tk.ops.ones(3)).tolist() == [2, 2, 2]
+    assert double(tk.ops.ones(3), times=3).tolist() == [3, 3, 3]
