@@ -33,11 +33,11 @@ class BatchIterator(EpochIterator):
 
     def __init__(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        class_weight: Any = None,
-        **options: Any,
+        x: object,
+        y: object = None,
+        sample_weight: object = None,
+        class_weight: object = None,
+        **options: object,
     ) -> None:
         if isinstance(x, Dataset):
             for name, value in (("y", y), ("sample_weight", sample_weight)):
