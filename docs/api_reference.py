@@ -145,7 +145,9 @@ def _entry(full_name: str) -> Iterator[str]:
     elif inspect.isroutine(value):
         yield f".. autofunction:: {full_name}"
     else:
-        yield f".. py:data:: {full_name}"
+        namespace, _, name = full_name.rpartition(".")
+        yield f".. py:data:: {name}"
+        yield f"   :module: {namespace}"
         yield f"   :value: {value!r}"
         yield ""
         yield f"   {_summary_of(full_name)}"

@@ -23,18 +23,12 @@ SLACK = 10
 # that is absent has none. A change may lower a number, not raise it.
 MISSING: dict[str, int] = {
     "toolkit": 20,
-    "toolkit.applications": 100,
-    "toolkit.backend": 9,
-    "toolkit.config": 78,
-    "toolkit.datasets": 16,
+    "toolkit.applications": 1,
+    "toolkit.backend": 1,
     "toolkit.distribution": 17,
-    "toolkit.dtype_policies": 25,
     "toolkit.legacy": 4,
-    "toolkit.quantizers": 21,
-    "toolkit.saving": 16,
     "toolkit.serialization": 4,
     "toolkit.serving": 5,
-    "toolkit.utils": 39,
     "toolkit.visualization": 7,
     "toolkit.wrappers": 8,
 }
@@ -44,14 +38,10 @@ MISSING_OF_METHODS: dict[str, int] = {
     "toolkit.data": 1,
     "toolkit.distillation": 17,
     "toolkit.distribution": 39,
-    "toolkit.dtype_policies": 5,
-    "toolkit.initializers": 2,
     "toolkit.quantizers": 9,
     "toolkit.random": 2,
-    "toolkit.saving": 1,
     "toolkit.serialization": 2,
     "toolkit.serving": 13,
-    "toolkit.utils": 38,
     "toolkit.wrappers": 8,
 }
 

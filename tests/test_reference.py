@@ -16,7 +16,7 @@ import toolkit
 from tests.test_exports import NAMESPACES, public
 
 CONF = Path(toolkit.__file__).resolve().parents[1] / "docs" / "conf.py"
-DIRECTIVE = re.compile(r"\.\. (?:auto(?:class|function)|py:data):: (\S+)")
+DIRECTIVE = re.compile(r"\.\. (?:autoclass|autofunction|py:data):: (\S+)")
 ROW = re.compile(r":py:obj:`(\w+) <(\S+)>`")
 
 pytestmark = pytest.mark.skipif(not CONF.exists(), reason="docs are in checkouts only")
@@ -44,8 +44,10 @@ def entries(pages):
         for block in re.split(r"\n(?=\.\. )", text):
             if match := DIRECTIVE.match(block):
                 listed = re.search(r":members: (.+)", block)
-                assert match[1] not in entries, "two entries"
-                entries[match[1]] = listed[1].split(", ") if listed else []
+                module = re.search(r":module: (.+)", block)
+                name = f"{module[1]}.{match[1]}" if module else match[1]
+                assert name not in entries, "two entries"
+                entries[name] = listed[1].split(", ") if listed else []
     return entries
 
 

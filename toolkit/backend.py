@@ -51,6 +51,9 @@ def standardize_dtype(dtype: DTypeLike) -> str:
         dtype: a name, a Python type, a dtype of NumPy, JAX, torch or TensorFlow, or
             None for floatx.
 
+    Returns:
+        The name of a dtype.
+
     Example:
         >>> import toolkit
         >>> toolkit.backend.standardize_dtype(int)
@@ -60,17 +63,47 @@ def standardize_dtype(dtype: DTypeLike) -> str:
 
 
 def is_float_dtype(dtype: DTypeLike) -> bool:
-    """Return whether a dtype, in any form, is floating."""
+    """Return whether a dtype, in any form, is floating.
+
+    Args:
+        dtype: a name, or a dtype of another library.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> from toolkit.backend import is_float_dtype
+        >>> is_float_dtype("float16"), is_float_dtype("bool")
+        (True, False)
+    """
     return dtypes.is_float(dtypes.standardize(dtype))
 
 
 def is_int_dtype(dtype: DTypeLike) -> bool:
-    """Return whether a dtype, in any form, is an integer dtype; bool is not."""
+    """Return whether a dtype, in any form, is an integer dtype; bool is not.
+
+    Args:
+        dtype: a name, or a dtype of another library.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> from toolkit.backend import is_int_dtype
+        >>> is_int_dtype("uint8"), is_int_dtype("bool")
+        (True, False)
+    """
     return dtypes.is_integer(dtypes.standardize(dtype))
 
 
 def is_keras_tensor(x: object) -> bool:
     """Return whether x is a KerasTensor, the symbol of a functional model.
+
+    Args:
+        x: any value.
+
+    Returns:
+        A boolean.
 
     Example:
         >>> import toolkit
@@ -82,6 +115,12 @@ def is_keras_tensor(x: object) -> bool:
 
 def get_uid(prefix: str = "") -> int:
     """Return the number of calls of `get_uid` with this prefix, including this one.
+
+    Args:
+        prefix: any string.
+
+    Returns:
+        A number >= 1.
 
     Example:
         >>> import toolkit
@@ -100,6 +139,12 @@ def clear_session(free_memory: bool = True) -> None:
 
     Args:
         free_memory: whether to collect garbage at once, which may take seconds.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.utils.clear_session(free_memory=False)
+        >>> toolkit.layers.Dense(1).name
+        'dense'
     """
     naming.reset_names()
     seeds.reset_global_seed()

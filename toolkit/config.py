@@ -101,7 +101,16 @@ __all__ = [
 
 
 def dtype_policy() -> Any:
-    """Return the default dtype policy of layers: floatx unless set."""
+    """Return the default dtype policy of layers: floatx unless set.
+
+    Returns:
+        A DTypePolicy.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.dtype_policy().name
+        'float32'
+    """
     return dtype_policies.dtype_policy()
 
 
@@ -110,12 +119,28 @@ def set_dtype_policy(policy: Any) -> None:
 
     Args:
         policy: a dtype, "mixed_float16", "mixed_bfloat16", or a DTypePolicy.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_dtype_policy("mixed_bfloat16")
+        >>> toolkit.layers.Dense(2).compute_dtype
+        'bfloat16'
+        >>> toolkit.config.set_dtype_policy(None)
     """
     dtype_policies.set_dtype_policy(policy)
 
 
 def is_nnx_enabled() -> bool:
-    """Return False: Variables are never Flax NNX variables."""
+    """Return False: Variables are never Flax NNX variables.
+
+    Returns:
+        False.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.is_nnx_enabled()
+        False
+    """
     return False
 
 
@@ -124,6 +149,14 @@ def enable_unsafe_deserialization() -> None:
 
     Raises:
         UnsupportedError: always.
+
+    Example:
+        >>> import toolkit
+        >>> try:
+        ...     toolkit.config.enable_unsafe_deserialization()
+        ... except toolkit.errors.UnsupportedError:
+        ...     print("code in a file never runs")
+        code in a file never runs
     """
     raise UnsupportedError(
         "enable_unsafe_deserialization: toolkit never runs code from a file; pass the "

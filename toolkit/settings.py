@@ -38,7 +38,20 @@ HOST_BACKEND = "numpy"
 
 
 def environment(name: str, default: str | None = None) -> str | None:
-    """Return the environment variable TOOLKIT_<name>, or `default`."""
+    """Return the environment variable TOOLKIT_<name>, or `default`.
+
+    Args:
+        name: the name after TOOLKIT_.
+        default: the result for a variable that is not set.
+
+    Returns:
+        The value of the variable, or `default`.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.environment("NO_SUCH_SETTING", "none")
+        'none'
+    """
     return os.environ.get(f"TOOLKIT_{name}", default)
 
 
@@ -57,7 +70,16 @@ def timeout(default: float) -> float:
 
 
 def home() -> Path:
-    """Return the folder for downloads and caches; it may not exist yet."""
+    """Return the folder for downloads and caches; it may not exist yet.
+
+    Returns:
+        A path.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.home().is_absolute()
+        True
+    """
     folder = environment("HOME") or os.environ.get("KERAS_HOME")
     return Path(folder).expanduser() if folder else Path.home() / ".toolkit"
 
@@ -92,6 +114,9 @@ _placements: dict[tuple[Any, ...], int] = {}
 def floatx() -> str:
     """Return the default floating dtype, "float32" unless set.
 
+    Returns:
+        The name of a dtype.
+
     Example:
         >>> import toolkit
         >>> toolkit.config.floatx()
@@ -101,36 +126,99 @@ def floatx() -> str:
 
 
 def set_floatx(value: str) -> None:
-    """Set the default floating dtype: bfloat16, float16, float32 or float64."""
+    """Set the default floating dtype: bfloat16, float16, float32 or float64.
+
+    Args:
+        value: "bfloat16", "float16", "float32" or "float64".
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_floatx("float64")
+        >>> toolkit.ops.ones((2,)).dtype
+        'float64'
+        >>> toolkit.config.set_floatx("float32")
+    """
     if value not in _FLOATX:
         raise unknown_choice("set_floatx", value, _FLOATX)
     values["floatx"] = value
 
 
 def epsilon() -> float:
-    """Return the number that avoids log(0) and division by zero, default 1e-7."""
+    """Return the number that avoids log(0) and division by zero, default 1e-7.
+
+    Returns:
+        A float.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.epsilon()
+        1e-07
+    """
     return values["epsilon"]
 
 
 def set_epsilon(value: float) -> None:
-    """Set the small number that avoids log(0) and division by zero."""
+    """Set the small number that avoids log(0) and division by zero.
+
+    Args:
+        value: a number > 0.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_epsilon(1e-5)
+        >>> toolkit.config.epsilon()
+        1e-05
+        >>> toolkit.config.set_epsilon(1e-7)
+    """
     if not value > 0:
         raise ArgumentError(f"set_epsilon: expected a value > 0; received {value!r}")
     values["epsilon"] = float(value)
 
 
 def image_data_format() -> str:
-    """Return the default layout of images: "channels_last" unless set."""
+    """Return the default layout of images: "channels_last" unless set.
+
+    Returns:
+        "channels_last" or "channels_first".
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.image_data_format()
+        'channels_last'
+    """
     return values["image_data_format"]
 
 
 def set_image_data_format(data_format: str) -> None:
-    """Set the default layout of images: "channels_last" or "channels_first"."""
+    """Set the default layout of images: "channels_last" or "channels_first".
+
+    Args:
+        data_format: "channels_last" or "channels_first".
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_image_data_format("channels_first")
+        >>> toolkit.layers.Conv2D(2, 3)(toolkit.ops.ones((1, 3, 8, 8))).shape
+        (1, 2, 6, 6)
+        >>> toolkit.config.set_image_data_format("channels_last")
+    """
     values["image_data_format"] = standardize_data_format(data_format)
 
 
 def standardize_data_format(data_format: str | None) -> str:
-    """Return `data_format` in lower case, checked; None is the global default."""
+    """Return `data_format` in lower case, checked; None is the global default.
+
+    Args:
+        data_format: "channels_last" or "channels_first" in any case, or None.
+
+    Returns:
+        "channels_last" or "channels_first".
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.standardize_data_format("Channels_First")
+        'channels_first'
+    """
     if data_format is None:
         return image_data_format()
     lowercase = str(data_format).lower()
@@ -144,22 +232,52 @@ def enable_flash_attention() -> None:
 
     It is a preference: compiled functions compute attention in blocks if possible, and
     eager calls compute it as a whole.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.enable_flash_attention()
     """
     values["flash_attention"] = None
 
 
 def disable_flash_attention() -> None:
-    """Compute attention as a whole; results differ in their last bits."""
+    """Compute attention as a whole; results differ in their last bits.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.disable_flash_attention()
+        >>> toolkit.config.is_flash_attention_enabled()
+        False
+        >>> toolkit.config.enable_flash_attention()
+    """
     values["flash_attention"] = False
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """Return None if attention in blocks is permitted, False if it is disabled."""
+    """Return None if attention in blocks is permitted, False if it is disabled.
+
+    Returns:
+        None or False.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.is_flash_attention_enabled() is None
+        True
+    """
     return values["flash_attention"]
 
 
 def matmul_precision() -> str:
-    """Return the precision of float32 products and convolutions; default "strict"."""
+    """Return the precision of float32 products and convolutions; default "strict".
+
+    Returns:
+        The name of a precision.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.matmul_precision()
+        'strict'
+    """
     precision: str = values["matmul_precision"]
     if precision not in _PRECISIONS:
         raise unknown_choice("TOOLKIT_MATMUL_PRECISION", precision, _PRECISIONS)
@@ -174,6 +292,13 @@ def set_matmul_precision(precision: str) -> None:
             convolution as the sum that defines it, not by Winograd transforms, whose
             errors are up to 3 times as large and reach 3 pixels out of a window; or
             "tf32" to let the tensor cores of a GPU round factors to 10 bits.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_matmul_precision("highest")
+        >>> toolkit.config.matmul_precision()
+        'highest'
+        >>> toolkit.config.set_matmul_precision("strict")
     """
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
@@ -182,7 +307,16 @@ def set_matmul_precision(precision: str) -> None:
 
 
 def autotune() -> bool:
-    """Return whether plans of GPU libraries are timed, False unless set."""
+    """Return whether plans of GPU libraries are timed, False unless set.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.autotune()
+        False
+    """
     return values["autotune"]
 
 
@@ -213,17 +347,42 @@ def set_autotune(enabled: bool) -> None:
 
 
 def enable_interactive_logging() -> None:
-    """Print messages and progress on standard output; this is the default."""
+    """Print messages and progress on standard output; this is the default.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.enable_interactive_logging()
+        >>> toolkit.config.is_interactive_logging_enabled()
+        True
+    """
     values["interactive_logging"] = True
 
 
 def disable_interactive_logging() -> None:
-    """Send messages and progress to the logger "toolkit", with lines for each epoch."""
+    """Send messages and progress to the logger "toolkit", with lines for each epoch.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.disable_interactive_logging()
+        >>> toolkit.config.is_interactive_logging_enabled()
+        False
+        >>> toolkit.config.enable_interactive_logging()
+    """
     values["interactive_logging"] = False
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Return whether messages and progress are printed on standard output."""
+    """Return whether messages and progress are printed on standard output.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.enable_interactive_logging()
+        >>> toolkit.config.is_interactive_logging_enabled()
+        True
+    """
     return values["interactive_logging"]
 
 
@@ -231,22 +390,55 @@ def enable_traceback_filtering() -> None:
     """Omit the frames of this package from tracebacks; this is the default.
 
     The remaining frames of an error inside a layer or a model are user code.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.enable_traceback_filtering()  # doctest: +SKIP
+        >>> toolkit.config.is_traceback_filtering_enabled()  # doctest: +SKIP
+        True
     """
     values["traceback_filtering"] = True
 
 
 def disable_traceback_filtering() -> None:
-    """Show complete tracebacks, with the frames of this package."""
+    """Show complete tracebacks, with the frames of this package.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.disable_traceback_filtering()  # doctest: +SKIP
+        >>> toolkit.config.is_traceback_filtering_enabled()  # doctest: +SKIP
+        False
+        >>> toolkit.config.enable_traceback_filtering()  # doctest: +SKIP
+    """
     values["traceback_filtering"] = False
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Return whether tracebacks omit the frames of this package."""
+    """Return whether tracebacks omit the frames of this package.
+
+    Returns:
+        A boolean.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.enable_traceback_filtering()  # doctest: +SKIP
+        >>> toolkit.config.is_traceback_filtering_enabled()  # doctest: +SKIP
+        True
+    """
     return values["traceback_filtering"]
 
 
 def max_epochs() -> int | None:
-    """Return the limit on the epochs of any `fit`, None unless set."""
+    """Return the limit on the epochs of any `fit`, None unless set.
+
+    Returns:
+        A number, or None for no limit.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.max_epochs() is None
+        True
+    """
     return _read_limit("max_epochs")
 
 
@@ -254,12 +446,31 @@ def set_max_epochs(max_epochs: int | None) -> None:
     """Limit the epochs of any `fit`, for a quick test of a script; None for no limit.
 
     TOOLKIT_MAX_EPOCHS has the same effect.
+
+    Args:
+        max_epochs: the largest number of epochs, >= 1; None for no limit.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_max_epochs(2)
+        >>> toolkit.config.max_epochs()
+        2
+        >>> toolkit.config.set_max_epochs(None)
     """
     values["max_epochs"] = _check_limit("set_max_epochs", max_epochs)
 
 
 def max_steps_per_epoch() -> int | None:
-    """Return the limit on the steps of an epoch, None unless set."""
+    """Return the limit on the steps of an epoch, None unless set.
+
+    Returns:
+        A number, or None for no limit.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.max_steps_per_epoch() is None
+        True
+    """
     return _read_limit("max_steps_per_epoch")
 
 
@@ -267,6 +478,16 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
     """Limit the steps of an epoch, also in `evaluate` and `predict`; None for no limit.
 
     TOOLKIT_MAX_STEPS_PER_EPOCH has the same effect.
+
+    Args:
+        max_steps_per_epoch: the largest number of steps, >= 1; None for no limit.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_max_steps_per_epoch(2)
+        >>> toolkit.config.max_steps_per_epoch()
+        2
+        >>> toolkit.config.set_max_steps_per_epoch(None)
     """
     values["max_steps_per_epoch"] = _check_limit(
         "set_max_steps_per_epoch", max_steps_per_epoch
@@ -288,12 +509,33 @@ def _check_limit(label: str, limit: Any) -> int | None:
 
 
 def backend() -> str:
-    """Return the name of the default backend, "numpy" unless TOOLKIT_BACKEND is set."""
+    """Return the name of the default backend, "numpy" unless TOOLKIT_BACKEND is set.
+
+    Returns:
+        A name, such as "numpy".
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.backend() == toolkit.config.backend_of(None)
+        True
+    """
     return values["backend"]
 
 
 def backend_of(device: str | None) -> str:
-    """Return the name of the backend of a device; None: of the default device."""
+    """Return the name of the backend of a device; None: of the default device.
+
+    Args:
+        device: the name of a device, such as "gpu:0", or None.
+
+    Returns:
+        The name of a backend.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.backend_of("cpu:0") == toolkit.config.backend()
+        True
+    """
     name = device or values["device"]
     if name is None or not name.lower().startswith("gpu"):
         return values["backend"]
@@ -302,7 +544,16 @@ def backend_of(device: str | None) -> str:
 
 
 def placement() -> int:
-    """Return a number that identifies the settings that affect compilation."""
+    """Return a number that identifies the settings that affect compilation.
+
+    Returns:
+        A number; equal settings have equal numbers.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.placement() == toolkit.config.placement()
+        True
+    """
     return values["placement"]
 
 
@@ -323,6 +574,9 @@ def num_threads() -> int:
 
     The binding of the process and the quota of its control groups limit the cores.
 
+    Returns:
+        A number >= 1.
+
     Example:
         >>> import toolkit
         >>> toolkit.config.set_num_threads(1)
@@ -336,7 +590,16 @@ def num_threads() -> int:
 
 
 def default_num_threads() -> int:
-    """Return TOOLKIT_NUM_THREADS, or the number of available cores."""
+    """Return TOOLKIT_NUM_THREADS, or the number of available cores.
+
+    Returns:
+        A number >= 1.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.default_num_threads() >= 1
+        True
+    """
     text = environment("NUM_THREADS")
     if text is None:
         return available_cores()
@@ -348,7 +611,19 @@ def default_num_threads() -> int:
 
 
 def logical_devices(kind: str) -> int:
-    """Return the number of logical devices of a kind, 1 unless set."""
+    """Return the number of logical devices of a kind, 1 unless set.
+
+    Args:
+        kind: "cpu" or "gpu".
+
+    Returns:
+        A number >= 0.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.logical_devices("cpu")
+        1
+    """
     return int(values["logical_devices"].get(kind, 0))
 
 

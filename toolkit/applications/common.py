@@ -188,6 +188,10 @@ Returns:
 Raises:
     ArgumentError: the arguments contradict each other.
     DatasetError: the ImageNet weights cannot be downloaded.
+
+Example:
+    >>> import toolkit
+    >>> model = toolkit.applications.{title}(weights=None)  # doctest: +SKIP
 """
 
 
@@ -256,6 +260,37 @@ def constructor(
     return with_signature(build, title, {**parameters, "name": name}, doc)
 
 
+_UNCHANGED = """Return the pixels of 0..255 unchanged; the model scales them.
+
+Args:
+    x: images, (..., height, width, channels).
+    data_format: has no effect.
+
+Returns:
+    x.
+
+Example:
+    >>> preprocess_input([[[0.0, 127.5, 255.0]]])
+    [[[0.0, 127.5, 255.0]]]
+"""
+_SCALED = """Scale pixels of 0..255 to the range of this model.
+
+It is `imagenet_utils.preprocess_input` in mode "{}".
+
+Args:
+    x: images, (..., height, width, channels). A NumPy array of floats is overwritten.
+    data_format: "channels_last" or "channels_first"; the global setting if None.
+
+Returns:
+    Floats of the shape of x.
+
+Example:
+    >>> import numpy as np
+    >>> preprocess_input(np.zeros((1, 2, 2, 3))).shape
+    (1, 2, 2, 3)
+"""
+
+
 def preprocessor(mode: str | None, module: str) -> Preprocessor:
     """Create a module's `preprocess_input`; with None, the model itself takes
     0..255."""
@@ -265,12 +300,7 @@ def preprocessor(mode: str | None, module: str) -> Preprocessor:
             return x
         return imagenet_utils.preprocess_input(x, data_format=data_format, mode=mode)
 
-    preprocess_input.__doc__ = (
-        "Return the pixels of 0..255 unchanged; the model scales them."
-        if mode is None
-        else "Scale pixels of 0..255 to the range of this model.\n\nAs "
-        f'`imagenet_utils.preprocess_input` in mode "{mode}".'
-    )
+    preprocess_input.__doc__ = (_UNCHANGED if mode is None else _SCALED).format(mode)
     preprocess_input.__module__ = module
     return preprocess_input
 

@@ -122,6 +122,14 @@ def MobileNet(
     Raises:
         ArgumentError: the arguments conflict.
         DatasetError: the download of the ImageNet weights fails.
+
+    Example:
+        >>> import toolkit
+        >>> model = toolkit.applications.MobileNet(
+        ...     (32, 32, 3), alpha=0.25, weights=None, classes=10
+        ... )
+        >>> model.output_shape
+        (None, 10)
     """
     net = Network(
         *(include_top, weights, input_tensor, input_shape, pooling, classes),

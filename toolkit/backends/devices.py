@@ -25,7 +25,19 @@ _listeners: list[Callable[[], None]] = []
 
 
 def set_backend(backend: str) -> None:
-    """Set the backend by name: "numpy", "reference", or a registered one."""
+    """Set the backend by name: "numpy", "reference", or a registered one.
+
+    Args:
+        backend: the name.
+
+    Example:
+        >>> import toolkit
+        >>> default = toolkit.config.backend()
+        >>> toolkit.config.set_backend("reference")
+        >>> toolkit.config.backend()
+        'reference'
+        >>> toolkit.config.set_backend(default)
+    """
     get_backend(backend)  # an unknown name fails before any change
     values["backend"] = backend
     update_placement()
@@ -38,8 +50,16 @@ def device() -> str:
 
     TOOLKIT_DEVICE and `set_device` change it.
 
+    Returns:
+        The name of a device.
+
     Raises:
         DeviceError: if there is no such device.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.device() in toolkit.config.list_devices()
+        True
     """
     if values["device"] is None:
         return _devices_of(backend())[0]
@@ -47,7 +67,15 @@ def device() -> str:
 
 
 def set_device(name: str) -> None:
-    """Set the compute device, for example "cpu:0" or "gpu:0"."""
+    """Set the compute device, for example "cpu:0" or "gpu:0".
+
+    Args:
+        name: the name of a device.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_device("gpu:0")  # doctest: +SKIP
+    """
     values["device"] = check_device(name)
     update_placement()
     for callback in _listeners:
@@ -57,8 +85,19 @@ def set_device(name: str) -> None:
 def check_device(name: str) -> str:
     """Return the full name of a device: "cpu" is "cpu:0".
 
+    Args:
+        name: the name of a device, such as "cpu" or "gpu:0".
+
+    Returns:
+        The full name, in lower case.
+
     Raises:
         DeviceError: the device does not exist.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.check_device("CPU")
+        'cpu:0'
     """
     device = name.lower() if ":" in name else f"{name.lower()}:0"
     try:
@@ -87,6 +126,13 @@ def set_num_threads(count: int | None) -> None:
     Args:
         count: at least 1; None for TOOLKIT_NUM_THREADS or, without it, every core that
             this process may use.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_num_threads(1)
+        >>> toolkit.config.num_threads()
+        1
+        >>> toolkit.config.set_num_threads(None)
     """
     is_integer = is_int(count) and not isinstance(count, bool)
     if count is not None and not (is_integer and count > 0):
@@ -105,6 +151,13 @@ def set_logical_devices(kind: str, count: int) -> None:
     Args:
         kind: "cpu".
         count: at least 1; then "cpu:0" to "cpu:<count - 1>" exist.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.set_logical_devices("cpu", 2)
+        >>> toolkit.config.list_devices()[:2]
+        ('cpu:0', 'cpu:1')
+        >>> toolkit.config.set_logical_devices("cpu", 1)
     """
     if kind != "cpu":
         raise unknown_choice("set_logical_devices: kind", kind, ("cpu",))
@@ -117,7 +170,16 @@ def set_logical_devices(kind: str, count: int) -> None:
 
 
 def list_devices() -> tuple[str, ...]:
-    """Return the names of the devices; `show` gives the reason for a missing GPU."""
+    """Return the names of the devices; `show` gives the reason for a missing GPU.
+
+    Returns:
+        A tuple of names.
+
+    Example:
+        >>> import toolkit
+        >>> len(toolkit.config.list_devices()) >= 1
+        True
+    """
     devices = _devices_of(backend())
     if backend() == GPU_BACKEND:
         return devices
@@ -133,7 +195,13 @@ def on_backend_change(callback: Callable[[], None]) -> None:
 
 
 def show() -> None:
-    """Print the CPU, BLAS, number of threads and the available backends."""
+    """Print the CPU, BLAS, number of threads and the available backends.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.config.show()
+        backend ...
+    """
     for name, facts in describe_backends().items():
         active = " (active)" if name == backend() else ""
         print(f"backend {name}{active}")

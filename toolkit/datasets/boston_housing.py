@@ -39,6 +39,10 @@ def load_data(
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import boston_housing
+        >>> train, test = boston_housing.load_data()  # doctest: +SKIP
+
     Reference:
         D. Harrison and D. Rubinfeld, Hedonic prices and the demand for clean air, 1978,
         http://lib.stat.cmu.edu/datasets/boston

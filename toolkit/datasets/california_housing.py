@@ -45,6 +45,10 @@ def load_data(
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import california_housing
+        >>> train, test = california_housing.load_data()  # doctest: +SKIP
+
     Reference:
         R. Pace and R. Barry, Sparse spatial autoregressions, 1997,
         https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html

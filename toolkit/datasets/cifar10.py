@@ -30,6 +30,10 @@ def load_data() -> Split:
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import cifar10
+        >>> train, test = cifar10.load_data()  # doctest: +SKIP
+
     Reference:
         A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009,
         https://www.cs.toronto.edu/~kriz/cifar.html

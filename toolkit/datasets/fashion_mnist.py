@@ -57,6 +57,10 @@ def load_data() -> Split:
     Raises:
         DatasetError: a download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import fashion_mnist
+        >>> train, test = fashion_mnist.load_data()  # doctest: +SKIP
+
     Reference:
         Zalando SE, https://github.com/zalandoresearch/fashion-mnist, MIT licence.
     """
@@ -70,7 +74,25 @@ def load_data() -> Split:
 
 
 def read_idx(path: str) -> Array:
-    """Read a gzipped idx file of bytes: a magic number, the shape, the data."""
+    """Read a gzipped idx file of bytes: a magic number, the shape, the data.
+
+    Args:
+        path: the path of the file.
+
+    Returns:
+        An array of uint8.
+
+    Example:
+        >>> import gzip
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.datasets.fashion_mnist import read_idx
+        >>> file = Path(tempfile.mkdtemp()) / "bytes.gz"
+        >>> header = bytes([0, 0, 8, 1, 0, 0, 0, 2])
+        >>> size = file.write_bytes(gzip.compress(header + b"ab"))
+        >>> read_idx(str(file)).tolist()
+        [97, 98]
+    """
     try:
         with DecompressedFile(Path(path), decompression_limit(path)) as file:
             content = file.read()

@@ -53,6 +53,10 @@ def load_data(
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import imdb
+        >>> train, test = imdb.load_data()  # doctest: +SKIP
+
     Reference:
         A. Maas et al., Learning Word Vectors for Sentiment Analysis, 2011,
         https://ai.stanford.edu/~amaas/data/sentiment/
@@ -82,7 +86,14 @@ def get_word_index(path: str = "imdb_word_index.json") -> dict[str, int]:
     Args:
         path: The file name in the cache folder `datasets`.
 
+    Returns:
+        A dict from words to indices.
+
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
+
+    Example:
+        >>> from toolkit.datasets import imdb
+        >>> index = imdb.get_word_index()["film"]  # doctest: +SKIP
     """
     return read_word_index(WORDS, path)

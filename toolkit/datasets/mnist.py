@@ -27,6 +27,10 @@ def load_data(path: str = "mnist.npz") -> Split:
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import mnist
+        >>> train, test = mnist.load_data()  # doctest: +SKIP
+
     Reference:
         Y. LeCun and C. Cortes, http://yann.lecun.com/exdb/mnist/, CC BY-SA 3.0.
     """

@@ -65,6 +65,10 @@ def load_data(
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
 
+    Example:
+        >>> from toolkit.datasets import reuters
+        >>> train, test = reuters.load_data()  # doctest: +SKIP
+
     Reference:
         D. Lewis, Reuters-21578, 1997, https://doi.org/10.24432/C52G6M
     """
@@ -90,14 +94,24 @@ def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:
     Args:
         path: The file name in the cache folder `datasets`.
 
+    Returns:
+        A dict from words to indices.
+
     Raises:
         DatasetError: the download fails; the message has the path for a manual copy.
+
+    Example:
+        >>> from toolkit.datasets import reuters
+        >>> index = reuters.get_word_index()["oil"]  # doctest: +SKIP
     """
     return read_word_index(WORDS, path)
 
 
 def get_label_names() -> tuple[str, ...]:
     """Return the names of the 46 topics, in the order of their labels.
+
+    Returns:
+        A tuple of names.
 
     Example:
         >>> from toolkit.datasets import reuters

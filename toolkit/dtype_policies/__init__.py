@@ -52,12 +52,24 @@ _BY_NAME = {
 
 
 def dtype_policy() -> DTypePolicy:
-    """Return the default policy of layers: floatx unless set."""
+    """Return the default policy of layers: floatx unless set.
+
+    Returns:
+        A DTypePolicy.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.dtype_policies.dtype_policy().name
+        'float32'
+    """
     return default_policy()
 
 
 def set_dtype_policy(policy: Any) -> None:
     """Set the default policy of layers: a name or a DTypePolicy.
+
+    Args:
+        policy: a name, a DTypePolicy, or None for floatx.
 
     Example:
         >>> import toolkit
@@ -76,7 +88,19 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def get(identifier: Any) -> DTypePolicy:
-    """Return the policy for None (the global policy), a name, a dtype or a config."""
+    """Return the policy for None (the global policy), a name, a dtype or a config.
+
+    Args:
+        identifier: None, a policy, a name, a dtype or a config.
+
+    Returns:
+        A DTypePolicy.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.dtype_policies.get("mixed_bfloat16").compute_dtype
+        'bfloat16'
+    """
     if identifier is None:
         return dtype_policy()
     if isinstance(identifier, DTypePolicy):
@@ -95,12 +119,40 @@ def get(identifier: Any) -> DTypePolicy:
 
 
 def serialize(dtype_policy: DTypePolicy) -> dict[str, Any]:
-    """Return the policy as a dict of strings that `deserialize` reads."""
+    """Return the policy as a dict of strings that `deserialize` reads.
+
+    Args:
+        dtype_policy: a policy.
+
+    Returns:
+        A dict of plain values.
+
+    Example:
+        >>> import toolkit
+        >>> policy = toolkit.dtype_policies.DTypePolicy("mixed_bfloat16")
+        >>> toolkit.dtype_policies.serialize(policy)["config"]
+        {'name': 'mixed_bfloat16'}
+    """
     return serialize_keras_object(dtype_policy)
 
 
 def deserialize(config: dict[str, Any], custom_objects: Any = None) -> Any:
-    """Build a policy from the result of `serialize`."""
+    """Build a policy from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The policy.
+
+    Example:
+        >>> import toolkit
+        >>> policy = toolkit.dtype_policies.DTypePolicy("mixed_bfloat16")
+        >>> config = toolkit.dtype_policies.serialize(policy)
+        >>> toolkit.dtype_policies.deserialize(config).name
+        'mixed_bfloat16'
+    """
     if "class_name" in config and "config" in config:
         return deserialize_keras_object(config, custom_objects, module_objects=_BY_NAME)
     members = config.get("config", config)

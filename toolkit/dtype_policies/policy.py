@@ -68,7 +68,14 @@ class DTypePolicy:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> DTypePolicy:
-        """Build a policy from the result of `get_config`."""
+        """Build a policy from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The policy.
+        """
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +94,16 @@ class DTypePolicy:
 
 
 class FloatDTypePolicy(DTypePolicy):
-    """DTypePolicy under an older name."""
+    """DTypePolicy under an older name.
+
+    Args:
+        name: as for `DTypePolicy`.
+
+    Example:
+        >>> from toolkit.dtype_policies import FloatDTypePolicy
+        >>> FloatDTypePolicy("float32").name
+        'float32'
+    """
 
 
 _FLOAT_POLICIES = (DTypePolicy, FloatDTypePolicy)

@@ -115,7 +115,15 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None
     ) -> DTypePolicyMap:
-        """Build a map from the result of `get_config`."""
+        """Build a map from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+            custom_objects: a dict from names to classes that the config contains.
+
+        Returns:
+            The map.
+        """
         return cls(
             **{
                 key: deserialize_keras_object(value, custom_objects)

@@ -57,6 +57,11 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
         mode: "float8".
         source_name: as for `QuantizedDTypePolicy`.
         amax_history_length: the length of the history of absolute maxima.
+
+    Example:
+        >>> from toolkit.dtype_policies import QuantizedFloat8DTypePolicy
+        >>> QuantizedFloat8DTypePolicy("float8", "float32").name
+        'float8_from_float32'
     """
 
     default_amax_history_length = 1024
@@ -112,20 +117,50 @@ class _GroupedDTypePolicy(QuantizedDTypePolicy):
 
 
 class Int4DTypePolicy(_GroupedDTypePolicy):
-    """A policy of 4-bit integers in blocks: mode "int4/<block_size>"."""
+    """A policy of 4-bit integers in blocks: mode "int4/<block_size>".
+
+    Args:
+        mode: the mode with its numbers, such as "int4/64".
+        source_name: the name of the original layer's policy; the global one if None.
+
+    Example:
+        >>> from toolkit.dtype_policies import Int4DTypePolicy
+        >>> Int4DTypePolicy("int4/64", "float32").name
+        'int4/64_from_float32'
+    """
 
     _fields = ("int4", "<block_size>")
 
 
 class GPTQDTypePolicy(_GroupedDTypePolicy):
-    """A policy of GPTQ: mode "gptq/<weight_bits>/<group_size>"."""
+    """A policy of GPTQ: mode "gptq/<weight_bits>/<group_size>".
+
+    Args:
+        mode: the mode with its numbers, such as "gptq/4/128".
+        source_name: the name of the original layer's policy; the global one if None.
+
+    Example:
+        >>> from toolkit.dtype_policies import GPTQDTypePolicy
+        >>> GPTQDTypePolicy("gptq/4/128", "float32").name
+        'gptq/4/128_from_float32'
+    """
 
     _fields = ("gptq", "<weight_bits>", "<group_size>")
     _supported_bits = (2, 3, 4, 8)
 
 
 class AWQDTypePolicy(_GroupedDTypePolicy):
-    """A policy of AWQ: mode "awq/4/<group_size>"."""
+    """A policy of AWQ: mode "awq/4/<group_size>".
+
+    Args:
+        mode: the mode with its numbers, such as "awq/4/128".
+        source_name: the name of the original layer's policy; the global one if None.
+
+    Example:
+        >>> from toolkit.dtype_policies import AWQDTypePolicy
+        >>> AWQDTypePolicy("awq/4/128", "float32").name
+        'awq/4/128_from_float32'
+    """
 
     _fields = ("awq", "<weight_bits>", "<group_size>")
     _supported_bits = (4,)

@@ -215,7 +215,12 @@ class VarianceScaling(RandomInitializer):
         super().__init__(seed)
 
     def for_axes(self, inputs: Sequence[int], outputs: Sequence[int]) -> Self:
-        """Return this initializer with these axes, unless it already has axes."""
+        """Return this initializer with these axes, unless it already has axes.
+
+        Args:
+            inputs: the axes of the weight that are inputs.
+            outputs: the axes of the weight that are outputs.
+        """
         if self.input_axes is not None and self.output_axes is not None:
             return self
         copied = copy(self)

@@ -70,12 +70,38 @@ _OBJECTS = {
 
 
 def serialize(initializer: InitializerLike) -> Any:
-    """Return a quantizer, or config of quantization, as a dict of plain values."""
+    """Return a quantizer, or config of quantization, as a dict of plain values.
+
+    Args:
+        initializer: a quantizer, or a config of quantization.
+
+    Returns:
+        A dict of the class and its config.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> quantizers.serialize(quantizers.AbsMaxQuantizer(axis=0))["class_name"]
+        'AbsMaxQuantizer'
+    """
     return serialization.serialize_keras_object(initializer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """Build a quantizer from the result of `serialize`."""
+    """Build a quantizer from the result of `serialize`.
+
+    Args:
+        config: the result of `serialize`.
+        custom_objects: a dict from names to classes that the config contains.
+
+    Returns:
+        The object.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> config = quantizers.serialize(quantizers.AbsMaxQuantizer(axis=0))
+        >>> quantizers.deserialize(config).axis
+        (0,)
+    """
     return serialization.get(config, _OBJECTS, "quantizer", custom_objects)
 
 
@@ -85,6 +111,9 @@ def get(identifier: Any, **kwargs: Any) -> Any:
     Args:
         identifier: a name, config, class or object.
         **kwargs: arguments of the constructor, if `identifier` is a name or class.
+
+    Returns:
+        A quantizer or a config of quantization, or None.
 
     Example:
         >>> from toolkit import quantizers

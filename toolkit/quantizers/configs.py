@@ -17,6 +17,12 @@ class QuantizationConfig(Recorded):
     Args:
         weight_quantizer: for weights; the default of the mode if None.
         activation_quantizer: for inputs; None leaves inputs floating.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> config = quantizers.Int8QuantizationConfig()
+        >>> isinstance(config, quantizers.QuantizationConfig)
+        True
     """
 
     def __init__(
@@ -118,6 +124,11 @@ class Int4QuantizationConfig(QuantizationConfig):
         weight_quantizer: for weights, without blocks.
         activation_quantizer: for inputs, without blocks.
         block_size: the number of inputs that share a scale; None or -1 for all.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> quantizers.Int4QuantizationConfig(block_size=64).mode
+        'int4'
     """
 
     mode = "int4"
@@ -156,7 +167,13 @@ class Int4QuantizationConfig(QuantizationConfig):
 
 
 class Float8QuantizationConfig(QuantizationConfig):
-    """Config of training with inputs, weights and gradients rounded to 8-bit floats."""
+    """Config of training with inputs, weights and gradients rounded to 8-bit floats.
+
+    Example:
+        >>> from toolkit import quantizers
+        >>> quantizers.Float8QuantizationConfig().mode
+        'float8'
+    """
 
     mode = "float8"
 
@@ -227,6 +244,14 @@ class GPTQConfig(_CalibratedConfig):
             calibrated in order. None: the result of the model's
             `get_quantization_layer_structure`.
 
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import quantizers
+        >>> tokens = np.ones((8, 16), "int32")
+        >>> config = quantizers.GPTQConfig(tokens, None, group_size=64)
+        >>> config.weight_bits, config.mode
+        (4, 'gptq')
+
     Reference:
         E. Frantar et al., GPTQ, https://arxiv.org/abs/2210.17323
     """
@@ -291,6 +316,14 @@ class AWQConfig(_CalibratedConfig):
             inputs of the first block, and "sequential_blocks", layers that are
             calibrated in order. None: the result of the model's
             `get_quantization_layer_structure`.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import quantizers
+        >>> tokens = np.ones((8, 16), "int32")
+        >>> config = quantizers.AWQConfig(tokens, None, group_size=64)
+        >>> config.weight_bits, config.mode
+        (4, 'awq')
 
     Reference:
         J. Lin et al., AWQ, https://arxiv.org/abs/2306.00978

@@ -35,6 +35,9 @@ def fake_quant_with_min_max_vars(
         narrow_range: whether to leave out the lowest value.
         axis: the axis of channels.
 
+    Returns:
+        A tensor of the shape of the inputs.
+
     Example:
         >>> from toolkit import ops, quantizers
         >>> x = ops.array([-9.0, 0.3, 0.6, 9.0])

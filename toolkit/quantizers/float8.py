@@ -40,6 +40,9 @@ def compute_float8_scale(
         dtype_max: the largest number of the format.
         margin: the exponent of the headroom: 2**margin.
 
+    Returns:
+        The new divisor, a scalar.
+
     Example:
         >>> from toolkit import ops, quantizers
         >>> float(quantizers.compute_float8_scale(ops.array(896.0), 1.0, 448.0))
@@ -58,6 +61,13 @@ def compute_float8_scale(
 @operation
 def compute_float8_amax_history(x: TensorLike, amax_history: Any) -> Tensor:
     """Shift the history of absolute maxima, (n,); put the maximum of x first.
+
+    Args:
+        x: a tensor.
+        amax_history: the history, (n,).
+
+    Returns:
+        The new history, (n,).
 
     Example:
         >>> from toolkit import ops, quantizers
@@ -84,6 +94,9 @@ def quantize_and_dequantize(
         scale: the divisor of the inputs.
         quantized_dtype: "float8_e4m3fn" or "float8_e5m2".
         compute_dtype: the dtype of the result.
+
+    Returns:
+        A tensor of the shape of the inputs.
 
     Example:
         >>> from toolkit import ops, quantizers

@@ -133,6 +133,9 @@ def unpack_int4(
         axis: the axis along which numbers share a byte.
         dtype: "int8" for numbers from -8 to 7, "uint8" for those from 0 to 15.
 
+    Returns:
+        An array with the original extent of `axis`.
+
     Example:
         >>> import numpy as np
         >>> from toolkit import quantizers

@@ -72,6 +72,15 @@ class Quantizer(Recorded):
 
     Args:
         output_dtype: the dtype of the result.
+
+    Example:
+        >>> from toolkit import ops, quantizers
+        >>> class Halves(quantizers.Quantizer):
+        ...     def __call__(self, x):
+        ...         return ops.cast(ops.round(2 * x), self.output_dtype)
+        ...
+        >>> Halves(output_dtype="int8")(ops.array([0.5, -1.0])).tolist()
+        [1, -2]
     """
 
     def __init__(self, output_dtype: str = "int8") -> None:

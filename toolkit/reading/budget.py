@@ -125,6 +125,9 @@ def load_budget(size: int) -> int:
     Args:
         size: the size of the file on disk.
 
+    Returns:
+        The number of bytes.
+
     Example:
         >>> import toolkit
         >>> toolkit.saving.load_budget(16 << 10) >> 20

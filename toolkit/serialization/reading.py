@@ -46,6 +46,9 @@ def deserialize_keras_object(
         safe_mode: as in Keras, but False allows no more than True: code in a config
             never runs.
 
+    Returns:
+        The object.
+
     Raises:
         ArgumentError: if the config contains a name that is not allowed, or is invalid.
 

@@ -33,6 +33,9 @@ def register_keras_serializable(
         package: distinguishes objects with the same name.
         name: default: the name of the class.
 
+    Returns:
+        A decorator of classes and functions, which returns its argument.
+
     Example:
         >>> from toolkit import losses, serialization
         >>> @serialization.register_keras_serializable("docs")
@@ -64,6 +67,19 @@ class custom_object_scope:
 
     Args:
         custom_objects: name -> class or function.
+
+    Example:
+        >>> import toolkit
+        >>> class Doubled(toolkit.layers.Layer):
+        ...     def call(self, inputs):
+        ...         return 2 * inputs
+        ...
+        >>> config = {"class_name": "Doubled", "config": {}}
+        >>> with toolkit.saving.custom_object_scope({"Doubled": Doubled}):
+        ...     layer = toolkit.layers.deserialize(config)
+        ...
+        >>> type(layer) is Doubled
+        True
     """
 
     def __init__(self, custom_objects: Mapping[str, Any] | None) -> None:
@@ -82,12 +98,35 @@ CustomObjectScope = custom_object_scope
 
 
 def get_custom_objects() -> dict[str, Any]:
-    """Return the global dict of custom objects, which configs may name."""
+    """Return the global dict of custom objects, which configs may name.
+
+    Returns:
+        A dict from names to classes and functions; changes to it have an effect.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.saving.get_custom_objects()["docs>double"] = lambda x: 2 * x
+        >>> toolkit.activations.get("docs>double")(3.0)
+        6.0
+        >>> del toolkit.saving.get_custom_objects()["docs>double"]
+    """
     return _registered_objects
 
 
 def get_registered_name(obj: Any) -> str:
-    """Return the registered name of a class or function, or else its `__name__`."""
+    """Return the registered name of a class or function, or else its `__name__`.
+
+    Args:
+        obj: a class or function.
+
+    Returns:
+        A name.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.saving.get_registered_name(toolkit.layers.Dense)
+        'Dense'
+    """
     return _registered_names.get(obj) or obj.__name__
 
 
@@ -100,6 +139,20 @@ def get_registered_object(
 
     The innermost scope is searched first, then the registry, `custom_objects` and
     `module_objects`.
+
+    Args:
+        name: a name.
+        custom_objects: a dict from names to objects, or None.
+        module_objects: a dict from names to objects, or None.
+
+    Returns:
+        A class, a function, or None.
+
+    Example:
+        >>> import toolkit
+        >>> names = {"double": lambda x: 2 * x}
+        >>> toolkit.saving.get_registered_object("double", names)(3)
+        6
     """
     for source in (
         _scoped_objects.objects,

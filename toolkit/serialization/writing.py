@@ -29,6 +29,9 @@ def serialize_keras_object(obj: Any) -> Any:
             lists, tuples and dicts of them. A lambda is only recorded as a lambda, with
             a warning.
 
+    Returns:
+        A dict, a list, a string, a number or None.
+
     Raises:
         ArgumentError: if the object cannot be serialized.
 

@@ -143,6 +143,10 @@ def audio_dataset_from_directory(
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of float32 (batch,
         samples, channels) in [-1, 1), or pairs of these and labels. For subset "both" a
         list of two.
+
+    Example:
+        >>> from toolkit.utils import audio_dataset_from_directory
+        >>> dataset = audio_dataset_from_directory("sounds")  # doctest: +SKIP
     """
     arguments = common_arguments({**locals(), "format": "tf"})
     caller = "audio_dataset_from_directory"

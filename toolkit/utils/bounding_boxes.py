@@ -58,6 +58,9 @@ def crop(
         width: columns of the window.
         bounding_box_format: only "xyxy".
 
+    Returns:
+        Boxes, (..., 4).
+
     Example:
         >>> from toolkit.utils.bounding_boxes import crop
         >>> crop([[10.0, 10.0, 50.0, 50.0]], 5, 20, 20, 40).tolist()
@@ -83,6 +86,9 @@ def pad(
         left: columns before the image.
         height, width: size of the image; no effect on boxes in pixels.
         bounding_box_format: only "xyxy".
+
+    Returns:
+        Boxes, (..., 4).
 
     Example:
         >>> from toolkit.utils.bounding_boxes import pad
@@ -122,6 +128,16 @@ def affine_transform(
         center_x: fixed point, as a fraction of the width; the middle if None.
         center_y: fixed point, as a fraction of the height; the middle if None.
         bounding_box_format: only "xyxy".
+
+    Returns:
+        Boxes, (batch, n, 4).
+
+    Example:
+        >>> from toolkit.utils.bounding_boxes import affine_transform
+        >>> boxes = [[[2.0, 2.0, 4.0, 4.0]]]
+        >>> zero, one = [0.0], [1.0]
+        >>> affine_transform(boxes, zero, zero, zero, [2.0], zero, zero, 8, 8).shape
+        (1, 1, 4)
     """
     _check_format("affine_transform", bounding_box_format)
     angle, shear_x, shear_y = (
@@ -243,6 +259,12 @@ def compute_ciou(
     Returns:
         (...), float32, at most 1.
 
+    Example:
+        >>> from toolkit.utils.bounding_boxes import compute_ciou
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0]]
+        >>> [round(x, 4) for x in compute_ciou(boxes, boxes, "xyxy").tolist()]
+        [1.0]
+
     Reference: https://arxiv.org/abs/1911.08287
     """
     height, width = _image_size(image_shape)
@@ -304,6 +326,12 @@ def encode_box_to_deltas(
 
     Returns:
         Deltas with the shape of `boxes`.
+
+    Example:
+        >>> from toolkit.utils.bounding_boxes import encode_box_to_deltas
+        >>> anchors, boxes = [[0.0, 0.0, 2.0, 2.0]], [[1.0, 1.0, 3.0, 3.0]]
+        >>> encode_box_to_deltas(anchors, boxes, "xyxy", "xyxy").tolist()
+        [[0.5, 0.5, 0.0, 0.0]]
     """
     factors = _check_variance("encode_box_to_deltas", variance, encoding_format)
     size = _image_size(image_shape)
@@ -337,6 +365,12 @@ def decode_deltas_to_boxes(
 
     Returns:
         Boxes with the shape of `boxes_delta`.
+
+    Example:
+        >>> from toolkit.utils.bounding_boxes import decode_deltas_to_boxes
+        >>> anchors, deltas = [[0.0, 0.0, 2.0, 2.0]], [[0.5, 0.5, 0.0, 0.0]]
+        >>> decode_deltas_to_boxes(anchors, deltas, "xyxy", "xyxy").tolist()
+        [[1.0, 1.0, 3.0, 3.0]]
     """
     if isinstance(anchors, dict) and isinstance(boxes_delta, dict):
         options = (anchor_format, box_format, encoded_format, variance, image_shape)

@@ -73,11 +73,20 @@ class Config:
         return self._config.items()
 
     def get(self, keyname: str, value: Any = None) -> Any:
-        """Return the setting with this name, or `value`."""
+        """Return the setting with this name, or `value`.
+
+        Args:
+            keyname: the name of a setting.
+            value: the result for a missing setting.
+        """
         return self._config.get(keyname, value)
 
     def pop(self, *args: Any) -> Any:
-        """Remove a setting and return it."""
+        """Remove a setting and return it.
+
+        Returns:
+            The value of the setting.
+        """
         return self._mutable_config().pop(*args)
 
     def update(self, *args: Any, **kwargs: Any) -> None:

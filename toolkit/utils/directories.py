@@ -316,6 +316,10 @@ def image_dataset_from_directory(
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
         images in [0, 255], float32 (batch, height, width, channels), or pairs of these
         and labels. For subset "both" a list of two.
+
+    Example:
+        >>> from toolkit.utils import image_dataset_from_directory
+        >>> dataset = image_dataset_from_directory("images")  # doctest: +SKIP
     """
     arguments = common_arguments(locals())
     caller = "image_dataset_from_directory"
@@ -389,6 +393,19 @@ def text_dataset_from_directory(
     Returns:
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
         strings (batch,), or pairs of these and labels. For subset "both" a list of two.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.utils import text_dataset_from_directory
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for label in ("bad", "good"):
+        ...     (folder / label).mkdir()
+        ...     size = (folder / label / "1.txt").write_text(f"a {label} film")
+        ...
+        >>> dataset = text_dataset_from_directory(folder, shuffle=False, verbose=False)
+        >>> dataset.class_names
+        ['bad', 'good']
     """
     arguments = common_arguments(locals())
 

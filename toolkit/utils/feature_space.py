@@ -40,6 +40,7 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         crossing_dim: number of bins of combinations.
         hashing_dim: number of bins of hashed features.
         num_discretization_bins: number of bins of discretized features.
+        name: the name; generated from the class name if None.
 
     Call arguments:
         inputs: name -> array, (batch,) or (batch, 1), or one value.
@@ -277,14 +278,26 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         self._is_adapted = True
 
     def save(self, filepath: Any) -> None:
-        """Write the space, with its adapted state, to a `.keras` file."""
+        """Write the space, with its adapted state, to a `.keras` file.
+
+        Args:
+            filepath: the path of the file.
+        """
         save_model(self, filepath)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save nothing: the layers inside save their adapted state."""
+        """Save nothing: the layers inside save their adapted state.
+
+        Args:
+            store: has no effect.
+        """
 
     def load_own_variables(self, store: Any) -> None:
-        """Load nothing: the layers inside load their adapted state."""
+        """Load nothing: the layers inside load their adapted state.
+
+        Args:
+            store: has no effect.
+        """
 
 
 _KINDS = (

@@ -118,24 +118,46 @@ class FeatureMakers:
     def cross(
         cls, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
     ) -> Cross:
-        """Return a combination of features, for `crosses`."""
+        """Return a combination of features, for `crosses`.
+
+        Args:
+            feature_names: the names of the features.
+            crossing_dim: the number of bins.
+            output_mode: "one_hot" or "int".
+        """
         return Cross(feature_names, crossing_dim, output_mode)
 
     @classmethod
     def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
-        """Return a feature with a custom preprocessing layer."""
+        """Return a feature with a custom preprocessing layer.
+
+        Args:
+            dtype: the dtype of the column, such as "string".
+            preprocessor: a layer.
+            output_mode: "one_hot", "int" or "float".
+        """
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
-        """Return a feature of unchanged numbers."""
+        """Return a feature of unchanged numbers.
+
+        Args:
+            name: the name; generated if None.
+        """
         return _make_feature("float", name, "float32", layers.Identity, "float")
 
     @classmethod
     def float_rescaled(
         cls, scale: Any = 1.0, offset: Any = 0.0, name: str | None = None
     ) -> Feature:
-        """Return a feature of numbers as `x * scale + offset`."""
+        """Return a feature of numbers as `x * scale + offset`.
+
+        Args:
+            scale: the factor.
+            offset: the summand.
+            name: the name; generated if None.
+        """
         kind = "float_rescaled"
         arguments = {"scale": scale, "offset": offset}
         return _make_feature(
@@ -144,7 +166,11 @@ class FeatureMakers:
 
     @classmethod
     def float_normalized(cls, name: str | None = None) -> Feature:
-        """Return a feature of numbers scaled to mean 0 and variance 1."""
+        """Return a feature of numbers scaled to mean 0 and variance 1.
+
+        Args:
+            name: the name; generated if None.
+        """
         kind = "float_normalized"
         return _make_feature(
             kind, name, "float32", layers.Normalization, "float", axis=-1
@@ -158,7 +184,14 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Return a feature of numbers as bin indices."""
+        """Return a feature of numbers as bin indices.
+
+        Args:
+            num_bins: the number of bins that `adapt` computes.
+            bin_boundaries: ascending boundaries, instead of `num_bins`.
+            output_mode: "one_hot" or "int".
+            name: the name; generated if None.
+        """
         kind = "float_discretized"
         limits = {"num_bins": num_bins, "bin_boundaries": bin_boundaries}
         return _make_feature(
@@ -173,7 +206,15 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Return a feature of integer categories."""
+        """Return a feature of integer categories.
+
+        Args:
+            max_tokens: the maximum number of indices; None for no limit.
+            num_oov_indices: the number of indices for values that are not in the
+                vocabulary.
+            output_mode: "one_hot" or "int".
+            name: the name; generated if None.
+        """
         kind = "integer_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
         return _make_feature(
@@ -188,7 +229,15 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Return a feature of string categories."""
+        """Return a feature of string categories.
+
+        Args:
+            max_tokens: the maximum number of indices; None for no limit.
+            num_oov_indices: the number of indices for values that are not in the
+                vocabulary.
+            output_mode: "one_hot" or "int".
+            name: the name; generated if None.
+        """
         kind = "string_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
         return _make_feature(
@@ -199,7 +248,13 @@ class FeatureMakers:
     def string_hashed(
         cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
     ) -> Feature:
-        """Return a feature of strings, hashed to bins."""
+        """Return a feature of strings, hashed to bins.
+
+        Args:
+            num_bins: the number of bins.
+            output_mode: "one_hot" or "int".
+            name: the name; generated if None.
+        """
         kind = "string_hashed"
         bins = {"num_bins": num_bins}
         return _make_feature(kind, name, "string", layers.Hashing, output_mode, **bins)
@@ -208,7 +263,13 @@ class FeatureMakers:
     def integer_hashed(
         cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
     ) -> Feature:
-        """Return a feature of integers, hashed to bins."""
+        """Return a feature of integers, hashed to bins.
+
+        Args:
+            num_bins: the number of bins.
+            output_mode: "one_hot" or "int".
+            name: the name; generated if None.
+        """
         kind = "integer_hashed"
         bins = {"num_bins": num_bins}
         return _make_feature(kind, name, "int32", layers.Hashing, output_mode, **bins)

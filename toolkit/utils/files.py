@@ -81,6 +81,17 @@ def get_file(
         DatasetError: the file cannot be fetched, has another hash, or is an archive
             that cannot be unpacked; the message contains the path for a manual
             download.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from toolkit.utils import get_file
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> size = (folder / "words.txt").write_text("a b c")
+        >>> origin = (folder / "words.txt").as_uri()
+        >>> path = get_file(origin=origin, cache_dir=folder / "cache")
+        >>> Path(path).read_text()
+        'a b c'
     """
     if not isinstance(origin, str) or urlsplit(origin).scheme not in _SCHEMES:
         raise ArgumentError(

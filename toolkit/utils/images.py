@@ -57,6 +57,10 @@ def load_img(
     Raises:
         ImageFileError: the file has another format, is corrupt, or has more pixels than
             `PIL.Image.MAX_IMAGE_PIXELS`.
+
+    Example:
+        >>> from toolkit.utils import load_img
+        >>> image = load_img("photo.jpg", target_size=(224, 224))  # doctest: +SKIP
     """
     resampling = import_pillow("load_img").Resampling
     if color_mode not in MODES:
@@ -107,6 +111,12 @@ def img_to_array(
 
     Returns:
         (height, width, channels), or (channels, height, width) if channels first.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit.utils import img_to_array
+        >>> img_to_array(np.zeros((4, 6))).shape
+        (4, 6, 1)
     """
     data_format = standardize_data_format(data_format)
     array = np.asarray(img, dtype=dtype or floatx())
@@ -133,6 +143,13 @@ def array_to_img(
 
     Returns:
         A PIL.Image.Image of mode "L" ("I" if values exceed 255), "RGB" or "RGBA".
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit.utils import array_to_img
+        >>> image = array_to_img(np.zeros((4, 6, 3)))  # doctest: +SKIP
+        >>> image.size  # doctest: +SKIP
+        (6, 4)
     """
     return import_pillow("array_to_img").fromarray(
         _convert_to_pixels(x, data_format, scale, dtype)
@@ -184,6 +201,16 @@ def save_img(
         file_format: for example "png"; None: the extension of the file name.
         scale: whether to map the minimum to 0 and the maximum to 255.
         **kwargs: arguments of `PIL.Image.Image.save`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from toolkit.utils import save_img
+        >>> path = Path(tempfile.mkdtemp()) / "black.png"
+        >>> save_img(path, np.zeros((4, 6, 3)), scale=False)
+        >>> path.exists()
+        True
     """
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = os.path.splitext(path)[1][1:]

@@ -107,7 +107,12 @@ class Progbar:
             print_message(" - ".join([*fields, *self._format_values()]))
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
-        """Show that `n` more steps are complete."""
+        """Show that `n` more steps are complete.
+
+        Args:
+            n: the number of steps.
+            values: pairs of a name and a number, which the bar shows.
+        """
         self.update(self._last_count + n, values)
 
     def _add_value(self, name: str, value: Any, steps: int, finalize: bool) -> None:

@@ -248,6 +248,12 @@ def replace_inputs(
 def get_source_inputs(tensor: KerasTensor) -> list[KerasTensor]:
     """Return the `Input` symbols that a symbol depends on.
 
+    Args:
+        tensor: a symbolic tensor.
+
+    Returns:
+        A list of symbolic tensors.
+
     Example:
         >>> import toolkit
         >>> x = toolkit.Input((3,), name="x")

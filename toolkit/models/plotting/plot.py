@@ -40,6 +40,10 @@ def model_to_dot(
         dpi: pixels per inch of Graphviz's output.
         subgraph: whether to return a cluster for another graph.
         splines: Graphviz's style of edges, such as "ortho" or "curved".
+        model: a built model.
+        show_shapes, show_dtype, show_layer_names: as for `plot_model`.
+        rankdir, expand_nested, layer_range: as for `plot_model`.
+        show_layer_activations, show_trainable: as for `plot_model`.
 
     Returns:
         An object whose `to_string()` returns the text, and whose `write(path)` writes
@@ -110,6 +114,16 @@ def plot_model(
     Raises:
         ArgumentError: the model is not built, or an argument has an invalid value.
         ImportError: the format needs Matplotlib, which is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> path = Path(tempfile.mkdtemp()) / "model.svg"
+        >>> picture = toolkit.utils.plot_model(model, path)
+        >>> path.exists()
+        True
     """
     _check("plot_model", rankdir, kwargs)
     if splines not in SPLINES:

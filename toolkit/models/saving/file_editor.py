@@ -247,7 +247,11 @@ class KerasFileEditor:
         replace_file(path, lambda temporary: write_groups(temporary, groups))
 
     def resave_weights(self, filepath: str | os.PathLike[str]) -> None:
-        """Write the weights like `save`."""
+        """Write the weights like `save`.
+
+        Args:
+            filepath: the path of the new file.
+        """
         self.save(filepath)
 
     def _groups(

@@ -69,6 +69,15 @@ def save_weights(
     Raises:
         ArgumentError: for another ending, a size that is not above 0, an existing file
             that must not be replaced, or a mapping that does not cover the file.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import toolkit
+        >>> model = toolkit.Sequential([toolkit.Input((3,)), toolkit.layers.Dense(2)])
+        >>> path = Path(tempfile.mkdtemp()) / "model.weights.h5"
+        >>> toolkit.saving.save_weights(model, path)
+        >>> toolkit.saving.load_weights(model, path)
     """
     if adapters:
         path = _adapter_path(filepath, "save_weights")

@@ -11,6 +11,12 @@ from toolkit.errors import ArgumentError, ToolkitError
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
     """Return (x, y, sample_weight) of a batch x, (x,), (x, y) or all three.
 
+    Args:
+        data: a batch.
+
+    Returns:
+        (x, y, sample_weight), with None for missing values.
+
     Example:
         >>> unpack_x_y_sample_weight(("x", "y"))
         ('x', 'y', None)
@@ -27,7 +33,21 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
 
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """Return a batch in the form of `fit`: x, (x, y) or (x, y, sample_weight)."""
+    """Return a batch in the form of `fit`: x, (x, y) or (x, y, sample_weight).
+
+    Args:
+        x: the inputs.
+        y: the targets, or None.
+        sample_weight: the weights of the samples, or None.
+
+    Returns:
+        x or a tuple.
+
+    Example:
+        >>> from toolkit.utils import pack_x_y_sample_weight
+        >>> pack_x_y_sample_weight("x", "y")
+        ('x', 'y')
+    """
     if y is None and sample_weight is None:
         return (x,) if isinstance(x, (tuple, list)) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)

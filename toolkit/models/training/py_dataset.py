@@ -75,7 +75,11 @@ class PyDataset:
         """Called after each epoch, also if `steps_per_epoch` ends it."""
 
     def fetch(self, indices: Iterable[int]) -> Iterator[Any]:
-        """Return the batches with these indices, in order, prefetched by workers."""
+        """Return the batches with these indices, in order, prefetched by workers.
+
+        Args:
+            indices: the indices of the batches.
+        """
         if self.workers <= 1 and not self.use_multiprocessing:
             for index in indices:
                 yield self[int(index)]
