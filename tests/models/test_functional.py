@@ -541,3 +541,16 @@ def test_symbols_with_less_known_shapes_than_the_inputs():
     for call in (lambda: model(narrow), lambda: outer(np.ones((1, 4, 4)))):
         with pytest.raises(ShapeError, match=r"expected shape=\(None, 5, 4\)"):
             call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: Model(x),
+        lambda x: Model(inputs=x),
+        lambda x: Model(outputs=x),
+    ],
+)
+def test_model_without_inputs_or_outputs_is_refused(make):
+    with pytest.raises(ArgumentError, match=r"Model\(inputs, outputs\)"):
+        make(Input((2,)))

@@ -65,6 +65,13 @@ class Model(QuantizableModel, Trainer, Layer):
             functional: Any = models.Functional
             _derive_from(type(self), functional)
             functional.__init__(self, *args, **kwargs)
+        elif type(self) is Model and (
+            args or "inputs" in kwargs or "outputs" in kwargs
+        ):
+            raise ArgumentError(
+                "Model: expected inputs and outputs, as in Model(inputs, outputs); "
+                f"received {len(args)} positional and the keywords {sorted(kwargs)}"
+            )
         else:
             Layer.__init__(self, *args, **kwargs)
 
