@@ -876,6 +876,21 @@ def test_an_error_shows_arrays_by_their_shapes():
     assert "array(" not in str(caught.value)
 
 
+def test_objects_without_a_call_of_super_name_the_fault():
+    class Forgetful(toolkit.Model):
+        def __init__(self):
+            self.units = 3
+
+        def call(self, inputs):
+            return inputs
+
+    assert repr(Forgetful()) == "<Forgetful without super().__init__()>"
+    uses = (lambda model: model(ones(1)), lambda model: model.compile("sgd", "mse"))
+    for use in uses:
+        with pytest.raises(ArgumentError, match=r"Forgetful: call super\(\).__init__"):
+            use(Forgetful())
+
+
 def test_layer_without_call_is_refused():
     with pytest.raises(NotImplementedError, match="does not have a `call`"):
         layers.Layer()(ones(1))

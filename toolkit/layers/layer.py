@@ -282,6 +282,8 @@ class Layer(Configurable, Operation):
         return (outputs, updated, losses) if return_losses else (outputs, updated)
 
     def __repr__(self) -> str:
+        if "_dtype_policy" not in vars(self):
+            return f"<{type(self).__name__} without super().__init__()>"
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
 

@@ -88,6 +88,7 @@ class Trainer(CompileConfigured, Evaluation):
                 "set to False"
             )
             jit_compile = False
+        self._check_initialized()
         names = getattr(self, "output_names", None)
         instance = optimizers.get(optimizer)
         with rollback_on_error([self]), no_tracking():
