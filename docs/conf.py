@@ -6,6 +6,7 @@ import inspect
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ html_title = "toolkit"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["reference.css"]
+html_search_scorer = str(HERE / "search_scorer.js")
 default_role = "code"
 nitpicky = False
 myst_enable_extensions = ["colon_fence"]
@@ -104,9 +106,24 @@ def signature_of_class(
     return str(found.replace(parameters=bare, return_annotation=found.empty)), ""
 
 
+def add_search_words(app: Any, doctree: Any) -> None:
+    """Add the words of `search_words.toml` to the index of a page."""
+    from docutils import nodes
+    from sphinx import addnodes
+
+    words = tomllib.loads((HERE / "search_words.toml").read_text("utf-8"))
+    for number, word in enumerate(words.get(app.env.docname, ())):
+        target = f"search-{number}"
+        entry = ("single", word, target, "main", None)
+        title = next(doctree.findall(nodes.title))
+        title.parent.insert(1, nodes.target("", "", ids=[target]))
+        title.parent.insert(1, addnodes.index(entries=[entry]))
+
+
 def setup(app: Any) -> None:
     """Register the functions of this file with Sphinx."""
     app.connect("builder-inited", write_reference)
+    app.connect("doctree-read", add_search_words)
     app.connect("autodoc-process-signature", signature_of_class)
     app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-process-docstring", literal_operators, priority=400)
