@@ -268,3 +268,13 @@ def test_two_processes_continue_a_run_of_three(tmp_path, kind):
     reports = run(tmp_path, 2, RESUMED, folder, kind, "-1")
     (expected,) = run(tmp_path, 1, RESUMED, "none", kind, "-1")
     assert reports == [expected] * 2
+
+
+@needs_mpi
+def test_a_process_of_a_job_has_one_device(tmp_path):
+    script = """
+    tk.config.set_logical_devices("cpu", 2)
+    distribution.set_distribution(distribution.DataParallel())
+    tell([distribution.list_devices(), distribution.get_device_count("cpu")])
+    """
+    assert run(tmp_path, 2, script) == [[["cpu:0", "cpu:1"], 2]] * 2

@@ -18,8 +18,8 @@ _KINDS = ("cpu", "gpu", "tpu")
 def list_devices(device_type: str | None = None) -> list[str]:
     """Return the devices of one type in a job, such as ["cpu:0"].
 
-    Each process contributes the devices that it uses: two processes on the CPU are
-    "cpu:0" and "cpu:1".
+    In a job of several processes, each process has one device: two processes on the
+    CPU are "cpu:0" and "cpu:1".
 
     Args:
         device_type: "cpu", "gpu" or "tpu"; None selects the fastest available type.
@@ -36,9 +36,7 @@ def list_devices(device_type: str | None = None) -> list[str]:
         devices = [name for name in names if name.startswith(f"{kind}:")]
         if devices:
             size = comm.world().size
-            if size == 1:
-                return devices
-            return [f"{kind}:{i}" for i in range(size * len(devices))]
+            return devices if size == 1 else [f"{kind}:{i}" for i in range(size)]
     return []
 
 
