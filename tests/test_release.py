@@ -2,18 +2,20 @@
 
 import re
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
 
-from toolkit import release
+from toolkit import layers, release
+from toolkit.release.deprecation import deprecated
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("toolkit", "keras_toolkit", "examples", "benchmarks", "tests", "docs")
 FOLDERS += (".ci", "scripts", ".github")
 TEXTS = {".py", ".md", ".pyi", ".yaml", ".yml", ".sbatch", ".toml", ".cff", ""}
 
-pytestmark = pytest.mark.skipif(
+needs_project = pytest.mark.skipif(
     not (ROOT / "pyproject.toml").exists(), reason="the project file is in checkouts"
 )
 
@@ -42,10 +44,12 @@ def requirements_with_extras(text):
     return [match for command in commands for match in pattern.findall(command)]
 
 
+@needs_project
 def test_the_name_of_the_distribution_is_the_name_of_the_project():
     assert project()["name"] == release.DISTRIBUTION
 
 
+@needs_project
 def test_commands_name_the_distribution_and_existing_extras():
     extras = project()["optional-dependencies"].keys()
     wrong = []
@@ -59,6 +63,7 @@ def test_commands_name_the_distribution_and_existing_extras():
     assert wrong == []
 
 
+@needs_project
 def test_install_commands_in_code_name_existing_extras():
     """A message has an extra of the project, or a list of them, as its argument."""
     extras = project()["optional-dependencies"].keys()
@@ -81,3 +86,46 @@ def test_install_commands_in_code_name_existing_extras():
 )
 def test_commands_are_found(text, expected):
     assert requirements_with_extras(text) == expected
+
+
+# --- deprecated names -----------------------------------------------------------------
+
+
+@deprecated("use `sum_of_squares`", since="0.2", removal="0.4")
+def square_sum(values, *, start=0):
+    """Return the sum of squares."""
+    return start + sum(value**2 for value in values)
+
+
+def test_a_deprecated_function_warns_and_works():
+    expected = (
+        "`square_sum` is deprecated since version 0.2, and version 0.4 removes it; "
+        "use `sum_of_squares`"
+    )
+    with pytest.warns(DeprecationWarning, match=f"^{re.escape(expected)}$") as caught:
+        assert square_sum([1, 2], start=3) == 8
+    assert [warning.filename for warning in caught] == [__file__]
+    assert square_sum.__doc__ == "Return the sum of squares."
+
+
+def test_a_deprecated_function_warns_once_a_line():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            square_sum([1])
+    assert len(caught) == 1
+
+
+def test_an_error_of_a_deprecated_function_is_unchanged():
+    with pytest.warns(DeprecationWarning), pytest.raises(TypeError, match="begin"):
+        square_sum([1], begin=1)
+
+
+def test_names_that_keras_deprecates_have_no_removal():
+    with pytest.warns(DeprecationWarning) as caught:
+        layer = layers.LeakyReLU(alpha=0.25)
+    message = str(caught[0].message)
+    assert message == (
+        "LeakyReLU: `alpha` is deprecated since version 0.1; use `negative_slope`"
+    )
+    assert layer.negative_slope == 0.25

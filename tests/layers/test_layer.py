@@ -1110,11 +1110,13 @@ def test_extents_are_integers():
 
 
 def test_old_argument_names_are_accepted_with_a_warning():
-    with pytest.warns(UserWarning, match="LeakyReLU: .*`alpha`.*use `negative_slope`"):
+    with pytest.warns(DeprecationWarning, match="LeakyReLU: `alpha`.*`negative_slope`"):
         layer = layers.LeakyReLU(alpha=0.2)
     assert layer.negative_slope == 0.2
     assert layer.get_config() == layers.LeakyReLU(0.2, name=layer.name).get_config()
-    with pytest.warns(UserWarning, match="Embedding: .*`input_length`.*leave it out"):
+    with pytest.warns(
+        DeprecationWarning, match="Embedding: `input_length`.*leave it out"
+    ):
         layer = layers.Embedding(3, 2, input_length=4)
     assert "input_length" not in layer.get_config()
     assert type(layer).from_config(layer.get_config()).input_dim == 3

@@ -423,7 +423,7 @@ def test_state_of_early_stopping_survives_a_restart():
 
 
 def test_older_name_of_min_delta():
-    with pytest.warns(UserWarning, match="`epsilon` is deprecated; use `min_delta`"):
+    with pytest.warns(DeprecationWarning, match="`epsilon` is deprecated.*`min_delta`"):
         callback = callbacks.ReduceLROnPlateau(epsilon=0.5)
     assert callback.min_delta == callbacks.ReduceLROnPlateau(min_delta=0.5).min_delta
     with pytest.raises(TypeError, match="did you mean 'patience'"):

@@ -260,7 +260,7 @@ def test_old_names_of_loss_and_metrics_work_with_a_warning(metrics):
 
     model = Model()
     model.compile("sgd", "mse", metrics=metrics)
-    with pytest.warns(UserWarning, match="compiled_(loss|metrics)` is deprecated"):
+    with pytest.warns(DeprecationWarning, match="compiled_(loss|metrics)` is dep"):
         logs = model.evaluate(X, Y, verbose=0, return_dict=True)
     error = np.asarray(model(X)) - Y
     np.testing.assert_allclose(logs["found"], (error**2).mean(), rtol=1e-5)

@@ -251,12 +251,12 @@ def test_compute_metrics_updates_and_returns_all():
 
 def test_old_names_warn_and_work():
     model, y = single(metrics=["mae"]), ops.convert_to_tensor(Y)
-    with pytest.warns(UserWarning, match="`compiled_loss` is deprecated"):
+    with pytest.warns(DeprecationWarning, match="`compiled_loss` is deprecated"):
         assert float(model.compiled_loss(y, y + 2.0)) == 4.0
-    with pytest.warns(UserWarning, match="`compiled_metrics` is deprecated"):
+    with pytest.warns(DeprecationWarning, match="`compiled_metrics` is deprecated"):
         model.compiled_metrics.update_state(y, y + 2.0)
     assert float(model.get_metrics_result()["mae"]) == 2.0
-    with pytest.warns(UserWarning, match="`compiled_metrics` is deprecated"):
+    with pytest.warns(DeprecationWarning, match="`compiled_metrics` is deprecated"):
         assert single().compiled_metrics.update_state(y, y) is None
 
 

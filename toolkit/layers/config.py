@@ -9,6 +9,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
 from toolkit.layers.quantized_parts import describe_quantized_parts, quantize_parts
+from toolkit.release.deprecation import warn_deprecated
 from toolkit.serialization import custom_object_scope, serialize_keras_object
 from toolkit.serialization.reading import deserialize_argument
 from toolkit.serialization.recording import (
@@ -55,7 +56,7 @@ def renamed(
     arguments = {k: v for k, v in (layer._arguments or {}).items() if k != old}
     layer.__dict__["_arguments"] = arguments | ({new: value_of_old} if new else {})
     advice = f"use `{new}`" if new else "leave it out"
-    warn(f"{type(layer).__name__}: the argument `{old}` is deprecated; {advice}")
+    warn_deprecated(f"{type(layer).__name__}: `{old}`", advice, since="0.1")
     return value_of_old if new else value
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.arguments import check_arguments, is_int, unknown_argument_error
-from toolkit.console.frames import warn
 from toolkit.core.composites import can_compute_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import ArgumentError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import record
+from toolkit.release.deprecation import warn_deprecated
 from toolkit.type_aliases import DTypeLike, Shape
 
 
@@ -52,7 +52,7 @@ class InputLayer(Layer):
     ) -> None:
         super().__init__(name=name)
         if "input_shape" in kwargs and shape is None:
-            warn("Argument `input_shape` is deprecated. Use `shape` instead.")
+            warn_deprecated("Input: `input_shape`", "use `shape`", since="0.1")
             shape = kwargs.pop("input_shape")
         if "batch_input_shape" in kwargs and batch_shape is None:
             batch_shape = kwargs.pop("batch_input_shape")

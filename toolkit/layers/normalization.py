@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 from toolkit import dtypes, ops
 from toolkit.arguments import NonNegative
-from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
@@ -19,6 +18,7 @@ from toolkit.layers.weights import (
     positive,
     static_extent,
 )
+from toolkit.release.deprecation import warn_deprecated
 from toolkit.type_aliases import (
     Axis,
     ConstraintLike,
@@ -111,10 +111,10 @@ class LayerNormalization(Affine):
         super().__init__(locals(), **kwargs)
         self.axis: Any = _axes(axis)
         if rms_scaling:
-            warn(
-                "LayerNormalization: rms_scaling is deprecated, and is no RMS "
-                "normalization; use RMSNormalization",
-                DeprecationWarning,
+            warn_deprecated(
+                "LayerNormalization: `rms_scaling`, which is no RMS normalization,",
+                "use `RMSNormalization`",
+                since="0.1",
             )
             self.center = False
         self.rms_scaling = rms_scaling

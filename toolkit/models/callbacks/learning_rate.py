@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import unknown_argument_error
-from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
 from toolkit.models.callbacks.monitor import MonitorCallback
+from toolkit.release.deprecation import warn_deprecated
 
 
 def optimizers_of(model: Any) -> dict[str, Any]:
@@ -123,9 +123,8 @@ class ReduceLROnPlateau(MonitorCallback):
     ) -> None:
         if "epsilon" in kwargs:
             min_delta = kwargs.pop("epsilon")
-            warn(
-                "ReduceLROnPlateau: the argument `epsilon` is deprecated; use "
-                "`min_delta`"
+            warn_deprecated(
+                "ReduceLROnPlateau: `epsilon`", "use `min_delta`", since="0.1"
             )
         if kwargs:
             raise unknown_argument_error(self, kwargs)

@@ -28,6 +28,7 @@ from toolkit.models.training.step_functions import (
     warn_of_python,
     warn_once,
 )
+from toolkit.release.deprecation import deprecated
 
 if TYPE_CHECKING:
     from toolkit.models.training.sources import Source
@@ -155,6 +156,7 @@ class Steps:
             arguments["training"] = training
         return self.compute_loss(**arguments)
 
+    @deprecated("use `compute_loss(x, y, y_pred, sample_weight)`", since="0.1")
     def compiled_loss(
         self, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
     ) -> Any:
@@ -169,13 +171,12 @@ class Steps:
         Returns:
             The total loss.
         """
-        _warn_of_old_name("compiled_loss", "compute_loss(x, y, y_pred, sample_weight)")
         return self._total_loss(None, y, y_pred, sample_weight, training)
 
     @property
+    @deprecated("use `compute_metrics(x, y, y_pred)`", since="0.1")
     def compiled_metrics(self) -> Any:
         """Return an object with `update_state(y, y_pred)` of the metrics."""
-        _warn_of_old_name("compiled_metrics", "compute_metrics(x, y, y_pred)")
         return self._compile_metrics or _EmptyMetrics()
 
     def stateless_compute_loss(
@@ -386,10 +387,6 @@ class Steps:
         if force or not self._is_fresh(self.predict_function):
             self.predict_function = self._make_function(self.predict_step)
         return self.predict_function
-
-
-def _warn_of_old_name(name: str, new_name: str) -> None:
-    warn(f"`{name}` is deprecated: use self.{new_name}")
 
 
 class _EmptyMetrics:
