@@ -19,6 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# 23,841 tests took 620 s with `-n 2` on two cores.
+MINUTES = 10
+
 pytest_plugins = ["tests.case_groups"]
 # Its import declares operations, which only its test needs.
 collect_ignore = ["tests/outside.py"]
@@ -36,6 +39,18 @@ def pytest_addoption(parser):
         action="store_true",
         help="fail what would be skipped for want of a GPU",
     )
+
+
+def pytest_sessionstart(session):
+    """Print the duration of the complete test run before it starts."""
+    config = session.config
+    is_complete = config.args_source is config.ArgsSource.TESTPATHS
+    if is_complete and not hasattr(config, "workerinput"):
+        config.get_terminal_writer().line(
+            f"all tests: about {MINUTES} minutes on two cores; `scripts/test quick` "
+            "runs the tests of your changes in one minute",
+            yellow=True,
+        )
 
 
 def pytest_collection_finish():

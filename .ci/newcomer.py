@@ -1,12 +1,14 @@
 """Test the package as a new user: an installed wheel, an empty folder, no repository.
 
-Build the wheel and the source archive, check their contents, and install the wheel into
-a new environment. Then train, run the code of the README, plot, save and inspect there.
+Build the wheel and the source archive and check their contents. Install the archive
+into a new environment, and the wheel into another one, which must have the same files.
+Then train, run the code of the README, plot, save and inspect there.
 """
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -15,8 +17,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = """
-import json, os, site
-print(json.dumps(os.listdir(site.getsitepackages()[0])))
+import json, pathlib, site
+root = pathlib.Path(site.getsitepackages()[0])
+files = (path for path in root.rglob("*") if path.is_file())
+print(json.dumps([f.relative_to(root).as_posix() for f in files if f.suffix != ".pyc"]))
 """
 # A larger wheel contains an unintended file.
 LIMIT = 3 * 2**20  # bytes
@@ -37,8 +41,8 @@ def call(*command: object, cwd: Path) -> str:
     return result.stdout
 
 
-def build(folder: Path) -> Path:
-    """Build the wheel and the source archive, check them, and return the wheel."""
+def build(folder: Path) -> tuple[Path, Path]:
+    """Build the wheel and the source archive, check them, and return both."""
     call(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")
@@ -50,23 +54,40 @@ def build(folder: Path) -> Path:
     assert tops == expected, f"{wheel.name} holds {sorted(tops)}"
     print(f"{sdist.name}: {sdist.stat().st_size:,} bytes")
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes, holding {sorted(tops)}")
-    return wheel
+    return wheel, sdist
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Install the wheel into a new environment and return its folder of commands."""
+def install(archive: Path, folder: Path) -> tuple[Path, set[str]]:
+    """Install an archive without dependencies into a new environment.
+
+    Returns:
+        The folder of its commands, and the added files.
+    """
     call(sys.executable, "-m", "venv", folder, cwd=folder.parent)
     commands = folder / ("Scripts" if os.name == "nt" else "bin")
     python = commands / "python"
-    pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     before = set(json.loads(call(python, "-c", LIST, cwd=folder)))
-    call(*pip, "--no-deps", wheel, cwd=folder)
+    pip(commands, "--no-deps", "--no-compile", archive)
     added = set(json.loads(call(python, "-c", LIST, cwd=folder))) - before
-    names = ("toolkit", "keras_toolkit")
-    assert all(name.startswith(names) for name in added), sorted(added)
-    assert len(added) == 3, sorted(added)  # both packages and their dist-info
-    call(*pip, wheel, cwd=folder)  # the dependencies
-    return commands
+    tops = {name.split("/")[0] for name in added}
+    assert len(tops) == 3, sorted(tops)  # both packages and their dist-info
+    assert {"toolkit", "keras_toolkit"} < tops, sorted(tops)
+    return commands, added
+
+
+def pip(commands: Path, *arguments: object) -> None:
+    """Install with the pip of an environment."""
+    command = (commands / "python", "-m", "pip", "install", "-q")
+    call(*command, "--disable-pip-version-check", *arguments, cwd=commands)
+
+
+def complete(commands: Path, wheel: Path) -> None:
+    """Install the dependencies, and an extra with the command that messages contain."""
+    pip(commands, wheel)
+    command = "from toolkit.release import install_command as f; print(f('workers'))"
+    text = call(commands / "python", "-c", command, cwd=commands.parent)
+    pip(commands, *shlex.split(text)[2:])
+    call(commands / "python", "-c", "import cloudpickle", cwd=commands.parent)
 
 
 def readme_code() -> str:
@@ -105,7 +126,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "empty").mkdir()
-        commands = install(build(folder / "dist"), folder / "environment")
+        wheel, sdist = build(folder / "dist")
+        _, from_sources = install(sdist, folder / "from_sources")
+        commands, files = install(wheel, folder / "environment")
+        assert from_sources == files, from_sources ^ files
+        complete(commands, wheel)
         use(commands, folder / "empty")
     print("newcomer: passed")
 

@@ -50,6 +50,17 @@ def test_deleted_modules_select_their_importers(tree):
     assert "tests/ops/test_sums.py" in select(["toolkit/shapes/area.py"], tree)
 
 
+@pytest.mark.parametrize(("arguments", "expected"), [([], 1), (["tests/bench"], 0)])
+def test_a_complete_run_first_prints_its_duration(arguments, expected):
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--ignore-glob=*"]
+    result = subprocess.run(
+        [*command, *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.stdout.count("all tests: about 10 minutes") == expected, result.stdout
+    if expected:
+        assert result.stdout.startswith("all tests")
+
+
 @pytest.mark.parametrize(("budget", "passed"), [("60", 3), ("0", 0)])
 def test_tests_after_the_time_budget_are_reported(tmp_path, budget, passed):
     (tmp_path / "test_a.py").write_text(

@@ -147,9 +147,21 @@ def test_wheel_contains_only_packages_and_examples(archives):
 
 def test_dependencies_are_ranges():
     project = PROJECT["project"]
-    extras = project["optional-dependencies"]
-    every = [*project["dependencies"], *(d for extra in extras.values() for d in extra)]
+    lists = [project["dependencies"], *project["optional-dependencies"].values()]
+    lists += PROJECT["dependency-groups"].values()
+    every = [dependency for dependencies in lists for dependency in dependencies]
     assert all(">=" in dependency and "==" not in dependency for dependency in every)
+
+
+def test_environments_of_developers_are_no_extras():
+    extras, groups = PROJECT["project"]["optional-dependencies"], {"test", "docs"}
+    assert groups <= PROJECT["dependency-groups"].keys()
+    assert not [e for e in extras if e in groups or e.startswith(("ci", "dev"))]
+
+
+def test_platform_classifiers_name_tested_systems():
+    systems = [c for c in PROJECT["project"]["classifiers"] if c.startswith("Operat")]
+    assert systems == ["Operating System :: POSIX :: Linux"]
 
 
 def test_scripts_can_be_run():

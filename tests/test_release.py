@@ -1,6 +1,7 @@
 """Tests of the release: the name and version of the distribution, and its commands."""
 
 import re
+import runpy
 import tomllib
 import warnings
 from pathlib import Path
@@ -86,6 +87,53 @@ def test_install_commands_in_code_name_existing_extras():
 )
 def test_commands_are_found(text, expected):
     assert requirements_with_extras(text) == expected
+
+
+# --- files for people and indexes -----------------------------------------------------
+
+
+@needs_project
+def test_the_citation_has_the_version():
+    text = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {release.VERSION}\n" in text
+    assert f"license: {project()['license']}\n" in text
+
+
+@needs_project
+def test_the_changelog_has_the_version():
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## ([\d.]+)", text, re.M)[0] == release.VERSION
+
+
+@needs_project
+def test_the_page_of_the_index_has_no_relative_links():
+    pytest.importorskip("hatchling")
+    convert = runpy.run_path(str(ROOT / "scripts" / "index_page.py"))["convert"]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for repository in (None, "https://example.org/toolkit"):
+        text = convert(readme, repository)
+        assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
+        assert "[doi:10.24432/C50P49](https://doi.org/10.24432/C50P49)" in text
+        assert text.count("```") == readme.count("```")
+
+
+@pytest.mark.parametrize(
+    ("repository", "expected"),
+    [
+        (None, "a b c\n\nd [e](https://f.org) [g](#h)"),
+        (
+            "https://r.org/x/",
+            "a [b](https://r.org/x/blob/main/docs/b.md) c\n\n"
+            "![p](https://r.org/x/raw/main/p.svg)\n\nd [e](https://f.org) [g](#h)",
+        ),
+    ],
+)
+@needs_project
+def test_links_of_the_index_page(repository, expected):
+    pytest.importorskip("hatchling")
+    convert = runpy.run_path(str(ROOT / "scripts" / "index_page.py"))["convert"]
+    text = "a [b](docs/b.md) c\n\n![p](p.svg)\n\nd [e](https://f.org) [g](#h)"
+    assert convert(text, repository) == expected
 
 
 # --- deprecated names -----------------------------------------------------------------

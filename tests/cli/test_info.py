@@ -76,8 +76,8 @@ def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch, capsys):
 def test_info_lists_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     # No feature for users needs onnx and nccl yet.
-    extras = project["optional-dependencies"].keys() - {"test", "docs", "onnx", "nccl"}
-    assert {e for e in extras if not e.startswith("ci-")} == info.EXTRAS.keys()
+    extras = project["optional-dependencies"].keys() - {"onnx", "nccl"}
+    assert extras == info.EXTRAS.keys()
     assert all(
         any(d.startswith(n) for d in project["dependencies"]) for n in info.REQUIRED
     )
