@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import shutil
 import sys
 import tomllib
@@ -27,7 +28,7 @@ html_theme = "furo"
 html_title = "toolkit"
 html_show_sourcelink = False
 html_static_path = ["_static"]
-html_css_files = ["reference.css"]
+html_css_files = ["reference.css", "site.css"]
 html_search_scorer = str(HERE / "search_scorer.js")
 default_role = "code"
 nitpicky = False
@@ -69,6 +70,12 @@ def show_bases(
 ) -> None:
     """Show the bases of a class that the reference contains."""
     bases[:] = documented_bases(object)
+
+
+def write_gallery(app: Any) -> None:
+    """Write the pages of the examples; with `-t examples`, run each of them first."""
+    notebooks = runpy.run_path(str(HERE.parent / "scripts" / "notebooks"))
+    notebooks["build_all"](is_run=app.tags.has("examples"))
 
 
 def literal_operators(
@@ -123,6 +130,7 @@ def add_search_words(app: Any, doctree: Any) -> None:
 def setup(app: Any) -> None:
     """Register the functions of this file with Sphinx."""
     app.connect("builder-inited", write_reference)
+    app.connect("builder-inited", write_gallery)
     app.connect("doctree-read", add_search_words)
     app.connect("autodoc-process-signature", signature_of_class)
     app.connect("autodoc-process-bases", show_bases)
