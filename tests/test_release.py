@@ -38,11 +38,16 @@ def text_files():
 
 
 def requirements_with_extras(text):
-    """Return (name, extras) of each `name[extras]` after `pip install`."""
+    """Return (name, extras) of each `name[extras]` after `pip install`.
+
+    The import name without extras also counts, because it is another distribution.
+    """
     joined = re.sub(r"[\"']\n *f?[\"']", "", text)  # a message on two lines
     commands = re.findall(r"pip install([^\n`]*)", joined)
     pattern = re.compile(r"(?<![\w.\]\\-])([A-Za-z][\w-]*)\\?\[([\w, -]+)\\?\]")
-    return [match for command in commands for match in pattern.findall(command)]
+    matches = [match for command in commands for match in pattern.findall(command)]
+    bare = re.compile(r"(?<![\w./-])toolkit(?![\w./\[\\-])")
+    return matches + [("toolkit", "") for c in commands if bare.search(c)]
 
 
 @needs_project
@@ -83,6 +88,8 @@ def test_install_commands_in_code_name_existing_extras():
         ('f"{x}: pip install "\n    "\'toolkit[mpi]\'"', [("toolkit", "mpi")]),
         (r"pip install 'toolkit\[mpi\]'", [("toolkit", "mpi")]),
         ('pip install ".[test]" keras-hub', []),
+        ("pip install -U 'toolkit' numpy", [("toolkit", "")]),
+        ("pip install toolkit-nn /toolkit ./toolkit toolkit_nn.whl", []),
     ],
 )
 def test_commands_are_found(text, expected):

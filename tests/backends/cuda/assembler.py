@@ -8,7 +8,7 @@ import pytest
 from toolkit.backends.cupy import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(
-    nvrtc.library() is None, reason="NVRTC is not installed (extra ci-gpu-compile)"
+    nvrtc.library() is None, reason="NVRTC is not installed (group gpu-compile)"
 )
 ARCHITECTURES = (80, 90)
 # Kernels that are compiled together: to read the prelude takes longer than each.

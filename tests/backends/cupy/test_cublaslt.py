@@ -22,7 +22,7 @@ def header(name):
         for path in (folder / name, folder.parent / "include" / name):
             if path.is_file():
                 return path.read_text()
-    pytest.skip(f"no wheel with {name} is installed (extra ci-cudnn-plans)")
+    pytest.skip(f"no wheel with {name} is installed (group cudnn-plans)")
     return ""
 
 
