@@ -256,13 +256,16 @@ def test_thread_of_a_pipeline_runs_layers_on_strings(method):
 
     texts, y = np.tile(TEXTS, 4), np.tile(Y, (4, 1))
     batches = toolkit.data.Dataset.from_tensor_slices((texts, y)).batch(4).prefetch(2)
-    model = compiled(slow)
-    result = getattr(model, method)(batches, verbose=0)
-    assert {name.partition("-")[0] for name in threads} == {"MainThread", "data"}
-    expected = getattr(compiled(functional), method)(batches, verbose=0)
-    if method == "fit":
-        result, expected = result.history["loss"], expected.history["loss"]
-    np.testing.assert_array_equal(result, expected)
+    model, other = compiled(slow), compiled(functional)
+    for kind in ("MainThread", "data"):  # the second pass knows that they are slow
+        threads.clear()
+        result, expected = (
+            getattr(x, method)(batches, verbose=0) for x in (model, other)
+        )
+        assert any(name.startswith(kind) for name in threads)
+        if method == "fit":
+            result, expected = result.history["loss"], expected.history["loss"]
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_error_in_the_thread_of_a_pipeline_is_raised_by_the_step():
@@ -271,8 +274,9 @@ def test_error_in_the_thread_of_a_pipeline_is_raised_by_the_step():
     x = layers.Input((1,), dtype="string")
     model = toolkit.Model(x, layers.Flatten()(layers.Embedding(9, 1)(layer(x))))
     batches = toolkit.data.Dataset.from_tensor_slices(words[:, None]).batch(1)
-    with pytest.raises(ArgumentError, match=r"OOV values \['unknown'\]"):
-        model.predict(batches, verbose=0)
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"OOV values \['unknown'\]"):
+            model.predict(batches, verbose=0)
 
 
 def test_new_vocabulary_is_used():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -154,6 +155,7 @@ class HostCalls:
         self._trace: Trace | None = trace
         self._calls: list[_HostCall] = []
         self._results: list[int] = []  # the slots of the inputs of the program
+        self.seconds: float = 0.0  # of the last run
         # During the trace: the values of the traced call, and slots by their symbols.
         self._values: list[Any] = []
         self._slots: dict[Value | HostStrings, int] = {}
@@ -253,8 +255,10 @@ class HostCalls:
             if type(x) is PreparedStrings and x.calls is self:
                 return list(x.results)
         values = list(arguments)
+        start = perf_counter()
         for call in self._calls:
             values += tree.flatten(call.run(values))
+        self.seconds = perf_counter() - start
         return [values[index] for index in self._results]
 
 

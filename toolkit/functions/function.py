@@ -219,6 +219,11 @@ class Function:
                 static.append(static_key(leaf))
         return arguments, tuple(static)
 
+    @property
+    def host_seconds(self) -> float:
+        """Return the seconds of the host calls of the slowest signature."""
+        return max((calls.seconds for calls in self._host_calls.values()), default=0.0)
+
     def prepare(self, *args: object) -> None:
         """Run the host calls for PreparedStrings now, if they are known.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from itertools import count, islice
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
 from toolkit.type_aliases import Array
 
+if TYPE_CHECKING:
+    from toolkit.models.training.step_functions import Preparation
+
 DEFAULT_BATCH = 32
 State = dict[str, Any]
 
@@ -67,8 +70,7 @@ class Source:
     is_iterator = False
     class_weight: dict[int, float] | None = None
     num_taken: int = 0
-    # Runs the layers on strings for a batch of a pipeline, in a thread.
-    prepare: Callable[[object], None] | None = None
+    preparation: Preparation | None = None  # for the thread of a pipeline
     _start: State | None = None  # the start of the next pass
     _sharing = BatchSharing()
 
@@ -123,15 +125,15 @@ class Source:
         raise NotImplementedError
 
     def _prepared(self) -> Callable[[object], object] | None:
-        """Return the last function of a pipeline, which prepares its batches."""
-        prepare = self.prepare
-        if prepare is None:
+        """Return the last function of a pipeline in the next pass, if there is one."""
+        preparation = self.preparation
+        if preparation is None or not preparation.is_worthwhile:
             return None
 
         def prepared(batch: object) -> object:
             batch = mark_strings(batch)
             with suppress(Exception):  # the step raises it again
-                prepare(self._tensors(batch))
+                preparation.run(self._tensors(batch))
             return batch
 
         return prepared

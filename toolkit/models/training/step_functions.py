@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,12 @@ class CompiledStep:
             return EagerStep(self.step)(batch)
         return self._run_as_python(batch, reason)
 
+    @property
+    def host_seconds(self) -> float:
+        """Return the seconds of the layers on strings in the slowest step."""
+        functions = self._functions.values()
+        return max((function.host_seconds for function in functions), default=0.0)
+
     def prepare(self, batch: object) -> None:
         """Run the layers on strings for a later batch, if they are known.
 
@@ -186,6 +193,32 @@ class CompiledStep:
         except HostCallError as error:
             self._python_step = EagerStep(self.step, f"{error}".partition("\n")[0])
             return None
+
+
+class Preparation:
+    """Calls of the layers on strings for later batches, in the thread of a pipeline.
+
+    Args:
+        model: the model.
+        function: the attribute that calls the step.
+    """
+
+    def __init__(self, model: object, function: str) -> None:
+        self._model, self._function = model, function
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Return whether the layers take longer than Python needs to change threads."""
+        step = getattr(self._model, self._function)
+        if type(step) is not CompiledStep:
+            return False
+        return step.host_seconds > sys.getswitchinterval()
+
+    def run(self, batch: object) -> None:
+        """Run the layers for a batch with PreparedStrings."""
+        step = getattr(self._model, self._function)
+        if type(step) is CompiledStep:
+            step.prepare(batch)
 
 
 def _is_flat(batch: object) -> bool:

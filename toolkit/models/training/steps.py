@@ -24,6 +24,7 @@ from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.step_functions import (
     CompiledStep,
     EagerStep,
+    Preparation,
     Step,
     warn_of_python,
     warn_once,
@@ -339,7 +340,7 @@ class Steps:
         return all(layer.supports_jit for layer in self._flatten_layers())
 
     def _prepare_batches(self, source: Source, function: str) -> None:
-        """Let the thread of a pipeline run the layers on strings.
+        """Let the thread of a pipeline run slow layers on strings.
 
         Args:
             source: the source of the batches.
@@ -351,12 +352,7 @@ class Steps:
         if is_shared or not on_host or self.run_eagerly:
             return
 
-        def prepare(batch: object) -> None:
-            step = getattr(self, function)
-            if type(step) is CompiledStep:
-                step.prepare(batch)
-
-        source.prepare = prepare
+        source.preparation = Preparation(self, function)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Return the cached function that runs `train_step` on a batch.
