@@ -112,8 +112,8 @@ def plot_image_gallery(
         if index < len(images):
             axis.imshow(images[index], cmap="gray", vmin=0, vmax=255)
             title = _title(index, labels, label_map or {}, scale)
-            color = _WRONG if _is_wrong(index, labels) else None
-            axis.set_title(title, fontsize=_FONT, color=color)
+            color = {"color": _WRONG} if _is_wrong(index, labels) else {}
+            axis.set_title(title, fontsize=_FONT, **color)
     if path is not None:
         options = {"pad_inches": 0, "bbox_inches": "tight", "dpi": dpi}
         figure.savefig(path, transparent=transparent, **options)
