@@ -22,27 +22,17 @@ SLACK = 10
 # Missing parts of the docstrings of classes and functions, by namespace. A namespace
 # that is absent has none. A change may lower a number, not raise it.
 MISSING: dict[str, int] = {
-    "toolkit": 20,
-    "toolkit.applications": 1,
-    "toolkit.backend": 1,
+    "toolkit": 3,
     "toolkit.distribution": 17,
     "toolkit.legacy": 4,
-    "toolkit.serialization": 4,
     "toolkit.serving": 5,
-    "toolkit.visualization": 7,
-    "toolkit.wrappers": 8,
 }
 # The same for methods, which need no example.
 MISSING_OF_METHODS: dict[str, int] = {
-    "toolkit": 42,
-    "toolkit.data": 1,
-    "toolkit.distillation": 17,
+    "toolkit": 2,
     "toolkit.distribution": 39,
-    "toolkit.quantizers": 9,
-    "toolkit.random": 2,
-    "toolkit.serialization": 2,
     "toolkit.serving": 13,
-    "toolkit.wrappers": 8,
+    "toolkit.wrappers": 3,
 }
 
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="docs are in checkouts only")

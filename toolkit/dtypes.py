@@ -183,6 +183,11 @@ def result_type(*types: Any) -> str:
 
     Returns:
         The name of the common dtype: `result_type("int32", float)` is floatx.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.backend.result_type("int32", "bfloat16")
+        'bfloat16'
     """
     return _promotion(types, settings.floatx())
 

@@ -132,7 +132,11 @@ class _Estimator(_BaseEstimator):
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
     def predict(self, X: Any) -> Any:
-        """Return the predictions of the model, in the form of the `y` in the fit."""
+        """Return the predictions of the model, in the form of the `y` in the fit.
+
+        Args:
+            X: the samples, (n_samples, n_features).
+        """
         return self._decode(self._predict_outputs(X))
 
     def _predict_outputs(self, X: Any) -> Any:
@@ -203,6 +207,9 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
 
         For two classes, as in all of scikit-learn, it is one score for each sample: the
         second output minus the first, above 0 if the second class is predicted.
+
+        Args:
+            X: the samples, (n_samples, n_features).
         """
         outputs = self._predict_outputs(X)
         if len(self.classes_) == 2:
@@ -238,6 +245,13 @@ class SKLearnRegressor(_RegressorMixin, _Estimator):
     Arguments and attributes are the same as in `SKLearnClassifier`, except for
     `classes_`.
 
+    Args:
+        model: a compiled `Model`, which is cloned for each fit, or a callable that
+            returns one and takes at least `X` and `y`.
+        warm_start: whether a fit continues with the weights of the previous one.
+        model_kwargs: further arguments of that callable.
+        fit_kwargs: arguments of `Model.fit`.
+
     Example:
         >>> from toolkit import Sequential, layers, wrappers
         >>> def make(X, y):
@@ -263,6 +277,13 @@ class SKLearnTransformer(_TransformerMixin, _Estimator):
     Arguments and attributes are the same as in `SKLearnClassifier`, except for
     `classes_`.
 
+    Args:
+        model: a compiled `Model`, which is cloned for each fit, or a callable that
+            returns one and takes at least `X` and `y`.
+        warm_start: whether a fit continues with the weights of the previous one.
+        model_kwargs: further arguments of that callable.
+        fit_kwargs: arguments of `Model.fit`.
+
     Example:
         >>> from toolkit import Sequential, layers, wrappers
         >>> model = Sequential([layers.Input((3,)), layers.Dense(2)])
@@ -277,7 +298,11 @@ class SKLearnTransformer(_TransformerMixin, _Estimator):
         return tags
 
     def transform(self, X: Any) -> Any:
-        """Return the model's outputs for X (n_samples, n_features)."""
+        """Return the model's outputs for X (n_samples, n_features).
+
+        Args:
+            X: the samples, (n_samples, n_features).
+        """
         return self._predict_outputs(X)
 
 

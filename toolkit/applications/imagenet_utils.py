@@ -115,6 +115,9 @@ def decode_predictions(preds: Any, top: int = 5) -> list[list[tuple[str, str, An
     Raises:
         ArgumentError: for another shape.
         DatasetError: the download of the names fails.
+
+    Example:
+        >>> names = decode_predictions(model.predict(images), top=3)  # doctest: +SKIP
     """
     if len(preds.shape) != 2 or preds.shape[1] != 1000:
         raise ArgumentError(

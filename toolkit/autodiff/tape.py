@@ -68,7 +68,11 @@ class GradientTape:
         return tuple(tape for tape in state.tapes if tape is not self)
 
     def watch(self, tensor: Any) -> None:
-        """Record operations on `tensor`, or on each tensor in a nest."""
+        """Record operations on `tensor`, or on each tensor in a nest.
+
+        Args:
+            tensor: a tensor, or a nest of tensors.
+        """
         for leaf in map(unwrap_variable, tree.flatten(tensor)):
             if isinstance(leaf, Variable):
                 self._variables[leaf] = None
@@ -88,7 +92,12 @@ class GradientTape:
         return tuple(self._variables)
 
     def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
-        """Record that a Variable was read as `tensor`."""
+        """Record that a Variable was read as `tensor`.
+
+        Args:
+            variable: a Variable.
+            tensor: its value.
+        """
         if not self.wants(variable):
             return
         self._variables[variable] = None
@@ -102,17 +111,32 @@ class GradientTape:
         # computed here. The gradient then flows to its operands, and would count twice.
 
     def watches(self, inputs: Any) -> bool:
-        """Return whether any of `inputs` is watched or depends on a watched value."""
+        """Return whether any of `inputs` is watched or depends on a watched value.
+
+        Args:
+            inputs: tensors.
+        """
         return any(x in self._watched for x in inputs)
 
     def wants(self, variable: Variable) -> bool:
-        """Return whether a read of `variable` is watched."""
+        """Return whether a read of `variable` is watched.
+
+        Args:
+            variable: a Variable.
+        """
         is_watched = variable in self._variables
         is_watchable = self.watch_accessed_variables and variable.trainable
         return (is_watched or is_watchable) and variable.dtype in dtypes.INEXACT
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
-        """Record an application; `bind` calls this."""
+        """Record an application; `bind` calls this.
+
+        Args:
+            op: the primitive.
+            inputs: its operands.
+            attrs: its attributes.
+            outputs: its results.
+        """
         watched = self._watched
         for x in inputs:
             if x in watched:
@@ -277,6 +301,13 @@ class GradientTape:
 
         One reverse pass per element of the target. `parallel_iterations` and
         `experimental_use_pfor`, which control execution in TensorFlow, have no effect.
+
+        Args:
+            target: a tensor.
+            sources: a Variable or tensor, or a nest of them.
+            unconnected_gradients: "none" or "zero": the derivative by a source without
+                effect.
+            parallel_iterations, experimental_use_pfor: have no effect.
 
         Returns:
             A structure like `sources` of tensors of shape target.shape + source.shape.

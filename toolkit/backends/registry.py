@@ -31,6 +31,10 @@ def register_backend(name: str, factory: Factory | str) -> None:
         name: the argument of `toolkit.config.set_backend`.
         factory: a function that returns the `Backend`, or "module:function"; the
             registry calls it once, at the first use of the backend.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.register_backend("mine", "my_package:backend")  # doctest: +SKIP
     """
     _factories[name] = factory
     replaced = _backends.pop(name, None)

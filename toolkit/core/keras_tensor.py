@@ -49,6 +49,12 @@ class KerasTensor:
         ragged: only False.
         record_history: whether a functional model may be built from it.
         name: generated if not given.
+
+    Example:
+        >>> import toolkit
+        >>> x = toolkit.KerasTensor((None, 3))
+        >>> (2 * x).shape, x.ndim
+        ((None, 3), 2)
     """
 
     __array_priority__ = 2000

@@ -422,7 +422,21 @@ def device(device_name: str) -> AbstractContextManager[None]:
     between devices. In eager mode an operation runs on the device of the scope,
     wherever its operands are.
 
+    Args:
+        device_name: the name of a device, such as "cpu:0".
+
+    Returns:
+        A context manager.
+
     Raises:
         DeviceError: if the device does not exist.
+
+    Example:
+        >>> import toolkit
+        >>> with toolkit.device("cpu:0"):
+        ...     x = toolkit.ops.ones((2,))
+        ...
+        >>> x.device
+        'cpu:0'
     """
     return state.override(device=devices.check_device(device_name), marks=True)

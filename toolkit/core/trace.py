@@ -39,7 +39,11 @@ class Overlay:
         self.writes: dict[Variable, Tensor] = {}
 
     def read(self, variable: Variable) -> Tensor:
-        """Return the value of `variable` in this scope."""
+        """Return the value of `variable` in this scope.
+
+        Args:
+            variable: a Variable.
+        """
         if variable in self.writes:
             return self.writes[variable]
         if self.parent is not None:
@@ -47,7 +51,12 @@ class Overlay:
         return variable._eager_value()
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
-        """Set a value of `variable` that is valid only in this scope."""
+        """Set a value of `variable` that is valid only in this scope.
+
+        Args:
+            variable: a Variable.
+            tensor: the value.
+        """
         self.writes[variable] = tensor
 
     def check_creation(self) -> None:
@@ -311,16 +320,28 @@ class StatelessScope(Overlay):
         state.overlay, self.parent = self.parent, None
 
     def add_loss(self, loss: Tensor) -> None:
-        """Add a loss to `losses`."""
+        """Add a loss to `losses`.
+
+        Args:
+            loss: a scalar tensor.
+        """
         self.losses.append(loss)
 
     def add_update(self, update: tuple[Variable, Any]) -> None:
-        """Set a local value of a Variable: `update` is the pair (Variable, value)."""
+        """Set a local value of a Variable: `update` is the pair (Variable, value).
+
+        Args:
+            update: a pair of a Variable and its value.
+        """
         variable, value = update
         self.writes[variable] = variable.convert(value)
 
     def get_current_value(self, variable: Variable) -> Tensor | None:
-        """Return the value set for `variable` in this scope, or None."""
+        """Return the value set for `variable` in this scope, or None.
+
+        Args:
+            variable: a Variable.
+        """
         return self.writes.get(variable)
 
 

@@ -121,7 +121,11 @@ class Variable(Operators):
         return self._placement
 
     def set_placement(self, placement: Placement | None) -> None:
-        """Hold another part of the value; all processes of the job call this."""
+        """Hold another part of the value; all processes of the job call this.
+
+        Args:
+            placement: the part of the value that this process stores; None for all.
+        """
         if placement is self._placement is None:
             return
         with self.lock, no_trace():
@@ -131,7 +135,11 @@ class Variable(Operators):
             self._shared, self._spare = True, None
 
     def place_like(self, other: Variable | None) -> None:
-        """Use the placement that is set for this Variable, or for slots of `other`."""
+        """Use the placement that is set for this Variable, or for slots of `other`.
+
+        Args:
+            other: a Variable, or None.
+        """
         if Variable._placement_of is not None:
             self.set_placement(Variable._placement_of(self, other))
 
@@ -263,7 +271,11 @@ class Variable(Operators):
         return self.value.numpy().copy()
 
     def convert(self, value: Any) -> Tensor:
-        """Return `value` as a tensor with the shape and dtype of this variable."""
+        """Return `value` as a tensor with the shape and dtype of this variable.
+
+        Args:
+            value: a number, an array or a tensor.
+        """
         tensor = convert(value, self._tensor.dtype)
         if tensor.shape != self.shape:
             raise ShapeError(
@@ -273,7 +285,14 @@ class Variable(Operators):
         return tensor
 
     def assign(self, value: TensorLike) -> Tensor:
-        """Replace the value; return the new one."""
+        """Replace the value; return the new one.
+
+        Args:
+            value: the new value.
+
+        Returns:
+            The new value.
+        """
         tensor = self.convert(value)
         if state.overlay is not None:
             state.overlay.write(self, tensor)
@@ -291,11 +310,25 @@ class Variable(Operators):
         return tensor
 
     def assign_add(self, value: TensorLike) -> Tensor:
-        """Add to the value; return the new one."""
+        """Add to the value; return the new one.
+
+        Args:
+            value: the summand.
+
+        Returns:
+            The new value.
+        """
         return self.assign(self.read() + convert(value, self._tensor.dtype))
 
     def assign_sub(self, value: TensorLike) -> Tensor:
-        """Subtract from the value; return the new one."""
+        """Subtract from the value; return the new one.
+
+        Args:
+            value: the number to subtract.
+
+        Returns:
+            The new value.
+        """
         return self.assign(self.read() - convert(value, self._tensor.dtype))
 
     def exclusive_buffer(self) -> Any:
@@ -325,6 +358,9 @@ class Variable(Operators):
         """Make a buffer that a program has written the value.
 
         The old buffer becomes the spare one, unless it may have other references.
+
+        Args:
+            array: the buffer.
         """
         old = self._tensor._array
         if old is array:

@@ -379,6 +379,7 @@ class DatasetIterator:
         dataset: the data set.
         epoch: the number of the pass, which seeds the shuffles.
         rows: the rows of the batches that a process of a job takes; None for all.
+        function: a function that is applied to each element, or None.
 
     Example:
         >>> from toolkit.data import Dataset

@@ -188,6 +188,9 @@ class Records(Dataset):
 
         Args:
             file: the open file; by default it has no effect.
+
+        Returns:
+            The size in bytes.
         """
         return 0
 

@@ -125,7 +125,12 @@ class Distiller(Model):
         super().compile(optimizer, loss, metrics=metrics, **kwargs)
 
     def call(self, inputs: Any, training: bool | None = None, **kwargs: Any) -> Any:
-        """Return the student's outputs."""
+        """Return the student's outputs.
+
+        Args:
+            inputs: the inputs of the student.
+            training: whether to run in training mode; None: the mode of the context.
+        """
         return self.student(inputs, training=training, **kwargs)
 
     def compute_loss(
@@ -136,7 +141,15 @@ class Distiller(Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Return the total loss of a batch; sample weights apply to the label loss."""
+        """Return the total loss of a batch; sample weights apply to the label loss.
+
+        Args:
+            x: the inputs.
+            y: the targets.
+            y_pred: the outputs of the student.
+            sample_weight: the weights of the samples.
+            training: whether this is a step of training.
+        """
         if y_pred is None:
             y_pred = self(x, training=training)
         share = self.student_loss_weight

@@ -42,17 +42,32 @@ class DistillationLoss(Recorded):
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """Return the loss, a 0-d tensor, for outputs of the same structure."""
+        """Return the loss, a 0-d tensor, for outputs of the same structure.
+
+        Args:
+            teacher_outputs: the outputs of the teacher.
+            student_outputs: the outputs of the student.
+        """
         raise NotImplementedError(f"{type(self).__name__} must implement compute_loss")
 
     def validate_outputs(self, teacher_outputs: Any, student_outputs: Any) -> None:
-        """Raise ArgumentError if the outputs have different structures."""
+        """Raise ArgumentError if the outputs have different structures.
+
+        Args:
+            teacher_outputs: the outputs of the teacher.
+            student_outputs: the outputs of the student.
+        """
         tree.assert_same_structure(
             *(tree.map_structure(_leaf, x) for x in (teacher_outputs, student_outputs))
         )
 
     def validate_model_compatibility(self, teacher: Any, student: Any) -> None:
-        """Raise ArgumentError if the loss cannot compare these models."""
+        """Raise ArgumentError if the loss cannot compare these models.
+
+        Args:
+            teacher: the teacher.
+            student: the student.
+        """
 
 
 def _leaf(x: Any) -> None:
@@ -135,7 +150,12 @@ class FeatureDistillation(_Nested):
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """Return the mean of the loss over samples, summed over outputs."""
+        """Return the mean of the loss over samples, summed over outputs.
+
+        Args:
+            teacher_outputs: the outputs of the teacher.
+            student_outputs: the outputs of the student.
+        """
         return self._sum(
             lambda loss, t, s: loss(t, s), teacher_outputs, student_outputs
         )
@@ -177,7 +197,12 @@ class LogitsDistillation(_Nested):
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any
     ) -> Any:
-        """Return the mean of the loss over samples, summed over outputs."""
+        """Return the mean of the loss over samples, summed over outputs.
+
+        Args:
+            teacher_outputs: the outputs of the teacher.
+            student_outputs: the outputs of the student.
+        """
         return self._sum(self._of_output, teacher_outputs, student_outputs)
 
     def _of_output(self, loss: Any, *logits: Any) -> Any:

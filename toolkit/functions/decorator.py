@@ -37,6 +37,9 @@ def function(
             batch, or its element of `distribute_dataset`. Results, gradients and
             Variables are those of one process. Without a distribution it has no effect.
 
+    Returns:
+        A function that runs the compiled program, or a decorator if `func` is None.
+
     Example:
         >>> import toolkit
         >>> @toolkit.function

@@ -57,6 +57,22 @@ class Graph:
 
     Every value is defined once: as one of `inputs`, by a node, or as a constant with
     its data. `names` maps a value to its printed name.
+
+    Args:
+        inputs: the values that a caller passes.
+        nodes: the nodes in the order of execution.
+        outputs: the values that a caller receives.
+        names: value -> its printed name.
+
+    Example:
+        >>> import toolkit
+        >>> @toolkit.function
+        ... def double(x):
+        ...     return 2 * x
+        ...
+        >>> graph = double.get_concrete_function(toolkit.ops.ones((3,))).graph
+        >>> len(graph.inputs), len(graph.outputs)
+        (1, 1)
     """
 
     inputs: tuple[Any, ...]
@@ -67,7 +83,12 @@ class Graph:
     def replace(
         self, nodes: Iterable[Node] | None = None, outputs: Iterable[Any] | None = None
     ) -> Graph:
-        """Return the same graph with other nodes or outputs."""
+        """Return the same graph with other nodes or outputs.
+
+        Args:
+            nodes: the new nodes; None keeps them.
+            outputs: the new outputs; None keeps them.
+        """
         return Graph(
             self.inputs,
             self.nodes if nodes is None else tuple(nodes),
@@ -101,6 +122,10 @@ class Graph:
 
         Any value may be fed or fetched. Inputs of this graph that are still needed
         follow the feeds.
+
+        Args:
+            feeds: values that a caller passes.
+            fetches: values that a caller receives.
         """
         fed = set(feeds)
         producers = self.producers()

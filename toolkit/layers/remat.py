@@ -132,6 +132,9 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         f: a function of tensors, or nests of them, that returns such.
 
+    Returns:
+        A function or layer with the same results.
+
     Example:
         >>> import toolkit
         >>> x = toolkit.Variable(2.0)

@@ -56,6 +56,18 @@ class Operation(Recorded):
     Subclasses define `call`. Layers and models are Operations, and each public function
     of `toolkit.ops` becomes one when an argument is a symbol. The arguments of the
     constructor are recorded and are the config.
+
+    Args:
+        name: the name; generated from the class name if None.
+
+    Example:
+        >>> import toolkit
+        >>> class Doubled(toolkit.Operation):
+        ...     def call(self, x):
+        ...         return 2 * x
+        ...
+        >>> Doubled()(toolkit.Input((3,))).shape
+        (None, 3)
     """
 
     name: str
@@ -77,7 +89,11 @@ class Operation(Recorded):
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs from tensors."""
+        """Compute the outputs from tensors.
+
+        Returns:
+            The results.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -88,6 +104,9 @@ class Operation(Recorded):
         """Record the call as one node and return its symbolic outputs.
 
         Symbols with a known `value` are replaced by it while a graph of them runs.
+
+        Returns:
+            Symbolic tensors.
         """
         args, kwargs = tree.map_structure(_known, (args, kwargs))
         if not any_symbolic(args, kwargs):

@@ -45,13 +45,23 @@ class QuantizationConfig(Recorded):
 
     @staticmethod
     def weight_quantizer_or_default(config: Any, default: Any) -> Any:
-        """Return the weight quantizer of a config, or `default`."""
+        """Return the weight quantizer of a config, or `default`.
+
+        Args:
+            config: a config, or None.
+            default: the result for no config.
+        """
         quantizer = None if config is None else config.weight_quantizer
         return default if quantizer is None else quantizer
 
     @staticmethod
     def activation_quantizer_or_default(config: Any, default: Any) -> Any:
-        """Return the activation quantizer of a config (can be None), or `default`."""
+        """Return the activation quantizer of a config (can be None), or `default`.
+
+        Args:
+            config: a config, or None.
+            default: the result for no config.
+        """
         return default if config is None else config.activation_quantizer
 
     @property

@@ -126,7 +126,12 @@ class StaticQuantizer(Quantizer):
         return (high - low).bit_length()
 
     def __call__(self, x: TensorLike, scale: Any = 1.0) -> Any:
-        """Return the codes of `x * scale`, as uint8."""
+        """Return the codes of `x * scale`, as uint8.
+
+        Args:
+            x: a tensor.
+            scale: the scale.
+        """
         return quantize(x, scale, self.offset, self.bits)
 
     def get_config(self) -> dict[str, Any]:
@@ -171,7 +176,13 @@ class AbsMaxQuantizer(Quantizer):
     def __call__(
         self, x: TensorLike, axis: Axis | None = None, to_numpy: bool = False
     ) -> Any:
-        """Return (quantized, scale) of x; `axis` shares a scale."""
+        """Return (quantized, scale) of x; `axis` shares a scale.
+
+        Args:
+            x: a tensor.
+            axis: the axes that share a scale; None for the axes of the constructor.
+            to_numpy: whether to compute in host memory.
+        """
         axis = next((a for a in (axis, self.axis) if a is not None), -1)
         options = self.value_range, self.output_dtype, self.epsilon
         return abs_max_quantize(x, axis, *options, to_numpy)

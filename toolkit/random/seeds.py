@@ -72,7 +72,14 @@ class SeedGenerator:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
-        """Create a generator from the result of `get_config`."""
+        """Create a generator from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The generator.
+        """
         return cls(**config)
 
 

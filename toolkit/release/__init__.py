@@ -12,7 +12,16 @@ __version__ = VERSION
 
 
 def version() -> str:
-    """Return the version of the package."""
+    """Return the version of the package.
+
+    Returns:
+        A string.
+
+    Example:
+        >>> import toolkit
+        >>> toolkit.version() == toolkit.__version__
+        True
+    """
     return VERSION
 
 

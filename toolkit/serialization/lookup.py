@@ -15,6 +15,12 @@ from toolkit.serialization.registration import get_registered_object
 def names_of(*objects: Any) -> dict[str, Any]:
     """Return a map from names, and their snake-case forms, to objects.
 
+    Args:
+        *objects: classes and functions.
+
+    Returns:
+        name -> object.
+
     Example:
         >>> from toolkit import regularizers, serialization
         >>> sorted(serialization.names_of(regularizers.L1))
@@ -40,6 +46,12 @@ def get(
 
     Returns:
         An instance if the result is a class, else the function.
+
+    Example:
+        >>> from toolkit import losses, serialization
+        >>> names = serialization.names_of(losses.Huber)
+        >>> serialization.get("huber", names, "loss").delta
+        1.0
     """
     if identifier is None:
         return None

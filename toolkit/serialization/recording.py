@@ -107,7 +107,14 @@ class Recorded(Checked):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Create an object from the result of `get_config`."""
+        """Create an object from the result of `get_config`.
+
+        Args:
+            config: the result of `get_config`.
+
+        Returns:
+            The object.
+        """
         return cls(**{k: deserialize_argument(v) for k, v in config.items()})
 
     def __repr__(self) -> str:

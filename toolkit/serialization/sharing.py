@@ -30,6 +30,16 @@ class ObjectSharingScope:
         marks_all: whether the first config of an object also has a mark. Otherwise only
             objects that occur twice have one. True is for configs that are read before
             the last one is written.
+
+    Example:
+        >>> from toolkit import initializers, serialization
+        >>> ones = initializers.Ones()
+        >>> with serialization.ObjectSharingScope():
+        ...     configs = serialization.serialize_keras_object([ones, ones])
+        ...     first, second = serialization.deserialize_keras_object(configs)
+        ...
+        >>> first is second
+        True
     """
 
     def __init__(self, marks_all: bool = False) -> None:

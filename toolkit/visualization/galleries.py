@@ -188,6 +188,7 @@ def plot_bounding_box_gallery(
         legend: whether to show a legend of the two colors.
         legend_handles: Matplotlib handles for another legend.
         rows: as for `plot_image_gallery`, and so are `cols` and the further arguments.
+        cols, data_format: as for `plot_image_gallery`.
 
     Raises:
         ImportError: if Matplotlib is missing.
@@ -257,6 +258,8 @@ def plot_segmentation_mask_gallery(
         y_true: the true masks (n, height, width) or (n, height, width, 1).
         y_pred: the predicted masks, with the same shape.
         **kwargs: further arguments of `plot_image_gallery`.
+        color_mapping, blend, alpha, ignore_index, data_format: as for
+            `draw_segmentation_masks`.
 
     Raises:
         ImportError: if Matplotlib is missing.

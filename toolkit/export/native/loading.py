@@ -81,6 +81,9 @@ def load_native(
             threads; the last load sets the number.
         prefix: the prefix of its functions, if it differs from the file name.
 
+    Returns:
+        A callable that runs the library.
+
     Raises:
         ArgumentError: the path has no folder.
         MissingFileError: a file is missing.

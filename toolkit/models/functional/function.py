@@ -59,7 +59,14 @@ class Function(Operation):
         return nodes_by_depth(self._topology.depths)
 
     def call(self, inputs: Any) -> Any:
-        """Replay the recorded calls on `inputs`."""
+        """Replay the recorded calls on `inputs`.
+
+        Args:
+            inputs: tensors in the structure of the inputs.
+
+        Returns:
+            Tensors in the structure of the outputs.
+        """
         values = dict(zip(map(id, self.inputs), self._checked(inputs), strict=True))
 
         def stand_in(leaf: Any) -> Any:
@@ -94,11 +101,19 @@ class Function(Operation):
         return tensors
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        """Return the symbolic outputs of a call with these symbols."""
+        """Return the symbolic outputs of a call with these symbols.
+
+        Args:
+            inputs: symbolic tensors in the structure of the inputs.
+        """
         return infer(self.call, (inputs,), {})
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
-        """Return the shapes of the outputs for inputs of these shapes."""
+        """Return the shapes of the outputs for inputs of these shapes.
+
+        Args:
+            input_shape: the shape, or shapes, of the inputs.
+        """
         shapes = tree.flatten_up_to(self._inputs_struct, input_shape)
         symbols = [
             KerasTensor(shape, symbol.dtype)

@@ -42,7 +42,7 @@ def model_to_dot(
         splines: Graphviz's style of edges, such as "ortho" or "curved".
         model: a built model.
         show_shapes, show_dtype, show_layer_names: as for `plot_model`.
-        rankdir, expand_nested, layer_range: as for `plot_model`.
+        rankdir, expand_nested, expand_blocks, layer_range: as for `plot_model`.
         show_layer_activations, show_trainable: as for `plot_model`.
 
     Returns:
