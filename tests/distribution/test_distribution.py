@@ -11,7 +11,6 @@ from toolkit.distribution import (
     ModelParallel,
     TensorLayout,
 )
-from toolkit.errors import UnsupportedError
 
 NAMES = [f"cpu:{i}" for i in range(8)]
 MESH = DeviceMesh((4, 2), ["batch", "model"], NAMES)
@@ -182,8 +181,4 @@ def test_distribute_tensor():
 def test_missing_devices_and_axes_are_refused():
     with pytest.raises(ValueError, match="shards of at least 1"):
         DataParallel(shards=0)
-    layouts = LayoutMap(ONE)
-    layouts["dense/output"] = ("batch", None)
-    with pytest.raises(UnsupportedError, match="dense/output"):
-        ModelParallel(layout_map=layouts).check()
     assert distribution.distribution() is None

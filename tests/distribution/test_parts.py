@@ -278,3 +278,29 @@ def test_a_process_of_a_job_has_one_device(tmp_path):
     tell([distribution.list_devices(), distribution.get_device_count("cpu")])
     """
     assert run(tmp_path, 2, script) == [[["cpu:0", "cpu:1"], 2]] * 2
+
+
+@needs_mpi
+def test_layouts_of_outputs_are_hints(tmp_path):
+    script = """
+    mesh = distribution.DeviceMesh((1, 2), ["batch", "model"])
+    states = []
+    for has_hint in (False, True):
+        layouts = distribution.LayoutMap(mesh)
+        layouts["d1/kernel"] = (None, "model")
+        if has_hint:
+            layouts["d1/output"] = ("batch", None)
+        strategy = distribution.ModelParallel(layout_map=layouts)
+        with strategy.scope():
+            tk.utils.set_random_seed(0)
+            model = tk.Sequential([
+                tk.Input((4,)), layers.Dense(6, name="d1"), layers.Dense(1)
+            ])
+            model.compile("adam", "mse")
+            x = np.arange(32, dtype="float32").reshape(8, 4)
+            model.fit(x, x[:, :1], verbose=0)
+            states.append(digest(*model.get_weights()))
+    tell(states)
+    """
+    first, second = run(tmp_path, 2, script)
+    assert first == second and first[0] == first[1]

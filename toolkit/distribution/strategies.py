@@ -261,7 +261,9 @@ class ModelParallel(Distribution):
 
     Args:
         layout_map: path of a variable -> its layout. A variable without a layout is
-            replicated.
+            replicated. A layout of a path such as "dense/output" is a hint: the
+            compiler derives the layouts of tensors from the layouts of the variables,
+            and results are the same.
         batch_dim_name: the mesh axis of batches; None uses the first axis.
         auto_shard_dataset: see `Distribution`.
         device_mesh: must be the mesh of the layout map, if given.
@@ -303,16 +305,6 @@ class ModelParallel(Distribution):
         """Return the layout of a variable from the map."""
         layout = self._layout_map[variable.path]
         return super().get_variable_layout(variable) if layout is None else layout
-
-    def check(self) -> None:
-        """Raise an error for local data shards, and for layouts of layer outputs."""
-        super().check()
-        outputs = [key for key in self._layout_map if key.endswith("output")]
-        if outputs:
-            raise UnsupportedError(
-                "ModelParallel: layouts of outputs are not supported: the compiler "
-                f"derives them from the layouts of the variables; received {outputs}"
-            )
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
         """Return the layout of a path from the map, or None."""
