@@ -290,7 +290,7 @@ def test_custom_objects():
 
 
 def test_bad_input():
-    with pytest.raises(errors.ArgumentError, match="expected one of .*'he_normal'"):
+    with pytest.raises(errors.ArgumentError, match="did you mean 'he_normal'"):
         initializers.get("he_norm")
     with pytest.raises(errors.ArgumentError, match="received 3"):
         initializers.get(3)

@@ -3,7 +3,6 @@
 Names are imported on first use, so that `import toolkit` is fast.
 """
 
-import sys as _sys
 from importlib import import_module as _import_module
 
 _MODULES = (
@@ -92,11 +91,8 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
     elif name in _MODULES:
         value = _import_module(f"toolkit.{name}")
     else:
-        raise AttributeError(
-            f"module 'toolkit' has no attribute {name!r}",
-            name=name,  # with these, Python suggests a similar name
-            obj=_sys.modules[__name__],
-        )
+        _namespaces = _import_module("toolkit.definitions.namespaces")
+        raise _namespaces.missing_name("toolkit", name, __dir__)
     globals()[name] = value
     return value
 

@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.ops import (
     celu as celu,
@@ -272,4 +272,4 @@ def get(identifier: Any) -> Any:
     return activation
 
 
-__dir__ = module_dir(__name__)
+__getattr__, __dir__ = lazy_namespace(__name__, {})

@@ -34,6 +34,8 @@ from typing import (
     get_type_hints,
 )
 
+from toolkit.console.tracebacks import filter_traceback
+from toolkit.definitions.foreign_names import ARGUMENTS
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_arguments
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -229,6 +231,7 @@ class Signature(NamedTuple):
     names: frozenset[str]
     accepts_any_name: bool  # further names that are not in the signature
     variadic: Kind | None = None  # of further positional arguments
+    required: tuple[str, ...] = ()  # names without a default
 
 
 class _Names(dict[str, Any]):
@@ -258,6 +261,7 @@ def signature_of(function: Any) -> Signature:
         frozenset(kinds),
         any(p.kind is p.VAR_KEYWORD for p in parameters),
         kind_of(variadic[0]) if variadic else None,
+        tuple(p.name for p in named if p.default is p.empty),
     )
 
 
@@ -286,9 +290,7 @@ def constructor_signature_of(cls: type) -> Signature | None:
         names |= base.names
         accepts_any_name = base.accepts_any_name
     # Undeclared names, such as deprecated ones, may still be read.
-    return Signature(
-        signature.positional, kinds, frozenset(names), signature.accepts_any_name
-    )
+    return signature._replace(kinds=kinds, names=frozenset(names), variadic=None)
 
 
 def unknown_argument_error(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
@@ -303,8 +305,16 @@ def unknown_argument_error(owner: Any, names: Iterable[str]) -> ArgumentTypeErro
 
 def check_call(label: str, signature: Signature, args: Any, kwargs: Any) -> None:
     """Raise for unknown names, and for invalid values."""
-    if not signature.accepts_any_name and not kwargs.keys() <= signature.names:
-        raise unknown_arguments(label, kwargs.keys() - signature.names, signature.names)
+    if not kwargs.keys() <= signature.names:
+        unknown = kwargs.keys() - signature.names
+        known_elsewhere = unknown & ARGUMENTS.keys()
+        if not signature.accepts_any_name or known_elsewhere:
+            raise unknown_arguments(label, unknown, signature.names)
+    absent = [n for n in signature.required[len(args) :] if n not in kwargs]
+    if absent:
+        raise ArgumentTypeError(
+            f"{label}: missing argument {', '.join(map(repr, absent))}"
+        )
     kinds = signature.kinds
     for name, value in (
         *zip(signature.positional, args, strict=False),
@@ -353,9 +363,13 @@ def check_arguments(function: Function) -> Function:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        check_call(
-            function.__name__, signature_of(function), args[num_skipped:], kwargs
-        )
-        return function(*args, **kwargs)
+        try:
+            check_call(
+                function.__name__, signature_of(function), args[num_skipped:], kwargs
+            )
+            return function(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     return wrapper  # type: ignore[return-value]

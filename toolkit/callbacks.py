@@ -1,5 +1,6 @@
 """Callbacks, with the names and arguments of `keras.callbacks`."""
 
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.models.callbacks.averages import SwapEMAWeights
 from toolkit.models.callbacks.backup import BackupAndRestore
 from toolkit.models.callbacks.callback import Callback, LambdaCallback
@@ -35,3 +36,5 @@ __all__ = [
     "TensorBoard",
     "TerminateOnNaN",
 ]
+
+__getattr__, __dir__ = lazy_namespace(__name__, {})

@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import ops, serialization, settings
 from toolkit.arguments import Axes, Fraction, NonNegative, is_real
 from toolkit.core.tensor import Tensor
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError
 from toolkit.serialization.recording import Recorded
 
@@ -224,4 +224,4 @@ def get(identifier: Any) -> Any:
     return serialization.get(identifier, _OBJECTS, "constraint")
 
 
-__dir__ = module_dir(__name__)
+__getattr__, __dir__ = lazy_namespace(__name__, {})

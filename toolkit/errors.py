@@ -49,6 +49,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from toolkit.definitions import foreign_names, hints
 from toolkit.definitions.namespaces import module_dir
 
 
@@ -247,32 +248,71 @@ def _escape(character: str) -> str:
 
 
 def unknown_choice(label: str, value: object, choices: Iterable[Any]) -> ArgumentError:
-    """Return the error for a string that is not a valid choice."""
-    valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))
-    return ArgumentError(
-        f"{label}: expected one of {valid}; received {value!r}"
-        f"{suggest_choice(value, choices)}"
-    )
+    """Return the error for a string that is not a valid choice.
+
+    A suggestion precedes a long list of choices.
+    """
+    choices = list(choices)
+    valid = ", ".join(repr(choice) for choice in sorted(_distinct(choices), key=str))
+    hint = suggest_choice(value, choices)
+    if not hint or len(valid) <= _SHORT_LIST:
+        return ArgumentError(
+            f"{label}: expected one of {valid}; received {value!r}{hint}"
+        )
+    return ArgumentError(f"{label}: received {value!r}{hint} Expected one of {valid}")
+
+
+_SHORT_LIST = 60  # characters of a list that can precede the suggestion
+
+
+def _distinct(choices: list[object]) -> list[object]:
+    """Return the choices, without class names that also have a name in snake case."""
+    lower = {str(choice) for choice in choices if str(choice).islower()}
+    plain = {name.replace("_", "") for name in lower}
+    return [
+        choice
+        for choice in choices
+        if str(choice) in lower or str(choice).lower() not in plain
+    ]
 
 
 def unknown_arguments(
     label: str, names: Iterable[Any], accepted: Iterable[Any]
 ) -> ArgumentTypeError:
     """Return the error for argument names that a function or class does not accept."""
+    accepted = list(map(str, accepted))
     unknown = sorted(map(str, names))
     plural = "s" if len(unknown) > 1 else ""
     quoted = ", ".join(map(repr, unknown))
-    hint = "".join(dict.fromkeys(suggest_choice(name, accepted) for name in unknown))
+    hint = "".join(dict.fromkeys(_argument_hint(name, accepted) for name in unknown))
     return ArgumentTypeError(f"{label}: unknown argument{plural} {quoted}{hint}")
+
+
+def _argument_hint(name: str, accepted: list[str]) -> str:
+    """Return the suggestion for an unknown name of an argument, or ""."""
+    match = hints.first_accepted(foreign_names.ARGUMENTS, name, accepted)
+    if match is not None:
+        return f"; did you mean {match!r}?"
+    if name in foreign_names.ARGUMENT_NOTES:
+        return f" ({name}: {foreign_names.ARGUMENT_NOTES[name]})"
+    return suggest_choice(name, accepted)
 
 
 def suggest_choice(value: object, choices: Iterable[Any]) -> str:
     """Return `; did you mean 'relu'?` for a message, or "" if no choice is close."""
-    from difflib import get_close_matches  # only needed for errors
+    by_name = {str(choice): choice for choice in choices}
+    match = hints.first_accepted(foreign_names.CHOICES, str(value), by_name)
+    matches = [match] if match else hints.closest(str(value), by_name)
+    quoted = [repr(by_name[name]) for name in matches]
+    return f"; did you mean {' or '.join(quoted)}?" if quoted else ""
 
-    names = {str(choice).lower(): choice for choice in choices}
-    matches = get_close_matches(str(value).lower(), names, n=1)
-    return f"; did you mean {names[matches[0]]!r}?" if matches else ""
+
+def describe_value(value: object) -> str:
+    """Return a wrong value and its type for a message; for a class, an instance."""
+    if isinstance(value, type):
+        name = value.__name__
+        return f"the class {name}; did you mean an instance, {name}(...)?"
+    return f"{value!r:.80} of type {type(value).__name__}"
 
 
 def leaked(name: str, x: Any) -> TraceError:

@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import ops, serialization
 from toolkit.arguments import is_real
 from toolkit.core.tensor import Tensor
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.serialization.recording import Recorded
 
@@ -218,4 +218,4 @@ def get(identifier: Any) -> Any:
     return serialization.get(identifier, _OBJECTS, "regularizer")
 
 
-__dir__ = module_dir(__name__)
+__getattr__, __dir__ = lazy_namespace(__name__, {})

@@ -93,7 +93,7 @@ def test_several_outputs():
         ("non-`None`", lambda: distillation.LogitsDistillation(loss=[None, None])),
         ("positive", lambda: distillation.LogitsDistillation(0)),
         ("`temperature` to be", lambda: distillation.LogitsDistillation("hot")),
-        ("expected one of", lambda: distillation.LogitsDistillation(loss="mine")),
+        ("expected one of", lambda: distillation.LogitsDistillation(loss="custom")),
     ],
 )
 def test_refused_losses(match, make_loss):

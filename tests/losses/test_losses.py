@@ -464,7 +464,7 @@ def test_get_creates_objects_of_classes():
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: losses.get("msee"), ArgumentError, "'mse'.*'msee'"),
+        (lambda: losses.get("msee"), ArgumentError, "'msee'.*'mse'"),
         (lambda: losses.get(3), ArgumentError, "loss: expected a name"),
         (lambda: losses.Poisson(reduction="all"), ArgumentError, "'none'.*'all'"),
         (

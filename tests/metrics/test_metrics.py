@@ -745,7 +745,7 @@ def test_get_keeps_functions_and_none():
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: metrics.get("accurcy"), ArgumentError, "'accuracy'.*'accurcy'"),
+        (lambda: metrics.get("accurcy"), ArgumentError, "'accurcy'.*'accuracy'"),
         (lambda: metrics.Precision(thresholds=[0.5, 2]), ArgumentError, r"\[0, 1\]"),
         (lambda: metrics.AUC(curve="x"), ArgumentError, "'ROC'.*'x'"),
         (lambda: metrics.AUC(summation_method="x"), ArgumentError, "'majoring'.*'x'"),

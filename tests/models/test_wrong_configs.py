@@ -56,7 +56,7 @@ MISTAKES = {
     "a missing key": (lambda c: layer(c, 1).pop("units"), "Dense.*'units'"),
     "an unknown name": (
         lambda c: layer(c, 1).update(activation="rleu"),
-        "activation: expected one of.*received 'rleu'.*Dense 'first'",
+        "activation: received 'rleu'; did you mean 'relu'.*Dense 'first'",
     ),
     "a key further inside": (
         lambda c: layer(c, 1)["kernel_initializer"]["config"].update(sed=3),

@@ -554,7 +554,7 @@ def built(*shapes):
 @pytest.mark.parametrize(
     "call, error, words",
     [
-        (lambda: optimizers.get("adan"), ArgumentError, "'adam'.*'adan'"),
+        (lambda: optimizers.get("adan"), ArgumentError, "'adan'.*'adam'"),
         (lambda: optimizers.get(lambda: 1), ArgumentError, "optimizer: expected"),
         (lambda: optimizers.SGD("fast"), ArgumentError, "learning_rate.*'fast'"),
         (lambda: optimizers.SGD(momentum=2), ArgumentError, r"\[0, 1\]"),

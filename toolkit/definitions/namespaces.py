@@ -9,6 +9,8 @@ from importlib import import_module
 from types import ModuleType, UnionType
 from typing import Any
 
+from toolkit.definitions import foreign_names, hints
+
 
 def lazy_namespace(
     namespace: str, homes: Mapping[str, Iterable[str]], modules: Iterable[str] = ()
@@ -28,11 +30,7 @@ def lazy_namespace(
         if name in submodules:
             return import_module(submodules[name])
         if name not in module_of:
-            raise AttributeError(
-                f"module {namespace!r} has no attribute {name!r}",
-                name=name,  # with these, Python suggests a similar name
-                obj=sys.modules[namespace],
-            )
+            raise missing_name(namespace, name, listed)
         value = getattr(import_module(module_of[name], namespace), name)
         vars(sys.modules[namespace])[name] = value
         return value
@@ -42,6 +40,46 @@ def lazy_namespace(
         return sorted(names)
 
     return find, listed
+
+
+class MissingName:
+    """Message of the AttributeError for a name that a module does not define.
+
+    It is composed when it is read, because `hasattr` reads no message.
+
+    Args:
+        namespace: the name of the module.
+        name: the missing name.
+        names: a function that returns the names of the module.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, names: Callable[[], Iterable[str]]
+    ) -> None:
+        self._namespace, self._name, self._names = namespace, name, names
+
+    def __str__(self) -> str:
+        text = f"module {self._namespace!r} has no attribute {self._name!r}"
+        match = foreign_names.MODULES.get(self._namespace, {}).get(self._name)
+        if match is not None:
+            return f"{text}; did you mean toolkit.{match}?"
+        matches = map(repr, hints.closest(self._name, self._names()))
+        suggestion = " or ".join(matches)
+        return f"{text}; did you mean {suggestion}?" if suggestion else text
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return str, (str(self),)
+
+
+def missing_name(
+    namespace: str, name: str, names: Callable[[], Iterable[str]]
+) -> AttributeError:
+    """Return the error for a name that a module does not define."""
+    # Without an object, Python does not add another suggestion.
+    return AttributeError(MissingName(namespace, name, names), name=name, obj=None)
 
 
 def module_dir(namespace: str, aliases: Iterable[str] = ()) -> Callable[[], list[str]]:
@@ -72,7 +110,7 @@ def public_names(namespace: str) -> list[str]:
     ]
 
 
-_HELPERS = (lazy_namespace.__name__, module_dir.__name__)
+_HELPERS = ("lazy_namespace", "missing_name", "module_dir")
 
 
 @cache

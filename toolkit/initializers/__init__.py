@@ -17,7 +17,7 @@ from toolkit.core.convert import convert
 from toolkit.core.naming import to_snake_case
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import missing_name, module_dir
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.initializers.base import Initializer as Initializer
 from toolkit.initializers.constants import (
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
     """Return an initializer class by an alias such as `glorot_uniform`."""
     if name in _BY_NAME:
         return _BY_NAME[name]
-    raise AttributeError(f"module 'toolkit.initializers' has no attribute {name!r}")
+    raise missing_name(__name__, name, __dir__)
 
 
 __dir__ = module_dir(__name__, _BY_NAME)

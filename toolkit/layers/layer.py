@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, overload
 
 import numpy as np
 
 from toolkit import dtype_policies, dtypes, regularizers
 from toolkit.arguments import unknown_argument_error
 from toolkit.console.tracebacks import filter_traceback
+from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.masks import mask_of
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import StatelessScope
+from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.call import (
     Call,
@@ -31,6 +33,7 @@ from toolkit.ops.symbolic import Operation
 from toolkit.type_aliases import PolicyLike, RegularizerLike
 
 _TRAINING = {"training"}
+Symbols: TypeAlias = KerasTensor | Sequence[KerasTensor] | Mapping[str, KerasTensor]
 
 
 class Layer(Configurable, Operation):
@@ -143,7 +146,14 @@ class Layer(Configurable, Operation):
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not have a `call` method implemented."
+            f"{' Rename `forward` to `call`.' if hasattr(self, 'forward') else ''}"
         )
+
+    @overload
+    def __call__(self, inputs: Symbols, *args: Any, **kwargs: Any) -> KerasTensor: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -285,6 +295,9 @@ class Layer(Configurable, Operation):
         if "_dtype_policy" not in vars(self):
             return f"<{type(self).__name__} without super().__init__()>"
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+hints.explain_missing(Layer, foreign_names.LAYERS)
 
 
 def call_with_composite(

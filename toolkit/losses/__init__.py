@@ -3,7 +3,7 @@
 from typing import Any
 
 from toolkit import serialization
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.losses.crossentropy import (
     BinaryCrossentropy as BinaryCrossentropy,
     BinaryFocalCrossentropy as BinaryFocalCrossentropy,
@@ -152,4 +152,4 @@ def get(identifier: Any) -> Any:
     return serialization.get(identifier, _OBJECTS, "loss")
 
 
-__dir__ = module_dir(__name__)
+__getattr__, __dir__ = lazy_namespace(__name__, {})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from toolkit import models
+from toolkit.console.tracebacks import without_frames
+from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError
 from toolkit.export.formats import export_model
 from toolkit.layers.layer import Layer
@@ -54,6 +56,9 @@ class Model(QuantizableModel, Trainer, Layer):
         (None, 2)
     """
 
+    if TYPE_CHECKING:  # not the one of the base class of steps
+        __call__ = Layer.__call__
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls is Model and is_functional_call(args, kwargs):
             functional: Any = models.Functional
@@ -81,7 +86,10 @@ class Model(QuantizableModel, Trainer, Layer):
         Returns:
             The outputs.
         """
-        raise NotImplementedError(f"Model {type(self).__name__} does not define `call`")
+        fix = "; rename `forward` to `call`" if hasattr(self, "forward") else ""
+        raise NotImplementedError(
+            f"Model {type(self).__name__} does not define `call`{fix}"
+        )
 
     def _defines_call(self) -> bool:
         return type(self).call is not Model.call
@@ -198,6 +206,7 @@ class Model(QuantizableModel, Trainer, Layer):
 
         write_report(self, filepath, data, class_names, history, batch_size, measure)
 
+    @without_frames
     def save(
         self,
         filepath: str | os.PathLike[str] | IO[bytes],
@@ -216,6 +225,7 @@ class Model(QuantizableModel, Trainer, Layer):
         """
         saving.save_model(self, filepath, overwrite, zipped, **kwargs)
 
+    @without_frames
     def save_weights(
         self,
         filepath: str | os.PathLike[str],
@@ -236,6 +246,7 @@ class Model(QuantizableModel, Trainer, Layer):
         """
         saving.save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
+    @without_frames
     def load_weights(
         self,
         filepath: str | os.PathLike[str],
@@ -254,6 +265,7 @@ class Model(QuantizableModel, Trainer, Layer):
         """
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 
+    @without_frames
     def export(
         self,
         filepath: str | os.PathLike[str],
@@ -329,6 +341,9 @@ class Model(QuantizableModel, Trainer, Layer):
         if all(key in config for key in keys) and issubclass(functional, cls):
             return functional.from_config(config, custom_objects)
         return super().from_config(config)
+
+
+hints.explain_missing(Model, foreign_names.MODELS)
 
 
 def _derive_from(cls: type, functional: type) -> None:

@@ -1,10 +1,11 @@
 """The operators of tensors, symbols and Variables: `x + y` is `ops.add(x, y)`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Operators, Tensor
 from toolkit.core.variable import Variable
+from toolkit.definitions import foreign_names, hints
 from toolkit.ops.bits import (
     bitwise_and,
     bitwise_not,
@@ -111,14 +112,28 @@ def install_operators() -> None:
             setattr(cls, f"__{name}__", function)
         setattr(cls, "__getitem__", get_item)  # noqa: B010
         setattr(cls, "T", property(transpose))  # noqa: B010
+        setattr(cls, "__setitem__", _refuse_assignment)  # noqa: B010
     KerasTensor.reshape = _reshape  # type: ignore[attr-defined]
     KerasTensor.squeeze = squeeze  # type: ignore[attr-defined]
+    for base in (Operators, KerasTensor):
+        hints.explain_missing(base, foreign_names.TENSORS)
 
 
 def _reshape(x: KerasTensor, *newshape: Any) -> Any:
     """Call `ops.reshape`; the extents may also be separate arguments."""
     is_one = len(newshape) == 1 and not isinstance(newshape[0], int)
     return reshape(x, newshape[0] if is_one else newshape)
+
+
+def _refuse_assignment(x: object, key: object, value: object) -> NoReturn:
+    """Raise, with the operations that return a changed copy."""
+    is_variable = isinstance(x, Variable)
+    raise TypeError(
+        f"{type(x).__name__!r} object does not support item assignment; use "
+        "x = ops.slice_update(x, start_indices, updates), "
+        "ops.scatter_update(x, indices, updates) or ops.where(condition, value, x)"
+        f"{', and assign the result by x.assign' if is_variable else ''}"
+    )
 
 
 def _method(function: Callable[..., Any]) -> Any:

@@ -7,6 +7,7 @@ for the unknown extents. Extents that differ between the two runs are unknown.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial, wraps
@@ -38,6 +39,7 @@ from toolkit.errors import (
     ToolkitError,
     WrongExtentError,
     printable,
+    unknown_arguments,
 )
 from toolkit.ir import Node, Spec
 from toolkit.reading.budget import spend_time
@@ -398,6 +400,14 @@ def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
         }
 
 
+def _check_names(function: Callable[..., object], kwargs: dict[str, object]) -> None:
+    """Raise if a call has argument names that a function does not accept."""
+    parameters = inspect.signature(function).parameters
+    unknown = kwargs.keys() - parameters.keys()
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise unknown_arguments(function.__name__, unknown, parameters) from None
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Types that cannot contain symbols: this keeps eager calls fast.
@@ -425,5 +435,8 @@ def operation(function: F) -> F:
             if strings is None:
                 raise
             return strings
+        except TypeError:
+            _check_names(function, kwargs)
+            raise
 
     return wrapper  # type: ignore[return-value]

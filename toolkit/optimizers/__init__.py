@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import serialization
-from toolkit.definitions.namespaces import module_dir
+from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import legacy, schedules
 from toolkit.optimizers.adam import Adam, Adamax, AdamW, Lamb, LazyAdam, Nadam
@@ -122,4 +122,4 @@ def _checked(identifier: Any, custom_objects: Any = None) -> Any:
     return optimizer
 
 
-__dir__ = module_dir(__name__)
+__getattr__, __dir__ = lazy_namespace(__name__, {})

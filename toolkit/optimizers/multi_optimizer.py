@@ -250,7 +250,9 @@ class MultiOptimizer(Optimizer):
         grad_of = {id(v): g for v, g in zip(variables, grads, strict=True)}
         if all(g is None for g in grads):
             raise ArgumentError(
-                f"{self.name}.apply: No gradients provided for any variable."
+                f"{self.name}.apply: No gradients provided for any variable. Compute "
+                "the loss inside `with GradientTape() as tape:`, from these variables "
+                "and with functions of toolkit.ops"
             )
         for optimizer, group in zip(
             self.optimizers, self._groups(variables), strict=True

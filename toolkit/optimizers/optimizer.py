@@ -19,6 +19,7 @@ from toolkit.core.naming import auto_name, name_scope
 from toolkit.core.tensor import Tensor, no_tapes
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
+from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError
 from toolkit.functions.job_checks import check_update
 from toolkit.optimizers.gradients import clip_by_global_norm, clip_by_norm, fit_shape
@@ -248,7 +249,9 @@ class Optimizer(OptimizerState):
         paths = [v.path for g, v in pairs if g is None]
         if paths and len(paths) == len(pairs):
             raise ArgumentError(
-                f"{self.name}.apply: No gradients provided for any variable."
+                f"{self.name}.apply: No gradients provided for any variable. Compute "
+                "the loss inside `with GradientTape() as tape:`, from these variables "
+                "and with functions of toolkit.ops"
             )
         if paths:
             warn(
@@ -495,3 +498,6 @@ class Optimizer(OptimizerState):
 def _after(scope: Any, variable: Variable) -> Tensor:
     value = scope.get_current_value(variable)
     return variable.read() if value is None else value
+
+
+hints.explain_missing(Optimizer, foreign_names.OPTIMIZERS)

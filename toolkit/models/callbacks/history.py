@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -64,6 +65,14 @@ class History(Callback):
             if values and np.ndim(values[-1]) == 0
         ]
         return f"<History {', '.join([f'epochs={len(self.epoch)}', *latest])}>"
+
+    if not TYPE_CHECKING:  # so that editors show the mistake, too
+
+        def __getitem__(self, name: object) -> NoReturn:
+            raise TypeError(
+                "'History' object is not subscriptable; use "
+                f"`history.history[{json.dumps(str(name))}]`"
+            )
 
     @property
     def metrics(self) -> list[str]:
