@@ -406,7 +406,7 @@ WHOLE = {
     "TextVectorization": lambda n: layers.TextVectorization(
         n(9), output_sequence_length=n(3), ngrams=n(2), vocabulary=["a", "b", "c d"]
     )(WORDS),
-    "Input": lambda n: layers.Dense(2)(toolkit.Input(n(3), batch_size=n(2))),
+    "Input": lambda n: layers.Dense(2)(toolkit.Input((n(3),), batch_size=n(2))),
 }
 REAL = {
     "SGD": lambda n: optimizers.SGD(n(0.5), momentum=n(0.25)).get_config()["momentum"],

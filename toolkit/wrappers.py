@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit.definitions.namespaces import module_dir
-from toolkit.errors import ArgumentError, NotCompiledError, TraceError
+from toolkit.errors import ArgumentError, NotCompiledError, ShapeError, TraceError
 from toolkit.models.cloning import clone_model
 from toolkit.models.model import Model
 from toolkit.type_aliases import Array
@@ -119,9 +119,20 @@ class _Estimator(_BaseEstimator):
                 f"{type(self).__name__}: the given model needs to be compiled, with a "
                 "loss and an optimizer"
             )
-        self.history_: Any = model.fit(X, target, **options)
+        try:
+            self.history_: Any = model.fit(X, target, **options)
+        except ShapeError as error:
+            error.args = (f"{error}{self._describe_target(target)}",)
+            raise
         self.model_ = model
         return self
+
+    def _describe_target(self, target: Array) -> str:
+        """Return the form of the targets that the model receives, for a message."""
+        return (
+            f"; {type(self).__name__} passes targets of shape {target.shape} to the "
+            "model"
+        )
 
     def _prepare_model(self, X: Any, y: Any) -> Any:
         """Return the model to fit: a new one, or with `warm_start` the previous one."""
@@ -233,6 +244,13 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
                 "sample_weight is 0"
             )
         return np.eye(len(self.classes_))[labels]
+
+    def _describe_target(self, target: Array) -> str:
+        return (
+            f"; {type(self).__name__} converts y to one-hot targets of shape "
+            f"{target.shape}: the model needs {target.shape[1]} outputs with 'softmax' "
+            "and loss='categorical_crossentropy'"
+        )
 
     def _decode(self, outputs: Any) -> Any:
         return self.classes_[np.argmax(outputs, axis=1)]

@@ -184,7 +184,7 @@ def test_set_weights_lists_every_mismatch_and_changes_nothing():
     block = Block(name="block")
     block(ones(2, 3))
     before = block.get_weights()
-    with pytest.raises(ArgumentError, match="expected 6 arrays; received 1"):
+    with pytest.raises(ArgumentError, match="expected 6 arrays .*received 1"):
         block.set_weights([1.0])
     wrong_weights = [np.zeros((9, 9)), *before[1:5], np.zeros(9)]
     with pytest.raises(ShapeError, match=r"first/kernel.*\(9, 9\).*third/bias.*\(9,\)"):
@@ -813,7 +813,7 @@ def test_unserializable_argument_is_named():
 
 
 def test_invalid_config_is_refused():
-    with pytest.raises(ArgumentError, match=r"Dense.from_config.*units"):
+    with pytest.raises(ArgumentError, match=r"Dense 'd': missing argument 'units'"):
         layers.Dense.from_config({"name": "d"})
 
 

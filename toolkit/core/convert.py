@@ -206,7 +206,11 @@ def convert_input(x: TensorLike, dtype: str) -> Any:
     """Return `x` as a Tensor, or as an array of str if `dtype` is "string"."""
     if dtype != dtypes.STRING:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
-            raise DTypeError("input x: expected numbers; received strings")
+            raise DTypeError(
+                "input x: expected numbers; received strings; convert numbers that are "
+                "text by x.astype('float32'), and words by layers.TextVectorization or "
+                "layers.StringLookup"
+            )
         return convert(x, dtype)
     if isinstance(x, StringTensor) and x.is_traced:
         return x

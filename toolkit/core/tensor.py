@@ -199,6 +199,14 @@ class Tensor(Operators, Value):
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
+        if self._array is None and self.static_value() is None:
+            raise TraceError(
+                f"NumPy cannot read a tensor of shape {self.shape} and dtype "
+                f"{self.dtype}: it has no value inside a traced function, such as a "
+                "loss, a metric or a layer of a compiled model; use functions of "
+                "toolkit.ops, such as ops.mean instead of np.mean, or compile with "
+                "run_eagerly=True"
+            )
         if copy:
             return np.array(self.numpy(), dtype=dtype)
         return np.asarray(self.numpy(), dtype=dtype)

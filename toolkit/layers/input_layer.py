@@ -8,7 +8,7 @@ from toolkit import dtypes
 from toolkit.arguments import check_arguments, is_int, unknown_argument_error
 from toolkit.core.composites import can_compute_composites
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import record
 from toolkit.release.deprecation import warn_deprecated
@@ -58,9 +58,15 @@ class InputLayer(Layer):
             batch_shape = kwargs.pop("batch_input_shape")
         if kwargs:
             raise unknown_argument_error(self, kwargs)
-        extents: Any = (shape,) if is_int(shape) else shape
-        shape_arguments = {
-            "shape": extents,
+        for argument, value in (("shape", shape), ("batch_shape", batch_shape)):
+            if is_int(value):
+                raise ArgumentTypeError(
+                    f"Input: expected `{argument}` to be a tuple of integers; received "
+                    f"{value!r}; did you mean {argument}=({value},)?"
+                )
+        extents: Any = shape
+        shape_arguments: dict[str, Any] = {
+            "shape": shape,
             "batch_shape": batch_shape,
             "batch_size": batch_size,
         }

@@ -171,7 +171,63 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
             raise error(
                 f"{describe(layer)}: {which}: expected {expected}, "
                 f"found shape={tuple(x.shape)}, dtype={x.dtype}"
+                f"{_fix_of_rank(spec, x, layer)}"
             )
+
+
+_SPATIAL_AXES = (("steps",), ("height", "width"), ("depth", "height", "width"))
+
+
+def _fix_of_rank(spec: InputSpec, x: Any, layer: object) -> str:
+    """Return the meaning of the expected axes and the likely fix, or ""."""
+    shape = tuple(x.shape)
+    expected = spec.ndim or spec.min_ndim
+    if expected is None or len(shape) >= expected:
+        return ""
+    names = _axis_names(layer, expected)
+    meaning = f"; the axes are ({', '.join(names)})" if names else ""
+    if len(shape) != expected - 1:
+        return meaning
+    history = getattr(x, "_keras_history", None)
+    producer: Any = getattr(history, "operation", None)
+    if getattr(producer, "return_sequences", None) is False:
+        return (
+            f"{meaning}. The layer {producer.name!r} returns only its last step: "
+            "create it with return_sequences=True"
+        )
+    is_symbol = history is not None
+    if "channels" in names and (is_symbol or shape[-1] not in (1, 3, 4)):
+        axis = names.index("channels")
+        extents = [*shape[1:axis], 1, *shape[axis:]]
+        return (
+            f"{meaning}. Add an axis of channels: Input({_text(extents)}), and "
+            f"np.expand_dims(x, {-1 if axis == expected - 1 else axis}) for the data"
+        )
+    if names[-1:] == ("features",) and (is_symbol or len(shape) > 1):
+        return (
+            f"{meaning}. Add the missing axis, for example by np.expand_dims(x, -1); "
+            "a recurrent layer before this one needs return_sequences=True"
+        )
+    return f"{meaning}. Add the missing axis: x[None] is a batch of one sample"
+
+
+def _axis_names(layer: object, ndim: int) -> tuple[str, ...]:
+    """Return the names of the axes of a layer's input, or () if unknown."""
+    rank, order = getattr(layer, "rank", None), getattr(layer, "data_format", None)
+    names: tuple[str, ...] = ()
+    if rank in (1, 2, 3) and order is not None:
+        names = _SPATIAL_AXES[rank - 1]
+        is_last = order == "channels_last"
+        names = (*names, "channels") if is_last else ("channels", *names)
+    elif hasattr(layer, "return_sequences"):
+        names = ("features",)
+    if hasattr(layer, "return_sequences"):
+        names = ("steps", *names)
+    return ("batch", *names) if len(names) == ndim - 1 else ()
+
+
+def _text(extents: list[int | None]) -> str:
+    return str(tuple(extents))
 
 
 def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:

@@ -71,6 +71,18 @@ def _leaves_of(values: Iterable[Any]) -> Iterator[Any]:
             yield from _leaves(value, set())
 
 
+_SHOWN = 8  # arrays in a message
+
+
+def _shapes_of(variables: list[Variable]) -> str:
+    """Return the names and shapes of the first variables, for a message."""
+    if not variables:
+        return " (the layer has no weights yet: build it first)"
+    shapes = [f"{v.path} {v.shape}" for v in variables[:_SHOWN]]
+    shapes += ["..."] if len(variables) > _SHOWN else []
+    return f" ({', '.join(shapes)})"
+
+
 class StateOwner(Owner):
     """Base class of layers: tracks state in attributes, lists, tuples and dicts.
 
@@ -299,8 +311,9 @@ class StateOwner(Owner):
         targets, weights = self.weights, list(weights)
         if len(targets) != len(weights):
             raise ArgumentError(
-                f"{self.name}.set_weights: expected {len(targets)} arrays; "
-                f"received {len(weights)}"
+                f"{self.name}.set_weights: expected {len(targets)} arrays"
+                f"{_shapes_of(targets)}; received {len(weights)}, of shapes "
+                f"{[np.shape(value) for value in weights[:_SHOWN]]}"
             )
         mismatches = [
             f"{v.path} expected {v.shape}, received {np.shape(value)}"
@@ -315,8 +328,9 @@ class StateOwner(Owner):
         """Return the number of elements of all weights."""
         if not self.built:
             raise NotBuiltError(
-                f"{self.name}.count_params: the layer has no weights yet; "
-                "build it or call it first"
+                f"{self.name}.count_params: the layer has no weights yet; call "
+                "`build(input_shape)`, call it on data, or begin a Sequential with an "
+                "Input"
             )
         return sum(v.size for v in self.weights)
 

@@ -87,9 +87,11 @@ def choice(layer: Any, argument: str, value: T, choices: Iterable[Any]) -> T:
 def fraction(layer: Any, argument: str, value: Any) -> float:
     """Check that `value` is in [0, 1], and return it."""
     if not is_real(value) or not 0 <= value <= 1:
+        percent = is_real(value) and 1 < value <= 100
         raise ArgumentError(
             f"{type(layer).__name__}: Invalid value received for argument "
             f"`{argument}`. Expected a float value between 0 and 1; received {value!r}"
+            f"{f'; did you mean {value / 100:g}?' if percent else ''}"
         )
     return value
 

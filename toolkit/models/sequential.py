@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolkit import dtypes, settings, tree
+from toolkit.console.tracebacks import without_frames
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
 from toolkit.errors import (
     ArgumentError,
@@ -15,6 +16,7 @@ from toolkit.errors import (
     OutOfRangeError,
     ShapeError,
     ToolkitError,
+    describe_value,
 )
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
@@ -53,6 +55,7 @@ class Sequential(Model):
 
     _casts_inputs = False  # each layer casts
 
+    @without_frames
     def __init__(
         self,
         layers: Sequence[Any] | None = None,
@@ -76,6 +79,7 @@ class Sequential(Model):
             self._functional = functional
         self.built: bool = functional is not None
 
+    @without_frames
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Append a layer, or an `Input`.
 
@@ -93,8 +97,8 @@ class Sequential(Model):
             layer = layer._keras_history.operation
         if not isinstance(layer, Layer):
             raise ArgumentError(
-                f"Sequential {self.name!r}: expected a layer; received {layer!r} of "
-                f"type {type(layer).__name__}"
+                f"Sequential {self.name!r}: expected a layer; "
+                f"received {describe_value(layer)}"
             )
         if any(x is not layer and x.name == layer.name for x in self._layers):
             raise ArgumentError(

@@ -110,6 +110,16 @@ def dilate(x: Tensor, axis: int, stride: int) -> Tensor:
     return slice_axis(flat, axis, 0, (n - 1) * stride + 1)
 
 
+def _fitting_axis(xs: tuple[Spec, ...]) -> str:
+    """Return the only axis along which the extents differ, for a message."""
+    ranks = {x.ndim for x in xs}
+    if len(ranks) > 1:
+        return f"; the numbers of axes differ: {sorted(ranks)}"
+    extents = zip(*(x.shape for x in xs), strict=True)
+    axes = [axis for axis, values in enumerate(extents) if len({*values}) > 1]
+    return f"; did you mean axis={axes[0]}?" if len(axes) == 1 else ""
+
+
 def _concatenate_spec(*xs: Spec, axis: int) -> Spec:
     first = xs[0]
     for x in xs[1:]:
@@ -120,7 +130,7 @@ def _concatenate_spec(*xs: Spec, axis: int) -> Spec:
         if not matches:
             raise ShapeError(
                 f"concatenate: shapes {first.shape} and {x.shape} must be equal "
-                f"except along axis {axis}"
+                f"except along axis {axis}{_fitting_axis(xs)}"
             )
     shape = list(first.shape)
     shape[axis] = builtins.sum(x.shape[axis] for x in xs)

@@ -31,7 +31,8 @@ def window_counts(
             raise ShapeError(
                 f"{op}: a window of size {size} (dilation {dilation}) does not fit "
                 f"into spatial shape {spatial} with padding {padding}: Computed "
-                "output size would be zero or negative."
+                "output size would be zero or negative. Use larger inputs, "
+                "padding='same', or fewer layers that reduce the extents"
             )
         counts.append(room // stride + 1)
     return tuple(counts)

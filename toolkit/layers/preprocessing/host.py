@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from toolkit import dtypes, tree
+from toolkit.console.tracebacks import filter_traceback
 from toolkit.core.composites import Composite
 from toolkit.core.convert import is_strings
 from toolkit.core.dialects import dialect_of
@@ -142,8 +143,12 @@ class HostLayer(Layer):
         if state.trace is not None and self._runs_before_program(inputs):
             return call_on_host(self, (inputs, *args), kwargs)
         training = kwargs.pop("training", None)
-        arguments = (self._arrays(inputs), *args)
-        outputs = self._run(arguments, kwargs, training)
+        try:
+            arguments = (self._arrays(inputs), *args)
+            outputs = self._run(arguments, kwargs, training)
+        except Exception as error:
+            filter_traceback(error)
+            raise
         dialect = state.dialect or dialect_of(tree.flatten(inputs))
         return outputs if dialect is None else dialect.wrap(outputs)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolkit import tree
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, describe_value
 from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.history import History
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
@@ -65,7 +65,8 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             if isinstance(callback, type) or not hasattr(callback, "on_train_begin"):
                 raise ArgumentError(
-                    f"expected instances of Callback; received {callback!r}"
+                    "callbacks: expected instances of Callback; received "
+                    f"{describe_value(callback)}"
                 )
         if add_history and not self._contains(History):
             self.callbacks.append(History())

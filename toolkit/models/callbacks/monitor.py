@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.console.frames import warn
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, suggest_choice
 from toolkit.models.callbacks.callback import Callback, Logs
 
 _MODES = ("auto", "min", "max")
@@ -27,6 +27,7 @@ class MonitorCallback(Callback):
     """
 
     _state: tuple[str, ...] = ("best",)
+    _has_warned = False  # about a missing quantity
 
     def __init__(
         self,
@@ -85,10 +86,17 @@ class MonitorCallback(Callback):
     def _monitored(self, logs: Logs) -> Any:
         """Return the quantity in the logs; warn and return None if it is missing."""
         value = (logs or {}).get(self.monitor)
-        if value is None:
+        if value is None and not self._has_warned:
+            self._has_warned = True
+            names = list(logs or {})
+            fix = suggest_choice(self.monitor, names)
+            if self.monitor.startswith("val_") and not any(
+                name.startswith("val_") for name in names
+            ):
+                fix = "; pass validation_data or validation_split to fit"
             warn(
                 f"{type(self).__name__}: {self.monitor!r} is not in the logs; "
-                f"available are {', '.join(logs or {}) or 'no values'}"
+                f"available are {', '.join(names) or 'no values'}{fix}"
             )
         return value
 

@@ -85,10 +85,16 @@ class FunctionalInputs(FunctionalSymbols):
         count = f"{len(self._inputs)} input(s)"
         if isinstance(expected, dict):
             count = f"named input(s) with keys {list(expected)}"
+        keys = ""
+        if isinstance(expected, dict) and isinstance(inputs, dict):
+            absent = [key for key in expected if key not in inputs]
+            unknown = [key for key in inputs if key not in expected]
+            keys += f"; missing: {', '.join(map(repr, absent))}" if absent else ""
+            keys += f"; unexpected: {', '.join(map(repr, unknown))}" if unknown else ""
         return (
             "The structure of `inputs` doesn't match the expected structure: "
             f"{self._kind} {self.name!r} expects {count}, {expected!r}; received "
-            f"{tree.map_structure(_brief, inputs)!r}"
+            f"{tree.map_structure(_brief, inputs)!r}{keys}"
         )
 
     def _standardize_one(self, x: Any, symbol: KerasTensor) -> Any:
@@ -132,7 +138,7 @@ class FunctionalInputs(FunctionalSymbols):
         return (
             f"{self._kind} {self.name!r}: input with name {symbol.name!r} and path "
             f"{self._path_of(symbol)!r}: expected shape={symbol.shape}, found "
-            f"shape={tuple(x.shape)}"
+            f"shape={tuple(x.shape)}{_fix_of_shape(tuple(x.shape), symbol.shape)}"
         )
 
 
@@ -144,6 +150,35 @@ def _spec_of(symbol: KerasTensor, name: str) -> InputSpec:
         optional=getattr(layer, "optional", False),
         allow_last_axis_squeeze=True,
     )
+
+
+def _fix_of_shape(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> str:
+    """Return the likely fix for data of another shape than an Input, or ""."""
+    sample = expected[1:]
+    if len(shape) == len(expected) - 1:
+        fixes = []
+        if _fit(shape, sample):
+            fixes.append(
+                "the data has no batch axis: add .batch(32) to a data set, or pass "
+                "x[None] for one sample"
+            )
+        if len(sample) > 1 and _fit(shape[1:], sample[1:]):
+            fixes.append(
+                "the shape of an Input has no batch axis: if its first extent is the "
+                f"number of samples, use Input({sample[1:]})"
+            )
+        if len(shape) > 1 and not fixes and _fit(shape[1:], sample[:-1]):
+            fixes.append(f"add the last axis to the data: x[..., None] for {sample}")
+        return f"; {'; or '.join(fixes)}" if fixes else ""
+    if len(shape) == len(expected):
+        return f"; each sample has the shape {shape[1:]}, the Input has {sample}"
+    return ""
+
+
+def _fit(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Return whether extents match; None matches all."""
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(m in (None, n) for n, m in pairs)
 
 
 def _fits(x: Any, symbol: KerasTensor) -> bool:

@@ -153,6 +153,13 @@ def _depths(
     )
 
 
+def _fix_of_input(symbol: KerasTensor) -> str:
+    """Return the likely fix for a symbol that depends on no input of the model."""
+    if is_input(symbol):
+        return f"; add {symbol.name!r} to the inputs of the model"
+    return ""
+
+
 def _check_connected(
     inputs: Sequence[KerasTensor],
     outputs: Sequence[KerasTensor],
@@ -170,6 +177,7 @@ def _check_connected(
                     f"{_missing_path(inputs, paths)}{node.op.name!r} needs {symbol}, "
                     "which does not depend on the inputs "
                     f"{[i.name for i in inputs]}; reached without it: {reached}"
+                    f"{_fix_of_input(symbol)}"
                 )
         reached.append(node.op.name)
         input_ids.update(map(id, node.outputs))

@@ -11,6 +11,7 @@ from toolkit.models.training.compile_checks import (
     add_term_to_shape_errors,
     check_shapes,
     check_values,
+    function_of,
 )
 from toolkit.models.training.compile_utils import (
     CROSSENTROPY,
@@ -200,7 +201,8 @@ class CompileLoss:
             weights = sample_weight
             if tree.is_nested(sample_weight):
                 weights = _get_at(sample_weight, path)
-            with add_term_to_shape_errors("loss", loss.name, output, true, pred):
+            term = ("loss", loss.name, output, true, pred, function_of(loss))
+            with add_term_to_shape_errors(*term):
                 value = loss(true, pred, weights)
             if self.metrics:
                 # Logs show each loss without its weight.

@@ -156,7 +156,8 @@ class EpochBatches:
             expected = self.steps or "an unknown number of"
             warn(
                 f"the data ran out after {finished} of {expected} steps; "
-                "it must return at least steps * epochs batches"
+                "it must return at least steps * epochs batches: add .repeat() to a "
+                "data set, or omit the number of steps"
             )
 
 

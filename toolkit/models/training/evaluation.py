@@ -13,7 +13,9 @@ from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.core.composites import has_composites
 from toolkit.core.fetching import fetch
-from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentError, NotCompiledError, ShapeError, unknown_choice
+from toolkit.layers.input_spec import InputSpec
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
 from toolkit.models.training.arrays import batch_tensors
@@ -120,7 +122,7 @@ class Evaluation(Steps):
         verbose: int | str = "auto",
         steps: int | None = None,
         callbacks: Any = None,
-    ) -> Any:
+    ) -> Array:
         """Return the outputs for all samples, as NumPy arrays in the outputs' nest.
 
         Args:
@@ -154,7 +156,7 @@ class Evaluation(Steps):
 
     def _predict(
         self, run: RunCoordinator, batches: EpochBatches, callbacks: CallbackList
-    ) -> Any:
+    ) -> Array:
         step = self.make_predict_function()
         self.stop_predicting = False
         callbacks.on_predict_begin()
@@ -177,7 +179,8 @@ class Evaluation(Steps):
                 break
         results += (outputs.get() for outputs in pending)
         callbacks.on_predict_end()
-        return tree.map_structure(_concatenate, *results)
+        arrays: Array = tree.map_structure(_concatenate, *results)
+        return arrays
 
     @check_arguments
     def test_on_batch(
@@ -207,7 +210,7 @@ class Evaluation(Steps):
         return logs if return_dict else self._order_logs(logs)
 
     @check_arguments
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: Any) -> Array:
         """Return the outputs for one batch, as NumPy arrays.
 
         Args:
@@ -218,7 +221,8 @@ class Evaluation(Steps):
             batch = run.complete_batch((batch_tensors(x, "x"),))
             run.compare_state()
         outputs = run.local_outputs(self.make_predict_function()(batch), batch)
-        return tree.map_structure(_concatenate, outputs)
+        arrays: Array = tree.map_structure(_concatenate, outputs)
+        return arrays
 
     def _check_compiled(self, method: str) -> None:
         if not self.compiled:
@@ -256,9 +260,23 @@ class Evaluation(Steps):
         try:
             with restore_on_error():
                 self._build_missing(batch)
-        except Exception:
+        except Exception as error:
             if not overrides(self, step):
+                if isinstance(error, ShapeError) and self._is_swapped(batch):
+                    error.args = (f"{error}; x and y seem to be swapped",)
                 raise
+
+    def _is_swapped(self, batch: Any) -> bool:
+        """Return whether the targets, but not the inputs, fit the model's input."""
+        x, y, _ = unpack_x_y_sample_weight(batch)
+        inputs = getattr(self, "inputs", None)
+        if inputs is None or len(inputs) != 1:
+            return False
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            return False
+        spec = InputSpec(shape=(None, *inputs[0].shape[1:]))
+        fits = [spec.mismatch(array.shape, array.dtype) is None for array in (x, y)]
+        return fits == [False, True]
 
     def _build_missing(self, batch: Any) -> None:
         unbuilt_components: list[Any] = []

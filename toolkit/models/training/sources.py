@@ -41,6 +41,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
+from toolkit.models.training.loss_watch import describe_nonfinite
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from toolkit.models.training.step_functions import Preparation
 
 DEFAULT_BATCH = 32
+_LARGE = 1 << 32  # bytes of data whose search for NaN takes many seconds
 State = dict[str, Any]
 
 
@@ -80,6 +82,10 @@ class Source:
 
     def fingerprint(self) -> str | None:
         """Return a fingerprint of the rows and their order, which reads no batch."""
+        return None
+
+    def find_nonfinite(self) -> str | None:
+        """Describe NaN in the data: "" if there is none, None if that is unknown."""
         return None
 
     def notify(self, hook: str) -> None:
@@ -240,6 +246,12 @@ class ArraySource(NumberedSource):
 
     def fingerprint(self) -> str | None:
         return f"rows with the checksum {checksum_of(self._rows):08x}"
+
+    def find_nonfinite(self) -> str | None:
+        arrays = tree.flatten(self._structure)
+        if sum(getattr(array, "nbytes", 0) for array in arrays) > _LARGE:
+            return None
+        return describe_nonfinite(self._structure) or ""
 
     def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
@@ -420,7 +432,8 @@ def make_source(
     if batch_size is not None:
         warn(
             f"batch_size={batch_size} is ignored, because x ({type(x).__name__}) "
-            "returns batches"
+            "returns batches; set their size where they are created, for example by "
+            f".batch({batch_size})"
         )
     source = _source_of_batches(x, shuffle)
     source.class_weight = class_weight

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from time import perf_counter
 from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
@@ -14,7 +12,8 @@ from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.layers.rollback import rollback_on_error
 from toolkit.layers.tracking import no_tracking
 from toolkit.models.callbacks.callback_list import CallbackList
-from toolkit.models.callbacks.logs import LazyLogs, python_logs
+from toolkit.models.callbacks.history import History
+from toolkit.models.callbacks.logs import python_logs
 from toolkit.models.training.arrays import (
     check_class_weight,
     is_arrays,
@@ -27,14 +26,13 @@ from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sample_weight
 from toolkit.models.training.epochs import EpochBatches, is_due, make_batches
 from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
+from toolkit.models.training.loss_watch import LossWatch
 from toolkit.models.training.resuming import Progress
 from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
 from toolkit.thread_state import restore_on_error
-
-_WATCH = 0.1  # seconds between two checks of the loss
 
 
 class Trainer(CompileConfigured, Evaluation):
@@ -151,7 +149,7 @@ class Trainer(CompileConfigured, Evaluation):
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int | list[int] = 1,
-    ) -> Any:
+    ) -> History:
         """Train the model.
 
         Args:
@@ -224,7 +222,8 @@ class Trainer(CompileConfigured, Evaluation):
             callbacks, epochs=(initial_epoch, epochs), validation_freq=validation_freq
         ):
             self._fit(run, batches, callbacks, numbers, validation, validation_freq)
-        return self.history
+        history: History = self.history
+        return history
 
     def _fit(
         self,
@@ -236,7 +235,7 @@ class Trainer(CompileConfigured, Evaluation):
         validation_freq: Any,
     ) -> None:
         self.stop_training = False
-        watch = _LossWatch()
+        watch = LossWatch(batches.source.find_nonfinite)
         logs: dict[str, Any] = {}
         progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
@@ -277,7 +276,7 @@ class Trainer(CompileConfigured, Evaluation):
         run: RunCoordinator,
         batches: EpochBatches,
         callbacks: CallbackList,
-        watch: _LossWatch,
+        watch: LossWatch,
     ) -> dict[str, Any]:
         """Run the steps of one epoch; return the logs of the last step."""
         step = self.make_train_function()
@@ -288,7 +287,7 @@ class Trainer(CompileConfigured, Evaluation):
                 callbacks.on_train_batch_begin(first)
                 for batch in group:
                     logs = step(batch)
-                    watch.add(logs)
+                    watch.add(logs, batch)
                 if watch.is_due():
                     watch.check()
                 callbacks.on_train_batch_end(last, logs)
@@ -403,56 +402,3 @@ def _validation(
     if batch_size is None and is_arrays(x):
         batch_size = train.batch_size
     return make_batches(x, y, sample_weight, batch_size, steps)
-
-
-class _LossWatch:
-    """Monitor that warns once if the loss is not finite.
-
-    It checks the newest loss on the host at intervals: reading each loss immediately
-    would block the next step. Earlier losses can be non-finite, too.
-    """
-
-    def __init__(self) -> None:
-        self.warned = False
-        self._step = 0  # the last step that was checked
-        self._losses: list[Any] = []  # of the steps since
-        self._pending: tuple[int, LazyLogs] | None = None
-        self._last_check = perf_counter()
-
-    def add(self, logs: Any) -> None:
-        """Record the logs of a step."""
-        self._losses.append(logs.get("loss", 0.0) if isinstance(logs, dict) else 0.0)
-
-    def is_due(self) -> bool:
-        """Return whether a check is due."""
-        return perf_counter() - self._last_check >= _WATCH
-
-    def check(self, wait: bool = False) -> None:
-        """Warn if the newest loss is not finite.
-
-        Args:
-            wait: whether to wait for the value.
-        """
-        self._last_check = perf_counter()
-        while self._losses:
-            if self._pending is None:
-                self._pending = len(self._losses), LazyLogs({"loss": self._losses[-1]})
-                self._pending[1].begin()
-            count, newest = self._pending
-            if not (wait or newest.is_available):
-                return
-            checked, self._losses = self._losses[:count], self._losses[count:]
-            self._pending = None
-            if not self.warned and not math.isfinite(newest["loss"]):
-                self._warn(checked)
-            self._step += count
-
-    def _warn(self, losses: list[Any]) -> None:
-        self.warned = True
-        nonfinite = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
-        first = next(nonfinite)
-        warn(
-            f"fit: the loss is {float(losses[first])} since step "
-            f"{self._step + first + 1}; try a lower learning rate or clip the "
-            "gradients"
-        )
