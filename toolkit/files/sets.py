@@ -26,6 +26,7 @@ from toolkit.files.staging import (
     OWNER,
     Stage,
     check_replaceable,
+    describe_write_error,
     flush,
     is_folder,
     move_with_retries,
@@ -138,7 +139,8 @@ class FileSet:
             raise
         except OSError as error:
             raise UnwritableFileError(
-                f"cannot write into {str(self.root)!r}: {error}"
+                f"cannot write into {str(self.root)!r}: "
+                f"{describe_write_error(error, self.root)}"
             ) from error
 
     def _commit(self, stage: Stage) -> None:

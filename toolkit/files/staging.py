@@ -73,7 +73,24 @@ def replace_files(
                 stage.move_file(stage.files / target.name, target)
     except OSError as error:
         label = display_name or str(index_file)
-        raise UnwritableFileError(f"cannot write {label!r}: {error}") from error
+        reason = describe_write_error(error, index_file.parent)
+        raise UnwritableFileError(f"cannot write {label!r}: {reason}") from error
+
+
+def describe_write_error(error: OSError, folder: Path) -> str:
+    """Return the reason of a failed write into a folder, without temporary names."""
+    if error.errno is None or isinstance(error, UnwritableFileError):
+        return str(error)
+    name, reason = repr(str(folder)), error.strerror or os.strerror(error.errno)
+    if not folder.exists():
+        return f"the folder {name} does not exist; create it with os.makedirs({name})"
+    if not folder.is_dir():
+        return f"{name} is not a folder"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the file system of the folder {name} is full ({reason}); free space"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+        return f"the folder {name} is not writable ({reason}); choose another folder"
+    return f"{reason} (in the folder {name})"
 
 
 def check_replaceable(target: Path) -> None:

@@ -138,11 +138,12 @@ def find_object(
     if match is not None:
         return match
     kind = "function" if is_function else "class"
+    origin = f" of module {module!r}" if config.get("module") else ""
     raise ArgumentTypeError(
-        f"deserialize_keras_object: could not locate {kind} {name!r} of module "
-        f"{module!r}: it is neither public in toolkit nor registered; if it is yours, "
-        "pass it in `custom_objects`, or decorate it with "
-        "`register_keras_serializable()`"
+        f"deserialize_keras_object: could not locate {kind} {name!r}{origin}: it is "
+        "neither public in toolkit nor registered; if it is yours, pass "
+        f"custom_objects={{{name!r}: {name}}}, or decorate it with "
+        "@toolkit.saving.register_keras_serializable() before you load the file"
     )
 
 

@@ -102,7 +102,11 @@ def _index_files(
     directory = os.fspath(directory)
     if not os.path.isdir(directory):
         kind = DatasetError if os.path.lexists(directory) else MissingDataError
-        raise kind(f"{caller}: expected a folder, but {directory!r} is not a folder")
+        problem = "is not a folder"
+        if kind is MissingDataError:
+            path = os.path.abspath(directory)
+            problem = f"does not exist (the full path is {path!r})"
+        raise kind(f"{caller}: expected a folder, but {directory!r} {problem}")
     if isinstance(labels, str) and labels == "inferred":
         names = _list_classes(caller, directory, class_names)
         folders = (os.path.join(directory, name) for name in names)

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.errors import MissingFileError, ModelFileError, UnwritableFileError
 from toolkit.files.sets import FileSet, raise_error
-from toolkit.files.staging import flush, is_link, remove_links
+from toolkit.files.staging import describe_write_error, flush, is_link, remove_links
 from toolkit.models.saving.archives import (
     ASSETS,
     CONFIG,
@@ -39,7 +39,8 @@ def save_folder(model: Any, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         flush(path.parent)
     except OSError as error:
-        raise UnwritableFileError(f"cannot write {str(path)!r}: {error}") from error
+        reason = describe_write_error(error, path.parent)
+        raise UnwritableFileError(f"cannot write {str(path)!r}: {reason}") from error
     files = _files(path)
     try:
         with files.replace(lambda: _own_files(files.root)) as folder:

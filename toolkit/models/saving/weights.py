@@ -287,6 +287,6 @@ def check_built(model: Any, method: str) -> None:
     """Raise if the model has no weights yet."""
     if not model.built:
         raise NotBuiltError(
-            f"{method}: the model {model.name!r} has no weights yet; build it or call "
-            "it on data first"
+            f"{method}: the model {model.name!r} has no weights yet; call "
+            "`build(input_shape)`, call it on data, or begin a Sequential with an Input"
         )

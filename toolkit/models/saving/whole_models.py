@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
+from toolkit.console.tracebacks import without_frames
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.saving.archives import load_archive, save_archive
 from toolkit.models.saving.folders import is_model_folder, load_folder, save_folder
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from toolkit.models.model import Model
 
 
+@without_frames
 def save_model(
     model: Any,
     filepath: str | os.PathLike[str] | IO[bytes],
@@ -129,12 +131,13 @@ def _warn_unbuilt(model: Model) -> None:
         )
 
 
+@without_frames
 def load_model(
     filepath: str | os.PathLike[str] | IO[bytes],
     custom_objects: Any = None,
     compile: bool = True,
     safe_mode: bool = True,
-) -> Any:
+) -> Model:
     """Load a model of `save_model`, of this package or of Keras.
 
     The file cannot run code, reference other files, or allocate more memory than its
@@ -171,7 +174,7 @@ def load_model(
     return _load_path(filepath, custom_objects, compile)
 
 
-def _load_path(filepath: Any, custom_objects: Any, compile: bool) -> Any:
+def _load_path(filepath: Any, custom_objects: Any, compile: bool) -> Model:
     """Load a model from a file or folder of any format."""
     path = Path(filepath)
     # its config has the same file name as Keras's
