@@ -90,14 +90,24 @@ NumberRange: TypeAlias = Annotated[Sequence[float], _BY_READER]
 Borders: TypeAlias = Annotated[int | Sequence[int | Sequence[int]], _BY_READER]
 
 
-class LayerOptions(TypedDict, total=False):
-    """Keyword arguments of the base class of layers, which any layer passes on."""
+class BasicLayerOptions(TypedDict, total=False):
+    """Keyword arguments of the base class of layers that every layer passes on."""
 
     trainable: bool
-    dtype: PolicyLike | None
     autocast: bool
-    name: str | None
     input_shape: Shape  # as in Keras 2
+
+
+class TypedLayerOptions(BasicLayerOptions, total=False):
+    """The same, for layers that do not name `dtype`."""
+
+    dtype: PolicyLike | None
+
+
+class LayerOptions(TypedLayerOptions, total=False):
+    """All keyword arguments of the base class of layers except the regularizer."""
+
+    name: str | None
     input_dim: int
 
 
@@ -105,3 +115,60 @@ class RegularizedLayerOptions(LayerOptions, total=False):
     """The options of layers, for those that do not name this regularizer."""
 
     activity_regularizer: RegularizerLike | None
+
+
+class PoolingOptions(TypedLayerOptions, total=False):
+    """The options of pooling layers, which name `name`."""
+
+    input_dim: int
+    activity_regularizer: RegularizerLike | None
+
+
+class EmbeddingOptions(TypedLayerOptions, total=False):
+    """The options of embeddings, which name `input_dim`."""
+
+    name: str | None
+    activity_regularizer: RegularizerLike | None
+    input_length: int | None  # as in Keras 2
+
+
+class LookupOptions(TypedDict, total=False):
+    """The options of lookup layers, which name `name`."""
+
+    trainable: bool
+    dtype: PolicyLike | None
+    vocabulary_size: int | None  # from a config
+    has_input_vocabulary: bool | None
+
+
+class CellOptions(LayerOptions, total=False):
+    """The options of recurrent cells and layers."""
+
+    implementation: int
+    zero_output_for_mask: bool
+
+
+class ActivationOptions(RegularizedLayerOptions, total=False):
+    """The options of LeakyReLU."""
+
+    alpha: float  # as in Keras 2
+
+
+class UndecayedOptimizerOptions(TypedDict, total=False):
+    """Keyword arguments of the base class of optimizers except `weight_decay`."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+    name: str | None
+
+
+class OptimizerOptions(UndecayedOptimizerOptions, total=False):
+    """Keyword arguments that any optimizer passes to the base class."""
+
+    weight_decay: float | None

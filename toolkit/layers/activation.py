@@ -16,6 +16,7 @@ from toolkit.layers.preprocessing.data_layer import DataLayer
 from toolkit.layers.weights import create_weight, declare_weight, static_extent
 from toolkit.type_aliases import (
     ActivationLike,
+    ActivationOptions,
     ConstraintLike,
     InitializerLike,
     LayerOptions,
@@ -120,7 +121,9 @@ class LeakyReLU(Layer):
         [-5.0, 5.0]
     """
 
-    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+    def __init__(
+        self, negative_slope: float = 0.3, **kwargs: Unpack[ActivationOptions]
+    ) -> None:
         negative_slope = renamed(
             self, "alpha", "negative_slope", kwargs, negative_slope
         )

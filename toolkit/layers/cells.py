@@ -6,7 +6,7 @@ states, so a recurrent layer computes it for all steps at once, as one matrix pr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import activations, ops, random
 from toolkit.arguments import Seed
@@ -24,6 +24,7 @@ from toolkit.layers.weights import (
 from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import (
     ActivationLike,
+    CellOptions,
     ConstraintLike,
     DTypeLike,
     InitializerLike,
@@ -61,7 +62,7 @@ class Cell(DropoutRNNCell, Layer):
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         implementation = kwargs.pop("implementation", 2) if self.gates > 1 else 2
         super().__init__(**kwargs)
@@ -303,7 +304,7 @@ class GRUCell(Cell):
         recurrent_dropout: float = 0.0,
         reset_after: bool = True,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         super().__init__(
             *(units, activation, use_bias),
@@ -417,7 +418,7 @@ class LSTMCell(Cell):
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         super().__init__(
             *(units, activation, use_bias),

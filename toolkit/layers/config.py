@@ -40,7 +40,7 @@ _DERIVED = frozenset(("gptq_unpacked_column_size",))
 
 
 def renamed(
-    layer: Any, old: str, new: str | None, kwargs: dict[str, Any], value: Any = None
+    layer: Any, old: str, new: str | None, kwargs: Any, value: Any = None
 ) -> Any:
     """Return the value of an argument, which can have its old name: then warn.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops, random
 from toolkit.arguments import Seed
@@ -17,6 +17,7 @@ from toolkit.layers.weights import choice, create_weight, extents, static_extent
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import (
     ActivationLike,
+    CellOptions,
     ConstraintLike,
     InitializerLike,
     IntOrInts,
@@ -186,7 +187,7 @@ class _ConvLSTM(CellLayer):
         return_state: bool = False,
         go_backwards: bool = False,
         stateful: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         arguments = {**locals(), "rank": self.rank}
         super().__init__(arguments, "conv_lstm_cell", **kwargs)

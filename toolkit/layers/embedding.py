@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from toolkit.ops.encode import whole_indices
 from toolkit.type_aliases import (
     ConstraintLike,
     DTypeLike,
+    EmbeddingOptions,
     InitializerLike,
     RegularizerLike,
 )
@@ -72,7 +73,7 @@ class Embedding(QuantizableLayer):
         weights: Any = None,
         lora_rank: Positive | None = None,
         lora_alpha: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         renamed(self, "input_length", None, kwargs)
         super().__init__(lora_rank=lora_rank, lora_alpha=lora_alpha, **kwargs)
@@ -183,7 +184,7 @@ class ReversibleEmbedding(Embedding):
         mask_zero: bool = False,
         reverse_dtype: DTypeLike | None = None,
         logit_soft_cap: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         self.tie_weights = tie_weights
         super().__init__(

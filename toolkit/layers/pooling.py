@@ -12,7 +12,12 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.weights import choice, extents
 from toolkit.ops.symbolic import infer
 from toolkit.settings import standardize_data_format
-from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions, Shape
+from toolkit.type_aliases import (
+    IntOrInts,
+    PoolingOptions,
+    RegularizedLayerOptions,
+    Shape,
+)
 
 
 class _Pooling(Layer):
@@ -28,7 +33,7 @@ class _Pooling(Layer):
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[PoolingOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.pool_size: tuple[int, ...] = extents(
@@ -142,7 +147,7 @@ class _AveragePooling(_Pooling):
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[PoolingOptions],
     ) -> None:
         super().__init__(pool_size, strides, padding, data_format, name, **kwargs)
 

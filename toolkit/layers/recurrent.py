@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit.arguments import Seed
 from toolkit.errors import ArgumentError
@@ -11,6 +11,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.rnn import RNN
 from toolkit.type_aliases import (
     ActivationLike,
+    CellOptions,
     ConstraintLike,
     InitializerLike,
     RegularizerLike,
@@ -148,7 +149,7 @@ class SimpleRNN(CellLayer):
         stateful: bool = False,
         unroll: bool = False,
         seed: Seed = None,
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         super().__init__(locals(), "simple_rnn_cell", **kwargs)
 
@@ -233,7 +234,7 @@ class GRU(CellLayer):
         unroll: bool = False,
         reset_after: bool = True,
         use_cudnn: Any = "auto",
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         super().__init__(locals(), "gru_cell", use_cudnn, **kwargs)
 
@@ -315,6 +316,6 @@ class LSTM(CellLayer):
         stateful: bool = False,
         unroll: bool = False,
         use_cudnn: Any = "auto",
-        **kwargs: Any,
+        **kwargs: Unpack[CellOptions],
     ) -> None:
         super().__init__(locals(), "lstm_cell", use_cudnn, **kwargs)

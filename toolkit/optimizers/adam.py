@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
@@ -10,6 +10,7 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.type_aliases import OptimizerOptions, UndecayedOptimizerOptions
 
 
 class Adam(Optimizer):
@@ -47,7 +48,7 @@ class Adam(Optimizer):
         epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -126,7 +127,7 @@ class AdamW(Adam):
         epsilon: NonNegative = 1e-7,
         amsgrad: bool = False,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[UndecayedOptimizerOptions],
     ) -> None:
         super().__init__(
             learning_rate,
@@ -218,7 +219,7 @@ class Adamax(Optimizer):
         beta_2: Fraction = 0.999,
         epsilon: NonNegative = 1e-7,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -269,7 +270,7 @@ class Nadam(Optimizer):
         beta_2: Fraction = 0.999,
         epsilon: NonNegative = 1e-7,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -338,7 +339,7 @@ class Lamb(Optimizer):
         beta_2: Fraction = 0.999,
         epsilon: NonNegative = 1e-7,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2

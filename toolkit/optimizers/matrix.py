@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, Positive
@@ -13,6 +13,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.adam import adam_update
 from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.type_aliases import OptimizerOptions, UndecayedOptimizerOptions
 
 if TYPE_CHECKING:
     from toolkit.core.variable import Variable
@@ -57,7 +58,7 @@ class Adafactor(Optimizer):
         clip_threshold: float = 1.0,
         relative_step: bool = True,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_2_decay = beta_2_decay
         self.epsilon_1 = epsilon_1
@@ -161,7 +162,7 @@ class Muon(Optimizer):
         ns_steps: Positive = 5,
         nesterov: bool = True,
         rms_rate: float | None = 0.2,
-        **kwargs: Any,
+        **kwargs: Unpack[UndecayedOptimizerOptions],
     ) -> None:
         if not 0 <= momentum < 1:
             raise ArgumentError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
@@ -10,6 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.optimizers.rows import accepts_rows
+from toolkit.type_aliases import OptimizerOptions
 
 
 class RMSprop(Optimizer):
@@ -46,7 +47,7 @@ class RMSprop(Optimizer):
         epsilon: NonNegative = 1e-7,
         centered: bool = False,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.rho = rho
         self.momentum = momentum
@@ -106,7 +107,7 @@ class Adagrad(Optimizer):
         initial_accumulator_value: NonNegative = 0.1,
         epsilon: NonNegative = 1e-7,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.initial_accumulator_value = initial_accumulator_value
         self.epsilon = epsilon
@@ -157,7 +158,7 @@ class Adadelta(Optimizer):
         rho: Fraction = 0.95,
         epsilon: NonNegative = 1e-7,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.rho = rho
         self.epsilon = epsilon
@@ -213,7 +214,7 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: NonNegative = 0.0,
         beta: float = 0.0,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         if learning_rate_power > 0:
             raise ArgumentError(

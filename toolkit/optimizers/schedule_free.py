@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative
 from toolkit.core.tensor import Tensor
 from toolkit.optimizers.optimizer import Optimizer, Slots
+from toolkit.type_aliases import OptimizerOptions
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -46,7 +47,7 @@ class ScheduleFreeAdamW(Optimizer):
         epsilon: NonNegative = 1e-8,
         warmup_steps: NonNegative = 0,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         self.beta_1 = beta_1
         self.beta_2 = beta_2

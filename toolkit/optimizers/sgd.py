@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from toolkit import ops
 from toolkit.arguments import Fraction, is_real
@@ -10,6 +10,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer, Slots
 from toolkit.optimizers.rows import accepts_rows
+from toolkit.type_aliases import OptimizerOptions
 
 
 class SGD(Optimizer):
@@ -35,7 +36,7 @@ class SGD(Optimizer):
         momentum: Fraction = 0.0,
         nesterov: bool = False,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         if not is_real(momentum) or not 0 <= momentum <= 1:
             raise ArgumentError(
@@ -91,7 +92,7 @@ class Lion(Optimizer):
         beta_1: Fraction = 0.9,
         beta_2: Fraction = 0.99,
         *args: Any,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         if not 0 < beta_1 <= 1:
             raise ArgumentError(

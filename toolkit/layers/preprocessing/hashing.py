@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,7 +25,13 @@ from toolkit.layers.preprocessing.host import (
 )
 from toolkit.layers.preprocessing.string_hashes import farm_hash, join, sip_hash
 from toolkit.ops.symbolic import KerasTensor
-from toolkit.type_aliases import Array, PolicyLike, Shape
+from toolkit.type_aliases import (
+    Array,
+    BasicLayerOptions,
+    PolicyLike,
+    RegularizedLayerOptions,
+    Shape,
+)
 
 # The initial fingerprint of crossings, as in TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE
@@ -114,7 +120,7 @@ class Hashing(HostLayer):
         salt: Any = None,
         output_mode: str = "int",
         sparse: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[RegularizedLayerOptions],
     ) -> None:
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = "int64" if output_mode == "int" else settings.floatx()
@@ -189,7 +195,7 @@ class HashedCrossing(HostLayer):
         sparse: bool = False,
         name: str | None = None,
         dtype: PolicyLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[BasicLayerOptions],
     ) -> None:
         if dtype is None and output_mode == "int":
             dtype = "int64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.preprocessing.index_lookup import IndexLookup
-from toolkit.type_aliases import Array
+from toolkit.type_aliases import Array, LookupOptions
 
 
 class StringLookup(IndexLookup):
@@ -63,7 +63,7 @@ class StringLookup(IndexLookup):
         encoding: str = "utf-8",
         name: str | None = None,
         salt: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LookupOptions],
     ) -> None:
         self.encoding = encoding
         super().__init__(
@@ -137,7 +137,7 @@ class IntegerLookup(IndexLookup):
         oov_method: str = "floormod",
         salt: Any = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LookupOptions],
     ) -> None:
         if vocabulary_dtype != "int64":
             raise ArgumentError(

@@ -7,7 +7,7 @@ import string
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from toolkit.layers.preprocessing.lookup import StringLookup
 from toolkit.layers.weights import choice
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.serialization import deserialize_keras_object
-from toolkit.type_aliases import Array
+from toolkit.type_aliases import Array, TypedLayerOptions
 
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
 _STRIP = dict.fromkeys(map(ord, string.punctuation))
@@ -118,7 +118,7 @@ class TextVectorization(AdaptableLayer):
         name: str | None = None,
         vocabulary_size: int | None = None,
         has_input_vocabulary: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TypedLayerOptions],
     ) -> None:
         super().__init__(name=name, **kwargs)
         refuse_sparse(self, sparse)
