@@ -251,6 +251,12 @@ def test_wrong_loss_for_the_labels_names_the_other_loss(loss, units, y, words):
     assert all(part in message for part in words.split(" ... ")), message
 
 
+def test_outputs_with_extra_axes_name_flatten():
+    model = compiled("sparse_categorical_crossentropy", shape=(5, 4))
+    message = message_of(lambda: model.fit(np.ones((8, 5, 4)), LABELS, verbose=0))
+    assert "Add layers.Flatten" in message
+
+
 def test_ignored_class_can_be_out_of_range():
     loss = losses.SparseCategoricalCrossentropy(ignore_class=255)
     compiled(loss).fit(X, np.where(LABELS == 2, 255, LABELS), verbose=0)

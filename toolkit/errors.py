@@ -262,7 +262,7 @@ def unknown_choice(label: str, value: object, choices: Iterable[Any]) -> Argumen
     return ArgumentError(f"{label}: received {value!r}{hint} Expected one of {valid}")
 
 
-_SHORT_LIST = 60  # characters of a list that can precede the suggestion
+_SHORT_LIST = 100  # characters of a list that can precede the suggestion
 
 
 def _distinct(choices: list[object]) -> list[object]:

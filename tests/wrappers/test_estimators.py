@@ -99,6 +99,20 @@ def test_model_must_be_compiled():
         wrappers.SKLearnRegressor(model).fit(X, Y)
 
 
+@pytest.mark.parametrize(
+    ("loss", "units"),
+    [("sparse_categorical_crossentropy", 3), ("binary_crossentropy", 1)],
+)
+def test_one_hot_targets_are_named(loss, units):
+    activation = "softmax" if units > 1 else "sigmoid"
+    model = Sequential([layers.Input((3,)), layers.Dense(units, activation=activation)])
+    model.compile("sgd", loss)
+    estimator = wrappers.SKLearnClassifier(model, fit_kwargs={"verbose": 0})
+    message = r"SKLearnClassifier converts y to one-hot targets of shape \(20, 3\)"
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, np.arange(20) % 3)
+
+
 def test_metadata_routing():
     estimator = base.clone(REGRESSOR)
     with pytest.raises(RuntimeError, match="metadata routing is off"):

@@ -97,6 +97,12 @@ def _fix_of_targets(function: object, true: Shape, pred: Shape) -> str:
             ": it expects one integer label per sample. For one-hot targets use "
             "loss='categorical_crossentropy', or convert them by y.argmax(axis=-1)"
         )
+    if function in _OF_LABELS and len(pred) > 2 and true in (pred[:1], (*pred[:1], 1)):
+        return (
+            ": there is one label per sample, but the outputs have more axes than "
+            "(batch, classes). Add layers.Flatten, or a GlobalAveragePooling layer, "
+            "before the last layer"
+        )
     if not has_labels or classes in (1, None):
         return ""
     if function in _CATEGORICAL:
