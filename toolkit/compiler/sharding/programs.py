@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
 
 from toolkit import comm
 from toolkit.backends.base import Backend
@@ -19,7 +22,7 @@ from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
-from toolkit.ir import Graph, Kind, Spec
+from toolkit.ir import Graph, Kind, Spec, Value
 
 Array = Any
 
@@ -85,7 +88,7 @@ def compile_sharded(
 
 
 def _describe_lines(graph: Graph, local: Graph) -> list[str]:
-    """Return lines that must be equal on all ranks: the graph, and collectives."""
+    """Return lines that must be equal on all ranks: graph, collectives, constants."""
     lines = [f"takes {', '.join(str(x.spec) for x in graph.inputs)}"]
     for node in local.nodes:
         if node.op.kind is Kind.COLLECTIVE:
@@ -93,7 +96,18 @@ def _describe_lines(graph: Graph, local: Graph) -> list[str]:
             dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
             when = f" after {node.attrs['ready']}" if "ready" in node.attrs else ""
             lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}{when}")
-    return [*lines, *(node.op.name for node in graph.nodes)]
+    lines += [node.op.name for node in graph.nodes]
+    values = [x for node in graph.walk() for x in node.inputs] + [*graph.outputs]
+    constants = dict.fromkeys(x for x in values if x.constant is not None)
+    return [*lines, *map(_describe_constant, constants)]
+
+
+def _describe_constant(value: Value) -> str:
+    """Return the spec, checksum and first elements of a constant."""
+    array = np.ascontiguousarray(value.constant).reshape(-1)
+    checksum = crc32(array.view(np.uint8).data)
+    first = ", ".join(map(str, array[:3]))
+    return f"constant {value.spec} of [{first}], checksum {checksum:08x}"
 
 
 # The index of an input, its extent before it is split, and the local part.
