@@ -34,7 +34,7 @@ LOOP = """
     def refused(call):
         try:
             call()
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             return str(error)
         return ""
 """
@@ -120,6 +120,38 @@ def test_training_apart_is_refused(tmp_path):
         assert "step: expected data of the same length and shapes" in shapes
         assert all("step: expected the same weights" in text for text in weights)
         assert "shard(2, 0) on rank 0" in shards and "remove `shard`" in shards
+
+
+@needs_mpi
+def test_other_arguments(tmp_path):
+    text = """
+    @tk.function(distribute=True)
+    def total(x, factor, table, flag=False, name=""):
+        return tk.ops.sum(x) * factor + tk.ops.sum(table) * flag
+
+    @tk.function(distribute=True)
+    def last(table, x):
+        return tk.ops.sum(x) * tk.ops.sum(table)
+
+    table = np.arange(3, dtype="float32")
+    element = next(iter(parallel.distribute_dataset(batches)))[0]
+    constant = tk.function(lambda x: tk.ops.sum(x) * (rank + 2), distribute=True)
+    tell([
+        [float(total(v, 2.0, table, flag=True, name="a")) for v in (x[:8], element)],
+        float(last(table, np.ones((8, 2), "float32"))),
+        refused(lambda: last(table, element)),
+        refused(lambda: last(x=element, table=table)),
+        refused(lambda: total(x[:8], 2.0 + rank, table)),
+        refused(lambda: constant(x[:8])),
+    ])
+    """
+    single, *reports = run(tmp_path, 1, LOOP + text) + run(tmp_path, 2, LOOP + text)
+    for values, product, first, named, numbers, constants in reports:
+        assert [values, product] == single[:2]
+        for message in (first, named):
+            assert "last: expected the rows of a batch before other arrays" in message
+        assert "2.0, (3,) float32" in numbers and "3.0, (3,) float32" in numbers
+        assert "differs between ranks" in constants and "of [3.0]" in constants
 
 
 @needs_mpi

@@ -49,6 +49,8 @@ class DistributedFunction(Function):
         if self.distribution is not job:
             self._forget_traces(job)
         if job is not None:
+            if kwargs:  # the order of arrays is that of the program
+                args, kwargs = self._bind_arguments(args, kwargs)
             args, kwargs = _local_arguments(self.name, job, args, kwargs)
         return super().__call__(*args, **kwargs)
 
@@ -94,6 +96,11 @@ def _local_arguments(
         complete = partial(_as_full_tensor, name, shards[0])
         batch = tree.map_structure(complete, (args, kwargs))
         values = [x for x in leaves if isinstance(x, DATA_TYPES)]
+        if not isinstance(values[0], LocalRows):  # programs split arrays as the first
+            raise ArgumentError(
+                f"{name}: expected the rows of a batch before other arrays; received "
+                f"an array of shape {np.shape(values[0])} as the first"
+            )
         _check_equal_values(
             name, job, [convert(x) for x in values if not isinstance(x, LocalRows)]
         )

@@ -20,9 +20,20 @@ Batch = TypeVar("Batch")  # a nest of tensors
 
 
 def describe_batch(batch: object) -> str:
-    """Return the shapes and dtypes of a batch of tensors, or of a list of them."""
+    """Return the shapes and dtypes of a batch of tensors, or of a list of them.
+
+    Python values are described by their values, and objects by their types.
+    """
     leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
-    return ", ".join(f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves)
+    return ", ".join(map(_describe_leaf, leaves))
+
+
+def _describe_leaf(leaf: Any) -> str:
+    if isinstance(leaf, (bool, int, float, complex, str, bytes)):
+        return repr(leaf)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return f"{tuple(leaf.shape)} {leaf.dtype}"
+    return type(leaf).__name__
 
 
 def group_by_rank(texts: Sequence[str]) -> str:
