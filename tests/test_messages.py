@@ -392,6 +392,16 @@ IMAGE = (28, 28)
             "'both' returns only its last step ... return_sequences=True",
         ),
         (
+            lambda: small_stack(
+                (5, 3), layers.LSTM(4), layers.TimeDistributed(layers.Dense(2))
+            ),
+            "TimeDistributed ... return_sequences=True",
+        ),
+        (
+            lambda: layers.MultiHeadAttention(2, 2)(X, np.ones((8, 5, 4))),
+            "MultiHeadAttention ... return_sequences=True",
+        ),
+        (
             lambda: layers.LSTM(4)(X),
             "(batch, steps, features) ... np.expand_dims(x, -1)",
         ),

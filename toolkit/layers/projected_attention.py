@@ -150,6 +150,13 @@ class ProjectedAttention(Layer):
         self, query_shape: Any, value_shape: Any, key_shape: Any = None
     ) -> None:
         key_shape = value_shape if key_shape is None else key_shape
+        if len(query_shape) != len(value_shape):
+            raise ShapeError(
+                "MultiHeadAttention: expected query and value with the same axes, "
+                "(batch, steps, features); received shapes "
+                f"{tuple(query_shape)}, {tuple(value_shape)}; a recurrent layer before "
+                "this one needs return_sequences=True"
+            )
         if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
             raise ShapeError(
                 "MultiHeadAttention: all but the last extents of key and value must be "

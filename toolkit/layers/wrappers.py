@@ -84,8 +84,9 @@ class TimeDistributed(Wrapper):
     def build(self, input_shape: Any = ()) -> None:
         if len(input_shape) < 3:
             raise ShapeError(
-                "TimeDistributed: expected inputs (batch, steps, ...); "
-                f"received shape {tuple(input_shape)}"
+                "TimeDistributed: expected inputs (batch, steps, ...); received shape "
+                f"{tuple(input_shape)}; a recurrent layer before this one needs "
+                "return_sequences=True"
             )
         if not self.layer.built:
             self.layer.build((input_shape[0], *input_shape[2:]))
