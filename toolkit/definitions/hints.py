@@ -45,8 +45,10 @@ def closest(name: str, choices: Iterable[str]) -> list[str]:
         matches = [plain for plain, further in extra.items() if len(further) == minimum]
         if len(matches) <= _MAX_SUGGESTIONS:
             return [spelled_like(plain) for plain in matches]
+    lower = {choice.lower(): plain for plain, (choice, *_) in by_plain.items()}
     return [
-        spelled_like(p) for p in get_close_matches(_plain(name), by_plain, 1, _CUTOFF)
+        spelled_like(lower[match])
+        for match in get_close_matches(name.lower(), lower, 1, _CUTOFF)
     ]
 
 
