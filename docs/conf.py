@@ -118,7 +118,9 @@ def add_search_words(app: Any, doctree: Any) -> None:
     from docutils import nodes
     from sphinx import addnodes
 
-    words = tomllib.loads((HERE / "search_words.toml").read_text("utf-8"))
+    path = HERE / "search_words.toml"
+    app.env.note_dependency(str(path))
+    words = tomllib.loads(path.read_text("utf-8"))
     for number, word in enumerate(words.get(app.env.docname, ())):
         target = f"search-{number}"
         entry = ("single", word, target, "main", None)
