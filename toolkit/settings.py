@@ -38,10 +38,10 @@ HOST_BACKEND = "numpy"
 
 
 def environment(name: str, default: str | None = None) -> str | None:
-    """Return the environment variable TOOLKIT_<name>, or `default`.
+    """Return the environment variable `TOOLKIT_<name>`, or `default`.
 
     Args:
-        name: the name after TOOLKIT_.
+        name: the name after `TOOLKIT_`.
         default: the result for a variable that is not set.
 
     Returns:
