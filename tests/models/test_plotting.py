@@ -300,6 +300,17 @@ def test_repeated_blocks_are_drawn_once():
     assert {tuple(map(int, edge)) for edge in edges} == pairs
 
 
+def test_rows_of_joined_boxes_do_not_repeat_shapes():
+    *_, text = folded(residual_network(9), show_shapes=True)
+    block = text[text.index("9 times") :]
+    assert block.count("Output shape") == 4  # of Dense, Dense, Add, and the last Dense
+    x = toolkit.Input((4,))
+    y = layers.Dense(3)(x)
+    reader = toolkit.Model(x, layers.ReLU(dtype="float16")(y))
+    *_, text = folded(reader, show_dtype=True, show_shapes=True)
+    assert text.count("Output dtype") == 3 and text.count("Output shape") == 2
+
+
 def test_large_models_are_folded_by_default():
     for blocks, is_folded in ((4, False), (20, True)):
         text = model_to_dot(residual_network(blocks)).to_string()

@@ -9,6 +9,8 @@ from toolkit.pictures.boxes import Box, Cell, Cluster
 
 MAX_BOXES = 40  # larger pictures are folded by default
 _JOINED = ("Activation", "Dropout", "ELU", "Normalization", "ReLU", "Softmax")
+_OUTPUT = "Output shape"
+_SHAPES = ("Input shape", _OUTPUT)
 
 Edges = dict[tuple[Box, Box], None]
 
@@ -57,7 +59,7 @@ def _join_boxes(content: Cluster) -> dict[Box, Box]:
         if not _is_joined(before[0], box) or owners[before[0]] is not owners[box]:
             continue
         source = new.get(before[0], before[0])
-        rows = [*source.rows, [Cell(box.name, box.kind)], *box.rows]
+        rows = [*source.rows, [Cell(box.name, box.kind)], *_other_rows(box, source)]
         detail = f"{source.detail}; {box.detail}"
         merged = Box(source.name, source.kind, source.role, rows, detail)
         replaced = [old for old, current in new.items() if current is source]
@@ -69,6 +71,16 @@ def _is_joined(source: Box, box: Box) -> bool:
     if source.role == "input" or box.role == "model":
         return False
     return any(name in box.kind for name in _JOINED)
+
+
+def _other_rows(box: Box, source: Box) -> Iterator[list[Cell]]:
+    """Yield the rows of a box without the shapes that the box before it shows."""
+    outputs = [cell for row in source.rows for cell in row if cell.label == _OUTPUT]
+    shapes = {cell.value for cell in outputs}
+    for row in box.rows:
+        cells = [x for x in row if x.label not in _SHAPES or x.value not in shapes]
+        if cells:
+            yield cells
 
 
 def _owners(cluster: Cluster) -> Iterator[tuple[Box, Cluster]]:
