@@ -23,6 +23,7 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace, inline, no_trace
 from toolkit.errors import HostCallError
 from toolkit.ir import Graph, Spec, Value
+from toolkit.type_aliases import TensorLike
 
 # Code outside of compiled functions expects arrays, or single strings.
 _ATTRIBUTES_OF_VALUES = {*dir(np.ndarray), *dir(str), *dir(bytes)}
@@ -132,7 +133,7 @@ class _HostCall(NamedTuple):
         with no_trace():
             return tree.map_structure(self._standardize, self.function(*args, **kwargs))
 
-    def _standardize(self, y: object) -> object:
+    def _standardize(self, y: TensorLike) -> object:
         """Return a leaf of the result as a tensor or as strings."""
         if is_strings(y) or isinstance(y, (str, bytes)) or type(y) is Tensor:
             return y
@@ -191,7 +192,8 @@ class HostCalls:
     def _symbol(self, value: object) -> Tensor | HostStrings:
         """Return the symbol of a result; a tensor is an input of the program."""
         if not isinstance(value, Tensor):
-            return self.argument(value, Spec(np.shape(value), dtypes.STRING))
+            shape = getattr(value, "shape", ())  # a single string has none
+            return self.argument(value, Spec(shape, dtypes.STRING))
         self._results.append(len(self._values))
         return self.argument(value, value.spec)
 
@@ -229,7 +231,7 @@ class HostCalls:
             )
         needed = dict.fromkeys(v for node in nodes for v in node.inputs if v in known)
         graph = Graph(tuple(needed), tuple(nodes), (x,))
-        leaves = [_Slot(self._slots[v]) for v in needed]
+        leaves: list[object] = [_Slot(self._slots[v]) for v in needed]
         call = _HostCall(partial(_run_graph, graph), (tuple(leaves), {}), leaves)
         value = tree.flatten(call.run(self._values))[0]
         self._calls.append(call)
@@ -254,7 +256,7 @@ class HostCalls:
         for x in arguments:
             if type(x) is PreparedStrings and x.calls is self:
                 return list(x.results)
-        values = list(arguments)
+        values: list[Any] = list(arguments)
         start = perf_counter()
         for call in self._calls:
             values += tree.flatten(call.run(values))

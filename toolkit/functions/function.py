@@ -138,7 +138,8 @@ class Function:
         if self.distribution is not None:  # arrays may be shards of batches
             signature = tuple([x.spec for x in args])
         fast_key = state.device, placement(), signature
-        cached, inputs = self._fast_path.get(fast_key), args
+        inputs: Sequence[Tensor] = args
+        cached = self._fast_path.get(fast_key)
         if cached is None:
             cached, inputs = self._find_trace(args, kwargs)
             if cached.host_calls is None:
@@ -204,7 +205,7 @@ class Function:
     def _split_leaves(self, leaves: list[Any]) -> tuple[list[object], Key]:
         """Return the leaves with data, as tensors or strings, and all keys."""
         arguments: list[object] = []
-        static = []
+        static: list[object] = []
         for leaf in leaves:
             if self._is_deferred(leaf):
                 arguments.append(leaf)
@@ -252,7 +253,8 @@ class Function:
         """Return whether an argument contains strings that host calls receive."""
         if isinstance(leaf, Tensor) or self.dialect is not None:
             return False
-        if self.distribution is not None or not is_strings(leaf):
+        value: Any = leaf
+        if self.distribution is not None or not is_strings(value):
             return False
         return not (self._fixes_strings and isinstance(leaf, StringTensor))
 

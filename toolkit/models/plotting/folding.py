@@ -37,8 +37,10 @@ def _replace(cluster: Cluster, new: dict[Box, Box], edges: Edges) -> Cluster:
     """Return a cluster with each box replaced; a box is drawn once."""
     children: dict[Box | Cluster, None] = {}
     for child in cluster.children:
-        is_box = isinstance(child, Box)
-        children[new.get(child, child) if is_box else _replace(child, new, {})] = None
+        if isinstance(child, Box):
+            children[new.get(child, child)] = None
+        else:
+            children[_replace(child, new, {})] = None
     pairs = [(new.get(a, a), new.get(b, b)) for a, b in edges]
     remaining = dict.fromkeys((a, b) for a, b in pairs if a is not b)
     return Cluster(cluster.name, list(children), remaining)
@@ -110,15 +112,15 @@ class _Repeat(NamedTuple):
 
     start: int
     size: int
-    count: int
+    repeats: int
 
     @property
     def end(self) -> int:
-        return self.start + self.size * self.count
+        return self.start + self.size * self.repeats
 
     @property
     def num_folded(self) -> int:
-        return self.size * (self.count - 1)
+        return self.size * (self.repeats - 1)
 
 
 def _fold_clusters(cluster: Cluster, edges: Edges) -> Cluster:
@@ -144,7 +146,7 @@ def _fold_run(boxes: list[Box], edges: Edges) -> list[Box | Cluster]:
     for repeat in repeats:
         children += boxes[position : repeat.start]
         block = boxes[repeat.start : repeat.start + repeat.size]
-        children.append(Cluster(f"{repeat.count} times", list(block)))
+        children.append(Cluster(f"{repeat.repeats} times", list(block)))
         _fold_edges(boxes, repeat, edges)
         position = repeat.end
     return [*children, *boxes[position:]]
