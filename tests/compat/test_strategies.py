@@ -57,8 +57,16 @@ def test_a_strategy_in_a_job_needs_a_distribution(tmp_path):
         model = network()
     x = np.arange(32, dtype="float32").reshape(8, 4)
     model.fit(x, x[:, :1], verbose=0)
-    tell([message, state_of(model)])
+    graph_message = ""
+    with tf.Graph().as_default():
+        v = tf.compat.v1.get_variable("v", (2,))
+        try:
+            tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(v * v)
+        except tf.errors.InvalidArgumentError as error:
+            graph_message = str(error)
+    tell([message, state_of(model), graph_message])
     """
     first, second = run(tmp_path, 2, text)
     assert first == second
     assert "MirroredStrategy: this job has 2 processes" in first[0]
+    assert "GradientDescent.apply_gradients: each of the 2 processes" in first[2]

@@ -155,6 +155,37 @@ def test_other_arguments(tmp_path):
 
 
 @needs_mpi
+def test_rows_of_one_process_and_settings_that_differ_are_refused(tmp_path):
+    text = """
+    local = parallel.distribute_dataset(batches)
+    element = next(iter(local))
+    messages = [
+        refused(lambda: build().train_on_batch(*element)),
+        refused(lambda: build().predict_on_batch(element[0] * 2)),
+        refused(lambda: build().fit(local.take(2), verbose=0)),
+        refused(lambda: build().fit((batch for batch in local), verbose=0)),
+    ]
+    model = build()
+    step = tk.function(train_step(model, model.optimizer), distribute=True)
+    step(*element)
+    model.optimizer.learning_rate = 0.02
+    step(*element)
+    model.optimizer.learning_rate = 0.01 * (1 + rank)
+    messages.append(refused(lambda: step(*element)))
+    distribution.set_distribution(distribution.DataParallel(auto_shard_dataset=False))
+    model = build()
+    model.compile("adam", "mse", run_eagerly=True)
+    messages.append(refused(lambda: model.fit(x[:8], y[:8], verbose=0)))
+    tell(messages)
+    """
+    for messages in run(tmp_path, 2, LOOP + text):
+        *rows, settings, eager = messages
+        assert all("expected all rows of a batch" in message for message in rows)
+        assert "learning_rate with the first values [0.01" in settings
+        assert "`fit` without run_eagerly=True" in eager
+
+
+@needs_mpi
 def test_a_job_without_a_distribution_warns_once(tmp_path):
     text = """
     import warnings

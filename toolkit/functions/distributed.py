@@ -14,6 +14,7 @@ from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import state
+from toolkit.core.variable import Variable
 from toolkit.data.batch_shards import LocalRows
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
@@ -35,6 +36,8 @@ class DistributedFunction(Function):
     Without a distribution it is a function of one process.
     """
 
+    _settings: tuple[Variable, ...] = ()  # scalars that its programs read or write
+
     def __call__(self, *args: object, **kwargs: object) -> object:
         job = distribution_context.current()
         if state.trace is not None:  # a part of another function
@@ -51,10 +54,24 @@ class DistributedFunction(Function):
         if job is not None:
             if kwargs:  # the order of arrays is that of the program
                 args, kwargs = self._bind_arguments(args, kwargs)
+            self._check_settings(job)
             args, kwargs = _local_arguments(self.name, job, args, kwargs)
         return super().__call__(*args, **kwargs)
 
+    def _check_settings(self, job: DistributionContext) -> None:
+        """Raise for settings, such as a learning rate, that one process has changed.
+
+        Raises:
+            ArgumentError: on all processes.
+        """
+        checksum = 0
+        for variable in self._settings:
+            checksum = crc32(np.asarray(variable).tobytes(), checksum)
+        if len(set(job.agree("settings", checksum))) > 1:
+            compare_variables(job, self._settings, f"{self.name}: ")
+
     def _forget_traces(self, job: DistributionContext | None) -> None:
+        self._settings = ()
         self._traces.clear()
         self._fast_path.clear()
         self.distribution = job
@@ -75,6 +92,8 @@ class DistributedFunction(Function):
             except ArgumentError:
                 self._forget_traces(self.distribution)  # the next call compares again
                 raise
+            scalars = [v for v in variables if v.shape == ()]
+            self._settings = tuple(dict.fromkeys([*self._settings, *scalars]))
         return concrete, results
 
 

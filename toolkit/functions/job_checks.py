@@ -48,7 +48,7 @@ def check_update(name: str) -> None:
         f"{name}: each of the {job.num_processes} processes of the job would update "
         "its weights by the gradients of its rows alone, and train another model; put "
         "the step into `toolkit.function(step, distribute=True)`, which adds the "
-        "gradients of all processes, or use `fit`"
+        "gradients of all processes, or use `fit` without run_eagerly=True"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from toolkit import inspection, ops, tree
@@ -249,7 +250,10 @@ class EagerStep:
         self.reason = reason
 
     def __call__(self, batch: Any) -> Any:
-        with restore_on_error(), shared_step(), StatelessScope() as scope:
+        job = distribution_context.current()
+        has_all_rows = job is None or job.auto_shard_dataset
+        context = shared_step() if has_all_rows else nullcontext()
+        with restore_on_error(), context, StatelessScope() as scope:
             outputs = self.step(batch)
         writes = list(scope.writes.items())
         try:

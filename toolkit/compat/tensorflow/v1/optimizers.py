@@ -16,6 +16,7 @@ from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, col
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
+from toolkit.functions.job_checks import check_update
 from toolkit.type_aliases import TensorLike
 
 
@@ -150,6 +151,7 @@ class Optimizer:
             global_step: a Variable to increment.
             name: of the operation.
         """
+        check_update(f"{self._name}.apply_gradients")
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
             raise ArgumentError("No gradients provided for any variable.")
