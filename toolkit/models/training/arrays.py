@@ -53,8 +53,33 @@ def to_array(x: Any, name: str) -> Array:
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise DTypeError(
             f"{name}: expected numbers; received data of dtype {array.dtype}"
+            f"{_fix_of_objects(array)}"
         )
     return array
+
+
+def _fix_of_objects(array: Array) -> str:
+    """Return the first element that is not a number, and the likely fix."""
+    if array.dtype.kind in "SU":
+        return (
+            "; map strings to integers, for example by layers.StringLookup or "
+            "np.unique(y, return_inverse=True)"
+        )
+    if array.dtype.kind in "Mm":
+        return "; convert times to numbers, for example by .astype('int64')"
+    for index, value in np.ndenumerate(array):
+        if np.ndim(value):
+            return (
+                f"; row {index[0]} has the length {len(value)}: rows of different "
+                "lengths need padding, for example by toolkit.utils.pad_sequences"
+            )
+        if not is_real(value):
+            position = index[0] if len(index) == 1 else index
+            return (
+                f", with {value!r:.40} of type {type(value).__name__} at index "
+                f"{position}; replace it, then convert by .astype('float32')"
+            )
+    return "; convert it by .astype('float32')"
 
 
 def to_floatx(array: Array) -> Array:
@@ -90,7 +115,10 @@ def batch_tensors(structure: Any, name: str) -> Any:
             return leaf.as_batch()
         array = to_floatx(to_array(leaf, name))
         if array.ndim == 0:
-            raise ShapeError(f"{name}: expected batches of samples; received a scalar")
+            raise ShapeError(
+                f"{name}: expected batches of samples; received a scalar; if the data "
+                "set returns single samples, add .batch(32) to it"
+            )
         return as_tensor(array)
 
     return tree.map_structure(convert, structure)
@@ -117,15 +145,40 @@ def check_arrays(structure: Any, name: str) -> Any:
         if not is_array(leaf):
             raise ArgumentError(
                 f"{name}: expected an array, or a list, tuple or dict of arrays; "
-                f"received {leaf!r:.60} of type {type(leaf).__name__} (convert a "
-                "list of numbers by np.array)"
+                f"received {_describe_list(structure, leaf, name)}"
             )
         array = to_array(leaf, name)
         if array.ndim == 0:
-            raise ShapeError(f"{name}: expected arrays of samples; received a scalar")
+            raise ShapeError(
+                f"{name}: expected arrays of samples; received "
+                f"{_describe_list(structure, leaf, name)}"
+            )
         return array
 
     return tree.map_structure(convert, structure)
+
+
+def _describe_list(structure: Any, leaf: Any, name: str) -> str:
+    """Describe data that is no nest of arrays, and the likely fix."""
+    if structure is leaf and is_array(leaf):
+        return "a scalar"
+    if not isinstance(structure, (list, tuple)) or not is_real(leaf):
+        return f"{leaf!r:.60} of type {type(leaf).__name__}"
+    kind = type(structure).__name__
+    lengths = {len(x) for x in structure if isinstance(x, (list, tuple))}
+    if not lengths:
+        sample = ", or np.array([x]) if it is one sample" if name == "x" else ""
+        return (
+            f"a {kind} of {len(structure)} numbers; convert it by np.array({name})"
+            f"{sample}"
+        )
+    if len(lengths) == 1:
+        return f"a {kind} of {len(structure)} lists; convert it by np.array({name})"
+    shortest, longest = min(lengths), max(lengths)
+    return (
+        f"a {kind} of {len(structure)} lists with lengths from {shortest} to "
+        f"{longest}; pad them to one length by toolkit.utils.pad_sequences({name})"
+    )
 
 
 def count_samples(components: dict[str, Any]) -> int:
@@ -224,7 +277,9 @@ def split_arrays(
         )
     if not _all_arrays((x, y, sample_weight)):
         raise ArgumentError(
-            f"validation_split supports only arrays; for {type(x).__name__}, pass "
+            f"validation_split supports only arrays; received x of type "
+            f"{type(x).__name__}. Split a data set by `toolkit.utils.split_dataset("
+            f"x, right_size={validation_split})`, and pass the second part as "
             "validation_data"
         )
     pairs = zip(FIELDS, (x, y, sample_weight), strict=True)
