@@ -309,6 +309,23 @@ def test_rare_lengths_of_texts_run_once_as_python_code():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_many_lengths_of_texts_evict_no_program():
+    def any_length():
+        x = layers.Input((), dtype="string")
+        ids = layers.TextVectorization(vocabulary=WORDS)(x)
+        return toolkit.Model(x, mean_embedding(ids))
+
+    model = compiled(any_length)
+    texts = np.array([" ".join(["red"] * n) for n in range(1, 71)])
+    with pytest.warns(UserWarning, match="output_sequence_length"):
+        for _ in range(3):
+            results = model.predict(texts, batch_size=1, verbose=0)
+    assert model.predict_function.trace_count == 64
+    np.testing.assert_allclose(results, np.repeat(results[:1], 70, 0), rtol=1e-5)
+    assert model.inspect(texts[-1:]) is not None
+
+
 # --- functions ------------------------------------------------------------------------
 
 
@@ -352,6 +369,68 @@ def test_many_widths_of_results_are_reported():
             call(np.array([" ".join(["red"] * n)]))
 
 
+def test_call_after_a_shape_can_depend_on_the_shape():
+    """Equal shapes of different calls do not select the wrong program."""
+    words, fixed = layers.TextVectorization(vocabulary=WORDS), text_layer()
+    letters = layers.TextVectorization(vocabulary=["a", "b"], split="character")
+
+    def branch(x):
+        y = fixed(x) if words(x).shape[1] < 3 else letters(x)
+        return y * 1.0, ops.ones(()) * y.shape[1]
+
+    call = toolkit.function(branch)
+    for text in ("red", "a b", "a b a", "b b abbb", "a a abab"):
+        x = np.array([text])
+        for result, y in zip(call(x), branch(x), strict=True):
+            np.testing.assert_array_equal(result, y)
+
+
+@pytest.mark.parametrize("convert", [np.array, ops.convert_to_tensor])
+def test_number_of_selected_strings_causes_a_retrace(convert):
+    call = toolkit.function(lambda x: ops.ones(()) * x[x == "a"].shape[0])
+    for words, count in (("aba", 2), ("abb", 1), ("bbb", 0), ("baa", 2)):
+        assert float(call(convert(list(words)))) == count
+    assert call.trace_count == 3
+
+
+def test_layer_runs_only_for_the_shape_that_selects_it():
+    words = layers.TextVectorization(vocabulary=WORDS)
+    strict = layers.StringLookup(vocabulary=WORDS, num_oov_indices=0)
+    call = toolkit.function(
+        lambda x: strict(x) if words(x).shape[1] == 1 else words(x)[:, 0]
+    )
+    assert call(np.array(["red"])).tolist() == [strict("red")]
+    for _ in range(2):
+        assert call(np.array(["x red"])).tolist() == [1]
+    with pytest.raises(ArgumentError, match="OOV"):
+        call(np.array(["x"]))
+
+
+def test_layer_runs_once_in_each_call():
+    texts = []
+    layer = layers.TextVectorization(
+        vocabulary=WORDS, standardize=lambda x: texts.extend(x) or x
+    )
+    call = toolkit.function(lambda x: layer(x) + 1)
+    inputs = [np.array([" ".join(["red"] * n)]) for n in (1, 2, 3)]
+    for _ in range(2):
+        texts.clear()
+        for x in inputs:
+            call(x)
+    assert texts == [x[0] for x in inputs]
+
+
+def test_operand_with_a_known_value():
+    layer = layers.HashedCrossing(50)
+
+    def cross(x):
+        return layer((x, ops.arange(x.shape[0]) + 1))
+
+    call = toolkit.function(cross)
+    for x in (np.array(["a", "b"]), np.array(["b", "c"])):
+        np.testing.assert_array_equal(call(x), cross(x))
+
+
 def test_function_that_reads_string_tensors_fixes_them():
     @toolkit.function
     def total(x):
@@ -359,6 +438,41 @@ def test_function_that_reads_string_tensors_fixes_them():
 
     for words, length in ((["a", "bc"], 3), (["abcd", "e"], 5)):
         assert float(total(ops.convert_to_tensor(words))) == length
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: {"red": 2.0, b"red": 2.0}.get(x[0], 1.0),
+        lambda x: 2.0 if x[:1] else 1.0,
+        lambda x: 2.0 if x[0] in {"red", b"red"} else 1.0,
+    ],
+    ids=["dict", "truth", "set"],
+)
+def test_python_code_cannot_compare_strings_by_identity(read):
+    call = toolkit.function(lambda x: ops.ones(()) * read(x))
+    with pytest.raises(HostCallError, match="strings have no values"):
+        call(np.array(["red", "blue"]))
+
+
+def test_strings_of_another_call_are_refused():
+    strings, layer = [], lookup()
+
+    @toolkit.function
+    def call(x):
+        strings.append(x)
+        return layer(strings[0])
+
+    call(np.array(["red"]))
+    with pytest.raises(HostCallError, match="belong to another call"):
+        call(np.array(["red", "blue"]))
+
+
+def test_scalars_of_numpy_are_constants():
+    layer = lookup()
+    call = toolkit.function(lambda x: layer(x) + 1)
+    for x in (np.str_("red"), np.bytes_(b"blue"), np.str_("blue")):
+        assert int(call(x)) == int(layer(x)) + 1
 
 
 def test_branch_that_calls_a_layer():

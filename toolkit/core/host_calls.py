@@ -8,10 +8,11 @@ calls first. Their results are inputs of the program.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from time import perf_counter
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -27,18 +28,18 @@ from toolkit.type_aliases import TensorLike
 
 # Code outside of compiled functions expects arrays, or single strings.
 _ATTRIBUTES_OF_VALUES = {*dir(np.ndarray), *dir(str), *dir(bytes)}
+# Types of constant arguments of calls that are compared by value.
+_PLAIN_TYPES = (bool, int, str, bytes, slice, type(None))
 
 
 class PreparedStrings(np.ndarray[Any, Any]):
     """Strings of a batch, with the results of the calls for it if they are known.
 
     Attributes:
-        calls: the calls.
         results: their results for the batch.
     """
 
-    calls: HostCalls | None = None
-    results: Sequence[Tensor] = ()
+    results: Results | None = None
 
 
 class HostStrings(StringTensor):
@@ -94,7 +95,11 @@ class HostStrings(StringTensor):
     def __eq__(self, other: object) -> object:  # type: ignore[override]
         return call_on_host(operator.eq, (self, other))
 
-    __hash__ = StringTensor.__hash__
+    def __hash__(self) -> NoReturn:
+        raise _no_values()
+
+    def __bool__(self) -> NoReturn:
+        raise _no_values()
 
     def move(
         self, function: Callable[..., object], args: object, kwargs: object
@@ -119,12 +124,29 @@ class _Slot:
         self.index = index
 
 
-class _HostCall(NamedTuple):
-    """One recorded call. Slots replace the leaves that differ between calls."""
+class _HostCall:
+    """One recorded call. Slots replace the leaves that differ between calls.
 
-    function: Callable[..., object]
-    structure: object
-    leaves: list[object]
+    Args:
+        function: the function.
+        arguments: its arguments and keyword arguments.
+        leaves: the leaves of the arguments, with slots.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], arguments: object, leaves: list[object]
+    ) -> None:
+        self.function = function
+        self.structure = tree.structure_of(arguments)
+        self.leaves = leaves
+        self._signature = tree.signature(arguments)
+        self.seconds: float = 0.0  # of the last run for other arguments
+
+    def equals(self, other: _HostCall) -> bool:
+        """Return whether the calls are known to be equal."""
+        if self.function is not other.function or self._signature != other._signature:
+            return False
+        return all(map(_is_same, self.leaves, other.leaves))
 
     def run(self, values: list[object]) -> object:
         """Return the result for the values of a call of the traced function."""
@@ -145,6 +167,44 @@ class _HostCall(NamedTuple):
         return convert(y)
 
 
+# The results of each call for the arguments of a traced function, in order.
+Results: TypeAlias = dict[_HostCall, list[Any]]
+
+
+def _is_same(leaf: object, other: object) -> bool:
+    if type(leaf) is not type(other):
+        return False
+    if isinstance(leaf, _Slot) and isinstance(other, _Slot):
+        return leaf.index == other.index
+    return leaf is other or (isinstance(leaf, _PLAIN_TYPES) and leaf == other)
+
+
+def specs_of(results: Iterable[Any]) -> tuple[Spec, ...]:
+    """Return the specs of tensors and strings."""
+    return tuple(
+        [
+            x.spec if isinstance(x, Tensor) else Spec(np.shape(x), dtypes.STRING)
+            for x in results
+        ]
+    )
+
+
+def prepared_results(arguments: Sequence[object]) -> Results:
+    """Return the results that are known for the arguments of a function."""
+    for x in arguments:
+        if type(x) is PreparedStrings and x.results is not None:
+            return x.results
+    return {}
+
+
+def prepare(arguments: Sequence[object], results: Results) -> None:
+    """Store results in one of the arguments, for `prepared_results`."""
+    for x in arguments:
+        if type(x) is PreparedStrings:
+            x.results = results
+            return
+
+
 class HostCalls:
     """The calls on the host that a trace records, in order.
 
@@ -155,26 +215,38 @@ class HostCalls:
     def __init__(self, trace: Trace) -> None:
         self._trace: Trace | None = trace
         self._calls: list[_HostCall] = []
+        self._specs: list[tuple[Spec, ...]] = []  # of the results of each call
         self._results: list[int] = []  # the slots of the inputs of the program
-        self.seconds: float = 0.0  # of the last run
         # During the trace: the values of the traced call, and slots by their symbols.
         self._values: list[Any] = []
-        self._slots: dict[Value | HostStrings, int] = {}
+        self._slots: dict[Value, int] = {}
+        self._string_slots: list[tuple[HostStrings, int]] = []  # they have no hash
 
     @property
     def functions(self) -> list[Callable[..., object]]:
         """Return the functions that are called."""
         return [call.function for call in self._calls]
 
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of the last run of each call."""
+        return sum(call.seconds for call in self._calls)
+
+    @property
+    def specs(self) -> tuple[Spec, ...]:
+        """Return the specs of all results."""
+        return tuple(chain.from_iterable(self._specs))
+
     def argument(self, value: object, spec: Spec) -> Tensor | HostStrings:
         """Return the symbol of an argument of the traced function."""
         symbol: Tensor | HostStrings
         if spec.dtype == dtypes.STRING:
             symbol = HostStrings(spec.shape)
+            self._string_slots.append((symbol, len(self._values)))
         else:
             assert self._trace is not None
             symbol = self._trace.placeholder(spec)
-        self._slots[symbol] = len(self._values)
+            self._slots[symbol] = len(self._values)
         self._values.append(value)
         return symbol
 
@@ -184,25 +256,37 @@ class HostCalls:
         """Run a call for the traced arguments, and return symbols of its results."""
         operands = tree.flatten((args, kwargs))
         leaves = [self._locate(leaf, function) for leaf in operands]
-        call = _HostCall(function, tree.structure_of((args, kwargs)), leaves)
+        outputs = self._run(_HostCall(function, (args, kwargs), leaves))
+        return tree.map_structure(self._symbol, outputs)
+
+    def _run(self, call: _HostCall) -> Any:
+        """Append a call, and return its result for the traced call."""
         outputs = call.run(self._values)
         self._calls.append(call)
-        return tree.map_structure(self._symbol, outputs)
+        self._specs.append(specs_of(tree.flatten(outputs)))
+        return outputs
 
     def _symbol(self, value: object) -> Tensor | HostStrings:
         """Return the symbol of a result; a tensor is an input of the program."""
-        if not isinstance(value, Tensor):
-            shape = getattr(value, "shape", ())  # a single string has none
-            return self.argument(value, Spec(shape, dtypes.STRING))
-        self._results.append(len(self._values))
-        return self.argument(value, value.spec)
+        if isinstance(value, Tensor):
+            self._results.append(len(self._values))
+        return self.argument(value, specs_of([value])[0])
 
     def _locate(self, leaf: object, function: Callable[..., object]) -> object:
         """Return the slot of a leaf, or the leaf if it is a constant."""
         if isinstance(leaf, HostStrings):
-            return _Slot(self._slots[leaf])
-        if not isinstance(leaf, Tensor) or leaf.static_value() is not None:
+            slots = [slot for symbol, slot in self._string_slots if symbol is leaf]
+            if not slots:
+                raise HostCallError(
+                    f"{describe(function)}: the strings belong to another call of a "
+                    "compiled function; pass them as an argument"
+                )
+            return _Slot(slots[0])
+        if not isinstance(leaf, Tensor):
             return leaf
+        value = leaf.static_value()
+        if value is not None:
+            return Tensor(value)
         x = self._outer_value(leaf)
         if x not in self._slots:
             self._evaluate(x, function)
@@ -233,8 +317,7 @@ class HostCalls:
         graph = Graph(tuple(needed), tuple(nodes), (x,))
         leaves: list[object] = [_Slot(self._slots[v]) for v in needed]
         call = _HostCall(partial(_run_graph, graph), (tuple(leaves), {}), leaves)
-        value = tree.flatten(call.run(self._values))[0]
-        self._calls.append(call)
+        value = tree.flatten(self._run(call))[0]
         self._slots[x] = len(self._values)
         self._values.append(value)
 
@@ -242,25 +325,42 @@ class HostCalls:
         """Return the results for the traced call, and release its values."""
         results = [self._values[index] for index in self._results]
         self._trace, self._values, self._slots = None, [], {}
+        self._string_slots.clear()
         return results
 
-    def prepare(self, arguments: Sequence[object]) -> None:
-        """Store the results in one of the arguments, for a later `run`."""
-        for x in arguments:
-            if type(x) is PreparedStrings:
-                x.results, x.calls = self.run(arguments), self
-                return
+    def share(self, traces: Iterable[HostCalls]) -> None:
+        """Replace the first calls by equal calls of other traces.
 
-    def run(self, arguments: Sequence[object]) -> list[Tensor]:
-        """Return the additional inputs of the program for other arguments."""
-        for x in arguments:
-            if type(x) is PreparedStrings and x.calls is self:
-                return list(x.results)
+        Their results are then computed once, and decide which trace to run.
+        """
+        for trace in traces:
+            pairs = zip(self._calls, trace._calls, strict=False)
+            for i, (call, shared) in enumerate(pairs):
+                if not call.equals(shared):
+                    break
+                self._calls[i] = shared
+
+    def run(
+        self, arguments: Sequence[object], call_results: Results
+    ) -> list[Tensor] | None:
+        """Return the additional inputs of the program for other arguments.
+
+        Args:
+            arguments: the arguments.
+            call_results: the results of calls that ran for them. New results are added.
+
+        Returns:
+            None if a result has another shape than in the trace.
+        """
         values: list[Any] = list(arguments)
-        start = perf_counter()
-        for call in self._calls:
-            values += tree.flatten(call.run(values))
-        self.seconds = perf_counter() - start
+        for call, specs in zip(self._calls, self._specs, strict=True):
+            if call not in call_results:
+                start = perf_counter()
+                call_results[call] = tree.flatten(call.run(values))
+                call.seconds = perf_counter() - start
+            if specs_of(call_results[call]) != specs:
+                return None
+            values += call_results[call]
         return [values[index] for index in self._results]
 
 

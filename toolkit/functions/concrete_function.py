@@ -17,7 +17,7 @@ from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
 from toolkit.core.convert import convert
-from toolkit.core.host_calls import HostCalls
+from toolkit.core.host_calls import HostCalls, Results
 from toolkit.core.locks import Locks, changes, commit_all
 from toolkit.core.tensor import Tensor, backend, state
 from toolkit.core.trace import Trace, inline
@@ -117,9 +117,21 @@ class ConcreteFunction:
         # The calls in Python whose results are the last inputs, if there are any.
         self.host_calls: HostCalls | None = None
 
-    def run_host_calls(self, arguments: Sequence[object]) -> list[Tensor]:
-        """Return the results of the calls in Python for the arguments of a call."""
-        return [] if self.host_calls is None else self.host_calls.run(arguments)
+    def run_host_calls(
+        self, arguments: Sequence[object], call_results: Results
+    ) -> list[Tensor] | None:
+        """Return the results of the calls in Python for the arguments of a call.
+
+        Args:
+            arguments: the arguments of the call.
+            call_results: the results of calls that ran for them. New results are added.
+
+        Returns:
+            None if a result has another shape than in the trace.
+        """
+        if self.host_calls is None:
+            return []
+        return self.host_calls.run(arguments, call_results)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on tensors with the traced shapes and dtypes, in order.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cached_property, update_wrapper
 from inspect import Signature
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,13 +19,20 @@ from toolkit.console.frames import warn
 from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.dialects import Dialect
-from toolkit.core.host_calls import HostCalls, HostStrings, host_call_error
+from toolkit.core.host_calls import (
+    HostCalls,
+    HostStrings,
+    Results,
+    host_call_error,
+    prepare,
+    prepared_results,
+    specs_of,
+)
 from toolkit.core.strings import StringTensor
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import (
-    ArgumentError,
     HostCallError,
     SignatureError,
     leaked,
@@ -32,6 +40,7 @@ from toolkit.errors import (
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.job_checks import shared_step
+from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
 from toolkit.functions.signatures import matches_spec, static_key
 from toolkit.ir import Spec
@@ -42,6 +51,7 @@ from toolkit.thread_state import restore_on_error
 # Limit of the programs per function; the least recently used one is evicted first.
 MAX_PROGRAMS = 64
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_TEXT_TYPES = (np.ndarray, StringTensor)
 _PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -58,7 +68,7 @@ class Function:
     # Whether the values of string tensors are constants if the code reads them.
     fixes_strings: ClassVar[bool] = True
     # Whether to compile at the first call with a new shape of results of host calls.
-    compiles_new_results: ClassVar[bool] = True
+    compiles_new_results: bool = True
 
     def __init__(
         self,
@@ -77,8 +87,9 @@ class Function:
         self.distribution = distribution
         self.trace_count: int = 0
         self._traces: dict[Any, ConcreteFunction] = {}
-        # By the key of the arguments; the key of a trace has their results, too.
-        self._host_calls: dict[Any, HostCalls] = {}
+        # The traces with host calls, by the key of the arguments. The key of a trace
+        # also contains the specs of the results.
+        self._host_calls: dict[Any, tuple[ConcreteFunction, ...]] = {}
         self._fixes_strings = False
         self._refused: set[Any] = set()  # shapes that were new in one call
         self._warned_of_constant = False
@@ -101,7 +112,7 @@ class Function:
         """Return a bound method: each instance has separate traces."""
         if instance is None:
             return self
-        methods = _methods_of(instance)
+        methods = methods_of(instance)
         if self not in methods:
             methods[self] = type(self)(
                 self.python_function.__get__(instance, owner),
@@ -173,12 +184,13 @@ class Function:
         arguments, static = self._split_leaves(leaves)
         location = state.device, placement()
         key = tree.signature((args, kwargs)), static, location
-        concrete, results = self._cached_trace(key, arguments)
+        call_results: Results = {}
+        concrete, results = self._cached_trace(key, arguments, call_results)
         if concrete is None:
             with self._trace_lock:
-                concrete, results = self._cached_trace(key, arguments)
+                concrete, results = self._cached_trace(key, arguments, call_results)
                 if concrete is None:
-                    self._check_results(key, _specs_of(results))
+                    self._check_results(key, specs_of(chain(*call_results.values())))
                     try:
                         concrete, results = self._trace(
                             key, args, kwargs, leaves, arguments
@@ -188,18 +200,23 @@ class Function:
                             raise
                         return self._find_trace(args, kwargs)
         tensors = [x for x in arguments if isinstance(x, Tensor)]
-        return concrete, [*tensors, *results]
+        return concrete, tensors + results
 
     def _check_results(self, key: Key, results: tuple[Spec, ...]) -> None:
         """Raise if the results of host calls have too many shapes to compile each.
 
         Raises:
-            NewResultsError: it is the first call with this shape.
+            NewResultsError: it is the first call with this shape, or there are
+                MAX_PROGRAMS programs.
         """
-        traces = sum(other[:3] == key for other in self._traces)
-        if not self.compiles_new_results and traces >= MAX_RETRACES and results:
-            if (key, results) not in self._refused:
-                self._refused.add((key, results))
+        if self.compiles_new_results or not results:
+            return
+        is_rare = (key, results) not in self._refused
+        # A compilation that evicts another program is not worth its time.
+        is_full = len(self._traces) >= MAX_PROGRAMS
+        if sum(other[:3] == key for other in self._traces) >= MAX_RETRACES:
+            self._refused.add((key, results))
+            if is_rare or is_full:
                 raise NewResultsError
 
     def _split_leaves(self, leaves: list[Any]) -> tuple[list[object], Key]:
@@ -207,10 +224,15 @@ class Function:
         arguments: list[object] = []
         static: list[object] = []
         for leaf in leaves:
-            if self._is_deferred(leaf):
+            kind = type(leaf)
+            is_number = kind is Tensor or (
+                kind is np.ndarray and leaf.dtype.kind not in "OSU"
+            )
+            is_text = not is_number and isinstance(leaf, _TEXT_TYPES)
+            if is_text and self._is_deferred(leaf):
                 arguments.append(leaf)
                 static.append(Spec(leaf.shape, dtypes.STRING))
-            elif self._is_dynamic(leaf):
+            elif is_number or self._is_dynamic(leaf):
                 tensor = convert(leaf)
                 if tensor._array is None:
                     raise leaked(self.name, tensor)
@@ -223,7 +245,8 @@ class Function:
     @property
     def host_seconds(self) -> float:
         """Return the seconds of the host calls of the slowest signature."""
-        return max((calls.seconds for calls in self._host_calls.values()), default=0.0)
+        calls = [x.host_calls for x in chain(*self._host_calls.values())]
+        return max((x.seconds for x in calls if x is not None), default=0.0)
 
     def prepare(self, *args: object) -> None:
         """Run the host calls for PreparedStrings now, if they are known.
@@ -232,26 +255,31 @@ class Function:
         """
         arguments, static = self._split_leaves(tree.flatten((args, {})))
         key = tree.signature((args, {})), static, (state.device, placement())
-        calls = self._host_calls.get(key)
-        if calls is not None:
-            calls.prepare(arguments)
+        if key in self._host_calls:
+            call_results: Results = {}
+            self._cached_trace(key, arguments, call_results)
+            prepare(arguments, call_results)
 
     def _cached_trace(
-        self, key: Key, arguments: list[object]
+        self, key: Key, arguments: list[object], call_results: Results
     ) -> tuple[ConcreteFunction | None, list[Tensor]]:
-        """Return the trace for these arguments, and the results of its host calls."""
-        calls = self._host_calls.get(key)
-        if calls is None:
+        """Return the trace for these arguments, and the results of its host calls.
+
+        Traces share their first calls, so each call runs once.
+        """
+        traces = self._host_calls and self._host_calls.get(key)
+        if not traces:
             return self._traces.get((*key, ())), []
-        results = calls.run(arguments)
-        concrete = self._traces.get((*key, _specs_of(results)))
-        if concrete is not None and concrete.host_calls is not calls:
-            results = concrete.run_host_calls(arguments)
-        return concrete, results
+        call_results.update(prepared_results(arguments))
+        for concrete in traces:
+            results = concrete.run_host_calls(arguments, call_results)
+            if results is not None:
+                return concrete, results
+        return self._traces.get((*key, ())), []
 
     def _is_deferred(self, leaf: object) -> bool:
         """Return whether an argument contains strings that host calls receive."""
-        if isinstance(leaf, Tensor) or self.dialect is not None:
+        if self.dialect is not None:
             return False
         value: Any = leaf
         if self.distribution is not None or not is_strings(value):
@@ -324,7 +352,8 @@ class Function:
 
     def _is_dynamic(self, leaf: object) -> bool:
         if isinstance(leaf, DATA_TYPES):
-            return True
+            is_text = self.dialect is None and isinstance(leaf, (str, bytes))
+            return not is_text  # np.str_ is static, as a str
         return self.reduce_retracing and type(leaf) in (int, float)
 
     def fit_arguments(self, args: Any, kwargs: Any) -> Any:
@@ -370,9 +399,11 @@ class Function:
         results: list[Tensor] = []
         if calls.functions:
             results = calls.finish()
+            traces = self._host_calls.get(key, ())
+            calls.share(x.host_calls for x in traces if x.host_calls is not None)
             concrete.host_calls = calls
-            self._host_calls.setdefault(key, calls)
-        key = (*key, _specs_of(results))
+            self._host_calls[key] = *traces, concrete
+        key = (*key, calls.specs)
         self._retraces.add(key, max(self._traces, key=self._last_call, default=None))
         self.trace_count += 1
         # Leaves compared by identity must outlive their key.
@@ -382,10 +413,19 @@ class Function:
             if not (self._is_deferred(leaf) or self._is_dynamic(leaf))
         ]
         if len(self._traces) >= MAX_PROGRAMS:
-            del self._traces[min(self._traces, key=self._last_call)]
+            self._evict(min(self._traces, key=self._last_call))
             self._fast_path.clear()
+        if key in self._traces:  # its calls had other results
+            self._evict(key)
         self._traces[key] = concrete
         return concrete, results
+
+    def _evict(self, key: Key) -> None:
+        concrete = self._traces.pop(key)
+        traces = self._host_calls.pop(key[:3], ())
+        remaining = tuple([x for x in traces if x is not concrete])
+        if remaining:
+            self._host_calls[key[:3]] = remaining
 
     def _compile_trace(
         self,
@@ -451,10 +491,6 @@ class Function:
         return self._traces[key].last_call
 
 
-def _specs_of(tensors: list[Tensor]) -> tuple[Spec, ...]:
-    return tuple([x.spec for x in tensors])
-
-
 def _read_leaf(leaf: Any) -> Any:
     if isinstance(leaf, HostStrings):
         raise HostCallError(
@@ -463,26 +499,3 @@ def _read_leaf(leaf: Any) -> Any:
     if isinstance(leaf, Variable):
         return leaf.read()
     return convert(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-class _Methods(dict[Function, Function]):
-    """Traced methods of an instance; a copy of the instance starts with none."""
-
-    owner: Any = None
-
-    def __reduce__(self) -> Any:
-        return _Methods, ()
-
-
-def _methods_of(instance: Any) -> _Methods:
-    members = getattr(instance, "__dict__", None)
-    if members is None:
-        raise ArgumentError(
-            f"function: a method of {type(instance).__name__} cannot be traced, "
-            "because its instances have only __slots__ and cannot store traces"
-        )
-    methods = members.get("_traced_methods")
-    if methods is None or methods.owner is not instance:
-        methods = members["_traced_methods"] = _Methods()
-        methods.owner = instance
-    return methods

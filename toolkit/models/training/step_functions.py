@@ -190,7 +190,11 @@ class CompiledStep:
         try:
             return function.inspect(*leaves)
         except NewResultsError:
-            return function.inspect(*leaves)  # the second time is not the first
+            function.compiles_new_results = True
+            try:
+                return function.inspect(*leaves)
+            finally:
+                function.compiles_new_results = False
         except HostCallError as error:
             self._python_step = EagerStep(self.step, f"{error}".partition("\n")[0])
             return None
