@@ -7,7 +7,7 @@ from tests.backends.cupy.host import HostDevice
 from toolkit.backends import registry
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.backends.memory import device_memories
-from toolkit.models.training import trainer
+from toolkit.models.training import loss_watch
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def on_host(built, request):
 @pytest.fixture
 def unwatched_losses(monkeypatch):
     """Let `fit` read no loss before the end of an epoch."""
-    monkeypatch.setattr(trainer, "_WATCH", 1e9)
+    monkeypatch.setattr(loss_watch, "_WATCH", 1e9)
 
 
 @pytest.fixture(params=["host", "cuda"])

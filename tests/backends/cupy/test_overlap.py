@@ -10,7 +10,7 @@ from tests.backends.cupy.test_programs import OPTIONS
 from toolkit import layers, ops
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.models.callbacks import progress
-from toolkit.models.training import trainer as training
+from toolkit.models.training import loss_watch
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ class Reader(toolkit.callbacks.Callback):
 def test_epoch_synchronizes_only_when_values_are_read(
     device, monkeypatch, capsys, verbose
 ):
-    monkeypatch.setattr(training, "_WATCH", 0.0)  # after each step
+    monkeypatch.setattr(loss_watch, "_WATCH", 0.0)  # after each step
     monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     x, y = samples(96)
     model = small_model()

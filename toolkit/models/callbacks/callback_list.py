@@ -30,6 +30,15 @@ def _end_order(callbacks: Iterable[Any]) -> list[Any]:
     return sorted(callbacks, key=lambda c: getattr(c, "_saves_callbacks", False))
 
 
+def _save_after_error(
+    callbacks: Iterable[Callback], hook: str, number: int, logs: Logs
+) -> None:
+    """Save the state of a step or epoch that a callback has interrupted at its end."""
+    for callback in callbacks:
+        if hook.endswith("_end") and getattr(callback, "_saves_callbacks", False):
+            getattr(callback, hook)(number, logs)
+
+
 class CallbackList(Callback):
     """Callback that calls a list of callbacks.
 
@@ -128,14 +137,19 @@ class CallbackList(Callback):
         if not listeners:
             return
         lazy: LazyLogs | None = None
-        for callback in listeners:
-            # A progress bar without a pending redraw does not need to read values.
-            if isinstance(callback, ProgbarLogger) and not callback.is_due():
-                getattr(callback, hook)(batch, None)
-                continue
-            if lazy is None:
-                lazy = LazyLogs(logs)
-            getattr(callback, hook)(batch, logs=lazy)
+        remaining = iter(listeners)
+        try:
+            for callback in remaining:
+                # A progress bar without a pending redraw does not need to read values.
+                if isinstance(callback, ProgbarLogger) and not callback.is_due():
+                    getattr(callback, hook)(batch, None)
+                    continue
+                if lazy is None:
+                    lazy = LazyLogs(logs)
+                getattr(callback, hook)(batch, logs=lazy)
+        except BaseException:
+            _save_after_error(remaining, hook, batch, LazyLogs(logs))
+            raise
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self._call_listeners("on_batch_begin", batch, logs)
@@ -169,8 +183,13 @@ class CallbackList(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = python_logs(logs)
-        for callback in _end_order(self.callbacks):
-            callback.on_epoch_end(epoch, logs)
+        remaining = iter(_end_order(self.callbacks))
+        try:
+            for callback in remaining:
+                callback.on_epoch_end(epoch, logs)
+        except BaseException:
+            _save_after_error(remaining, "on_epoch_end", epoch, logs)
+            raise
 
     def _call_all(self, hook: str, logs: Logs, callbacks: Iterable[Callback]) -> None:
         logs = python_logs(logs)
