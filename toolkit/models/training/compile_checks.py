@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import losses, tree
+from toolkit.backends.memory import device_memories
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import is_float
@@ -191,6 +192,8 @@ def _check_labels(loss: Any, output: Any, true: Tensor, pred: Any) -> None:
     if classes is None or getattr(loss, "axis", -1) != -1:
         return
     if tuple(true.shape) not in (tuple(pred.shape[:-1]), (*pred.shape[:-1], 1)):
+        return
+    if device_memories:  # a read would wait for the accelerator
         return
     labels = true.numpy()
     ignored = getattr(loss, "ignore_class", None)

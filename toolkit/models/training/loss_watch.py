@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
+from toolkit.backends.memory import device_memories
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
 from toolkit.models.callbacks.logs import LazyLogs
@@ -33,6 +34,8 @@ class LossWatch:
     def __init__(self, find_nonfinite: Callable[[], str | None]) -> None:
         self._find_nonfinite = find_nonfinite
         self._batch: object = None  # the newest one
+        # A reference would prevent the reuse of its memory on an accelerator.
+        self._stores_batch = not device_memories
         self.warned = False
         self._step = 0  # the last step that was checked
         self._losses: list[Any] = []  # of the steps since
@@ -41,7 +44,8 @@ class LossWatch:
 
     def add(self, logs: Any, batch: object) -> None:
         """Record the logs of a step, and its batch."""
-        self._batch = batch
+        if self._stores_batch:
+            self._batch = batch
         self._losses.append(logs.get("loss", 0.0) if isinstance(logs, dict) else 0.0)
 
     def is_due(self) -> bool:
