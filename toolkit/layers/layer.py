@@ -76,6 +76,8 @@ class Layer(Configurable, Operation):
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
     _stored_by_calls: Collection[str] = ()  # attributes that were set during calls
+    # attributes, other than constructor arguments, on whose values traces depend
+    _trace_constants: tuple[str, ...] = ()
     _allow_non_tensor_positional_args = False
     _keeps_masks = False  # whether the outputs have the masks of the sublayers
     # whether `call` receives arrays as tensors, with floats cast

@@ -131,6 +131,7 @@ class Discretization(DataLayer):
         if self.num_bins is not None:
             limits = compress_summary(self.summary, 1.0 / self.num_bins)[0, :-1]
             self.__dict__["bin_boundaries"] = limits.tolist()
+            self._mark_changed()
 
     def reset_state(self) -> None:
         """Reset the accumulated values."""

@@ -71,6 +71,7 @@ class VocabularyLayer(AdaptableLayer):
     _num_documents: int
     idf_weights: Array | None = None
     _adapted = False
+    _trace_constants = ("_tokens",)
 
     # --- vocabulary -------------------------------------------------------------------
 
@@ -128,6 +129,7 @@ class VocabularyLayer(AdaptableLayer):
         self.__dict__["_tokens"] = tokens
         start = self._special_count
         self.__dict__["_index"] = {token: start + i for i, token in enumerate(tokens)}
+        self._mark_changed()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
         """Return the vocabulary, by default after the mask and OOV tokens.

@@ -50,7 +50,7 @@ class Structure:
         return [
             *layers,
             *self._model.weights,
-            *chain(*map(_constructor_arguments, layers)),
+            *chain(*map(_constants, layers)),
         ]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,9 +58,9 @@ class Structure:
         return {**self.__dict__, "_recorded": [], "_walk": None}
 
 
-def _constructor_arguments(layer: Layer) -> Iterator[Any]:
-    """Return constructor arguments in attributes, without those that `call` sets."""
-    for name in layer._arguments or ():
+def _constants(layer: Layer) -> Iterator[Any]:
+    """Return the attributes that traces contain, without those that `call` sets."""
+    for name in (*(layer._arguments or ()), *layer._trace_constants):
         if name not in layer._stored_by_calls:
             yield vars(layer).get(name)
 
