@@ -58,6 +58,17 @@ def test_model_loads_only_its_parts():
         assert not [m for m in modules if m.startswith(f"toolkit.{other}")]
 
 
+def test_fit_on_arrays_loads_no_connections_or_pipelines():
+    modules = modules_after(
+        "import numpy as np, toolkit\n"
+        "layers = [toolkit.Input((3,)), toolkit.layers.Dense(2)]\n"
+        "model = toolkit.Sequential(layers)\n"
+        "model.compile('adam', 'mse')\n"
+        "model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)"
+    )
+    assert modules & {"socket", "toolkit.comm.jobs", "toolkit.data.dataset"} == set()
+
+
 FIRST_USE_BY_THREADS = """
 import sys, threading
 from toolkit import layers, models

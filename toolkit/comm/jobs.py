@@ -15,6 +15,7 @@ from typing import NoReturn
 from toolkit import settings
 from toolkit.comm import mpi
 from toolkit.comm.group import Group
+from toolkit.comm.launchers import launcher_variable
 from toolkit.comm.local import single
 from toolkit.comm.replacements import PendingReplacements, SimulatedGroup
 from toolkit.comm.slow_link import with_simulated_link
@@ -148,27 +149,6 @@ def can_replace() -> bool:
 def is_elastic() -> bool:
     """Return whether the job continues after the loss of a rank."""
     return settings.environment("ELASTIC") == "1"
-
-
-def launcher_variable() -> tuple[str, int] | None:
-    """Return the launcher's variable for the number of ranks, and its value.
-
-    Return None without a launcher. Under `mpirun` in a Slurm allocation, the `srun`
-    step is the step of mpirun's daemons, so it has the lowest priority.
-    """
-    for name in ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-        if name in os.environ:
-            return name, _read_count(name)
-    if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
-        return "SLURM_STEP_NUM_TASKS", _read_count("SLURM_STEP_NUM_TASKS")
-    return None
-
-
-def _read_count(name: str) -> int:
-    value = os.environ[name]
-    if not (value.isdecimal() and int(value) > 0):
-        raise LaunchError(f"{name}: expected a number of processes; received {value!r}")
-    return int(value)
 
 
 def _join() -> Group:

@@ -77,6 +77,8 @@ class Dataset(Methods):
 
     _name = "dataset"  # name of the stage
     _seed = 0  # random seed of the stage
+    # (number of shards, index) of a stage that selects a shard
+    _shard: tuple[int, int] | None = None
     _has_rows = False  # whether the package itself can read any element
     _is_passthrough = False  # whether its elements are unchanged elements of the parent
 

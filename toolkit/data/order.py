@@ -360,6 +360,8 @@ class Shard(_SubsetStage):
         [1, 4]
     """
 
+    _shard: tuple[int, int]
+
     def __init__(self, dataset: Dataset, num_shards: int, index: int) -> None:
         super().__init__(dataset)
         if not 0 <= index < num_shards:
@@ -367,10 +369,12 @@ class Shard(_SubsetStage):
                 f"shard: expected 0 <= index < num_shards; received index={index}, "
                 f"num_shards={num_shards}"
             )
-        self.num_shards, self.index = int(num_shards), int(index)
+        self._shard = int(num_shards), int(index)
 
     def _detail(self) -> str:
-        return f"{self.index} of {self.num_shards}"
+        num_shards, index = self._shard
+        return f"{index} of {num_shards}"
 
     def _selected_range(self, n: int) -> range:
-        return range(min(self.index, n), n, self.num_shards)
+        num_shards, index = self._shard
+        return range(min(index, n), n, num_shards)

@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from toolkit import comm
+from toolkit.comm.launchers import launcher_variable
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
@@ -58,6 +59,8 @@ def warn_without_distribution(name: str) -> None:
     Args:
         name: the model, or the function.
     """
+    if launcher_variable() is None:
+        return
     world = comm.world()
     if world.size == 1 or world in _warned_jobs:
         return

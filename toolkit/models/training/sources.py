@@ -16,7 +16,6 @@ from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
 from toolkit.data.batch_shards import BatchShard
-from toolkit.data.order import Shard
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
@@ -358,9 +357,9 @@ class DatasetSource(Source):
         if any(seed is not None for seed in state["seeds"]):
             texts.append(f"pass {state['passes']} with the seeds {state['seeds']}")
         texts += [
-            f"shard({stage.num_shards}, {stage.index})"
+            f"shard{stage._shard}"
             for stage in self._batches._ancestors()
-            if isinstance(stage, Shard)
+            if stage._shard is not None
         ]
         return f"a Dataset with {' and '.join(texts)}" if texts else None
 
