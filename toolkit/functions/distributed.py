@@ -19,14 +19,18 @@ from toolkit.data.batch_shards import LocalRows
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.function import Function
-from toolkit.functions.job_checks import compare_variables, warn_without_distribution
+from toolkit.functions.job_checks import (
+    compare_settings,
+    compare_variables,
+    warn_without_distribution,
+)
 from toolkit.functions.local_rows import (
     check_same_batch,
     complete_local_batch,
     cut_rows,
+    with_row_count,
 )
 from toolkit.functions.retraces import Key
-from toolkit.ir import Spec
 
 
 class DistributedFunction(Function):
@@ -54,26 +58,14 @@ class DistributedFunction(Function):
         if job is not None:
             if kwargs:  # the order of arrays is that of the program
                 args, kwargs = self._bind_arguments(args, kwargs)
-            self._check_settings(job)
+            compare_settings(job, self._settings, f"{self.name}: ")
             args, kwargs = _local_arguments(self.name, job, args, kwargs)
         return super().__call__(*args, **kwargs)
 
-    def _check_settings(self, job: DistributionContext) -> None:
-        """Raise for settings, such as a learning rate, that one process has changed.
-
-        Raises:
-            ArgumentError: on all processes.
-        """
-        checksum = 0
-        for variable in self._settings:
-            checksum = crc32(np.asarray(variable).tobytes(), checksum)
-        if len(set(job.agree("settings", checksum))) > 1:
-            compare_variables(job, self._settings, f"{self.name}: ")
-
     def _forget_traces(self, job: DistributionContext | None) -> None:
         self._settings = ()
-        self._traces.clear()
-        self._fast_path.clear()
+        for cache in (self._traces, self._fast_path, self._host_calls):
+            cache.clear()
         self.distribution = job
 
     def _trace(
@@ -150,7 +142,7 @@ def _as_full_tensor(name: str, shard: LocalRows, leaf: object) -> object:
     tensor = convert(leaf)
     rows, count = len(shard), shard.global_count or 0
     if isinstance(leaf, LocalRows) and (len(leaf), leaf.global_count) == (rows, count):
-        return Tensor(tensor._array, Spec((count, *tensor.shape[1:]), tensor.dtype))
+        return with_row_count(tensor, count)
     if isinstance(leaf, LocalRows) or tensor.shape[:1] in ((rows,), (count,)):
         raise ArgumentError(
             f"{name}: expected the arrays of one element of `distribute_dataset`, "

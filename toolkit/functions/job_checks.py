@@ -73,6 +73,28 @@ def warn_without_distribution(name: str) -> None:
         )
 
 
+def compare_settings(
+    job: DistributionContext, settings: Sequence[Variable], label: str
+) -> None:
+    """Raise for settings, such as a learning rate, that one process has changed.
+
+    Equal settings cost one exchange of a number.
+
+    Args:
+        job: the job, of which all processes call this.
+        settings: variables without axes, in the same order on all processes.
+        label: the prefix of an error.
+
+    Raises:
+        ArgumentError: on all processes, with the first difference.
+    """
+    checksum = 0
+    for variable in settings:
+        checksum = crc32(np.asarray(variable).tobytes(), checksum)
+    if len(set(job.agree("settings", checksum))) > 1:
+        compare_variables(job, settings, label)
+
+
 def compare_variables(
     job: DistributionContext, variables: Sequence[Variable], label: str = ""
 ) -> None:

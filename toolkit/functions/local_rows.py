@@ -77,6 +77,12 @@ def count_rows(batch: object) -> int | None:
     return first.shape[0] if first is not None and first.shape else None
 
 
+def with_row_count(tensor: Tensor, rows: int) -> Tensor:
+    """Return a tensor of some rows of a batch, with the spec of the full batch."""
+    spec = Spec((rows, *tensor.shape[1:]), tensor.dtype)
+    return type(tensor)(tensor._array, spec)
+
+
 def as_full_batch(batch: Batch, rows: int) -> Batch:
     """Return tensors of some rows of a batch, with the specs of the full batch.
 
@@ -91,7 +97,7 @@ def as_full_batch(batch: Batch, rows: int) -> Batch:
     def convert(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or leaf.shape[:1] != (num_local_rows,):
             return leaf
-        return type(leaf)(leaf._array, Spec((rows, *leaf.shape[1:]), leaf.dtype))
+        return with_row_count(leaf, rows)
 
     return tree.map_structure(convert, batch)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
-from zlib import crc32
-
-import numpy as np
 
 from toolkit import tree
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
-from toolkit.functions.job_checks import compare_variables, warn_without_distribution
+from toolkit.functions.job_checks import (
+    compare_settings,
+    compare_variables,
+    warn_without_distribution,
+)
 from toolkit.functions.local_rows import (
     Batch,
     JobSharing,
@@ -254,11 +255,7 @@ class JobCoordinator(RecoveryCoordinator):
         if job.num_processes == 1 or optimizer is None:
             return
         settings = [v for v in optimizer.variables if v.shape == ()]
-        checksum = 0
-        for variable in settings:
-            checksum = crc32(np.asarray(variable).tobytes(), checksum)
-        if len(set(job.agree("settings", checksum))) > 1:
-            compare_variables(job, settings, "fit: after an epoch: ")
+        compare_settings(job, settings, "fit: after an epoch: ")
 
     # --- steps ------------------------------------------------------------------------
 
