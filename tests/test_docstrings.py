@@ -21,19 +21,9 @@ DOCS = Path(toolkit.__file__).resolve().parents[1] / "docs"
 SLACK = 10
 # Missing parts of the docstrings of classes and functions, by namespace. A namespace
 # that is absent has none. A change may lower a number, not raise it.
-MISSING: dict[str, int] = {
-    "toolkit": 3,
-    "toolkit.distribution": 17,
-    "toolkit.legacy": 4,
-    "toolkit.serving": 5,
-}
+MISSING: dict[str, int] = {}
 # The same for methods, which need no example.
-MISSING_OF_METHODS: dict[str, int] = {
-    "toolkit": 2,
-    "toolkit.distribution": 39,
-    "toolkit.serving": 13,
-    "toolkit.wrappers": 3,
-}
+MISSING_OF_METHODS: dict[str, int] = {}
 
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="docs are in checkouts only")
 

@@ -83,6 +83,9 @@ class _Estimator(_BaseEstimator):
 
         Args:
             **kwargs: argument's name -> True, False, None or another name for it.
+
+        Returns:
+            The estimator.
         """
         import sklearn
         from sklearn.utils.metadata_routing import MetadataRequest

@@ -94,6 +94,11 @@ class Tensor(Operators, Value):
 
     Operators and indexing work as in NumPy. Create one with `ops.convert_to_tensor`.
 
+    Args:
+        array: the data, an array of the backend; None inside a trace.
+        spec: the shape and dtype, by default of the data.
+        scope: the trace that records the tensor, if any.
+
     Example:
         >>> import toolkit
         >>> x = toolkit.ops.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]])

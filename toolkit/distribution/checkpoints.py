@@ -140,6 +140,9 @@ class Checkpoint:
 
         All processes call this. Each reads the data that it holds.
 
+        Args:
+            path: the folder of the checkpoint.
+
         Returns:
             The stored position.
 

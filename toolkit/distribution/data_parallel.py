@@ -81,7 +81,12 @@ class DataParallel(Distribution):
         return int(self.device_mesh.devices.size)
 
     def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
-        """Return None (replicated), except for a slot of a sharded optimizer."""
+        """Return None (replicated), except for a slot of a sharded optimizer.
+
+        Args:
+            variable: the new variable.
+            like: the variable of which it is a slot, if any.
+        """
         if not self.shard_optimizer or like is None or like.size < MIN_SPLIT_SIZE:
             return None
         placement = self._slot_placement(variable)
@@ -97,7 +102,11 @@ class DataParallel(Distribution):
         )
 
     def resize(self, is_committed: bool) -> None:
-        """Distribute batches over the current ranks, in the same number of parts."""
+        """Distribute batches over the current ranks, in the same number of parts.
+
+        Args:
+            is_committed: whether the results of the interrupted step are valid.
+        """
         if self._copies is None:
             self._rebuild_mesh()
         else:

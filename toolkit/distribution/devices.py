@@ -24,6 +24,9 @@ def list_devices(device_type: str | None = None) -> list[str]:
     Args:
         device_type: "cpu", "gpu" or "tpu"; None selects the fastest available type.
 
+    Returns:
+        The names of the devices; an empty list without a device of the type.
+
     Example:
         >>> from toolkit import distribution
         >>> distribution.list_devices("cpu")
@@ -41,7 +44,19 @@ def list_devices(device_type: str | None = None) -> list[str]:
 
 
 def get_device_count(device_type: str | None = None) -> int:
-    """Return the number of devices of one type: see `list_devices`."""
+    """Return the number of devices of one type in a job.
+
+    Args:
+        device_type: "cpu", "gpu" or "tpu"; None selects the fastest available type.
+
+    Returns:
+        The length of `list_devices(device_type)`.
+
+    Example:
+        >>> from toolkit import distribution
+        >>> distribution.get_device_count("cpu")
+        1
+    """
     return len(list_devices(device_type))
 
 
@@ -64,6 +79,10 @@ def initialize(
 
     Raises:
         ArgumentError: the arguments do not match the job.
+
+    Example:
+        >>> from toolkit import distribution
+        >>> distribution.initialize(num_processes=1, process_id=0)
     """
     arguments: dict[str, object] = {
         "job_addresses": job_addresses,

@@ -30,11 +30,26 @@ class Job:
         return comm.world().rank == 0
 
     def exchange(self, value: Any) -> list[Any]:
-        """Exchange a JSON value; return the values of all processes."""
+        """Exchange a JSON value; all processes call this.
+
+        Args:
+            value: the value of this process.
+
+        Returns:
+            The values of all processes, by rank.
+        """
         return recovery.run(lambda: comm.exchange(comm.world(), value))
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """Gather a small number from all processes; all call this."""
+        """Gather a small number from all processes; all call this.
+
+        Args:
+            subject: the purpose of the number, which all processes compare.
+            number: the number of this process.
+
+        Returns:
+            The numbers of all processes, by rank.
+        """
 
         def gather() -> list[int]:
             with comm.named("an agreement of all processes between steps"):
@@ -43,7 +58,12 @@ class Job:
         return recovery.run(gather)
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-        """Call a function on rank 0 while all other ranks wait."""
+        """Call a function on rank 0 while all other ranks wait.
+
+        Args:
+            work: the function.
+            variables: the sharded variables that the function can read.
+        """
         pending = [work]
 
         def run_once() -> None:  # not repeated if another process is lost later

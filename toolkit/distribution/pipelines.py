@@ -138,7 +138,11 @@ class PipelineParallel(Distribution):
         return [MeshAxis("stage", comm.world(), self.num_processes)]
 
     def rows(self, count: int) -> range:
-        """Return all rows: the first stage reads inputs, the last targets."""
+        """Return all rows: the first stage reads inputs, the last targets.
+
+        Args:
+            count: the number of rows of the batch.
+        """
         return range(count)
 
     @cached_property
@@ -148,11 +152,20 @@ class PipelineParallel(Distribution):
         return [stage * self.num_processes // count for stage in range(count)]
 
     def stage_of(self, path: str) -> int | None:
-        """Return the stage of a layer or variable path, or None without a match."""
+        """Return the stage of a layer or variable, or None without a match.
+
+        Args:
+            path: the path of the layer or variable.
+        """
         return self.stages.of(path)
 
     def placement_of(self, variable: Any, like: Any = None) -> Any:
-        """Return a placement on the rank of the stage, or None (replicated)."""
+        """Return a placement on the rank of the stage, or None (replicated).
+
+        Args:
+            variable: the new variable.
+            like: the variable of which it is a slot, if any.
+        """
         if like is None:
             stage = self.stages.of(variable.path)
         else:
@@ -174,9 +187,16 @@ class PipelineParallel(Distribution):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Any:
-        """Return a runner of this rank's part of a step: see `DistributionContext`.
+        """Return a runner of this rank's part of a step.
 
-        `updates` has no effect, because new values use separate memory.
+        Args:
+            graph: the graph of the full step. Its last inputs are the variables.
+            backend: the backend that runs the step.
+            generate: whether the backend generates code.
+            updates: has no effect, because new values use separate memory.
+            name: the name of the step in errors.
+            variables: the variables among the inputs, after the batch.
+            written: the variables whose new values are the last outputs.
         """
         if backend.is_accelerator:
             raise UnsupportedError(

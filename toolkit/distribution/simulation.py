@@ -49,6 +49,18 @@ class Prediction:
         efficiency: the time of one rank without communication, divided by `seconds`.
         by_formula: whether the layout's bytes and memory use formulas, not from a
             partitioned graph.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit as tk
+        >>> model = tk.Sequential([tk.Input((4,)), tk.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+        >>> forecast = tk.distribution.simulate(
+        ...     model, [2, 4], batch_size=4, x=x, y=y, timing=lambda kernel: 1e-3
+        ... )
+        >>> forecast.of("data parallel", 4).ranks
+        4
     """
 
     layout: str
@@ -63,12 +75,33 @@ class Prediction:
 
 @record
 class Simulation:
-    """Predictions by layout and number of ranks; print it, or `plot` it."""
+    """Predictions by layout and number of ranks; print it, or `plot` it.
+
+    Attributes:
+        predictions: one for each layout and number of ranks.
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit as tk
+        >>> model = tk.Sequential([tk.Input((4,)), tk.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+        >>> forecast = tk.distribution.simulate(
+        ...     model, [2, 4], batch_size=4, x=x, y=y, timing=lambda kernel: 1e-3
+        ... )
+        >>> [p.ranks for p in forecast.predictions if p.layout == "FSDP"]
+        [2, 4]
+    """
 
     predictions: tuple[Prediction, ...]
 
     def of(self, layout: str, ranks: int) -> Prediction:
-        """Return the prediction for a layout and a number of ranks."""
+        """Return the prediction for a layout and a number of ranks.
+
+        Args:
+            layout: "data parallel", "ZeRO 1" or "FSDP".
+            ranks: one of the simulated numbers of ranks.
+        """
         for prediction in self.predictions:
             if (prediction.layout, prediction.ranks) == (layout, ranks):
                 return prediction
@@ -92,7 +125,14 @@ class Simulation:
         return min(candidates, key=lambda p: (p.seconds, p.memory), default=None)
 
     def plot(self, to_file: str | os.PathLike[str] | None = None) -> Picture:
-        """Plot the efficiency of each layout over the number of ranks."""
+        """Plot the efficiency of each layout over the number of ranks.
+
+        Args:
+            to_file: the path of a picture to write, if any.
+
+        Returns:
+            The picture, which notebooks display.
+        """
         curves = [
             Curve(
                 layout,
@@ -170,6 +210,18 @@ def simulate(
     Returns:
         The predictions, including layouts whose memory and bytes follow from data
         parallelism by formulas (arXiv:1910.02054).
+
+    Example:
+        >>> import numpy as np
+        >>> import toolkit as tk
+        >>> model = tk.Sequential([tk.Input((4,)), tk.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")
+        >>> forecast = tk.distribution.simulate(
+        ...     model, [2, 4], batch_size=4, x=x, y=y, timing=lambda kernel: 1e-3
+        ... )
+        >>> forecast.best(4) in forecast.predictions
+        True
     """
     counts = [ranks] if is_int(ranks) else list(ranks)  # type: ignore[arg-type]
     if not counts or not all(is_int(n) and n > 0 for n in [*counts, batch_size]):

@@ -88,16 +88,28 @@ class Distribution(Job):
         return int(self.device_mesh.shape[names.index(self.batch_dim_name)])
 
     def get_data_layout(self, data_shape: Any) -> TensorLayout:
-        """Return the layout of data: split along the first axis."""
+        """Return the layout of data: split along the first axis.
+
+        Args:
+            data_shape: the shape of a batch.
+        """
         unsplit_axes = [None] * (len(data_shape) - 1)
         return TensorLayout([self.batch_dim_name, *unsplit_axes], self.device_mesh)
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
-        """Return the layout of a variable: replicated."""
+        """Return the layout of a variable: replicated.
+
+        Args:
+            variable: a variable of any shape.
+        """
         return TensorLayout([None] * len(variable.shape), self.device_mesh)
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """Return the layout of an intermediate tensor, or None for no constraint."""
+        """Return the layout of an intermediate tensor, or None for no constraint.
+
+        Args:
+            path: the path of the layer that computes the tensor.
+        """
         return None
 
     def distribute_dataset(self, dataset: Any) -> Any:
@@ -147,9 +159,12 @@ class Distribution(Job):
         )
 
     def rows(self, count: int) -> range:
-        """Return the rows of a batch of size `count` that this process needs.
+        """Return the rows of a batch that this process needs.
 
         It needs all rows if it could replace a lost process.
+
+        Args:
+            count: the number of rows of the batch.
         """
         return range(count) if comm.is_elastic() else self.axes[-1].rows(count)
 
@@ -206,7 +221,17 @@ class Distribution(Job):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Executable:
-        """Return a runner of this rank's part of a step: see `DistributionContext`."""
+        """Return a runner of this rank's part of a step.
+
+        Args:
+            graph: the graph of the full step. Its last inputs are the variables.
+            backend: the backend that runs the step.
+            generate: whether the backend generates code.
+            updates: pairs of an output, and the input that it may overwrite, by index.
+            name: the name of the step in errors.
+            variables: the variables among the inputs, after the batch.
+            written: the variables whose new values are the last outputs.
+        """
         if backend.is_accelerator:
             raise UnsupportedError(
                 f"{name}: distributed steps are supported only on the CPU; received "
@@ -302,12 +327,20 @@ class ModelParallel(Distribution):
         self.shards = self.num_model_replicas
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
-        """Return the layout of a variable from the map."""
+        """Return the layout of a variable from the map, or replicated.
+
+        Args:
+            variable: a variable whose path the map can match.
+        """
         layout = self._layout_map[variable.path]
         return super().get_variable_layout(variable) if layout is None else layout
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """Return the layout of a path from the map, or None."""
+        """Return the layout of a path from the map, or None.
+
+        Args:
+            path: the path of the layer that computes the tensor.
+        """
         return self._layout_map[path]
 
 
@@ -333,12 +366,25 @@ def _check_devices(function: str, mesh: DeviceMesh) -> None:
 
 
 def distribution() -> Distribution | None:
-    """Return the current distribution, or None."""
+    """Return the current distribution.
+
+    Returns:
+        The argument of the last `set_distribution`; None without a distribution.
+
+    Example:
+        >>> from toolkit import distribution
+        >>> with distribution.DataParallel(devices=["cpu:0"]).scope():
+        ...     distribution.distribution().num_model_replicas
+        1
+    """
     return _current
 
 
 def set_distribution(value: Distribution | None) -> None:
     """Set the current distribution; None removes it.
+
+    Args:
+        value: a `DataParallel`, `ModelParallel` or `PipelineParallel`, or None.
 
     Raises:
         ArgumentError: its mesh has unknown devices, or not one for each process.
@@ -376,8 +422,23 @@ def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
 
     Only batches and variables are split, inside the steps of models.
 
+    Args:
+        tensor: an array, or a tensor, also a symbolic one.
+        layout: a layout with a mesh, and one axis for each axis of the tensor.
+
+    Returns:
+        The tensor, of the same shape.
+
     Raises:
         ArgumentError: the number of mesh devices differs from the number of processes.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import distribution
+        >>> mesh = distribution.DeviceMesh((1,), ["batch"], ["cpu:0"])
+        >>> layout = distribution.TensorLayout(["batch", None], mesh)
+        >>> distribution.distribute_tensor(np.ones((4, 2)), layout).shape
+        (4, 2)
     """
     if not isinstance(layout, TensorLayout) or layout.device_mesh is None:
         raise ArgumentError(

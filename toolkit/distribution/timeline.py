@@ -21,6 +21,12 @@ class Link:
         bandwidth: the send bandwidth of a node, in bytes per second.
         ranks_per_node: the number of ranks on a node.
         node_latency, node_bandwidth: the same inside a node.
+
+    Example:
+        >>> from toolkit import distribution
+        >>> link = distribution.Link(latency=1e-6, bandwidth=1e9)
+        >>> link.seconds("all_gather", 1e9, 2)
+        0.500001
     """
 
     latency: float = 5e-6

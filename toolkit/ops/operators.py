@@ -120,7 +120,14 @@ def install_operators() -> None:
 
 
 def _reshape(x: KerasTensor, *newshape: Any) -> Any:
-    """Call `ops.reshape`; the extents may also be separate arguments."""
+    """Call `ops.reshape`; the extents may also be separate arguments.
+
+    Args:
+        *newshape: the new shape as one tuple, or its extents as separate arguments.
+
+    Returns:
+        A symbolic tensor of shape `newshape`.
+    """
     is_one = len(newshape) == 1 and not isinstance(newshape[0], int)
     return reshape(x, newshape[0] if is_one else newshape)
 

@@ -70,7 +70,13 @@ class App:
         self._watch_task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle one request or the lifespan protocol."""
+        """Handle one request or the lifespan protocol of ASGI.
+
+        Args:
+            scope: the type of the connection, and the head of the request.
+            receive: a function that returns the next message of the client.
+            send: a function that sends a message to the client.
+        """
         if scope["type"] == "lifespan":
             await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":

@@ -42,6 +42,11 @@ class Batching:
 
     Raises:
         ArgumentError: a value is invalid.
+
+    Example:
+        >>> from toolkit import serving
+        >>> serving.Batching(size=16, wait=0.002).queue
+        1024
     """
 
     size: int = 32

@@ -35,6 +35,14 @@ class Limits:
 
     Raises:
         ArgumentError: a value is not a positive number of the correct type.
+
+    Example:
+        >>> from toolkit import serving
+        >>> limits = serving.Limits(body=2**20, rows=1000)
+        >>> limits.check_lengths(2**21, 100)
+        Traceback (most recent call last):
+        ...
+        toolkit.serving.messages.RequestError: expected a body of <= 1048576 bytes
     """
 
     body: int = 64 * 2**20
@@ -53,7 +61,11 @@ class Limits:
             check_seconds("Limits", name, getattr(self, name))
 
     def check_lengths(self, length: int, json_length: int | None) -> None:
-        """Raise an error for a body or JSON part that is too long; None: all is JSON.
+        """Raise an error for a body or JSON part that is too long.
+
+        Args:
+            length: the size of the body in bytes.
+            json_length: the size of its JSON part in bytes; None means the full body.
 
         Raises:
             RequestError: the message has the limit.
@@ -104,7 +116,7 @@ def _row_bytes(spec: TensorSpec, is_json: bool) -> int:
 
 
 def check_count(owner: str, name: str, value: object, minimum: int) -> None:
-    """Raise an error unless the value is an integer of at least `least`.
+    """Raise an error unless the value is an integer of at least `minimum`.
 
     Raises:
         ArgumentError: the message has the name of the option.

@@ -71,6 +71,19 @@ class Servable:
         allowed_rows: the allowed numbers of rows in a request; None means any.
         quick_rows: the maximum number of rows whose computation is faster than a
             transfer to a thread, after warm-up.
+
+    Example:
+        >>> import numpy as np
+        >>> from toolkit import serving
+        >>> class Doubling(serving.Servable):
+        ...     inputs = (serving.TensorSpec("x", "float32", (None, 2)),)
+        ...     outputs = (serving.TensorSpec("y", "float32", (None, 2)),)
+        ...     def run(self, arrays):
+        ...         return [2 * arrays[0]]
+        >>> servable = Doubling(sizes=[1, 8])
+        >>> servable.warm()
+        >>> servable.run([np.ones((1, 2), "float32")])[0].tolist()
+        [[2.0, 2.0]]
     """
 
     platform = "toolkit"
@@ -90,6 +103,9 @@ class Servable:
 
         The caller reuses these arrays. The results must be separate arrays, which later
         calls do not change.
+
+        Args:
+            arrays: an array for each input, in their order: (rows, ...).
         """
         raise NotImplementedError(f"{type(self).__name__} does not define `run`")
 
@@ -254,7 +270,11 @@ class ModelServable(Servable):
         )
 
     def run(self, arrays: Arrays) -> list[Any]:
-        """Return the outputs of the model; see `Servable.run`."""
+        """Return the outputs of the model; see `Servable.run`.
+
+        Args:
+            arrays: an array for each input, in their order: (rows, ...).
+        """
         key = tuple([x.shape for x in arrays])
         program = self._programs.get(key)
         if program is None:

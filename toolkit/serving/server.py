@@ -327,7 +327,12 @@ class Server:
             asyncio.run(self._run_until_stopped(started, signals))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
-        """Run the server in the current event loop; `stop` ends it."""
+        """Run the server in the current event loop; `stop` ends it.
+
+        Args:
+            started: a function called when the server is ready; `port` is then the real
+                port.
+        """
         with Signals(self._signal_actions()) as signals:
             await self._run_until_stopped(started, signals)
 
@@ -374,6 +379,9 @@ class Server:
     def reserve_memory(self, nbytes: int) -> None:
         """Add to, or subtract from, the total size of bodies in memory.
 
+        Args:
+            nbytes: the change in bytes; negative when a body is released.
+
         Raises:
             RequestError: the total exceeds the limit.
         """
@@ -386,7 +394,11 @@ class Server:
         self._reserved_bytes += nbytes
 
     def remove_connection(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection.
+
+        Args:
+            connection: the connection; a removed one has no effect.
+        """
         self.connections.discard(connection)
 
     def _signal_actions(self) -> dict[str, Callable[[], Any]]:

@@ -96,6 +96,15 @@ class Service:
     Attributes:
         metrics: the metrics.
         stopping: whether new requests are rejected.
+
+    Example:
+        >>> import asyncio
+        >>> from toolkit import layers, serving, Input, Sequential
+        >>> model = Sequential([Input((2,)), layers.Dense(1)])
+        >>> service = serving.Service({"sums": model}, serving.Batching(size=4))
+        >>> asyncio.run(service.start())
+        >>> service.is_ready
+        True
     """
 
     def __init__(
@@ -153,6 +162,9 @@ class Service:
         The new version is loaded and warm before its activation. The previous version
         completes its accepted requests.
 
+        Args:
+            name: the name of the model.
+
         Returns:
             Whether there is a new version.
         """
@@ -192,7 +204,11 @@ class Service:
         return True
 
     def begin_reload(self, name: str) -> None:
-        """Start `reload` in the background."""
+        """Start `reload` in the background.
+
+        Args:
+            name: the name of the model.
+        """
         _start_task(self.reload(name), self._load_tasks)
 
     async def watch(self, seconds: float) -> None:

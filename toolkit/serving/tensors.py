@@ -42,6 +42,12 @@ class TensorSpec:
         name: the name for clients.
         dtype: for example "float32".
         shape: with the batch axis; None is a variable extent.
+
+    Example:
+        >>> from toolkit import serving
+        >>> spec = serving.TensorSpec("image", "float32", (None, 28, 28))
+        >>> spec.datatype, spec.dims
+        ('FP32', [-1, 28, 28])
     """
 
     name: str
@@ -60,6 +66,9 @@ class TensorSpec:
 
     def check_shape(self, shape: Sequence[int]) -> None:
         """Raise an error for a shape that does not match or is empty.
+
+        Args:
+            shape: the shape of a tensor, with the batch axis.
 
         Raises:
             RequestError: the message has the expected shape.

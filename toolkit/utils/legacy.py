@@ -25,6 +25,12 @@ def serialize_keras_object(instance: Any) -> Any:
     Objects and functions among the values of the config are serialized too. All other
     values, including lists, stay the same objects as in `get_config()`.
 
+    Args:
+        instance: an object with `get_config`, a function, a class or None.
+
+    Returns:
+        {"class_name": ..., "config": ...}, a name, or None.
+
     Raises:
         ArgumentError: the object has neither `get_config` nor a name.
 
@@ -81,8 +87,19 @@ def deserialize_keras_object(
         custom_objects: name -> class or function.
         printable_module_name: the kind of the object in errors.
 
+    Returns:
+        An object or a function; None for None.
+
     Raises:
         ArgumentError: no object has this name, or `identifier` is something else.
+
+    Example:
+        >>> from toolkit import regularizers
+        >>> from toolkit.utils import legacy
+        >>> config = {"class_name": "L1", "config": {"l1": 0.5}}
+        >>> penalty = legacy.deserialize_keras_object(config, vars(regularizers))
+        >>> penalty.get_config()
+        {'l1': 0.5}
     """
     if identifier is None:
         return None
