@@ -118,11 +118,53 @@ def test_vectors_of_indices(shape, count, lanes, dtype, kind, bad, data):
                 run(name, [x, indices], expected, {"axis": axis}, chunk=0)
 
 
-def check_and_get_record(name, inputs, expected, axis):
+@given(
+    extents=st.tuples(st.sampled_from([1, 3, 70]), st.sampled_from([1, 5, 300])),
+    count=st.sampled_from([1, 15, 16, 50, 100]),
+    lanes=st.sampled_from([4, 8, 16]),
+    dtype=st.sampled_from(["float32", "float64", "int64"]),
+    kind=st.sampled_from(["int8", "int32", "int64"]),
+    mode=st.sampled_from(["add", "set", "max"]),
+    are_negative=st.booleans(),
+    bad=st.sampled_from([None, 0, -1]),
+    chunk=st.sampled_from([0, 7]),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=200, deadline=None)
+def test_scatter_of_elements(
+    extents, count, lanes, dtype, kind, mode, are_negative, bad, chunk, seed
+):
+    random = np.random.default_rng(seed)
+    outer, n = extents
+    x = random.integers(-5, 6, extents).astype(dtype)
+    bound = min(n, 128) if kind == "int8" else n
+    for name, shape in (("scatter", (count,)), ("put_along_axis", (outer, count))):
+        indices = random.integers(-bound if are_negative else 0, bound, shape)
+        indices = indices.astype(kind)
+        updates = random.integers(-5, 6, (outer, count)).astype(dtype)
+        attrs = {"axis": 1, "mode": mode}
+        valid = np.ones(count, bool)
+        if bad is not None and kind != "int8":
+            indices[..., bad], valid[bad] = n, False
+        expected = REFERENCE[name](x, indices[..., valid], updates[:, valid], **attrs)
+        with vectors_of(lanes):
+            if valid.all():
+                run(name, [x, indices, updates], expected, attrs, chunk)
+            else:
+                inputs = [x, indices, updates]
+                assert check_and_get_record(name, inputs, expected, **attrs) == [
+                    1,
+                    n,
+                    n,
+                ]
+
+
+def check_and_get_record(name, inputs, expected, axis, **attrs):
     """Return the record of the last bad index. All other elements must be right."""
     actual, bad = expected.copy(), []
+    attrs["axis"] = axis
     lowered = lower(
-        SimpleNamespace(attrs={"axis": axis}, op=SimpleNamespace(name=name)),
+        SimpleNamespace(attrs=attrs, op=SimpleNamespace(name=name)),
         [operand_of(a) for a in inputs],
         [operand_of(actual)],
     )

@@ -6,13 +6,13 @@ block and skipped. The program stops before it writes anything that outlives the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import MOVED, Index, Pointer
 from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -21,18 +21,22 @@ from toolkit.backends.numpy.jit.kernels.gather import (
     emit_take_along_axis,
     valid_index,
 )
+from toolkit.backends.numpy.jit.kernels.scatter import (
+    emit_put_along_axis,
+    emit_scatter,
+    emit_scatter_elements,
+)
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
-from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.plans.loops.iteration_space import index_problem
-from toolkit.plans.loops.plan import UPDATES
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand
 
 if TYPE_CHECKING:
     from toolkit.ir import Node
 
-# The least bytes of a task of a scatter: each task reads all indices.
-_TASK_BYTES = 1 << 20
+# The least bytes of a task of a scatter, and the least bytes of a row for each task.
+# Each task reads all indices. An index takes about the time of 32 bytes of a row.
+_TASK_BYTES, _TASK_ROW_BYTES = 1 << 20, 32
 # The prefetch distance in indices, and the most cache lines of a row to prefetch.
 _PREFETCH_INDICES, _PREFETCH_LINES = 12, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
@@ -64,86 +68,6 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
                 source = x + (outer * limit + index) * run
                 b.copy(source, out + (start + position) * run, run, dtype)
     return b
-
-
-def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
-    """Emit out = x with updates[o, j] at indices[j]. Rows are runs of the destination.
-
-    Each range of rows reads all indices and applies the indices in its range, in order,
-    so that the result does not depend on the partition. If out is x, a Variable that is
-    updated in place, nothing else is read or written.
-    """
-    b = Kernel(current().lanes)
-    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
-    indices, error = b.address(1, index_dtype), b.address(4)
-    count, limit, outers = (b.entry(k) for k in (5, 6, 8))
-    run: Number = 1 if is_single else b.entry(7)
-    with b.when(b.let(f"icmp ne ptr {x}, {out}", "bool")):
-        b.copy(x + b.low * run, out + b.low * run, (b.high - b.low) * run, dtype)
-    first = b.low // limit
-    last = b.min(outers, (b.high - 1 + limit) // limit)
-    with b.loop(first, last) as outer, b.loop(0, count) as position:
-        with valid_index(b, indices, position, index_dtype, limit, error) as index:
-            row = outer * limit + index
-            is_in_range = b.binary("and", row >= b.low, row < b.high)
-            with b.when(is_in_range):
-                source = updates + (outer * count + position) * run
-                target = out + row * run
-                update = _update_element if is_single else _update_run
-                update(b, mode, dtype, source, target, run)
-    return b
-
-
-def emit_put_along_axis(
-    dtype: str, index_dtype: str, mode: str, is_single: bool
-) -> Kernel:
-    """Emit out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
-    b = Kernel(current().lanes)
-    x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
-    indices, error = b.address(1, index_dtype), b.address(4)
-    count, limit = b.entry(5), b.entry(6)
-    run: Number = 1 if is_single else b.entry(7)
-    size = limit * run
-    b.copy(x + b.low * size, out + b.low * size, (b.high - b.low) * size, dtype)
-    for row, i, position in _loop_rows(b, count, run):
-        with valid_index(b, indices, position, index_dtype, limit, error) as index:
-            target = out + ((row * limit + index) * run + i)
-            _update_element(b, mode, dtype, updates + position, target)
-    return b
-
-
-def _update_run(
-    b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number
-) -> None:
-    """Combine a run of elements with its destination."""
-    for i, mask in b.run(0, run):
-        new = b.load(source, i, dtype, mask)
-        if mode != "set":
-            new = _combine(b, mode, b.load(target, i, dtype, mask), new)
-        b.store(new, target, i, mask)
-
-
-def _update_element(
-    b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number = 1
-) -> None:
-    """Combine one element with its destination."""
-    new = b.scalar(source, dtype)
-    if mode != "set":
-        new = _combine(b, mode, b.scalar(target, dtype), new)
-    b.put_scalar(new, target)
-
-
-def _loop_rows(
-    b: Kernel, count: Index, run: Number
-) -> Iterator[tuple[Index, Index, Number]]:
-    """Loop over rows, indices and elements. Yield row, element and position."""
-    with b.loop(b.low, b.high) as row, b.loop(0, count) as j, b.loop(0, run) as i:
-        yield row, i, (row * count + j) * run + i
-
-
-def _combine(b: Kernel, mode: str, old: Value, new: Value) -> Value:
-    value: Value = getattr(LLVMScalars(b), UPDATES[mode])(old, new)
-    return value
 
 
 # --- lowering -------------------------------------------------------------------------
@@ -202,7 +126,10 @@ def lower_scatter(
     outer, run = prod(shape[:axis]), prod(shape[axis + 1 :])
     rows = outer * shape[axis] if x.spec.size else 0
     numbers = (indices.spec.size, shape[axis], run, outer)
-    code = Code(emit_scatter, dtype, indices.spec.dtype, mode, run == 1)
+    kinds = dtype, indices.spec.dtype, mode
+    code = Code(emit_scatter, *kinds)
+    if run == 1:
+        code = Code(emit_scatter_elements, *kinds, _is_near(indices, shape[axis]))
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows: set[Reference] = {("in", 0), ("out", 0)}
     lowered = _lower_call(
@@ -210,8 +137,14 @@ def lower_scatter(
     )
     copied_bytes = 0 if x.is_replaced else 2 * x.spec.nbytes
     nbytes = copied_bytes + 2 * updates.spec.nbytes
-    tasks = min(TASKS, max(1, nbytes // _TASK_BYTES))
-    call = replace(lowered.calls[0], grain=max(1, -(-rows // tasks)), nbytes=nbytes)
+    row_bytes = run * dtypes.itemsize(dtype)
+    tasks = max(1, min(TASKS, nbytes // _TASK_BYTES, row_bytes // _TASK_ROW_BYTES))
+    call = replace(
+        lowered.calls[0],
+        grain=max(1, -(-rows // tasks)),
+        nbytes=nbytes,
+        is_stream=True,
+    )
     return Lowered((call,))
 
 
@@ -261,7 +194,10 @@ def lower_put_along_axis(
     if not outputs[0].spec.size:
         return Lowered()
     dtype = _moved_dtype(dtype) if mode == "set" else dtype
-    code = Code(emit_put_along_axis, dtype, inputs[1].spec.dtype, mode, numbers[2] == 1)
+    is_near = numbers[2] == 1 and _is_near(inputs[1], numbers[1])
+    code = Code(
+        emit_put_along_axis, dtype, inputs[1].spec.dtype, mode, numbers[2] == 1, is_near
+    )
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows = {o for o in operands if o != ERROR}
     return _lower_call(
