@@ -1,8 +1,7 @@
-"""Tests of bfloat16 in compiled programs: widened, in one program, close to float32."""
+"""Tests of bfloat16 and float16 in programs: widened, in one, close to float32."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,31 +9,96 @@ pytest.importorskip("llvmlite")
 
 import toolkit
 from tests.compiler.graphs import op_names, target
-from toolkit import layers, ops
+from toolkit import dtypes, layers, ops
+from toolkit.backends.numpy.jit.math.narrow import is_narrow
 from toolkit.backends.numpy.precision import widen
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
+narrow_dtypes = pytest.mark.parametrize("narrow", ["bfloat16", "float16"])
+needs_conversions = pytest.mark.skipif(
+    not is_narrow("float16"), reason="needs instructions that convert float16"
+)
 
-def test_only_inputs_and_outputs_stay_narrow():
+
+@needs_conversions
+@narrow_dtypes
+def test_only_inputs_and_outputs_stay_narrow(narrow):
     with Trace("test") as trace:
-        x = trace.placeholder(Spec((4,), "bfloat16"))
-        y = ops.exp(x) * ops.cast(2.5, "bfloat16")
+        x = trace.placeholder(Spec((4,), narrow))
+        y = ops.exp(x) * ops.cast(2.5, narrow)
     graph = widen(trace.finish([y]), target())
     graph.verify()
     assert op_names(graph) == ["cast", "exp", "multiply", "cast"]
-    assert [v.spec.dtype for v in (*graph.inputs, *graph.outputs)] == ["bfloat16"] * 2
+    assert [v.spec.dtype for v in (*graph.inputs, *graph.outputs)] == [narrow] * 2
     inner = {n.outputs[0].spec.dtype for n in graph.nodes[:-1]}
     assert inner == {"float32"}
 
 
-def test_conversions_have_the_bits_of_ml_dtypes():
+@needs_conversions
+@narrow_dtypes
+def test_elements_that_nothing_computes_with_stay_narrow(narrow):
+    with Trace("test") as trace:
+        table = trace.placeholder(Spec((90, 4), narrow))
+        rows = ops.take(table, np.arange(3), axis=0)
+        moved = ops.concatenate([ops.flip(table, 1), table])
+        y = ops.exp(rows)
+    graph = widen(trace.finish([y, moved]), target())
+    graph.verify()
+    casts = [n.inputs[0].spec.shape for n in graph.nodes if n.op.name == "cast"]
+    assert casts == [(3, 4), (3, 4)]
+
+
+@narrow_dtypes
+def test_replaced_elements_are_rounded_as_eager_ones(narrow):
+    cache = ops.cast(np.linspace(-3, 3, 600).reshape(150, 4), narrow)
+
+    def step(cache, x, i):
+        new = ops.slice_update(cache, (i, 0), ops.cast(ops.exp(x), narrow))
+        return new, ops.sum(ops.cast(new, "float32"))
+
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
+    compiled, eager = toolkit.function(step), step(cache, ops.convert_to_tensor(x), 9)
+    for actual, expected in zip(compiled(cache, x, 9), eager, strict=True):
+        assert actual.dtype == expected.dtype
+        np.testing.assert_allclose(
+            ops.cast(actual, "float32").numpy(), ops.cast(expected, "float32").numpy()
+        )
+
+
+@narrow_dtypes
+@pytest.mark.parametrize("shape", [(300, 400), (7,)])
+@pytest.mark.parametrize(
+    "name", ["add", "multiply", "divide", "maximum", "greater", "subtract"]
+)
+def test_single_operations_round_once(narrow, name, shape):
+    random = np.random.default_rng(0)
+    x, y = (
+        (random.normal(size=shape) * 10 ** random.uniform(-6, 4, shape)).astype(
+            dtypes.numpy_dtype(narrow)
+        )
+        for _ in range(2)
+    )
+    with np.errstate(all="ignore"):
+        wide = getattr(np, name)(x.astype("float32"), y.astype("float32"))
+        expected = wide if wide.dtype == bool else wide.astype(x.dtype)
+    operation = getattr(ops, name)
+    for function in (operation, toolkit.function(operation)):
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                np.asarray(function(x, y)).astype("float32"), expected.astype("float32")
+            )
+
+
+@narrow_dtypes
+def test_conversions_have_the_bits_of_numpy(narrow):
     random = np.random.default_rng(0)
     x = random.integers(0, 2**32, 5001, dtype=np.uint32).view(np.float32)
     x[:4] = np.nan, np.inf, -0.0, 3.4e38
-    step = toolkit.function(lambda x: ops.cast(x, "bfloat16"))
+    x[5:2000] = np.float32(2) ** random.uniform(-27, 17, 1995).astype("float32")
+    step = toolkit.function(lambda x: ops.cast(x, narrow))
     with np.errstate(all="ignore"):
-        expected = x.astype(ml_dtypes.bfloat16)
+        expected = x.astype(dtypes.numpy_dtype(narrow))
     actual = step(x).numpy()
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(x))
     is_number = ~np.isnan(x)
@@ -45,13 +109,15 @@ def test_conversions_have_the_bits_of_ml_dtypes():
     np.testing.assert_array_equal(back.numpy(), expected.astype(np.float32))
 
 
+@needs_conversions
+@narrow_dtypes
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: ops.transpose(x[1:])])
-def test_round_trip_casts_round(dtype, view):
+def test_round_trip_casts_round(dtype, view, narrow):
     x = np.linspace(-6e3, 6e3, 390).reshape(-1, 3).astype(dtype)
 
     def split(x):
-        high = ops.cast(x + x, "bfloat16")
+        high = ops.cast(x + x, narrow)
         return view(high), ops.cast(view(high), dtype), x + x - ops.cast(high, dtype)
 
     compiled = toolkit.function(split)
@@ -150,13 +216,15 @@ def recurrent():
     return [layers.LSTM(8), layers.Dense(3)]
 
 
+@needs_conversions
+@narrow_dtypes
 @pytest.mark.parametrize("network", [dense, convolutional, recurrent])
-def test_a_training_step_is_one_program_close_to_float32(network):
+def test_a_training_step_is_one_program_close_to_float32(network, narrow):
     random = np.random.default_rng(0)
     x = random.random((32, 6, 5), np.float32)
     y = random.integers(0, 3, 32)
     losses = []
-    for policy in ("float32", "mixed_bfloat16"):
+    for policy in ("float32", f"mixed_{narrow}"):
         toolkit.utils.set_random_seed(0)
         toolkit.config.set_dtype_policy(policy)
         try:

@@ -16,6 +16,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.kernels import Kernel
+from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations, Shares
@@ -36,7 +37,7 @@ _GENERATED_KINDS = frozenset(
     }
 )
 _MIN_ELEMENTS, _MIN_COSTLY_ELEMENTS, _MIN_COST = 1 << 16, 1 << 15, 12
-# A compiled program converts these dtypes to float32 in a separate pass.
+# Generated code converts these dtypes to float32 and back, in the same loop.
 _NARROW = ("float16", "bfloat16")
 # The limit of programs for each operation. Further shapes run on NumPy. Programs for
 # windows are specific to a shape, and programs are never dropped.
@@ -233,7 +234,7 @@ def _build_program(
     outputs = [
         contiguous(spec) for spec in (result if type(result) is tuple else (result,))
     ]
-    if any(x.spec.dtype in _NARROW or not x.spec.size for x in (*inputs, *outputs)):
+    if not all(x.spec.size for x in (*inputs, *outputs)):
         return None
     values = [[Value(x.spec) for x in operands] for operands in (inputs, outputs)]
     lowered = _lower_node(
@@ -251,9 +252,12 @@ def _lower_node(
         body = Graph(node.inputs, (node,), node.outputs)
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
+    is_wide = all(x.spec.dtype not in _NARROW for x in (*node.inputs, *node.outputs))
+    for widen in () if is_wide else generator.passes.after_expansion:
+        body = widen(body, Target(backend))
     if all(map(generator.can_fuse, body.nodes)):
         lowered = generator.lower_body(body, inputs, outputs)
-    if lowered is None and node.op.graph is None:
+    if lowered is None and node.op.graph is None and is_wide:
         lowered = generator.lower(node, inputs, outputs)
     return lowered
 

@@ -1,16 +1,16 @@
-"""Computation in float32 for values that are bfloat16 outside a program."""
+"""Computation in float32 for values that have 16 bits outside a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
-from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
+from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
+from toolkit.backends.numpy.jit.math.narrow import WIDE, is_narrow
 from toolkit.backends.numpy.jit.products import PRODUCTS
 from toolkit.backends.target import Target
-from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
+from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Spec, Value, cast_node
 
 _BIT_OPERATIONS = ("bitcast",)  # depends on the representation of a number
 # Operations whose outputs are unchanged elements of their operands.
@@ -19,76 +19,163 @@ _MOVING_OPERATIONS = {
     *("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient"),
     *("dynamic_slice", "dynamic_update_slice"),
 }
+# Moving operations that read a few elements of a stored operand, or replace a few.
+_SELECTIONS = {"gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice"}
 
 
 def widen(graph: Graph, target: Target) -> Graph:
-    """Compute in float32 the values that are bfloat16 inside a graph.
+    """Compute in float32 the values that are bfloat16 or float16 inside a graph.
 
-    A processor without bfloat16 arithmetic converts every operand. Computing in float32
-    is faster and more precise. Inputs and outputs of the graph stay bfloat16, and a
-    value with casts in both directions is rounded. `narrow_storage` chooses further
-    values to round.
+    A processor without arithmetic of 16 bits converts every operand. Computing in
+    float32 is faster and more precise. Inputs and outputs of the graph keep their
+    dtype, and a value with casts in both directions is rounded. `narrow_storage`
+    chooses further values to round.
     """
-    return _widen_graph(graph, _declare_cast) if _has_narrow(graph) else graph
-
-
-# Declares an input, given its float32 replacement: returns the input and nodes.
-InputDeclaration = Callable[[Any, Any], tuple[Any, list[Node]]]
-
-
-def _declare_cast(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
-    return narrow, [cast_node(narrow, wide)]
-
-
-def _declare_replacement(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
-    return wide, []
+    return _Widening(graph, False).widen() if _has_narrow(graph) else graph
 
 
 def _has_narrow(graph: Graph) -> bool:
     values = (v for n in graph.walk() for v in (*n.inputs, *n.outputs))
-    return any(v.spec.dtype == NARROW for v in (*values, *graph.inputs))
+    return any(is_narrow(v.spec.dtype) for v in (*values, *graph.inputs))
 
 
-def _widen_graph(graph: Graph, declare_input: InputDeclaration) -> Graph:
-    """Return the graph in float32; inputs and outputs are cast, or float32 too."""
-    replacements: dict[Value, Value] = {}
-    inputs, nodes = [], []
-    for x in graph.inputs:
-        if x.spec.dtype == NARROW:
-            wide = replacements[x] = Value(x.spec.with_dtype(WIDE))
-            x, casts = declare_input(x, wide)
-            nodes += casts
-        inputs.append(x)
+def _wide_value(old: Value, spec: Spec) -> Value:
+    """Return a replacement of a value. Only bfloat16 may be its storage."""
+    return Narrow(spec) if old.spec.dtype == NARROW else Value(spec)
 
-    def value(x: Any) -> Any:
-        if x not in replacements and x.constant is not None:
-            if x.spec.dtype != NARROW:
+
+class _Widening:
+    """Replacement of the values of a graph by values in float32.
+
+    Args:
+        graph: the graph to rewrite.
+        is_inner: whether it is the graph of a loop or a branch, whose inputs and
+            outputs become float32.
+    """
+
+    def __init__(self, graph: Graph, is_inner: bool) -> None:
+        self.graph, self.is_inner = graph, is_inner
+        self.nodes: list[Node] = []
+        self.wide: dict[Value, Value] = {}
+        # Stored values of 16 bits that are equal to the values of the graph.
+        self.stored: dict[Value, Value] = {}
+        self.rounded = _find_rounded_values(graph)
+        self.rounding_casts = _find_rounding_casts(graph, is_inner)
+        self.computed = _find_computed_values(graph)
+
+    def widen(self) -> Graph:
+        """Return the graph in float32."""
+        inputs = [self._declare_input(x) for x in self.graph.inputs]
+        for node in self.graph.nodes:
+            self._add(node)
+        outputs = [
+            self._read(y) if self.is_inner else self._read_stored(y)
+            for y in self.graph.outputs
+        ]
+        names = self.graph.names
+        return Graph(tuple(inputs), tuple(self.nodes), tuple(outputs), names)
+
+    def _declare_input(self, x: Any) -> Any:
+        if not is_narrow(x.spec.dtype):
+            return x
+        if self.is_inner:
+            self.wide[x] = _wide_value(x, x.spec.with_dtype(WIDE))
+            return self.wide[x]
+        self.stored[x] = x
+        return x
+
+    def _read(self, x: Any) -> Any:
+        """Return the value to compute with."""
+        if x in self.wide or not is_narrow(x.spec.dtype):
+            return self.wide.get(x, x)
+        if x.constant is not None:
+            wide: Value = Constant(x.constant.astype(np.float32))
+        else:
+            wide = Value(x.spec.with_dtype(WIDE))
+            self.nodes.append(cast_node(self.stored[x], wide))
+        self.wide[x] = wide
+        return wide
+
+    def _read_stored(self, x: Any) -> Any:
+        """Return a value in the dtype of the graph."""
+        if not is_narrow(x.spec.dtype):
+            return self.wide.get(x, x)
+        if x not in self.stored:
+            if x.constant is not None:
                 return x
-            replacements[x] = Constant(x.constant.astype(np.float32))
-        return replacements.get(x, x)
+            self.stored[x] = Value(x.spec)
+            self.nodes.append(cast_node(self.wide[x], self.stored[x]))
+        return self.stored[x]
 
-    rounded, rounding_casts = (
-        _find_rounded_values(graph),
-        _find_rounding_casts(graph, declare_input is _declare_replacement),
-    )
-    for node in graph.nodes:
-        node_inputs = [value(x) for x in node.inputs]
-        if node.op.name in _BIT_OPERATIONS:
-            nodes += _narrow_nodes(node, node_inputs, replacements)
-            continue
-        nodes.append(_wide_node(node, node_inputs, replacements, rounded))
-        for y in rounding_casts.intersection(node.outputs):
-            narrow, wide = Value(y.spec), Narrow(y.spec.with_dtype(WIDE))
-            nodes += [cast_node(replacements[y], narrow), cast_node(narrow, wide)]
-            replacements[y] = wide
-    outputs = [value(y) for y in graph.outputs]
-    if declare_input is _declare_cast:
-        for i, y in enumerate(graph.outputs):
-            if y.spec.dtype == NARROW:
-                narrow = Value(y.spec)
-                nodes.append(cast_node(outputs[i], narrow))
-                outputs[i] = narrow
-    return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
+    def _add(self, node: Node) -> None:
+        is_stored = self._selects_stored(node) or self._moves_stored(node)
+        if node.op.name in _BIT_OPERATIONS or is_stored:
+            self._add_stored(node)
+            return
+        self._add_wide(node)
+        for y in self.rounding_casts.intersection(node.outputs):
+            stored = self.stored[y] = Value(y.spec)
+            wide = _wide_value(y, y.spec.with_dtype(WIDE))
+            self.nodes += [cast_node(self.wide[y], stored), cast_node(stored, wide)]
+            self.wide[y] = wide
+
+    def _selects_stored(self, node: Node) -> bool:
+        """Return whether a node needs only a part of a stored operand."""
+        return node.op.name in _SELECTIONS and node.inputs[0] in self.stored
+
+    def _moves_stored(self, node: Node) -> bool:
+        """Return whether a node moves stored elements that nothing computes with."""
+        return (
+            _is_move(node)
+            and any(is_narrow(y.spec.dtype) for y in node.outputs)
+            and self.computed.isdisjoint(node.outputs)
+            and all(x in self.stored or x.constant is not None for x in node.inputs)
+        )
+
+    def _add_stored(self, node: Node) -> None:
+        """Add a node that keeps its dtypes."""
+        inputs = [self._read_stored(x) for x in node.inputs]
+        self.nodes.append(node.with_inputs(inputs))
+        self.stored |= {y: y for y in node.outputs if is_narrow(y.spec.dtype)}
+
+    def _add_wide(self, node: Node) -> None:
+        """Add a node in float32."""
+        inputs = [self._read(x) for x in node.inputs]
+        attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
+        if node.op.name in PRODUCTS and all(
+            x.spec.dtype == NARROW for x in node.inputs
+        ):
+            attrs["factors"] = NARROW
+        result = node.op.spec(*(x.spec for x in inputs), **attrs)
+        specs = result if isinstance(result, tuple) else (result,)
+        outputs = []
+        for old, spec in zip(node.outputs, specs, strict=True):
+            new: Value = old
+            if old in self.rounded:
+                new = self.wide[old] = Narrow(spec)
+            elif old.spec != spec:
+                new = self.wide[old] = _wide_value(old, spec)
+            outputs.append(new)
+        self.nodes.append(Node(node.op, inputs, attrs, outputs))
+
+
+def _wide_attribute(value: Any) -> Any:
+    if isinstance(value, Graph):
+        return _Widening(value, True).widen()
+    return WIDE if isinstance(value, str) and is_narrow(value) else value
+
+
+def _is_move(node: Node) -> bool:
+    return node.op.kind in _MOVING_KINDS or node.op.name == "stop_gradient"
+
+
+def _find_computed_values(graph: Graph) -> set[Value]:
+    """Return the values that an operation computes with, directly or after moves."""
+    computed: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if not _is_move(node) or not computed.isdisjoint(node.outputs):
+            computed.update(node.inputs)
+    return computed
 
 
 def _find_rounded_values(graph: Graph) -> set[Value]:
@@ -102,7 +189,7 @@ def _find_rounded_values(graph: Graph) -> set[Value]:
 
 
 def _find_rounding_casts(graph: Graph, is_inner: bool) -> set[Value]:
-    """Return the results of casts to bfloat16 that another cast reads.
+    """Return the results of casts to 16 bits that another cast reads.
 
     The author of such a pair of casts wants the rounded value, or the rounding error.
     Operations that move elements can be between the two casts. Control flow can contain
@@ -119,7 +206,7 @@ def _find_rounding_casts(graph: Graph, is_inner: bool) -> set[Value]:
         casts = none.union(*(casts_of.get(x, none) for x in node.inputs))
         if node.op.name == "cast":
             (y,) = node.outputs
-            if y.spec.dtype == NARROW:
+            if is_narrow(y.spec.dtype):
                 casts_of[y] = frozenset([y])
             else:
                 read |= casts
@@ -132,55 +219,3 @@ def _find_rounding_casts(graph: Graph, is_inner: bool) -> set[Value]:
     if is_inner:
         read = read.union(*(casts_of.get(y, none) for y in graph.outputs))
     return read
-
-
-def _wide_node(
-    node: Node,
-    inputs: list[Any],
-    replacements: dict[Value, Value],
-    rounded: Collection[Value],
-) -> Node:
-    """Return a node in float32.
-
-    Args:
-        node: the original node.
-        inputs: the values to compute it from.
-        replacements: the replacements of values; receives the outputs of the node.
-        rounded: values that only casts to bfloat16 read.
-    """
-    attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
-    if node.op.name in PRODUCTS and all(x.spec.dtype == NARROW for x in node.inputs):
-        attrs["factors"] = NARROW
-    result = node.op.spec(*(x.spec for x in inputs), **attrs)
-    specs = result if isinstance(result, tuple) else (result,)
-    outputs = []
-    for old, spec in zip(node.outputs, specs, strict=True):
-        new = old
-        if old.spec != spec or old in rounded:
-            new = replacements[old] = Narrow(spec)
-        outputs.append(new)
-    return Node(node.op, inputs, attrs, outputs)
-
-
-def _narrow_nodes(
-    node: Node, inputs: list[Any], replacements: dict[Value, Value]
-) -> list[Node]:
-    """Return a node that keeps its narrow dtypes, between casts."""
-    nodes, operands = [], []
-    for old, x in zip(node.inputs, inputs, strict=True):
-        if x.spec.dtype != old.spec.dtype:
-            wide, x = x, Value(old.spec)
-            nodes.append(cast_node(wide, x))
-        operands.append(x)
-    nodes.append(Node(node.op, operands, node.attrs, node.outputs))
-    for y in node.outputs:
-        if y.spec.dtype == NARROW:
-            replacements[y] = Narrow(y.spec.with_dtype(WIDE))
-            nodes.append(cast_node(y, replacements[y]))
-    return nodes
-
-
-def _wide_attribute(value: Any) -> Any:
-    if isinstance(value, Graph):
-        return _widen_graph(value, _declare_replacement)
-    return WIDE if isinstance(value, str) and value == NARROW else value

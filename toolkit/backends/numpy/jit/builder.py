@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
 # The LLVM types of dtypes. A bool is one byte in memory and one bit in a register.
-# A bfloat16 is its bit pattern; `cast` converts it to a number.
+# A float of 16 bits is its bit pattern; `cast` converts it to a number.
 TYPES = {
     "bool": "i1",
     "int8": "i8",
@@ -27,6 +27,7 @@ TYPES = {
     "uint32": "i32",
     "uint64": "i64",
     "bfloat16": "i16",
+    "float16": "i16",
     "float32": "float",
     "float64": "double",
 }

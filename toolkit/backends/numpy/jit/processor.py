@@ -95,6 +95,11 @@ class Processor:
         return self.has_tiles or self.has_dots
 
     @property
+    def converts_float16(self) -> bool:
+        """Whether instructions convert between float16 and float32."""
+        return self.is_arm64 or self.lanes == 16 or self.has("f16c")
+
+    @property
     def has_rounding(self) -> bool:
         """Whether instructions for rounding to integers exist."""
         return not self.architecture.startswith("arm")

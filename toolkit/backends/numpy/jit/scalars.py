@@ -10,7 +10,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit import math
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.math import bfloat16
+from toolkit.backends.numpy.jit.math import narrow
 from toolkit.backends.numpy.jit.math.rounding import is_rounding, rounded
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir.scalars import SCALARS
@@ -69,9 +69,8 @@ class LLVMScalars:
         source = x.dtype
         if source == dtype:
             return x
-        if bfloat16.converts(source, dtype):
-            convert = bfloat16.widened if dtype == "float32" else bfloat16.narrowed
-            return convert(self.b, x)
+        if narrow.converts(source, dtype):
+            return narrow.convert(self.b, x, dtype)
         if dtype == "bool":
             return self._compare("not_equal", x, self.const(0, x))
         if dtypes.is_float(source) and dtypes.is_float(dtype):

@@ -26,7 +26,7 @@ from toolkit.backends.numpy.jit.kernels.interleave import (
     RowSegment,
     interleave_call,
 )
-from toolkit.backends.numpy.jit.math.bfloat16 import converts
+from toolkit.backends.numpy.jit.math.narrow import converts
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.ir import PRIMITIVES, Graph, Node, Value, cast_node

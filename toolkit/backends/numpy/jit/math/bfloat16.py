@@ -8,11 +8,6 @@ from toolkit.backends.numpy.jit.processor import current
 NARROW, WIDE = "bfloat16", "float32"
 
 
-def converts(source: str, target: str) -> bool:
-    """Return whether a cast is one of these conversions."""
-    return {source, target} == {NARROW, WIDE}
-
-
 def widened(b: Builder, x: Value) -> Value:
     """Convert bfloat16 to float32."""
     bits = b.convert("zext", x, "int32")
