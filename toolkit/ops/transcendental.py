@@ -6,15 +6,16 @@ Each row is as in `elementwise`: a scalar rule and a gradient.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from toolkit.core.convert import convert, floating, operands, tensors, to_float
 from toolkit.core.tensor import Tensor, bind
+from toolkit.dtypes import is_float
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
     elementwise,
     equal,
     greater,
-    multiply_p,
     where,
     zero_like,
 )
@@ -528,6 +529,20 @@ def sigmoid(x: TensorLike) -> Tensor:
     return bind(sigmoid_p, to_float(x))
 
 
+# Powers of float operands that need no logarithm, by their exponent; and the exponents
+# whose powers are products, of integers too.
+_POWERS: dict[float, Callable[[Tensor], Tensor]] = {
+    2: lambda x: x * x,
+    3: lambda x: x * x * x,
+    4: lambda x: power(x * x, 2),
+    -1: lambda x: 1 / x,
+    -2: lambda x: 1 / (x * x),
+    0.5: lambda x: sqrt(x),
+    -0.5: lambda x: rsqrt(x),
+}
+_PRODUCTS = (2, 3, 4)
+
+
 @operation
 def power(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute x1 ** x2, elementwise.
@@ -547,10 +562,11 @@ def power(x1: TensorLike, x2: TensorLike) -> Tensor:
         >>> print(ops.power([1, 2, 3], 2))
         [1 4 9]
     """
-    if isinstance(x2, (int, float)) and x2 == 2:
-        (x1, _), _ = operands(x1, x2)
-        return bind(multiply_p, x1, x1)
+    exponent = x2 if isinstance(x2, (int, float)) else None
     (x1, x2), dtype = operands(x1, x2)
+    rewrite = _POWERS.get(exponent) if exponent is not None else None
+    if rewrite and (exponent in _PRODUCTS or is_float(dtype)):
+        return rewrite(x1)
     if dtype == "bool":
         x1, x2 = convert(x1, "int32"), convert(x2, "int32")
     return bind(power_p, x1, x2)
