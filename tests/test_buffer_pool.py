@@ -51,6 +51,17 @@ def test_objects_and_small_arrays_are_not_pooled():
         assert pool.empty(shape, dtype).flags.owndata
 
 
+def test_only_unused_memory_is_released():
+    pool = BufferPool()
+    used, unused = pool.empty(SHAPE, "float32"), pool.empty(SHAPE, "float32")
+    used_address = address(used)
+    del unused
+    pool.release_unused()
+    assert len(pool._blocks) == 1
+    del used
+    assert address(pool.empty(SHAPE, "float32")) == used_address
+
+
 def test_pool_does_not_exceed_its_limit():
     pool = BufferPool(max_blocks=64, nbytes=1 << 21)
     arrays = [pool.empty(SHAPE, "float32") for _ in range(6)]

@@ -82,6 +82,16 @@ class BufferPool:
             self._blocks.append(block)
         return None
 
+    def release_unused(self) -> None:
+        """Release the blocks that no array uses."""
+        for _ in range(len(self._blocks)):
+            try:
+                block = self._blocks.popleft()
+            except IndexError:
+                break
+            if getrefcount(block) != _UNUSED_COUNT:
+                self._blocks.append(block)
+
     def _evict(self, nbytes: int) -> None:
         """Release the oldest blocks, to make room for one more."""
         max_nbytes = self._nbytes - nbytes

@@ -59,6 +59,15 @@ def extent(number: float, dtype: str) -> Any:
     return constant
 
 
+def adopt(array: Array) -> Tensor:
+    """Return an array that no other object changes as a Tensor, without a copy.
+
+    Args:
+        array: an array of numbers, for example the content of a file.
+    """
+    return Tensor(_store_array(_check_array(array)))
+
+
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if type(x) is np.ndarray:
         return Tensor(_store_array(_check_array(np.array(x))))

@@ -10,8 +10,10 @@ import numpy as np
 
 from toolkit import dtypes, pictures, settings
 from toolkit.backends.memory import Memory, device_memories, memory_of
-from toolkit.core.convert import convert
+from toolkit.buffer_pool import RESULT_POOL
+from toolkit.core.convert import adopt, convert
 from toolkit.core.dialects import Dialect
+from toolkit.core.initial_values import blank_array, defer, is_deferred
 from toolkit.core.locks import changes
 from toolkit.core.naming import auto_name, current_path
 from toolkit.core.placement import Placement
@@ -31,6 +33,8 @@ from toolkit.type_aliases import Array, TensorLike
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # On an accelerator, reads of values up to this size in bytes return a copy.
 _SMALL_NBYTES = 64 << 10
+# From this size on, a new Variable frees the unused memory of the results before it.
+_LARGE_NBYTES = 1 << 20
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
 
 
@@ -95,6 +99,8 @@ class Variable(Operators):
         self._constraint: Callable[..., Any] | None = None
         self._overwrite_with_gradient = False
         self.lock: threading.RLock = threading.RLock()
+        if isinstance(initializer, str):
+            initializer = Variable._initializer_named(initializer)
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype, self.path)
         if self._tensor._array is None and state.trace is not None:
@@ -114,6 +120,16 @@ class Variable(Operators):
             self.__class__ = state.dialect.variable
         if self.dialect is not None:
             self._tensor = self._wrap_value(self._tensor._array)
+        if is_deferred(initializer, self.shape, self._tensor.dtype):
+            blank, spec = self._tensor, self.spec
+
+            def initialize() -> None:
+                if self._tensor is blank:
+                    self.assign(initializer(spec.shape, dtype=spec.dtype))
+
+            defer(initialize)
+        elif self._tensor.nbytes >= _LARGE_NBYTES:
+            RESULT_POOL.release_unused()  # the intermediate results of the initializer
 
     @property
     def placement(self) -> Placement | None:
@@ -469,8 +485,6 @@ def _check_callable(attribute: str, value: object) -> Any:
 def _initial_value(
     initializer: Any, shape: tuple[int, ...] | None, dtype: Any, path: str
 ) -> Tensor:
-    if isinstance(initializer, str):
-        initializer = Variable._initializer_named(initializer)
     if isinstance(initializer, np.generic):  # keeps its dtype, like an array
         initializer = np.asarray(initializer)
     if not callable(initializer) or isinstance(initializer, Tensor):
@@ -490,4 +504,6 @@ def _initial_value(
         )
     name = dtypes.standardize(dtype) if dtype else settings.floatx()
     spend_variable(path, tuple(shape), dtypes.itemsize(name))
+    if is_deferred(initializer, tuple(shape), name):
+        return adopt(blank_array(tuple(shape), name))
     return convert(initializer(tuple(shape), dtype=name), name)

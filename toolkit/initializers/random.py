@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class RandomInitializer(Initializer):
         [1.0, 1.0, 1.0]
     """
 
+    # A load of a model does not compute the value of a weight that the file replaces.
+    is_random: ClassVar[bool] = True
     # The constructor's arguments without the seed.
     arguments: tuple[str, ...] = ()
 

@@ -24,6 +24,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.errors import ModelFileError, ToolkitError
 from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.byte_ranges import FileRange
 from toolkit.reading.file_errors import add_path_to_errors, check_present
 from toolkit.reading.hdf5_library import import_h5py
 from toolkit.reading.hdf5_probe import is_safe_to_read
@@ -41,7 +42,7 @@ _CORRUPT_FILE_ERRORS = (  # h5py errors for a corrupt file
     *(OverflowError, MemoryError, RecursionError, NotImplementedError, SystemError),
 )
 
-Source = Path | io.BytesIO
+Source = Path | io.BytesIO | FileRange
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def open_datasets(
     """Return a context with the datasets of a checked file, by path.
 
     Args:
-        source: a path, or the bytes of the file.
+        source: a path, the bytes of the file, or its range in an archive.
         label: the name of the file in messages; its path by default.
 
     Raises:
@@ -111,6 +112,8 @@ def _check_structure(source: Source) -> None:
             with open(source, "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
                 Structure(_make_reader(file), size).check()
+        elif isinstance(source, FileRange):
+            Structure(_make_reader(source), source.nbytes).check()
         else:
             view = source.getbuffer()
             Structure(lambda a, n: bytes(view[a : a + n]), len(view)).check()
@@ -119,6 +122,9 @@ def _check_structure(source: Source) -> None:
             f"expected an HDF5 file; it is corrupt or has another format ({error})"
         ) from None
     except UnverifiableFile as reason:
+        if isinstance(source, FileRange):
+            source.seek(0)
+            source = io.BytesIO(source.read())
         if not is_safe_to_read(source):
             raise ModelFileError(
                 "expected an HDF5 file; it is corrupt, because the read does not "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import lzma
 import stat
 import zipfile
@@ -9,14 +10,19 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.byte_ranges import FileRange
 from toolkit.reading.file_errors import add_path_to_errors, check_present
 
 _MAX_MEMBERS = 10_000
 _MAX_DEPTH, _MAX_NAME = 200, 4096  # nested folders, and characters of a path
 _ALWAYS_ALLOWED_SIZE = 1 << 20  # bytes that are always allowed
+_CHECKED_AT_ONCE = 1 << 20  # bytes
+# The offset of the lengths of name and extra field in the header before a member.
+_NAME_LENGTH_OFFSET = 26
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 CORRUPT_ZIP_ERRORS = (  # errors for a corrupt ZIP
     *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError, LookupError),
@@ -97,6 +103,39 @@ class Members:
                 f"{name!r} has a different size than its declared size"
             )
         return data
+
+    def open(self, name: str) -> io.BytesIO | FileRange:
+        """Return a member as a file.
+
+        A member that is stored without compression stays on disk. Its checksum is
+        verified first.
+        """
+        info = self._infos.get(name)
+        if info is None or info.compress_type != zipfile.ZIP_STORED:
+            return io.BytesIO(self.read(name))
+        try:
+            with self._archive.open(info) as file:
+                while file.read(_CHECKED_AT_ONCE):
+                    pass
+        except CORRUPT_ZIP_ERRORS as error:
+            raise ModelFileError(f"{name!r} is corrupt ({error})") from error
+        return FileRange(self._file, self._data_offset(info), info.file_size)
+
+    @property
+    def _file(self) -> IO[bytes]:
+        file = self._archive.fp
+        assert file is not None
+        return file
+
+    def _data_offset(self, info: zipfile.ZipInfo) -> int:
+        """Return the offset of a member's data, after its header."""
+        self._file.seek(info.header_offset + _NAME_LENGTH_OFFSET)
+        lengths = self._file.read(4)
+        name_length, extra_length = (
+            int.from_bytes(lengths[k : k + 2], "little") for k in (0, 2)
+        )
+        start = info.header_offset + _NAME_LENGTH_OFFSET + 4
+        return start + name_length + extra_length
 
     def extract(self, prefix: str, folder: Path) -> None:
         """Write the members with `prefix` to files in `folder`."""

@@ -6,7 +6,6 @@ the declared size.
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 import zipfile
@@ -16,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolkit.buffer_pool import RESULT_POOL
+from toolkit.core.initial_values import defer_initial_values
 from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.files.sets import list_files
 from toolkit.files.staging import is_listed, replace_file
@@ -27,7 +28,7 @@ from toolkit.models.saving.keras_2 import (
     split_state,
     take_summaries,
 )
-from toolkit.models.saving.state import groups_of, load_state
+from toolkit.models.saving.state import load_state, variables_by_group
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers.state import build_optimizer
 from toolkit.reading.budget import spend
@@ -75,7 +76,7 @@ def _write_archive(model: Model, path: Path) -> None:
 def write_members(model: Any, folder: Path) -> None:
     """Write the files of a model into an empty folder; the metadata list them."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
-    write_groups(Path(folder, WEIGHTS), groups_of(model))
+    write_groups(Path(folder, WEIGHTS), variables_by_group(model))
     for where, layer in parts_of(model).items():
         if hasattr(layer, "save_assets"):
             folder_of_layer = Path(folder, ASSETS, where)
@@ -149,14 +150,16 @@ def loaded(
 ) -> Any:
     """Build a model from a config, with the weights of a file of Keras `version`."""
     check_datasets(datasets)
-    model = model_of(text, custom_objects, compile, str(path), version)
-    if major_version(version) == 2:
-        datasets, state = split_state(datasets)
-        datasets = take_summaries(model, datasets)
-        if getattr(model, "optimizer", None) is not None and state:
-            load_optimizer_state(model, state, is_by_slot=False)
-    build_optimizer(model)
-    load_state(model, datasets, str(path))
+    with defer_initial_values():
+        model = model_of(text, custom_objects, compile, str(path), version)
+        if major_version(version) == 2:
+            datasets, state = split_state(datasets)
+            datasets = take_summaries(model, datasets)
+            if getattr(model, "optimizer", None) is not None and state:
+                load_optimizer_state(model, state, is_by_slot=False)
+        build_optimizer(model)
+        load_state(model, datasets, str(path))
+    RESULT_POOL.release_unused()
     return model
 
 
@@ -227,5 +230,5 @@ def _weights(members: Members) -> Iterator[dict[str, Dataset]]:
             "its weights are in a .npz file, which needs pickle; save the model "
             "again with weights_format='h5'"
         )
-    with open_datasets(io.BytesIO(members.read(WEIGHTS)), WEIGHTS) as datasets:
+    with open_datasets(members.open(WEIGHTS), WEIGHTS) as datasets:
         yield datasets

@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit.reading.hdf5 import CHECKSUM, Dataset
 from toolkit.reading.hdf5_library import import_h5py
-from toolkit.type_aliases import Array
+from toolkit.type_aliases import TensorLike
 
 
 class _Disk:
@@ -116,8 +116,9 @@ def write_groups(path: Path, groups: dict[str, tuple[str, dict[str, Any]]]) -> N
                 write_array(group, key, array)
 
 
-def write_array(group: Any, key: str, array: Array) -> None:
-    """Add an array to a group of a file, with its checksum."""
+def write_array(group: Any, key: str, value: TensorLike) -> None:
+    """Add an array or the value of a Variable to a group, with its checksum."""
+    array = np.asarray(value)
     dataset = group.create_dataset(key, data=array)
     if array.dtype.name == "bfloat16":  # HDF5 has no such type
         dataset.attrs["dtype"] = "bfloat16"

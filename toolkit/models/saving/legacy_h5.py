@@ -15,6 +15,8 @@ import numpy as np
 
 from toolkit import settings
 from toolkit.console.frames import warn
+from toolkit.core.convert import adopt
+from toolkit.core.initial_values import defer_initial_values
 from toolkit.core.variable import assign_all
 from toolkit.errors import ModelFileError
 from toolkit.files.staging import replace_file
@@ -124,7 +126,7 @@ def _top_level(model: Model) -> list[Any]:
 
 def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
     """Load the model in a `.h5` file."""
-    with open_file(path) as (file, datasets):
+    with open_file(path) as (file, datasets), defer_initial_values():
         description = _attribute(file, "model_config")
         if description is None:
             raise ModelFileError("No model config found in the file")
@@ -283,7 +285,7 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
         if tuple(v.shape) != d.shape
     ]
     report_mismatches(wrong, None if skip_mismatch else "Shape mismatch")
-    assign_all((v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape)
+    assign_all((v, adopt(d.read())) for v, d in pairs if tuple(v.shape) == d.shape)
 
 
 def _load_optimizer(model: Model, group: _Group, is_old: bool) -> None:

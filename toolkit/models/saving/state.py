@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from toolkit.console.frames import warn
+from toolkit.core.convert import adopt
 from toolkit.core.trace import StatelessScope
 from toolkit.layers.tracking import StateOwner
 from toolkit.models.saving.mismatches import (
@@ -23,13 +24,23 @@ if TYPE_CHECKING:
 Groups = dict[str, tuple[str, dict[str, Any]]]
 
 
+def variables_by_group(model: Any, skip: Any = ()) -> Groups:
+    """Return group in a file -> name of the layer, and its state by key.
+
+    The values are Variables and arrays, so that a save copies one of them at a time.
+    """
+    return {
+        _group(path): (owner.name, _state_of(owner))
+        for path, owner in parts_of(model, skip).items()
+    }
+
+
 def groups_of(model: Any, skip: Any = ()) -> Groups:
     """Return group in a file -> name of the layer, and its arrays by key."""
-    groups = {}
-    for path, owner in parts_of(model, skip).items():
-        arrays = {key: np.asarray(value) for key, value in _state_of(owner).items()}
-        groups[_group(path)] = (owner.name, arrays)
-    return groups
+    return {
+        group: (name, {key: np.asarray(value) for key, value in values.items()})
+        for group, (name, values) in variables_by_group(model, skip).items()
+    }
 
 
 def all_variables(model: Any) -> list[Any]:
@@ -213,7 +224,9 @@ def _read(plan: list[Load]) -> list[Mismatch]:
     """Load every object in the open scope; return the failures."""
     mismatches = []
     for path, owner, stored in plan:
-        arrays = {key: dataset.read() for key, dataset in stored.items()}
+        arrays: dict[str, Any] = {k: dataset.read() for k, dataset in stored.items()}
+        if isinstance(owner, Optimizer) or not _loads_itself(owner):
+            arrays = {key: adopt(array) for key, array in arrays.items()}
         try:
             owner.load_own_variables(arrays)
         except (KeyError, ValueError, TypeError) as error:

@@ -25,7 +25,12 @@ from toolkit.models.saving.safetensors_lists import LIST
 from toolkit.models.saving.safetensors_saving import safetensors_of, save_safetensors
 from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import load_shards, save_shards
-from toolkit.models.saving.state import all_variables, groups_of, load_state
+from toolkit.models.saving.state import (
+    all_variables,
+    groups_of,
+    load_state,
+    variables_by_group,
+)
 from toolkit.reading.hdf5 import open_datasets
 
 if TYPE_CHECKING:
@@ -160,11 +165,11 @@ def _save(
         path = list_path(path, ".h5", ".json")
     check_free(path, overwrite, "save_weights")
     check_built(model, "save_weights")
-    groups = groups_of(model, skip or ())
     if max_shard_size is not None:
-        save_shards(path, groups, max_shard_size)
-    else:
-        replace_file(path, lambda temporary: write_groups(temporary, groups))
+        save_shards(path, groups_of(model, skip or ()), max_shard_size)
+        return
+    groups = variables_by_group(model, skip or ())
+    replace_file(path, lambda temporary: write_groups(temporary, groups))
 
 
 def load_weights(

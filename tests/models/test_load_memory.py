@@ -1,0 +1,119 @@
+"""Tests of the memory of saves and loads, and of initial values that a load defers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import toolkit
+from toolkit import layers
+from toolkit.errors import ModelFileError, ToolkitError
+
+# Prints the peak memory of a call in megabytes, above the memory before it.
+_MEASUREMENT = """
+import sys
+import toolkit
+
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(x.split()[1]) for x in lines if x.startswith("VmHWM")) >> 10
+
+path, action, ending = sys.argv[1:]
+small = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(2)])
+small.save(path + ".small" + ending)
+toolkit.saving.load_model(path + ".small" + ending)
+if action == "load":
+    before = peak()
+    toolkit.saving.load_model(path)
+else:
+    model = toolkit.saving.load_model(path)
+    before = peak()
+    model.save(path + ".copy" + ending)
+print(peak() - before)
+"""
+UNITS, MEGABYTES = 2048, 64
+
+
+@pytest.fixture(scope="module")
+def large_model():
+    model = toolkit.Sequential([toolkit.Input((UNITS,))])
+    for _ in range(4):
+        model.add(layers.Dense(UNITS))
+    return model
+
+
+@pytest.fixture(scope="module")
+def large_file(large_model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("large") / "model.keras"
+    large_model.save(path)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(("action", "limit"), [("load", 1.3), ("save", 0.4)])
+@pytest.mark.parametrize("ending", [".keras", ".h5"])
+def test_memory_above_the_weights_is_small(
+    large_model, tmp_path, action, limit, ending
+):
+    path = tmp_path / f"model{ending}"
+    large_model.save(path)
+    command = [sys.executable, "-c", _MEASUREMENT, str(path), action, ending]
+    output = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(output.stdout) <= limit * MEGABYTES
+
+
+def test_loaded_weights_equal_the_saved_ones(large_file):
+    model = toolkit.saving.load_model(large_file)
+    x = np.random.default_rng(0).normal(size=(3, UNITS)).astype("float32")
+    before = [weight.numpy() for weight in model.weights]
+    assert all(w.std() > 0 for w in before[::2])
+    again = toolkit.saving.load_model(large_file)
+    np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x))
+
+
+@toolkit.saving.register_keras_serializable("test")
+class Forgetful(layers.Dense):
+    """A layer that does not load its kernel."""
+
+    def load_own_variables(self, store):
+        self.bias.assign(store["1"])
+
+
+def test_values_that_a_file_does_not_replace_are_initialized(tmp_path):
+    model = toolkit.Sequential([toolkit.Input((512,))])
+    model.add(Forgetful(512, kernel_initializer=toolkit.initializers.HeNormal(seed=3)))
+    model.save(tmp_path / "model.keras")
+    expected = model.layers[0].kernel.numpy()
+    model.layers[0].kernel.assign(np.zeros((512, 512)))
+    model.save(tmp_path / "zeros.keras")
+    loaded = toolkit.saving.load_model(tmp_path / "zeros.keras")
+    np.testing.assert_array_equal(loaded.layers[0].kernel.numpy(), expected)
+
+
+def test_models_after_a_failed_load_have_initial_values(large_file, tmp_path):
+    with zipfile.ZipFile(large_file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    contents["config.json"] = contents["config.json"].replace(
+        b'"units": 2048', b'"units": 2049', 1
+    )
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    with pytest.raises(ToolkitError):
+        toolkit.saving.load_model(tmp_path / "model.keras")
+    model = toolkit.Sequential([toolkit.Input((512,)), layers.Dense(512)])
+    assert model.layers[0].kernel.numpy().std() > 0
+
+
+@pytest.mark.parametrize("offset", [0.2, 0.5, 0.9])
+def test_damaged_uncompressed_weights_are_refused(large_file, tmp_path, offset):
+    content = bytearray(large_file.read_bytes())
+    content[int(offset * len(content))] ^= 1
+    path = tmp_path / "damaged.keras"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError):
+        toolkit.saving.load_model(path)
