@@ -287,6 +287,7 @@ def test_every_primitive_is_called():
     tested_elsewhere |= {"matmul_int4"}  # backends/jit/test_int4
     tested_elsewhere |= {"conv_integer", "quantize"}  # layers/test_static_int8
     tested_elsewhere |= {"reread"}  # test_assigned
+    tested_elsewhere |= {"exchange_rows"}  # distribution/test_embeddings
     tested_elsewhere |= {"first_maximum", "first_minimum"}  # compat/test_values
     tested_elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
     tested_elsewhere |= {

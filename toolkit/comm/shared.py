@@ -1,4 +1,4 @@
-"""Reductions in shared memory between the ranks of a machine, without messages.
+"""Collectives in shared memory between the ranks of a machine, without messages.
 
 Each rank writes its pieces once, and the other ranks read them in place.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from toolkit.comm.group import (
     Group,
     exchange,
+    offsets_of,
     split_range,
 )
 from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
@@ -273,6 +274,31 @@ class _Plan(NamedTuple):
     sums: list[tuple[Array, Array, Array]]
     moves: list[tuple[Array, Array]]
     copies: list[tuple[Array, Array]]
+
+
+def gather_messages(
+    group: Group, parts: Sequence[Array], sizes: Sequence[int]
+) -> list[Array]:
+    """Gather a message of bytes from each rank.
+
+    Args:
+        group: the group; all its ranks call this.
+        parts: the bytes of this rank's message, which are sent contiguously.
+        sizes: the number of bytes of each rank's message, equal on all ranks.
+
+    Returns:
+        The messages in rank order. They are valid until the next collective.
+    """
+    memory = memory_of(group)
+    if memory is None or max(sizes) > SLOT_SIZE:
+        received = np.empty(sum(sizes), np.uint8)
+        group.all_gather_varying(np.concatenate(parts), received, sizes)
+        offsets = offsets_of(sizes)
+        return [received[i : i + n] for i, n in zip(offsets, sizes, strict=True)]
+    slots = memory.slots(memory.next_slot(), np.dtype(np.uint8))
+    np.concatenate(parts, out=slots[group.rank, : sizes[group.rank]])
+    group.barrier()
+    return [messages[:size] for messages, size in zip(slots, sizes, strict=True)]
 
 
 def reduce_scatter(

@@ -366,7 +366,7 @@ def _list_work(
         kind, nbytes = "", 0
         if node.op.kind is Kind.COLLECTIVE:
             kind = node.op.name
-            values = node.inputs[:1] if kind == "all_gather" else node.outputs[:-1]
+            values = (node.inputs if kind == "all_gather" else node.outputs)[:-1]
             nbytes = sum(v.spec.nbytes for v in values)
         dependencies = tuple(sorted(j for j in source_indices if j < i))
         work.append(Work(seconds, dependencies, kind, nbytes))

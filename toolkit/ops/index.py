@@ -15,6 +15,7 @@ from toolkit import dtypes
 from toolkit.core.convert import convert
 from toolkit.core.slices import IndexedSlices, sum_of_slices
 from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, letters, primitive, rule_along_axis
 from toolkit.ops.checks import broadcast_shapes, check_integers, normalize_axis
@@ -245,6 +246,12 @@ put_along_axis_p: Primitive = primitive(
     _put_spec,
     vjp=_put_vjp,
     axes=lambda x, *others, axis, mode: rule_along_axis(x, axis),
+)
+# The indices and rows of a lookup, of the whole batch in all processes of a job. A step
+# that is partitioned over the processes gathers them, and checks the indices against
+# the extent of the table. In one process it returns its operands.
+exchange_rows_p: Primitive = decomposable(
+    "exchange_rows", lambda indices, rows, extent: (indices, rows)
 )
 
 

@@ -16,7 +16,7 @@ from toolkit.core.convert import convert
 from toolkit.core.slices import IndexedSlices, slices_of
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.variable import Variable
-from toolkit.ops.index import scatter_p
+from toolkit.ops.index import exchange_rows_p, scatter_p
 
 if TYPE_CHECKING:
     from toolkit.optimizers.optimizer import Optimizer
@@ -75,7 +75,7 @@ def _convert_gradient(
     optimizer: Optimizer, gradient: Tensor, variable: Variable
 ) -> Any:
     """Return the only slice of a gradient if terms can be added singly; else rows."""
-    slices = slices_of(gradient)
+    slices = _exchanged(slices_of(gradient), gradient.shape[0])
     update: Any = type(optimizer).update
     if (
         len(slices) == 1
@@ -84,7 +84,17 @@ def _convert_gradient(
         and not _clips(optimizer)
     ):
         return slices[0]
-    return rows_of(gradient)
+    return rows_of(slices, gradient)
+
+
+def _exchanged(slices: Sequence[IndexedSlices], extent: int) -> Sequence[IndexedSlices]:
+    """Return slices that all processes of a job need for the whole batch."""
+    if Variable._placement_of is None:
+        return slices
+    return [
+        IndexedSlices(*bind(exchange_rows_p, s.indices, s.values, extent=extent))
+        for s in slices
+    ]
 
 
 def _should_update_rows(
@@ -105,13 +115,19 @@ def _should_update_rows(
         (decays is not None and optimizer._use_weight_decay(variable))
         or variable.constraint is not None
         or optimizer.gradient_accumulation_steps is not None
-        or Variable._placement_of is not None
+        or _is_sharded(optimizer, variable)
     )
     if updates_all:
         return False
     lookups = sum(s.indices.size for s in slices)
     is_cheaper = lookups * _COST <= gradient.shape[0]
     return is_cheaper and _accepts_rows(optimizer, "update")
+
+
+def _is_sharded(optimizer: Optimizer, variable: Variable) -> bool:
+    """Return whether processes store shards of a variable or of its slots."""
+    slots = optimizer._slots[optimizer._get_variable_index(variable)]
+    return any(v.placement is not None for v in (variable, *slots.values()))
 
 
 def _clips(optimizer: Optimizer) -> bool:
@@ -140,12 +156,12 @@ class Rows(NamedTuple):
 PARTS = (Rows, IndexedSlices)
 
 
-def rows_of(gradient: Tensor) -> Rows:
-    """Return the rows of a gradient that has slices.
+def rows_of(slices: Sequence[IndexedSlices], gradient: Tensor) -> Rows:
+    """Return the rows of a gradient, from its slices.
 
     Gradients of one row are summed in the order of the lookups.
     """
-    slices, (extent, *row_shape) = slices_of(gradient), gradient.shape
+    extent, *row_shape = gradient.shape
     indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
     values = [ops.reshape(s.values, (s.indices.size, *row_shape)) for s in slices]
     numbers = ops.where(indices < 0, indices + extent, indices)

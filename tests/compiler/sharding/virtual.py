@@ -30,7 +30,8 @@ def shard_of(array, layout, axis):
 
 def local_graph(graph, axis, layouts):
     """The graph of one rank."""
-    result = join_collectives(partition(propagate(graph, axis, layouts), axis, layouts))
+    sharded = propagate(graph.pruned(), axis, layouts)
+    result = join_collectives(partition(sharded, axis, layouts))
     result.verify()
     return result
 

@@ -16,7 +16,7 @@ TAKEN_APART = {
     *("attention_grad", "attention_grad_of", "gelu_grad"),
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
     *("batch_statistics", "matmul_int4", "reread", "variance"),
-    *("first_maximum", "first_minimum"),
+    *("first_maximum", "first_minimum", "exchange_rows"),
 }
 
 

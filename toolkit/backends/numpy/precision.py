@@ -162,6 +162,10 @@ class _Widening:
 def _wide_attribute(value: Any) -> Any:
     if isinstance(value, Graph):
         return _Widening(value, True).widen()
+    if isinstance(value, Spec):  # of the result of a collective
+        return value.with_dtype(WIDE) if is_narrow(value.dtype) else value
+    if isinstance(value, tuple) and any(isinstance(item, Spec) for item in value):
+        return tuple(map(_wide_attribute, value))
     return WIDE if isinstance(value, str) and is_narrow(value) else value
 
 

@@ -180,10 +180,17 @@ def _is_slice_update(writer: Node, old: Value, checked: Container[Rows]) -> bool
 
 
 def _checked_rows(graph: Graph, updates: Updates) -> set[Rows]:
-    """Return the rows gathered before the first update: their indices are valid."""
+    """Return the rows that are read before the first update: their indices are valid.
+
+    A collective checks the indices that it gathers.
+    """
     pairs = zip(graph.nodes, _lateness(graph, updates), strict=True)
-    gathers = [n for n, late in pairs if n.op.name == "gather" and not late]
-    return set(map(_rows_of, gathers))
+    early = [node for node, late in pairs if not late]
+    rows = {_rows_of(node) for node in early if node.op.name == "gather"}
+    for node in early:
+        indices = zip(node.outputs, node.attrs.get("extents", ()), strict=False)
+        rows.update((y, 0, extent) for y, extent in indices if extent is not None)
+    return rows
 
 
 def _rows_of(node: Node) -> Rows:

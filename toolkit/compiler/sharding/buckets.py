@@ -8,17 +8,27 @@ sent in parallel with the backward pass.
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolkit.comm.overlap import bucket_bytes, can_overlap
-from toolkit.compiler.sharding.collectives import TOKEN, all_reduce_p, pieces_of
+from toolkit.compiler.sharding.collectives import (
+    TOKEN,
+    all_gather_p,
+    all_reduce_p,
+    pieces_of,
+)
 from toolkit.ir import Graph, Kind, Node, Value
 
 # The last bucket is merged with the one before it if it is smaller than 1 / `_FEW` of
 # the limit.
 _SMALL_FRACTION = 16
+# Values of at most this number of bytes are gathered in one message. A copy of more
+# bytes takes longer than a message.
+_MAX_PACKED_SIZE = 256 << 10
 
 
 def join_collectives(graph: Graph) -> Graph:
-    """Merge independent collectives, and merge their sums into one."""
+    """Merge independent collectives: their sums, and their small gathers."""
     if sum(node.op.kind is Kind.COLLECTIVE for node in graph.nodes) < 2:
         return graph
     walk = _Walk()
@@ -55,14 +65,15 @@ class _Walk:
 
     def flush(self) -> None:
         """Append the collectives, and the nodes that wait for them."""
-        sums: dict[str, list[Node]] = {}
-        for node in self.ready:
-            if node.op is all_reduce_p:
-                sums.setdefault(node.attrs["axis"].name, []).append(node)
-        remaining = [node for node in self.ready if node.op is not all_reduce_p]
-        merged = [
-            _merge_sums(b) for same in sums.values() for b in _buckets(same)
-        ] + remaining
+        sums = _group_by_axis([n for n in self.ready if n.op is all_reduce_p])
+        gathers = _group_by_axis(list(filter(_is_small_gather, self.ready)))
+        merged = [_merge_sums(b) for same in sums for b in _buckets(same)]
+        merged += map(_merge_gathers, gathers)
+        merged += [
+            node
+            for node in self.ready
+            if node.op is not all_reduce_p and not _is_small_gather(node)
+        ]
         if any(can_overlap(node.attrs["axis"].group) for node in merged):
             merged.sort(key=_ready)
         for node in merged:
@@ -71,6 +82,19 @@ class _Walk:
             self.token = node.outputs[-1]
         self.nodes += self.waiting
         self.ready, self.waiting, self.late = [], [], set()
+
+
+def _group_by_axis(nodes: list[Node]) -> list[list[Node]]:
+    groups: dict[str, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(node.attrs["axis"].name, []).append(node)
+    return list(groups.values())
+
+
+def _is_small_gather(node: Node) -> bool:
+    return node.op is all_gather_p and all(
+        spec.nbytes <= _MAX_PACKED_SIZE for spec in node.attrs["specs"]
+    )
 
 
 def _ready(node: Node) -> int:
@@ -122,4 +146,20 @@ def _merge_sums(sums: list[Node]) -> Node:
     first, last = sums[0], sums[-1]
     return Node(
         all_reduce_p, [*inputs, first.inputs[-1]], attrs, [*outputs, last.outputs[-1]]
+    )
+
+
+def _merge_gathers(gathers: list[Node]) -> Node:
+    """Return one gather of the values of several gathers along one axis."""
+    if len(gathers) == 1:
+        return gathers[0]
+    attrs: dict[str, Any] = {"axis": gathers[0].attrs["axis"]}
+    for name in ("splits", "specs", "extents"):
+        attrs[name] = tuple(x for node in gathers for x in node.attrs[name])
+    attrs["ready"] = max(map(_ready, gathers))
+    shards = [x for node in gathers for x in node.inputs[:-1]]
+    outputs = [y for node in gathers for y in node.outputs[:-1]]
+    first, last = gathers[0], gathers[-1]
+    return Node(
+        all_gather_p, [*shards, first.inputs[-1]], attrs, [*outputs, last.outputs[-1]]
     )

@@ -9,6 +9,9 @@ from toolkit.compiler.sharding.layouts import Layout
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
+# The composite of the indices and rows that all ranks need whole (`toolkit.ops.index`).
+EXCHANGE = "exchange_rows"
+
 
 @record
 class Choice:

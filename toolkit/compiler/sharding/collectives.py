@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from toolkit import comm
-from toolkit.comm import ordered
+from toolkit.comm import ordered, shared
 from toolkit.comm.leaves import Subtree, pieces_of_ranks
 from toolkit.comm.overlap import background_of
 from toolkit.compiler.control import COLLECTIVE_KERNELS
 from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
+from toolkit.errors import OutOfRangeError
 from toolkit.ir import Kind, Node, Primitive, Spec
 
 Array = Any
@@ -37,9 +38,14 @@ def _reduced_spec(
 
 
 def _gathered_spec(
-    x: Spec, token: Spec, axis: MeshAxis, split: Split, full_spec: Spec
+    *inputs: Spec,
+    axis: MeshAxis,
+    splits: Sequence[Split],
+    specs: Sequence[Spec],
+    extents: Sequence[int | None],
+    ready: int = 0,
 ) -> Any:
-    return full_spec, TOKEN
+    return (*specs, TOKEN)
 
 
 # Not in the registry: only the compiler adds them to a graph.
@@ -137,35 +143,113 @@ def _reduce_scatter(
 
 
 def _all_gather(
-    x: Array,
-    token: Array,
+    *inputs: Array,
     out: Sequence[Array],
     axis: MeshAxis,
-    split: Split,
-    full_spec: Spec,
+    splits: Sequence[Split],
+    specs: Sequence[Spec],
+    extents: Sequence[int | None],
+    ready: int = 0,
 ) -> Run:
-    """Concatenate the local shards of all ranks."""
-    return partial(gather, x, out[0], axis, split)
+    """Concatenate the local shards of all ranks; several values are one message.
+
+    `extents` are the extents of the tables that a value indexes, if it is one of
+    indices. All ranks then raise the same error for an index out of range.
+    """
+    *shards, _ = inputs
+    gather_all = (
+        partial(gather, shards[0], out[0], axis, splits[0])
+        if len(shards) == 1
+        else PackedGather(shards, out[:-1], axis, splits)
+    )
+    indices = [(x, n) for x, n in zip(out, extents, strict=False) if n is not None]
+
+    def run() -> None:
+        gather_all()
+        for array, extent in indices:
+            check_indices(array, extent)
+
+    return run
+
+
+def check_indices(indices: Array, extent: int) -> None:
+    """Raise an error for an index that is not in a table with `extent` rows."""
+    if not indices.size:
+        return
+    lowest, highest = int(indices.min()), int(indices.max())
+    if lowest < -extent or highest >= extent:
+        wrong = highest if highest >= extent else lowest
+        raise OutOfRangeError(
+            f"take: index {wrong} is out of range for axis 0 with {extent} elements"
+        )
+
+
+class PackedGather:
+    """Reusable gather of the local shards of several values in one message.
+
+    Args:
+        shards: this rank's shards, which each call reads.
+        outs: contiguous arrays for the whole values.
+        axis: axis of the mesh.
+        splits: the shardings of the values.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Array],
+        outs: Sequence[Array],
+        axis: MeshAxis,
+        splits: Sequence[Split],
+    ) -> None:
+        self._shards, self._group = shards, axis.group
+        self._sizes = [0] * axis.group.size
+        # Destinations, and the bytes of a rank's message that they receive.
+        self._copies: list[tuple[Array, int, slice]] = []
+        for out, split in zip(outs, splits, strict=True):
+            whole = _ShardedArray.of(out, split)
+            for rank in range(axis.group.size):
+                shard, start = whole.shard_of(axis, rank), self._sizes[rank]
+                self._sizes[rank] += shard.nbytes
+                self._copies.append((shard, rank, slice(start, self._sizes[rank])))
+
+    def __call__(self) -> None:
+        message = [
+            np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in self._shards
+        ]
+        received = shared.gather_messages(self._group, message, self._sizes)
+        for target, rank, span in self._copies:
+            if target.size:
+                values = received[rank][span].view(target.dtype)
+                target[...] = values.reshape(target.shape)
+
+
+class _ShardedArray(NamedTuple):
+    """View of a whole array by its units: (outer, units, inner)."""
+
+    array: Array
+
+    @classmethod
+    def of(cls, out: Array, split: Split) -> _ShardedArray:
+        """Return the view of an array with a sharding."""
+        outer = prod(out.shape[: split.axis]) * split.major
+        inner = split.minor * prod(out.shape[split.axis + 1 :])
+        return cls(out.reshape(outer, split.units(out), inner))
+
+    def shard_of(self, axis: MeshAxis, rank: int) -> Array:
+        """Return the view of the units of a rank."""
+        rows = axis.rows(self.array.shape[1], rank)
+        return self.array[:, rows.start : rows.stop]
 
 
 def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
     """Gather the local shards of all ranks into an array of the whole value."""
-    outer = prod(out.shape[: split.axis]) * split.major
-    inner = split.minor * prod(out.shape[split.axis + 1 :])
-    units, ranks = out.shape[split.axis], range(axis.group.size)
-    units //= split.major * split.minor
-    counts = [len(axis.rows(units, rank)) for rank in ranks]
-    sizes = [count * outer * inner * x.dtype.itemsize for count in counts]
+    result = _ShardedArray.of(out, split)
+    if len(result.array) != 1:
+        PackedGather([x], [out], axis, [split])()
+        return
     # Contiguous shards are received directly into the destination.
-    result = out.reshape(outer, units, inner)
-    joined = result if outer == 1 else np.empty(result.size, x.dtype)
-    axis.group.all_gather_varying(np.asarray(x, order="C"), joined, sizes)
-    start = 0
-    for rank in ranks if outer > 1 else ():
-        rows, size = axis.rows(units, rank), counts[rank] * outer * inner
-        shard = joined[start : start + size].reshape(outer, counts[rank], inner)
-        result[:, rows.start : rows.stop] = shard
-        start += size
+    sizes = [result.shard_of(axis, rank).nbytes for rank in range(axis.group.size)]
+    axis.group.all_gather_varying(np.asarray(x, order="C"), result.array, sizes)
 
 
 class CollectiveKernel:

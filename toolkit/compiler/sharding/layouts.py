@@ -58,12 +58,15 @@ class MeshAxis:
         leaves: the number of parts of a split axis, independent of the number of ranks;
             each rank has adjacent parts.
         even: whether only extents that are divisible by the number of leaves are split.
+        can_gather: whether ranks can read the parts of all ranks. Micro-batches cannot,
+            because they run one after the other.
     """
 
     name: str
     group: Group
     leaves: int
     even: bool = True
+    can_gather: bool = True
 
     def __str__(self) -> str:
         return self.name

@@ -140,7 +140,7 @@ def micro_batches(
 def _axis(number: int, count: int) -> MeshAxis:
     # The axis uses only these attributes of a group.
     group: Any = MicroBatch(number, count)
-    return MeshAxis("micro_batch", group, count, even=False)
+    return MeshAxis("micro_batch", group, count, even=False, can_gather=False)
 
 
 def _batch_values(sharded: ShardedGraph, batch: Sequence[Value]) -> list[Value]:

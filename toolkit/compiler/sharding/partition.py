@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.comm.leaves import Subtree, combine_subtree
-from toolkit.compiler.sharding.choices import Choice, ShardedGraph
+from toolkit.compiler.sharding.choices import EXCHANGE, Choice, ShardedGraph
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
     all_gather_p,
@@ -73,9 +73,15 @@ class Local:
         # collectives must be the same on all ranks.
         self.sources: dict[Value, list[Value]] = {}
         self.origin: tuple[str, ...] = ()
-        # The index of the choice that computes the terms of a value, equal on all
+        # The index of the choice that computes a value or its terms, equal on all
         # ranks.
         self.choice_index: dict[Value, int] = {}
+        # The extent of the table that a value indexes. A gather checks its indices.
+        self.extents: dict[Value, int] = {
+            choice.node.inputs[0]: choice.node.attrs["extent"]
+            for choice in sharded.choices
+            if choice.node.op.name == EXCHANGE
+        }
         self.count = 0
         self.token: Value = Constant(np.zeros((), np.uint8))
 
@@ -114,9 +120,9 @@ class Local:
         self.origin = node.outputs[0].origin
         self.count += 1
         for y, layout in zip(node.outputs, choice.outputs, strict=True):
+            self.choice_index[y] = self.count
             if isinstance(layout, Partial):
                 self.partials[y] = layout
-                self.choice_index[y] = self.count
         if isinstance(choice.outputs[0], Partial):
             if any(isinstance(layout, Partial) for layout in choice.inputs):
                 self._add_to_terms(choice)
@@ -248,7 +254,7 @@ class Local:
                 rows = self.axis.rows(layout.units(value.spec))
                 return self._units(full, layout, layout.units(value.spec), rows)
             if isinstance(have, Split):
-                return self._gathered(self.read(value, have), have, value.spec)
+                return self._gathered(value, have)
             return self._combined(value)
         finally:
             self.origin = outer
@@ -329,12 +335,15 @@ class Local:
         pieces = [combine_subtree(tree, term, combine) for tree in trees]
         return [piece for piece in pieces if piece is not None]
 
-    def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:
+    def _gathered(self, value: Value, split: Split) -> Value:
+        """Return the shards of all ranks."""
+        local, spec = self.read(value, split), value.spec
         if self.axis.group.size == 1:
             return local
-        return self._collective(
-            all_gather_p, [local], spec, split=split, full_spec=spec
-        )
+        attrs: dict[str, Any] = {"splits": (split,), "specs": (spec,)}
+        attrs["extents"] = (self.extents.get(value),)
+        attrs["ready"] = self.choice_index.get(value, 0)
+        return self._collective(all_gather_p, [local], spec, **attrs)
 
     def _collective(
         self, op: Any, inputs: Sequence[Value], spec: Spec, **attrs: Any
@@ -352,7 +361,6 @@ def _of_collective(
     node: Node, attrs: dict[str, Any], inputs: Sequence[Value], outputs: Sequence[Spec]
 ) -> dict[str, Any]:
     """Return local attributes of a collective along another mesh axis."""
-    if node.op is all_reduce_p:
-        return {**attrs, "specs": tuple(outputs[:-1])}
-    full = outputs[0] if node.op is all_gather_p else inputs[0].spec
-    return {**attrs, "full_spec": full}
+    if node.op is reduce_scatter_p:
+        return {**attrs, "full_spec": inputs[0].spec}
+    return {**attrs, "specs": tuple(outputs[:-1])}

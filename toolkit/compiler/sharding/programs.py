@@ -67,7 +67,8 @@ def compile_sharded(
     if keep is not None:
         updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
-    local, cuts = graph, []
+    # A dead node would exchange its operands: no pass removes a collective.
+    local, cuts = graph.pruned(), []
     for axis, layouts, output_layouts, stored in axes:
         for number, layout in enumerate(layouts[:batch]):
             if isinstance(layout, Split):
@@ -75,7 +76,7 @@ def compile_sharded(
         sharded = propagate(local, axis, layouts, output_layouts, stored)
         # Bodies of composites repeat sums, each of which would need a collective. They
         # are merged at this point, where the graph is still the same on all ranks.
-        full = share(sharded.graph, target)
+        full = share(sharded.graph, target).pruned()
         if len(full.nodes) < len(sharded.graph.nodes):
             sharded = propagate(full, axis, layouts, output_layouts, stored)
         local = partition(sharded, axis, layouts)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
-from toolkit.compiler.sharding.choices import Choice, ShardedGraph
+from toolkit.compiler.sharding.choices import EXCHANGE, Choice, ShardedGraph
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
 from toolkit.compiler.sharding.partition import partition
 from toolkit.errors import ToolkitError
@@ -131,6 +131,8 @@ class _Walk:
             return replicated
         if node.op.kind is Kind.COLLECTIVE:
             return _other_axis_collective(node, inputs) or replicated
+        if node.op.name == EXCHANGE:
+            return replicated
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
@@ -164,6 +166,8 @@ class _Walk:
             choice = self._along(node, axes, number, layout)
             if choice is None:
                 continue
+            if self._gathers_rows(choice):
+                return None
             nbytes: int = sum(
                 x.spec.nbytes
                 for x, have, take in zip(
@@ -174,6 +178,25 @@ class _Walk:
             if best is None or nbytes < least_nbytes:
                 best, least_nbytes = choice, nbytes
         return best
+
+    def _gathers_rows(self, choice: Choice) -> bool:
+        """Return whether ranks gather the terms of a sum instead of their sums.
+
+        A sum over the batch that is added to rows of a table has the size of the table.
+        If the rows have fewer bytes, all ranks gather the rows, and add them in the
+        order of the batch. The shapes of the whole batch decide, so that all ranks
+        decide the same.
+        """
+        (result, *_), op = choice.outputs, choice.node.op
+        is_sum = isinstance(result, Partial) and op.initial_operand is not None
+        if not is_sum or not self.axis.can_gather:
+            return False
+        pairs = zip(choice.node.inputs, choice.inputs, strict=True)
+        nbytes: int = sum(x.spec.nbytes for x, layout in pairs if layout is not None)
+        # A sum over the ranks sends about two times its bytes, but there is one message
+        # for the sums of all weights.
+        table_nbytes: int = choice.node.outputs[0].spec.nbytes
+        return 2 * nbytes <= table_nbytes
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
         """Return the operand shardings after gathers of values sharded for storage."""
@@ -276,8 +299,9 @@ def _other_axis_collective(node: Node, inputs: Sequence[Layout]) -> Choice | Non
     if len(splits) != 1:
         return None
     (layout,) = splits
-    split = node.attrs.get("split")
-    if split is not None and split.axis == layout.axis:
+    attrs = node.attrs
+    own_splits = [attrs["split"]] if "split" in attrs else attrs.get("splits", ())
+    if any(split.axis == layout.axis for split in own_splits):
         return None
     takes = [*[layout] * (len(inputs) - 1), None]
     return Choice(node, takes, [*[layout] * (len(node.outputs) - 1), None])
