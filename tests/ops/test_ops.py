@@ -288,6 +288,11 @@ def test_every_primitive_is_called():
     tested_elsewhere |= {"conv_integer", "quantize"}  # layers/test_static_int8
     tested_elsewhere |= {"reread"}  # test_assigned
     tested_elsewhere |= {"exchange_rows"}  # distribution/test_embeddings
+    tested_elsewhere |= {
+        "gather_in_shard",
+        "add_in_shard",
+        "set_in_shard",
+    }  # compiler/sharding/test_tables
     tested_elsewhere |= {"first_maximum", "first_minimum"}  # compat/test_values
     tested_elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
     tested_elsewhere |= {

@@ -4,6 +4,7 @@ One block of names per file. At the end, operators are installed on Tensor, Kera
 and Variable: `x + y` is `ops.add(x, y)`.
 """
 
+import toolkit.ops.shards
 from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.ops.activation import (
     celu,

@@ -103,7 +103,7 @@ def _should_update_rows(
     """Return whether to update only the rows of a gradient.
 
     If both ways give the same result, the cheaper one is used. The whole variable is
-    updated if all of it changes anyway, or if it is sharded over processes.
+    updated if all of it changes anyway.
     """
     slices = slices_of(gradient)
     if not slices or not _accepts_rows(optimizer, "update_step"):
@@ -115,19 +115,12 @@ def _should_update_rows(
         (decays is not None and optimizer._use_weight_decay(variable))
         or variable.constraint is not None
         or optimizer.gradient_accumulation_steps is not None
-        or _is_sharded(optimizer, variable)
     )
     if updates_all:
         return False
     lookups = sum(s.indices.size for s in slices)
     is_cheaper = lookups * _COST <= gradient.shape[0]
     return is_cheaper and _accepts_rows(optimizer, "update")
-
-
-def _is_sharded(optimizer: Optimizer, variable: Variable) -> bool:
-    """Return whether processes store shards of a variable or of its slots."""
-    slots = optimizer._slots[optimizer._get_variable_index(variable)]
-    return any(v.placement is not None for v in (variable, *slots.values()))
 
 
 def _clips(optimizer: Optimizer) -> bool:

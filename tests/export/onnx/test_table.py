@@ -17,6 +17,7 @@ TAKEN_APART = {
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
     *("batch_statistics", "matmul_int4", "reread", "variance"),
     *("first_maximum", "first_minimum", "exchange_rows"),
+    *("gather_in_shard", "add_in_shard", "set_in_shard"),
 }
 
 

@@ -11,6 +11,19 @@ from toolkit.ir import Graph, Node, Value
 
 # The composite of the indices and rows that all ranks need whole (`toolkit.ops.index`).
 EXCHANGE = "exchange_rows"
+# Composites for lookups and updates in the rows of a shard (`toolkit.ops.shards`), by
+# the primitive, and the mode of a scatter.
+IN_SHARD = {
+    ("gather", None): "gather_in_shard",
+    ("scatter", "add"): "add_in_shard",
+    ("scatter", "set"): "set_in_shard",
+}
+
+
+def operation_in_shard(node: Node) -> str | None:
+    """Return the composite of a lookup or an update of rows, or None."""
+    name = IN_SHARD.get((node.op.name, node.attrs.get("mode")))
+    return name if name is not None and node.attrs["axis"] == 0 else None
 
 
 @record

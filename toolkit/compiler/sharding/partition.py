@@ -14,7 +14,12 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.comm.leaves import Subtree, combine_subtree
-from toolkit.compiler.sharding.choices import EXCHANGE, Choice, ShardedGraph
+from toolkit.compiler.sharding.choices import (
+    EXCHANGE,
+    Choice,
+    ShardedGraph,
+    operation_in_shard,
+)
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
     all_gather_p,
@@ -134,8 +139,25 @@ class Local:
             self.define(y, layout)
             for y, layout in zip(node.outputs, choice.outputs, strict=True)
         ]
+        self._append(choice, inputs, outputs)
+
+    def _append(
+        self,
+        choice: Choice,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        leaf: int | None = None,
+    ) -> None:
+        """Append the local node of a choice, for one leaf or for all local leaves."""
+        op, device = choice.node.op, choice.node.device
         attrs = self._attrs(choice, inputs, [y.spec for y in outputs])
-        self.nodes.append(Node(node.op, inputs, attrs, outputs, node.device))
+        name = operation_in_shard(choice.node)
+        if name is not None and choice.inputs[0] is not None:
+            extent = choice.node.inputs[0].spec.shape[0]
+            rows = self.axis.rows(extent)
+            start = rows.start if leaf is None else self.axis.bound(leaf, extent)
+            op, attrs = PRIMITIVES[name], {"start": start, "extent": extent}
+        self.nodes.append(Node(op, inputs, attrs, outputs, device))
 
     def _inputs(self, choice: Choice) -> list[Value]:
         pairs = zip(choice.node.inputs, choice.inputs, strict=True)
@@ -164,8 +186,7 @@ class Local:
                     choice, inputs, is_first
                 )
             outputs = [self.new(y.spec) for y in node.outputs]
-            attrs = self._attrs(choice, operands, [y.spec for y in outputs])
-            self.nodes.append(Node(node.op, operands, attrs, outputs, node.device))
+            self._append(choice, operands, outputs, leaf)
             for term, y in zip(terms, outputs, strict=True):
                 term[leaf] = y
         self.terms.update(zip(node.outputs, terms, strict=True))

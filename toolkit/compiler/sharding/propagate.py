@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
-from toolkit.compiler.sharding.choices import EXCHANGE, Choice, ShardedGraph
+from toolkit.compiler.sharding.choices import (
+    EXCHANGE,
+    Choice,
+    ShardedGraph,
+    operation_in_shard,
+)
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
 from toolkit.compiler.sharding.partition import partition
 from toolkit.errors import ToolkitError
@@ -106,7 +111,7 @@ class _Walk:
 
     def _store(self, node: Node, choice: Choice) -> None:
         """Record results that are sharded only because of sharded storage."""
-        if not self.stored:
+        if not self.stored or operation_in_shard(node) is not None:
             return
         pairs = zip(node.inputs, choice.inputs, strict=True)
         split = [x for x, layout in pairs if isinstance(layout, Split)]
@@ -127,12 +132,17 @@ class _Walk:
         """Return the sharding of a node, or None if it must be expanded."""
         inputs = [self.of(x) for x in node.inputs]
         replicated = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
-        if all(layout is None for layout in inputs):
+        is_demanded = node.op.name == "scatter" and node.outputs[0] in self.demands
+        if all(layout is None for layout in inputs) and not is_demanded:
             return replicated
         if node.op.kind is Kind.COLLECTIVE:
             return _other_axis_collective(node, inputs) or replicated
         if node.op.name == EXCHANGE:
             return replicated
+        if operation_in_shard(node) is not None:
+            choice = self._in_shard(node, inputs)
+            if choice is not None:
+                return choice
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
@@ -197,6 +207,30 @@ class _Walk:
         # for the sums of all weights.
         table_nbytes: int = choice.node.outputs[0].spec.nbytes
         return 2 * nbytes <= table_nbytes
+
+    def _in_shard(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
+        """Look up or update rows in the shards of a table; None: in the whole table.
+
+        Ranks look up the indices of all ranks in their shard. The sum over the ranks is
+        the rows.
+        """
+        table, *others = node.inputs
+        layout = inputs[0]
+        if node.op.name == "scatter":
+            layout = layout or self.demands.get(node.outputs[0])
+            nbytes = sum(x.spec.nbytes for x in others)
+        else:
+            nbytes = node.outputs[0].spec.nbytes
+        if layout != Split(0) or not self.axis.can_gather:
+            return None
+        if 2 * nbytes > table.spec.nbytes or table.spec.dtype == "bool":
+            return None
+        takes: list[Layout] = [layout, *[None] * len(others)]
+        if node.op.name == "scatter":
+            return Choice(node, takes, [layout])
+        if isinstance(inputs[1], Split):  # the rows are split like the indices
+            self.demands.setdefault(node.outputs[0], inputs[1])
+        return Choice(node, takes, [Partial("sum", layout.units(table.spec))])
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
         """Return the operand shardings after gathers of values sharded for storage."""
