@@ -28,6 +28,7 @@ CASES = {
     "batch_norm_of": ([*_NORM, (6, 5)], {"epsilon": 1e-3, "relu": True}),
     "batch_norm_grad": ([(6, 5), *_NORM, (5,)], {}),
     "batch_statistics": (_NORM, {}),
+    "sort": ([(6, 5)], {"axis": 0}),
     "reread": ([(2,), (2,)], {}),
 }
 
@@ -124,8 +125,8 @@ def test_intermediate_values_are_freed(monkeypatch):
 def test_all_composites_are_tested():
     """Check that this file covers all composites.
 
-    Attention and the composites of the TensorFlow names have their own files. Eager
-    scans run step by step.
+    Attention, the composites of the TensorFlow names and those of shards have their own
+    files. Eager scans run step by step.
     """
     tested_elsewhere = {
         "attention",
@@ -134,6 +135,8 @@ def test_all_composites_are_tested():
         "batch_norm_grad_of",
     }
     tested_elsewhere |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
+    tested_elsewhere |= {"exchange_rows", "gather_in_shard"}
+    tested_elsewhere |= {"add_in_shard", "set_in_shard"}
     composites = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)
     modules = {p.name: p.body.__module__ for p in composites}
     core = {name for name, module in modules.items() if module.startswith("toolkit.")}

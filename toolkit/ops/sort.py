@@ -11,6 +11,7 @@ import numpy as np
 from toolkit import dtypes
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable_as
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ir import Kind, Primitive, Spec, primitive, rule_along_axis
 from toolkit.ops.checks import known_values, normalize_axis, stand_in, unknown_extent
@@ -36,6 +37,13 @@ searchsorted_p: Primitive = primitive(
     lambda edges, x, side: Spec(x.shape, "int32"),
     axes="_,...->...",
 )
+
+
+def _sort_body(x: Tensor, axis: int) -> Tensor:
+    return bind(take_along_axis_p, x, bind(argsort_p, x, axis=axis), axis=axis)
+
+
+sort_p: Primitive = decomposable_as("sort", lambda x, axis: x, _sort_body)
 
 
 @operation
@@ -85,7 +93,7 @@ def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
     axis = normalize_axis("sort", axis, x.ndim)
-    return bind(take_along_axis_p, x, bind(argsort_p, x, axis=axis), axis=axis)
+    return bind(sort_p, x, axis=axis)
 
 
 @operation

@@ -43,6 +43,33 @@ def numbers(shape, dtype, seed):
 
 
 @given(
+    outer=st.integers(1, 3),
+    columns=st.integers(1, 40),
+    extent=st.integers(1, 70),
+    is_last=st.booleans(),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 9),
+    lanes=LANES,
+    chunk=st.sampled_from([0, 1, 3]),
+)
+@settings(max_examples=200, deadline=None)
+def test_sort_of_many_rows(outer, columns, extent, is_last, dtype, seed, lanes, chunk):
+    shape, axis = (outer, extent, columns), 1
+    if is_last:
+        shape, axis = (outer, columns, extent), 2
+    x = numbers(shape, dtype, seed)
+    actual = np.empty_like(x)
+    node = SimpleNamespace(attrs={"axis": axis}, op=SimpleNamespace(name="sort"))
+    with vectors_of(lanes):
+        lowered = lower(node, [operand_of(x)], [operand_of(actual)])
+        if lowered is None:
+            assert columns * (outer if is_last else 1) < lanes
+            return
+        run_lowered(lowered, [x], [actual], chunk)
+    np.testing.assert_array_equal(actual, np.sort(x, axis))
+
+
+@given(
     edges=st.integers(1, 40),
     shape=st.lists(st.integers(0, 40), max_size=2),
     dtype=st.sampled_from(DTYPES),

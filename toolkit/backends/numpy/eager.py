@@ -257,7 +257,8 @@ def _lower_node(
         body = widen(body, Target(backend))
     if all(map(generator.can_fuse, body.nodes)):
         lowered = generator.lower_body(body, inputs, outputs)
-    if lowered is None and node.op.graph is None and is_wide:
+    is_whole = node.op.graph is None or generator.can_lower_composite(node)
+    if lowered is None and is_whole and is_wide:
         lowered = generator.lower(node, inputs, outputs)
     return lowered
 

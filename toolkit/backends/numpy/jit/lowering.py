@@ -61,6 +61,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "cumsum": "kernels.scan:lower_cumulative",
     "cumprod": "kernels.scan:lower_cumulative",
     "argsort": "kernels.sort:lower_argsort",
+    "sort": "kernels.sort:lower_sort",
     "searchsorted": "kernels.sort:lower_searchsorted",
     "random_uniform": "kernels.random:lower_random_uniform",
     "attention": "kernels.attention:lower_attention",
@@ -83,6 +84,9 @@ CONTIGUOUS_ONLY = frozenset({"matmul_int4", "conv_integer"})
 
 def takes_whole(node: Node) -> bool:
     """Return whether a composite is lowered without decomposition."""
+    if node.op.name == "sort":
+        can_sort = import_location("kernels.sort_rows:can_sort_rows", __package__)
+        return bool(can_sort(node.inputs[0].spec, node.attrs["axis"]))
     if node.op.name not in COMPOSITES:
         return False
     # bfloat16 values become float32 before lowering.

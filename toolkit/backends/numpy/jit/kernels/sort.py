@@ -15,6 +15,11 @@ from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.sort_rows import (
+    adjacent_rows,
+    can_sort_rows,
+    emit_sort_rows,
+)
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 from toolkit.plans.operands import Operand, align_up
@@ -299,6 +304,31 @@ def lower_argsort(
         grain,
         frozenset(by_rows if columns == 1 else ()),
         flops=8 * x.size * itemsize,
+        nbytes=x.nbytes + outputs[0].spec.nbytes,
+    )
+    return Lowered((call,), task * -(-rows // grain))
+
+
+def lower_sort(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower a sort of many rows along an axis."""
+    x, axis = inputs[0].spec, node.attrs["axis"]
+    if not inputs[0].is_contiguous or not can_sort_rows(x, axis):
+        return None
+    lanes, extent, columns = current().lanes, x.shape[axis], adjacent_rows(x, axis)
+    task = align_up(extent * lanes * dtypes.itemsize(x.dtype))
+    groups = -(-columns // lanes)
+    rows = x.size // (extent * columns) * groups
+    grain, rounds = partition(rows), (extent - 1).bit_length()
+    half = 1 << rounds >> 1
+    call = Call(
+        Code(emit_sort_rows, x.dtype, axis == x.ndim - 1),
+        (("in", 0), ("out", 0), ("work", 0)),
+        (extent, columns, groups, task, half, rounds),
+        rows,
+        grain,
+        flops=x.size * rounds * rounds // 2,
         nbytes=x.nbytes + outputs[0].spec.nbytes,
     )
     return Lowered((call,), task * -(-rows // grain))
