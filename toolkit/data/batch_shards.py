@@ -6,7 +6,7 @@ number of processes. A marker replaces each element that is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -81,12 +81,17 @@ class Selection(NamedTuple):
     total: int
     rows: RowSelector
 
-    def __contains__(self, number: object) -> bool:
-        """Return whether this process computes the element of an index."""
-        assert isinstance(number, int)
-        first = number - number % self.size
-        batch_size = min(self.size, self.total - first)
-        return number - first in rows_to_read(self.rows(batch_size))
+    def ranges(self, start: int) -> Iterator[tuple[range, range]]:
+        """Yield the numbers in each batch, and of them those that are selected.
+
+        Args:
+            start: the number of the first element.
+        """
+        for first in range(start - start % self.size, self.total, self.size):
+            batch_size = min(self.size, self.total - first)
+            rows = rows_to_read(self.rows(batch_size))
+            numbers = range(max(start, first), first + batch_size)
+            yield numbers, range(first + rows.start, first + rows.stop)
 
 
 def skip_absent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

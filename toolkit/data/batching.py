@@ -164,15 +164,26 @@ class Batch(_Batched):
 
     def _open(self, context: PassContext) -> Stream:
         """Open the elements; elements outside the local shard can be skipped."""
-        rows, before = context.run.shard_selectors.get(self), self._parents[0]
-        first: Dataset | None = before
-        if rows is not None and context.on_error is None:
-            while first is not None and context.rows(first) is None:
-                first = first._aligned_input(context)
-            if first is not None:
-                count = before._cardinality()
-                context = context._replace(selection=Selection(self._size, count, rows))
-        return context.open(before)
+        selector = context.run.shard_selectors.get(self)
+        if selector is not None and context.on_error is None:
+            rows = self._aligned_rows(context)
+            if rows is not None:
+                selection = Selection(self._size, len(rows), selector)
+                context = context._replace(selection=selection)
+        return context.open(self._parents[0])
+
+    def _aligned_rows(self, context: PassContext) -> Rows | None:
+        """Return random access to elements with the indices of the input, or None."""
+        stage: Dataset | None = self._parents[0]
+        while stage is not None:
+            rows = context.rows(stage)
+            if rows is not None:
+                return rows
+            stage = stage._aligned_input(context)
+        return None
+
+    def _can_skip_rows(self, context: PassContext) -> bool:
+        return self._aligned_rows(context) is not None
 
     def _stream(self, context: PassContext) -> Stream:
         merged = self._merge_function(context)

@@ -106,8 +106,11 @@ class Cache(Dataset):
 
     @staticmethod
     def _first_pass(context: PassContext) -> PassContext:
-        """Return the pass to cache; later passes repeat the order of the first."""
-        return context._replace(epoch=(0,))
+        """Return the pass to cache; later passes repeat the order of the first.
+
+        It has no index, because later passes shuffle the cached elements as rows.
+        """
+        return context._replace(epoch=(0,)).without_index()
 
     def _stream(self, context: PassContext) -> Stream:
         return _CachingStream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any
 
@@ -11,6 +12,12 @@ import numpy as np
 from toolkit.console.frames import warn
 from toolkit.data.dataset import Dataset
 from toolkit.data.files import Paths, Records, read_lines
+from toolkit.data.record_index import (
+    CORRUPT_FILE_ERRORS,
+    RecordIndex,
+    index_lines,
+    index_sizes,
+)
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError, ShapeError
@@ -101,8 +108,10 @@ class CsvDataset(Records):
         return size
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        lines, skipped = _LineCounter(read_lines(file, path, self._compression)), 0
-        for fields in csv.reader(lines, **self._format):  # type: ignore[arg-type]
+        size = skipped = 0
+        lines = read_lines(file, path, self._compression)
+        for fields, row_size in self._split_rows(lines):
+            size += row_size
             try:
                 row = self._converted(fields)
             except (ValueError, RecordError):
@@ -110,10 +119,62 @@ class CsvDataset(Records):
                     raise
                 skipped += 1
                 continue
-            size, lines.size = lines.size, 0
             yield row, size
+            size = 0
         if skipped:
             warn(f"{path}: {skipped} invalid rows are skipped")
+
+    def _split_rows(self, lines: Iterable[bytes]) -> Iterator[tuple[list[str], int]]:
+        """Yield the fields of each row, and the size of the row in bytes."""
+        counter = _LineCounter(lines)
+        for fields in csv.reader(counter, **self._format):  # type: ignore[arg-type]
+            size, counter.size = counter.size, 0
+            yield fields, size
+
+    # Random access
+
+    @property
+    def _is_indexable(self) -> bool:
+        # Only a parser finds the rows to skip.
+        return super()._is_indexable and not self._skips
+
+    def _record_kind(self) -> tuple[object, ...]:
+        return self._header, *self._format.values()
+
+    def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        start = self.skip_header(file)
+        index = index_lines(file, start, self._is_plain)
+        if index is None:
+            file.seek(start)
+            index = index_sizes(self._row_sizes(file, size), start, size)
+        return index
+
+    def _is_plain(self, chunk: bytes) -> bool:
+        """Return whether rows end exactly at line feeds."""
+        has_quotes = self._format["quoting"] != csv.QUOTE_NONE and b'"' in chunk
+        return not has_quotes and chunk.count(b"\r") == chunk.count(b"\r\n")
+
+    def _row_sizes(self, lines: Iterable[bytes], end: int) -> Iterator[int]:
+        """Yield the size of each row; a row with an error extends to the end."""
+        try:
+            for _, size in self._split_rows(lines):
+                yield size
+        except CORRUPT_FILE_ERRORS:
+            yield end
+
+    def split_block(self, block: bytes) -> Sequence[list[str] | Exception]:
+        records: list[list[str] | Exception] = []
+        try:
+            for fields, _ in self._split_rows(io.BytesIO(block)):
+                records.append(fields)
+        except CORRUPT_FILE_ERRORS as error:
+            records.append(error)
+        return records
+
+    def parse(self, record: list[str] | Exception) -> tuple[Any, ...]:
+        if isinstance(record, Exception):
+            raise record
+        return self._converted(record)
 
     def _converted(self, fields: list[str]) -> tuple[Any, ...]:
         if self._left_out:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -113,6 +113,10 @@ class Dataset(Methods):
     def _aligned_input(self, context: PassContext) -> Dataset | None:
         """Return the data set with the input of each element at the same index."""
         return None
+
+    def _can_skip_rows(self, context: PassContext) -> bool:
+        """Return whether a stage of batches can compute only some of their rows."""
+        return False
 
     def _spec(self) -> Any:
         """Return the TensorSpecs of an element; by default, from the first elements."""
@@ -411,19 +415,21 @@ class DatasetIterator:
         self._elements: Iterator[Any] = iter(())
         self._open(None)
 
-    def _open(self, state: Any, cached: Sequence[int] = ()) -> None:
+    def _open(self, state: dict[str, Any] | None) -> None:
         dataset = self._dataset
         run = Run(PassProfile(), dataset.options())
+        context = PassContext(run, self._epoch)
         if state is not None:
-            stages = enumerate(dataset._ancestors())
+            stages, cached = enumerate(dataset._ancestors()), state["kept"]
             run.uses_cache.update((stage, number in cached) for number, stage in stages)
+            run.uses_index = state.get("indexed", False)
         if self._shares is not None:
-            run.shard_selectors[last_batch_stage(dataset)] = self._shares
+            context.share_batches(last_batch_stage(dataset), self._shares)
         if self._function is not None:
             run.last_functions[dataset] = self._function
-        stream = PassContext(run, self._epoch).open(dataset._with_prefetch())
+        stream = context.open(dataset._with_prefetch())
         if state is not None:
-            stream.restore(state)
+            stream.restore(decode(state["position"]))
         for stage in dataset._ancestors():
             stage._profile = run.watch
         self._run, self._stream = run, stream
@@ -471,6 +477,7 @@ class DatasetIterator:
             **self._dataset.get_state(),
             "epoch": list(self._epoch),
             "position": encode(self._stream.state()),
+            "indexed": bool(self._run.uses_index),
             "kept": [
                 number
                 for number, stage in enumerate(self._dataset._ancestors())
@@ -490,7 +497,7 @@ class DatasetIterator:
         self._dataset.set_state(state)
         self.close()
         self._epoch = tuple(state["epoch"])
-        self._open(decode(state["position"]), state["kept"])
+        self._open(state)
 
     def close(self) -> None:
         """End the pass: stop its threads and processes, close its files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import os
@@ -13,7 +12,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from toolkit.data.dataset import Dataset, source
-from toolkit.data.records import RecordError, read_record
+from toolkit.data.indexed_rows import IndexedRows
+from toolkit.data.record_index import (
+    BLOCK_SIZE as INDEX_BLOCK_SIZE,
+    CORRUPT_FILE_ERRORS,
+    RecordIndex,
+    cached_index,
+    index_equal_records,
+    index_lines,
+    index_sizes,
+    tfrecord_sizes,
+)
+from toolkit.data.records import (
+    RECORD_OVERHEAD,
+    RecordError,
+    read_record,
+    split_records,
+)
+from toolkit.data.rows import Rows
 from toolkit.data.sources import from_elements
 from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import TensorSpec
@@ -34,10 +50,6 @@ from toolkit.reading.file_errors import check_regular_file
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK_SIZE = 1 << 18  # read buffer size in bytes
-CORRUPT_FILE_ERRORS = (  # errors when a file is corrupt; a RecordError is a ValueError
-    *(OSError, EOFError, ValueError, ArithmeticError, IndexError),
-    *(csv.Error, zlib.error),
-)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Dataset
 
@@ -204,6 +216,99 @@ class Records(Dataset):
             else _FileStream(self, context)
         )
 
+    # Random access, with an index of each file
+
+    def _rows(self, context: PassContext) -> Rows | None:
+        if not context.uses_index or context.on_error is not None:
+            return None
+        if self._interleaved:
+            return context.rows(self._interleaved)
+        if not self._is_indexable:
+            return None
+        indices = list(map(self._index, self._files))
+        return IndexedRows(self, self._files, indices, context.run.files)
+
+    @property
+    def _is_indexable(self) -> bool:
+        """Return whether the offset of a record in a file can be found."""
+        return self._compression is None
+
+    def _index(self, path: str) -> RecordIndex:
+        """Return the index of a file; a scan reads the file if it is not cached."""
+
+        def scan() -> RecordIndex:
+            with self.open_blocks(path) as file:
+                return self.create_index(file, os.path.getsize(path))
+
+        check_regular_file(path, DatasetError, MissingDataError)
+        return cached_index(path, (type(self), *self._record_kind()), scan)
+
+    def _record_kind(self) -> tuple[object, ...]:
+        """Return the arguments that determine the offsets of records."""
+        return ()
+
+    def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        """Return the index of a file.
+
+        Args:
+            file: the open file.
+            size: the size of the file in bytes.
+        """
+        raise NotImplementedError
+
+    def open_blocks(self, path: str) -> IO[bytes]:
+        """Open an uncompressed file to read blocks of its index.
+
+        Args:
+            path: the path of the file.
+
+        Returns:
+            The open file.
+        """
+        return open_file(path, None, 2 * INDEX_BLOCK_SIZE)
+
+    def split_block(self, block: bytes) -> Sequence[Any]:
+        """Return the records of a block of the index, before they are parsed.
+
+        Args:
+            block: the bytes of the block.
+        """
+        raise NotImplementedError
+
+    def parse(self, record: Any) -> Any:
+        """Return the element of a record.
+
+        Args:
+            record: a record of `split_block`.
+        """
+        raise NotImplementedError
+
+    def read_error(
+        self, path: str, start: tuple[int, int], error: Exception
+    ) -> Exception:
+        """Return the error of a record, as for a sequential read.
+
+        Args:
+            path: the path of the file.
+            start: the offset and the number of an earlier record.
+            error: the error of the record.
+        """
+        offset, number = start
+        try:
+            with open_file(path, None, self._block) as file:
+                file.seek(offset)
+                for _, size in self.records(file, path):
+                    offset, number = offset + size, number + 1
+        except CORRUPT_FILE_ERRORS as corruption:
+            error = corruption
+        return _corrupt_record_error(path, offset, number, error)
+
+
+def _corrupt_record_error(
+    path: str, offset: int, number: int, error: Exception
+) -> DamagedFileError:
+    return DamagedFileError(f"{path}: byte {offset:,}, record {number:,}: {error}")
+
 
 class _FileStream(Stream):
     """Stream of records, with a position of file, byte offset and record count."""
@@ -234,8 +339,8 @@ class _FileStream(Stream):
                 self.record += 1
                 yield element
         except CORRUPT_FILE_ERRORS as error:
-            raise DamagedFileError(
-                f"{path}: byte {self.offset:,}, record {self.record:,}: {error}"
+            raise _corrupt_record_error(
+                path, self.offset, self.record, error
             ) from error
 
     def origin(self) -> str | None:
@@ -287,10 +392,20 @@ class TextLineDataset(Records):
         )
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        encoding = self._encoding
         for line in read_lines(file, path, self._compression):
-            text = line.rstrip(b"\r\n")
-            yield text.decode(encoding) if encoding else text, len(line)
+            yield self.parse(line), len(line)
+
+    def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        index = index_lines(file, 0)
+        assert index is not None
+        return index
+
+    def split_block(self, block: bytes) -> Sequence[bytes]:
+        return io.BytesIO(block).readlines()
+
+    def parse(self, record: bytes) -> str | bytes:
+        text = record.rstrip(b"\r\n")
+        return text.decode(self._encoding) if self._encoding else text
 
     def _spec(self) -> Any:
         return TensorSpec((), str)
@@ -329,7 +444,18 @@ class TFRecordDataset(Records):
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         limit = decompression_limit(path) if self._compression else None
         while (record := read_record(file, limit)) is not None:
-            yield record, len(record) + 16
+            yield record, len(record) + RECORD_OVERHEAD
+
+    def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        return index_sizes(tfrecord_sizes(file, size), 0, size)
+
+    def split_block(self, block: bytes) -> Sequence[bytes]:
+        return split_records(block)
+
+    def parse(self, record: bytes) -> bytes:
+        data = read_record(io.BytesIO(record))
+        assert data is not None
+        return data
 
     def _spec(self) -> Any:
         return TensorSpec((), bytes)
@@ -398,8 +524,22 @@ class FixedLengthRecordDataset(Records):
         while chunk := file.read(self._size):
             buffered += chunk
             record, buffered = buffered[: self._size], buffered[self._size :]
-            if len(chunk) < self._size:
-                raise RecordError(
-                    f"expected {self._size} bytes; the file ends after {len(chunk)}"
-                )
+            self.parse(chunk)  # raises an error for a truncated record
             yield record, len(record)
+
+    def _record_kind(self) -> tuple[object, ...]:
+        return self._size, self._header, self._footer
+
+    def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        return index_equal_records(self._size, self._header, size - self._footer)
+
+    def split_block(self, block: bytes) -> Sequence[bytes]:
+        size = self._size
+        return [block[start : start + size] for start in range(0, len(block), size)]
+
+    def parse(self, record: bytes) -> bytes:
+        if len(record) < self._size:
+            raise RecordError(
+                f"expected {self._size} bytes; the file ends after {len(record)}"
+            )
+        return record

@@ -15,15 +15,20 @@ from toolkit.data.errors import (
     name_of,
     unpack_tuple,
 )
+from toolkit.data.interleave_order import interleave_order
+from toolkit.data.options import Options
 from toolkit.data.parallel_stream import ParallelStream
+from toolkit.data.rows import MAX_ORDER_SIZE, ConcatenatedRows, ReorderedRows, Rows
 from toolkit.data.specs import UNKNOWN_ELEMENT, nested_spec
-from toolkit.data.streams import PassContext, Stream
+from toolkit.data.streams import OnError, PassContext, Stream
 from toolkit.data.tuning import AUTOTUNE, INITIAL_THREADS, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 DEFAULT_CYCLE_LENGTH = (
     16  # default number of open data sets; it does not depend on the CPU count
 )
+
+MAX_INDEXED_DATASETS = 1 << 14  # a job streams more, because each needs an index
 
 
 @transformation("interleave")
@@ -74,6 +79,82 @@ class Interleave(Dataset):
 
     def _detail(self) -> str:
         return name_of(self._function)
+
+    def is_ordered(self, options: Options) -> bool:
+        """Return whether the elements keep the cycle order."""
+        deterministic = self._deterministic
+        return options.is_ordered if deterministic is None else deterministic
+
+    def _rows(self, context: PassContext) -> Rows | None:
+        is_ordered = self.is_ordered(context.run.options)
+        if not context.uses_index or context.on_error is not None or not is_ordered:
+            return None
+        epoch, rows = context.run.rows.get(self, (None, None))
+        if epoch != context.epoch:  # cached, because it calls the function
+            rows = self._interleaved_rows(context)
+            context.run.rows[self] = context.epoch, rows
+        return rows
+
+    def _interleaved_rows(self, context: PassContext) -> Rows | None:
+        elements = context.rows(self._parents[0])
+        if elements is None or len(elements) > MAX_INDEXED_DATASETS:
+            return None
+        function, sources = unpack_tuple(self._function), []
+        for number, element in enumerate(elements.iterate(0)):
+            origin = elements.origin(number) or describe_name(element)
+            dataset = self.open_dataset(function, number, element, origin)
+            if dataset is None:
+                return None
+            rows = self.nested_context(context, number).rows(dataset)
+            if rows is None:
+                return None
+            sources.append(rows)
+        counts = list(map(len, sources))
+        joined = ConcatenatedRows(sources)
+        if self._cycle == 1:
+            return joined
+        if len(joined) > MAX_ORDER_SIZE:
+            return None
+        order = interleave_order(counts, self._cycle, self._block)
+        return ReorderedRows(joined, len(joined), order.__getitem__)
+
+    def nested_context(self, context: PassContext, number: int) -> PassContext:
+        """Return the context of the data set of an element."""
+        return context.repetition_context(number)._replace(enclosing_stage=self)
+
+    def open_dataset(
+        self,
+        function: Callable[[Any], Any],
+        number: int,
+        element: Any,
+        origin: str | None,
+        on_error: OnError | None = None,
+    ) -> Dataset | None:
+        """Return the data set of an element, or None if its error is ignored.
+
+        Args:
+            function: the function of the stage, for one argument.
+            number: the index of the element.
+            element: the element.
+            origin: the origin of the element, for errors.
+            on_error: a handler for an error of the function, if it is ignored.
+        """
+        try:
+            dataset = function(element)
+        except Exception as error:
+            if on_error is not None:
+                on_error(error, self._name)
+                return None
+            location = describe_location(self._name, number, origin, self._detail())
+            add_location_note(error, location)
+            raise
+        if not isinstance(dataset, Dataset):
+            raise ArgumentTypeError(
+                f"{self._name}: expected a function that returns a Dataset; "
+                f"{self._detail()} returned a {type(dataset).__name__} for "
+                f"element {number:,}"
+            )
+        return dataset
 
     def _stream(self, context: PassContext) -> Stream:
         return _InterleaveStream(self, context, context.open(self._parents[0]))
@@ -134,11 +215,7 @@ class _InterleaveStream(Stream):
         self._opened = 0
         self._is_over = False
         options = context.run.options
-        self._ordered = (
-            options.is_ordered
-            if dataset._deterministic is None
-            else dataset._deterministic
-        )
+        self._ordered = dataset.is_ordered(options)
         wide = INITIAL_THREADS if dataset._workers == AUTOTUNE else dataset._workers
         self._prefetch_count = min(dataset._cycle, wide or 0, options.max_threads)
         self._gate = threading.Semaphore(self._prefetch_count)
@@ -199,9 +276,7 @@ class _InterleaveStream(Stream):
         dataset = self._dataset_for(number, element)
         if dataset is None:
             return None
-        context = self.context.repetition_context(number)._replace(
-            enclosing_stage=self._stage
-        )
+        context = self._stage.nested_context(self.context, number)
         stream = context.open(dataset)
         if self._prefetch_count:
             buffer = Knob(max(2, self._stage._block))
@@ -219,26 +294,10 @@ class _InterleaveStream(Stream):
 
     def _dataset_for(self, number: int, element: Any) -> Dataset | None:
         """Return the data set for an element, or None if its error is ignored."""
-        origin = self.parent.origin() or _describe_name(element)
-        try:
-            dataset = self._function(element)
-        except Exception as error:
-            if self.context.on_error is None:
-                stage = self._stage
-                add_location_note(
-                    error,
-                    describe_location(stage._name, number, origin, stage._detail()),
-                )
-                raise
-            self.context.on_error(error, self._stage._name)
-            return None
-        if not isinstance(dataset, Dataset):
-            raise ArgumentTypeError(
-                f"{self._stage._name}: expected a function that returns a Dataset; "
-                f"{self._stage._detail()} returned a {type(dataset).__name__} for "
-                f"element {number:,}"
-            )
-        return dataset
+        origin = self.parent.origin() or describe_name(element)
+        return self._stage.open_dataset(
+            self._function, number, element, origin, self.context.on_error
+        )
 
     def state(self) -> Any:
         children = [[c.number, c.element, c.stream.state()] for c in self._children]
@@ -257,9 +316,9 @@ class _InterleaveStream(Stream):
         if not self._children:
             return None
         child = self._children[0]
-        return child.stream.origin() or _describe_name(child.element)
+        return child.stream.origin() or describe_name(child.element)
 
 
-def _describe_name(element: object) -> str | None:
+def describe_name(element: object) -> str | None:
     """Return an element as text if it is a name such as a path, else None."""
     return str(element) if isinstance(element, (str, bytes)) else None

@@ -12,6 +12,7 @@ from toolkit.data.batch_shards import BatchShard, RowSelector, mark_local_rows
 from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, internal_method, last_batch_stage
 from toolkit.data.errors import unpack_tuple
+from toolkit.data.interleave import Interleave
 from toolkit.data.mapping import Map
 from toolkit.data.profiling import PassProfile
 from toolkit.data.streams import PassContext, Run, Stream
@@ -57,9 +58,7 @@ class LocalShard(Dataset):
 
     def _stream(self, context: PassContext) -> Stream:
         if not self._makes_all:
-            context.run.shard_selectors[last_batch_stage(self.global_batches)] = (
-                self.rows
-            )
+            context.share_batches(last_batch_stage(self.global_batches), self.rows)
         return _LocalShardStream(self, context, context.open(self.global_batches))
 
 
@@ -68,7 +67,8 @@ class FirstRow:
     """The first row of the batches, for data sets that compute rows separately.
 
     Attributes:
-        functions: the `map` functions that compute rows; empty if they compute batches.
+        functions: the functions of `map` and `interleave` that compute rows; empty if
+            they compute batches.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -76,12 +76,14 @@ class FirstRow:
         self.functions: list[Callable[..., Any]] = []
         if isinstance(batches, Batch):
             before = batches._ancestors()
-            self.functions = [x._function for x in before if isinstance(x, Map)]
+            kinds = Map, Interleave
+            self.functions = [x._function for x in before if isinstance(x, kinds)]
         self._dataset, self._batches = dataset, batches
 
     def make(self) -> Any:
         """Return the row as in the first batch of the next pass, in this thread."""
         run = Run(PassProfile(), self._dataset.options())
+        run.uses_index = True
         try:
             context = PassContext(run, (self._dataset._passes,))
             stage, later = self._batches._parents[0], []

@@ -22,7 +22,13 @@ from toolkit.data.randomness import (
     key_of,
     new_seed,
 )
-from toolkit.data.rows import ReorderedRows, Rows, ShuffleBufferOrder, SlicedRows
+from toolkit.data.rows import (
+    MAX_ORDER_SIZE,
+    ReorderedRows,
+    Rows,
+    ShuffleBufferOrder,
+    SlicedRows,
+)
 from toolkit.data.streams import PassContext, Stream
 from toolkit.errors import ArgumentError
 
@@ -122,11 +128,18 @@ class Shuffle(_IndexSelectionStage):
         if rows is None:
             return None
         key, n = self.key(context), len(rows)
-        if self._size is None or self._size >= n:
+        size = n if self._size is None else min(n, self._size)
+        if self._is_sequential(context):
+            if n > MAX_ORDER_SIZE:
+                return None
+        elif size == n:
             return ReorderedRows(rows, n, Permutation(key, n).__getitem__)
-        return ReorderedRows(
-            rows, n, ShuffleBufferOrder(key, n, self._size).__getitem__
-        )
+        return ReorderedRows(rows, n, ShuffleBufferOrder(key, n, size).__getitem__)
+
+    def _is_sequential(self, context: PassContext) -> bool:
+        """Return whether the order must be as in a pass without an index."""
+        before = self._parents[0]
+        return context.uses_index and context.without_index().rows(before) is None
 
     def _stream(self, context: PassContext) -> Stream:
         before = self._select_before_map(context)

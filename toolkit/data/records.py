@@ -9,6 +9,7 @@ https://www.tensorflow.org/tutorials/load_data/tfrecord
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import IO, Any, BinaryIO
 
@@ -19,6 +20,8 @@ from toolkit.reading.decompression import read_exactly
 from toolkit.type_aliases import Array
 
 _POLYNOMIAL = 0x82F63B78  # of Castagnoli, reversed bit order
+HEADER_SIZE = 12  # bytes: the length of a record and its checksum
+RECORD_OVERHEAD = HEADER_SIZE + 4  # bytes of a record in addition to its data
 _MAX_LOOP_SIZE = 512  # bytes: a Python loop is faster for shorter data
 
 
@@ -135,6 +138,31 @@ def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
     if masked_crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
         raise RecordError("the checksum of the record is wrong")
     return data[:-4]
+
+
+def split_records(data: bytes) -> list[bytes]:
+    """Return the records in consecutive bytes, with their lengths and checksums."""
+    records, start = [], 0
+    while start < len(data):
+        length = int.from_bytes(data[start : start + 8], "little")
+        end = start + length + RECORD_OVERHEAD
+        records.append(data[start:end])
+        start = end
+    return records
+
+
+def are_valid_headers(headers: Sequence[bytes]) -> list[bool]:
+    """Return for each header whether its checksum is correct."""
+    joined = b"".join(header.ljust(HEADER_SIZE, b"\0") for header in headers)
+    columns = np.frombuffer(joined, np.uint8).reshape(-1, HEADER_SIZE)
+    crc, table = np.full(len(headers), 0xFFFFFFFF, np.uint32), _table_array()
+    for column in columns.T[:8]:
+        crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
+    crc ^= np.uint32(0xFFFFFFFF)
+    masked = (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
+    expected = np.ascontiguousarray(columns[:, 8:]).view("<u4").ravel()
+    is_full = np.array([len(header) == HEADER_SIZE for header in headers], bool)
+    return ((masked == expected) & is_full).tolist()
 
 
 class _Deflated:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from toolkit.data.structure import map_leaves, stack_elements
 from toolkit.type_aliases import Array
 
 Indices = range | Array  # a range can avoid a copy
+# Indices of an order in memory, 8 bytes each; more records of files are streamed.
+MAX_ORDER_SIZE = 1 << 25
 
 
 def as_index_array(numbers: Indices) -> Array:
@@ -323,8 +325,9 @@ class ConcatenatedRows(Rows):
 
     def __init__(self, sources: list[Rows]) -> None:
         self._sources = sources
-        self._ends = np.cumsum([len(rows) for rows in sources])
-        super().__init__(int(self._ends[-1]))
+        self._ends = np.cumsum([len(rows) for rows in sources], dtype=np.int64)
+        self._starts = np.append(np.int64(0), self._ends[:-1])
+        super().__init__(int(self._ends[-1]) if sources else 0)
 
     def _locate(self, number: int) -> tuple[Rows, int]:
         which = int(np.searchsorted(self._ends, number, "right"))
@@ -334,6 +337,24 @@ class ConcatenatedRows(Rows):
     def __getitem__(self, number: int) -> Any:
         rows, offset = self._locate(number)
         return rows[offset]
+
+    def gather(self, numbers: Indices) -> Sequence[Any]:
+        indices = as_index_array(numbers)
+        which = np.searchsorted(self._ends, indices, "right")
+        offsets = indices - self._starts[which]
+        # Runs of elements of the same source.
+        limits = np.flatnonzero(np.diff(which, prepend=-1, append=-1)).tolist()
+        sources = [self._sources[number] for number in which[limits[:-1]].tolist()]
+        firsts = offsets[limits[:-1]].tolist()
+        elements: list[Any] = []
+        for rows, first, (start, stop) in zip(
+            sources, firsts, pairwise(limits), strict=True
+        ):
+            if stop == start + 1:
+                elements.append(rows[first])
+            else:
+                elements.extend(rows.gather(offsets[start:stop]))
+        return elements
 
     def iterate(self, start: int) -> Iterator[Any]:
         for rows, end in zip(self._sources, self._ends, strict=True):

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from toolkit.buffer_pool import BufferPool
 from toolkit.data.batch_shards import ABSENT, RowSelector, Selection
 from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.indexed_rows import OpenFiles
 from toolkit.data.profiling import PassProfile, StageProfile
 from toolkit.data.rows import Rows
 from toolkit.data.structure import stack_elements
@@ -23,6 +24,8 @@ from toolkit.data.structure import stack_elements
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
+# A row selection is partial in all processes or in none, if the batch is this large.
+_MANY_ROWS = 1 << 20
 SKIPPED = object()  # replaces an element with an ignored error
 
 OnError = Callable[[Exception, str], None]
@@ -46,6 +49,10 @@ class Run:
         uses_cache: whether caching stages read their cache in this pass. The choice is
             fixed for the whole pass.
         shard_selectors: the batch stage with a local shard, and its row selection.
+        uses_index: whether an index gives random access to the records of files. The
+            choice is fixed for the whole pass; None: it is not made yet.
+        files: the files that are read by an index.
+        rows: for stages whose random access is slow to create, the epoch and the rows.
         last_functions: the last stage, with a function for its elements, if any.
     """
 
@@ -55,6 +62,9 @@ class Run:
         self.unordered: list[str] = []
         self.uses_cache: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
         self.shard_selectors: dict[Dataset, RowSelector] = {}
+        self.uses_index: bool | None = None
+        self.files = OpenFiles()
+        self.rows: dict[Dataset, tuple[tuple[int, ...], Rows | None]] = {}
         self.last_functions: dict[Dataset, Callable[[object], object]] = {}
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed: bool = False
@@ -75,6 +85,7 @@ class Run:
         while self._closing:
             with contextlib.suppress(Exception):  # two threads can close it at once
                 self._closing.popitem()[0]()
+        self.files.close()
 
 
 class PassContext(NamedTuple):
@@ -87,6 +98,7 @@ class PassContext(NamedTuple):
         on_error: a handler for an error of one element, if such errors are ignored.
         enclosing_stage: the enclosing stage of a nested data set, if any.
         selection: the elements to compute; other elements are ABSENT. None selects all.
+        ignores_index: whether to read files sequentially nevertheless.
     """
 
     run: Run
@@ -94,6 +106,29 @@ class PassContext(NamedTuple):
     on_error: OnError | None = None
     enclosing_stage: Dataset | None = None
     selection: Selection | None = None
+    ignores_index: bool = False
+
+    @property
+    def uses_index(self) -> bool:
+        """Return whether an index gives random access to the records of files."""
+        return bool(self.run.uses_index) and not self.ignores_index
+
+    def without_index(self) -> PassContext:
+        """Return the context in which files are read sequentially."""
+        return self._replace(ignores_index=True)
+
+    def share_batches(self, batches: Dataset, rows: RowSelector) -> None:
+        """Compute only some rows of each batch, if possible.
+
+        Args:
+            batches: the stage that creates the batches.
+            rows: a function that selects the rows.
+        """
+        run = self.run
+        run.shard_selectors[batches] = rows
+        if run.uses_index is None and len(rows(_MANY_ROWS)) < _MANY_ROWS:
+            run.uses_index = True  # for the answer of the stage
+            run.uses_index = batches._can_skip_rows(self)
 
     def repetition_context(self, repetition: int) -> PassContext:
         """Return the context of a repetition in this pass."""
@@ -251,8 +286,9 @@ class RowStream(Stream):
 
     def _selected(self, selection: Selection) -> Callable[[int], Iterator[Any]]:
         def iterate(start: int) -> Iterator[Any]:
-            for number in range(start, len(self._rows)):
-                yield self._rows[number] if number in selection else ABSENT
+            for numbers, selected in selection.ranges(start):
+                for number in numbers:
+                    yield self._rows[number] if number in selected else ABSENT
 
         return iterate
 

@@ -37,6 +37,8 @@ class View(Dataset):
         epoch, self._passes = self._passes, self._passes + 1
         return iterator(self, (epoch,))
 
+    _is_passthrough = True
+
     def _cardinality(self) -> int:
         return self.source._cardinality()
 
