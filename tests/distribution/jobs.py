@@ -37,7 +37,17 @@ def network():
 """
 
 
-def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, flags=()):
+def run(
+    folder,
+    processes,
+    text,
+    *arguments,
+    timeout=30,
+    seconds=60,
+    code=0,
+    flags=(),
+    errors=None,
+):
     """Return the reports of the processes of a job, by rank.
 
     Args:
@@ -49,6 +59,7 @@ def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, fla
         seconds: limit for the job.
         code: expected exit code; if it is not 0, the complete result is returned.
         flags: of the launcher.
+        errors: the expected error output; None: any.
     """
     script = folder / "train.py"
     script.write_text(BEGIN + dedent(text))
@@ -63,6 +74,7 @@ def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, fla
     ]
     process = ranks.start(command, seconds)
     assert process.code == code, process.errors
+    assert errors is None or process.errors == errors
     if code:
         return process
     lines = [line for line in process.out.splitlines() if "result " in line]

@@ -26,6 +26,38 @@ _SEPARATOR = re.compile(rb"-{60,}\s*$")
 _REDUNDANT_NOTICE = re.compile(
     rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M
 )
+# Messages of Open MPI about a lost process, redundant if the job continues without it.
+# `mpirun` reports every process that does not finalize MPI, and MPI each collective
+# that fails with one of its three errors of lost processes.
+_EXIT_NOTICE = re.compile(
+    rb"prterun has exited due to process rank \d+ with PID \d+ on node \S+ exiting\s*$"
+)
+_EXIT_NOTICE_LINES = frozenset(
+    line.encode()
+    for line in """\
+improperly. There are three reasons this could occur:
+1. this process did not call "init" before exiting, but others in the
+job did. This can cause a job to hang indefinitely while it waits for
+all processes to call "init". By rule, if one process calls "init",
+then ALL processes must call "init" prior to termination.
+2. this process called "init", but exited without calling "finalize".
+By rule, all processes that call "init" MUST call "finalize" prior to
+exiting or it will be considered an "abnormal termination"
+3. this process called "MPI_Abort" or "prte_abort" and the mca
+parameter prte_create_session_dirs is set to false. In this case, the
+run-time cannot detect that the abort call was an abnormal
+termination. Hence, the only error message you will receive is this
+one.
+This may have caused other processes in the application to be
+terminated by signals sent by prterun (as reported here).
+You can avoid this message by specifying -quiet on the prterun command
+line.
+""".split("\n")
+)
+_FAILED_COLLECTIVE = re.compile(
+    rb"NBC_Progress: an error 7[567] was found during schedule \S+ at row-offset -?\d+"
+    rb" - aborting the schedule\s*$"
+)
 # Exit codes without a restart of the job: SIGINT and SIGTERM.
 _REQUESTED_EXIT_CODES = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
@@ -89,8 +121,9 @@ def _run_launcher(
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
+    notices: list[bytes] | None = [] if "TOOLKIT_ELASTIC" in environment else None
     threads = [
-        threading.Thread(target=forward_lines, args=streams, daemon=True)
+        threading.Thread(target=forward_lines, args=(*streams, notices), daemon=True)
         for streams in (
             (cast(BufferedReader, process.stdout), sys.stdout.buffer),
             (cast(BufferedReader, process.stderr), sys.stderr.buffer),
@@ -110,6 +143,9 @@ def _run_launcher(
             process.kill()
         for thread in threads:
             thread.join(1)
+        if notices and _read_outcome(outcome)[0] != "ended":
+            sys.stderr.buffer.write(b"".join(notices))
+            sys.stderr.flush()
     # As in shells, for a process that a signal ended.
     return 128 - code if code < 0 else code
 
@@ -144,9 +180,18 @@ def _wait_for_launcher(
             return process.wait(_POLL_SECONDS)
 
 
-def forward_lines(source: BufferedReader, target: BinaryIO) -> None:
-    """Copy lines as they arrive, until the source ends."""
-    for line in filter_notices(_split_lines(source)):
+def forward_lines(
+    source: BufferedReader, target: BinaryIO, notices: list[bytes] | None = None
+) -> None:
+    """Copy lines as they arrive, until the source ends.
+
+    Args:
+        source: the output of a launcher.
+        target: the output of this process.
+        notices: receives the messages about lost processes, for a job that can
+            continue without them. None: they are copied.
+    """
+    for line in filter_notices(_split_lines(source), notices):
         target.write(line)
         target.flush()
 
@@ -161,11 +206,19 @@ def _split_lines(source: BufferedReader) -> Iterator[bytes]:
         yield remainder
 
 
-def filter_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
+def filter_notices(
+    lines: Iterator[bytes], notices: list[bytes] | None = None
+) -> Iterator[bytes]:
     """Yield lines with short tags, without redundant notices of the launcher.
 
     A separator line is held until the next line shows whether it starts a notice.
+
+    Args:
+        lines: the lines.
+        notices: receives the messages about lost processes; None: they are yielded.
     """
+    if notices is not None:
+        lines = _without_lost_processes(lines, notices)
     separators: dict[bytes, bytes] = {}
     is_in_notice: dict[bytes, bool] = {}
     for line in lines:
@@ -186,3 +239,32 @@ def filter_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
         elif body.strip() or rank not in is_in_notice:
             yield tag + body
     yield from separators.values()
+
+
+def _without_lost_processes(
+    lines: Iterator[bytes], notices: list[bytes]
+) -> Iterator[bytes]:
+    """Yield lines without the messages about lost processes, which a list receives.
+
+    A line without a tag can be of a replacement, so only known lines are messages.
+    """
+    separator, is_in_notice = b"", False
+    for line in lines:
+        is_separator = bool(_SEPARATOR.match(line))
+        if is_in_notice and (is_separator or line.strip() in _EXIT_NOTICE_LINES):
+            notices.append(line)
+            is_in_notice = not is_separator
+        elif separator and _EXIT_NOTICE.match(line):
+            notices += separator, line
+            separator, is_in_notice = b"", True
+        else:
+            if separator:
+                yield separator
+            separator = line if is_separator else b""
+            tag = _TAG.match(line)
+            if _FAILED_COLLECTIVE.match(line, tag.end() if tag else 0):
+                notices.append(line)
+            elif not is_separator:
+                yield line
+    if separator:
+        yield separator
