@@ -148,3 +148,23 @@ def test_many_lookups_gather_the_table():
     for (rows,), local in run_on_ranks(graph, [table, ids], [Split(0), None], 2, 4):
         assert rows.shape == (ROWS, UNITS)
         assert [n.op.name for n in local.nodes] == ["all_gather", "gather"]
+
+
+@pytest.mark.parametrize("mode", [None, "set", "add"])
+def test_tables_that_are_sharded_by_columns_exchange_no_rows(mode):
+    random = np.random.default_rng(0)
+    table = random.normal(size=(ROWS, UNITS)).astype("float32")
+    ids = np.array([0, 399, -1, 5, 0], "int32")
+    arrays, layouts = [table, ids], [Split(1), None]
+    if mode is None:
+        graph = traced(lambda x, i: ops.take(x, i, axis=0), *arrays)
+    else:
+        arrays.append(random.normal(size=(len(ids), UNITS)).astype("float32"))
+        layouts.append(None)
+        graph = traced(
+            lambda x, i, u: bind(scatter_p, x, i, u, axis=0, mode=mode), *arrays
+        )
+    (expected,) = run(graph, arrays)
+    for (result,), local in run_on_ranks(graph, arrays, layouts, 2, leaves=2):
+        np.testing.assert_array_equal(result, expected)
+        assert exchanged_nbytes(local) == result.nbytes  # of the whole result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from toolkit.compiler.sharding.layouts import Layout
+from toolkit.compiler.sharding.layouts import Layout, Split
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
@@ -20,10 +20,16 @@ IN_SHARD = {
 }
 
 
-def operation_in_shard(node: Node) -> str | None:
-    """Return the composite of a lookup or an update of rows, or None."""
+def operation_in_shard(node: Node, table: Layout) -> str | None:
+    """Return the composite of a lookup or an update of rows, or None.
+
+    Args:
+        node: the node.
+        table: the sharding of its first operand. Only the rows may be sharded.
+    """
     name = IN_SHARD.get((node.op.name, node.attrs.get("mode")))
-    return name if name is not None and node.attrs["axis"] == 0 else None
+    is_along_rows = table == Split(0) and node.attrs.get("axis") == 0
+    return name if is_along_rows else None
 
 
 @record

@@ -151,8 +151,9 @@ class Local:
         """Append the local node of a choice, for one leaf or for all local leaves."""
         op, device = choice.node.op, choice.node.device
         attrs = self._attrs(choice, inputs, [y.spec for y in outputs])
-        name = operation_in_shard(choice.node)
-        if name is not None and choice.inputs[0] is not None:
+        table = choice.inputs[0] if choice.inputs else None
+        name = operation_in_shard(choice.node, table)
+        if name is not None:
             extent = choice.node.inputs[0].spec.shape[0]
             rows = self.axis.rows(extent)
             start = rows.start if leaf is None else self.axis.bound(leaf, extent)

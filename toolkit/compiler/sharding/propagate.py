@@ -111,8 +111,10 @@ class _Walk:
 
     def _store(self, node: Node, choice: Choice) -> None:
         """Record results that are sharded only because of sharded storage."""
-        if not self.stored or operation_in_shard(node) is not None:
+        if not self.stored:
             return
+        if choice.inputs and operation_in_shard(node, choice.inputs[0]) is not None:
+            return  # the rows are split like the indices
         pairs = zip(node.inputs, choice.inputs, strict=True)
         split = [x for x, layout in pairs if isinstance(layout, Split)]
         if split and all(x in self.stored for x in split):
@@ -139,10 +141,9 @@ class _Walk:
             return _other_axis_collective(node, inputs) or replicated
         if node.op.name == EXCHANGE:
             return replicated
-        if operation_in_shard(node) is not None:
-            choice = self._in_shard(node, inputs)
-            if choice is not None:
-                return choice
+        choice = self._in_shard(node, inputs)
+        if choice is not None:
+            return choice
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
@@ -214,15 +215,15 @@ class _Walk:
         Ranks look up the indices of all ranks in their shard. The sum over the ranks is
         the rows.
         """
-        table, *others = node.inputs
         layout = inputs[0]
         if node.op.name == "scatter":
             layout = layout or self.demands.get(node.outputs[0])
-            nbytes = sum(x.spec.nbytes for x in others)
-        else:
-            nbytes = node.outputs[0].spec.nbytes
-        if layout != Split(0) or not self.axis.can_gather:
+        if operation_in_shard(node, layout) is None or not self.axis.can_gather:
             return None
+        assert isinstance(layout, Split)
+        table, *others = node.inputs
+        rows = others if node.op.name == "scatter" else node.outputs
+        nbytes = sum(x.spec.nbytes for x in rows)
         if 2 * nbytes > table.spec.nbytes or table.spec.dtype == "bool":
             return None
         takes: list[Layout] = [layout, *[None] * len(others)]
