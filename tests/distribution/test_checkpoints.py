@@ -352,3 +352,69 @@ def test_position_that_is_not_json_is_refused_by_all(tmp_path):
 
     local.run(2, of)
     assert not os.listdir(tmp_path)
+
+
+def custom_loop(path, checkpointed_steps, optimizer):
+    """Return the bits after four steps, with a restart after some of them."""
+    model, x = None, np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    loss_of = tk.losses.MeanSquaredError()
+
+    def start():
+        tk.utils.set_random_seed(0)
+        return tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)]), optimizer()
+
+    def train(model, optimizer, steps):
+        for _ in range(steps):
+            with tk.GradientTape() as tape:
+                loss = loss_of(x[:, :2], model(x, training=True))
+            weights = model.trainable_variables
+            optimizer.apply(tape.gradient(loss, weights), weights)
+
+    model, state = start()
+    if checkpointed_steps:
+        train(model, state, checkpointed_steps)
+        Checkpoint(model, optimizer=state).save(path, position=checkpointed_steps)
+        model, state = start()
+        checkpoint = Checkpoint(model, optimizer=state)
+        assert checkpoint.restore(path) == checkpointed_steps
+    train(model, state, 4 - checkpointed_steps)
+    return [np.asarray(v).tobytes() for v in (*model.variables, *state.variables)]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        tk.optimizers.Adam,
+        lambda: tk.optimizers.LossScaleOptimizer(tk.optimizers.SGD(0.1, 0.9)),
+    ],
+)
+def test_custom_loop_resumes_with_its_optimizer(tmp_path, optimizer):
+    expected = custom_loop(None, 0, optimizer)
+    assert custom_loop(tmp_path / "x", 2, optimizer) == expected
+
+
+def test_optimizer_overrides_the_one_of_compile(tmp_path):
+    model, optimizer = make(1), tk.optimizers.SGD(0.5)
+    Checkpoint(model, optimizer=optimizer).save(tmp_path / "x")
+    other = tk.optimizers.SGD(0.1)
+    Checkpoint(model, optimizer=other).restore(tmp_path / "x")
+    assert float(other.learning_rate) == 0.5
+
+
+def test_state_without_an_optimizer_is_reported_once(tmp_path):
+    model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)], name="net")
+    checkpoint = Checkpoint(model)
+    with pytest.warns(UserWarning, match=r"'net' is not compiled.*optimizer=optimizer"):
+        checkpoint.save(tmp_path / "x")
+    checkpoint.restore(tmp_path / "x")
+    model.trainable = False
+    Checkpoint(model).save(tmp_path / "y")  # no state is lost
+
+
+def test_missing_folder_is_named(tmp_path):
+    def of(group):
+        with pytest.raises(UnwritableFileError, match=r"create it with os\.makedirs"):
+            Checkpoint(make(1), group).save(tmp_path / "new" / "x")
+
+    local.run(2, of)
+    assert not os.listdir(tmp_path)

@@ -31,7 +31,7 @@ from toolkit.errors import (
     ModelFileError,
     UnwritableFileError,
 )
-from toolkit.files.staging import Stage, remove_stale_stages
+from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
 
 # Maximum number of saves in progress, each with a separate buffer.
 _MAX_SAVES = 2
@@ -57,12 +57,14 @@ class Checkpoint:
         model: a built model.
         group: the group of the processes, by default all of the job. The thread that
             uses the group must also call `save` and `restore`.
+        optimizer: the optimizer of a custom training loop, by default the optimizer
+            of `compile`. It is built for the trainable variables if it is not built.
 
     Example:
         >>> import toolkit as tk
         >>> from toolkit.distribution import Checkpoint
         >>> model = tk.Sequential([tk.Input((4,)), tk.layers.Dense(2)])
-        >>> checkpoint = Checkpoint(model)
+        >>> checkpoint = Checkpoint(model, optimizer=tk.optimizers.Adam())
         >>> import tempfile
         >>> path = tempfile.mkdtemp() + "/step-1"
         >>> checkpoint.save(path, position={"step": 1})
@@ -70,8 +72,14 @@ class Checkpoint:
         {'step': 1}
     """
 
-    def __init__(self, model: Any, group: comm.Group | None = None) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: Any,
+        group: comm.Group | None = None,
+        optimizer: Any = None,
+    ) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._has_warned = False
         self._group = comm.world() if group is None else group
         self._background = self._group.duplicate()  # for the writer threads
         self._saves: list[_SaveThread] = []
@@ -153,7 +161,8 @@ class Checkpoint:
         folder = Path(path)
 
         def read() -> Any:
-            variables, state = variables_of(self._model), shard_files.read_state(folder)
+            variables = self._variables()
+            state = shard_files.read_state(folder)
             try:
                 changes = _describe_changes(state, _describe_job(self._group))
                 arrays = _read_shards(folder, state["variables"], variables)
@@ -180,6 +189,19 @@ class Checkpoint:
             warn(f"Checkpoint: {str(folder)!r} {changes}")
         return state["position"]
 
+    def _variables(self) -> dict[str, Any]:
+        """Return the variables of the state by name."""
+        variables, optimizer = variables_of(self._model, self._optimizer)
+        has_lost_state = optimizer is None and bool(self._model.trainable_variables)
+        if has_lost_state and not self._has_warned and self._group.rank == 0:
+            self._has_warned = True
+            warn(
+                f"Checkpoint: the model {self._model.name!r} is not compiled, so the "
+                "checkpoint has no optimizer state; for a custom training loop, use "
+                "Checkpoint(model, optimizer=optimizer)"
+            )
+        return variables
+
     def _wait_for_oldest(self) -> None:
         """Wait for the oldest save in progress."""
         save = self._saves[0]
@@ -201,7 +223,7 @@ class Checkpoint:
         """Return the variables, this process's write plan, and the position in JSON."""
 
         def plan_local() -> Any:
-            variables = variables_of(self._model)
+            variables = self._variables()
             return variables, WritePlan.of(variables), json.loads(json.dumps(position))
 
         previous, reason = self._plan, f"cannot write {str(target)!r}"
@@ -309,7 +331,11 @@ class _CollectiveWrite:
         # Include other owners: a process killed after the rename leaves an empty
         # folder.
         remove_stale_stages(target.parent, None)
-        self._stage = Stage(target.parent, target.name)
+        try:
+            self._stage = Stage(target.parent, target.name)
+        except OSError as error:
+            reason = describe_write_error(error, target.parent)
+            raise UnwritableFileError(reason) from error
         return str(self._stage.files)
 
     def _publish(self, entries_by_rank: list[Any]) -> None:

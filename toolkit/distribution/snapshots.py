@@ -12,17 +12,25 @@ from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, ShardedValue
 from toolkit.distribution.shard_files import StoredBox
 from toolkit.dtypes import numpy_dtype
-from toolkit.optimizers.state import build_optimizer
 
 _ALIGNMENT = 64  # bytes
 # Maximum size of a box in bytes; a read of any element verifies its full box.
 _MAX_BOX_SIZE = 4 << 20
 
 
-def variables_of(model: Any) -> dict[str, Any]:
-    """Return the variables of a model by names that are independent of layer names."""
-    build_optimizer(model)
-    optimizer = model.optimizer
+def variables_of(model: Any, optimizer: Any = None) -> tuple[dict[str, Any], Any]:
+    """Return the variables of a training run by name, and its optimizer or None.
+
+    The names are independent of the names of the layers.
+
+    Args:
+        model: a built model.
+        optimizer: the optimizer, by default the one of `compile`.
+    """
+    if optimizer is None:
+        optimizer = model.optimizer
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
     groups = {
         "weights": model.trainable_variables,
         "others": model.non_trainable_variables,
@@ -36,7 +44,7 @@ def variables_of(model: Any) -> dict[str, Any]:
             if id(variable) not in visited:
                 by_name[f"{group}/{index}"] = variable
                 visited.add(id(variable))
-    return by_name
+    return by_name, optimizer
 
 
 def local_box(variable: Any) -> Box:
