@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit import Input, Model, Sequential, callbacks, layers, losses, metrics
+from toolkit import Input, Model, Sequential, callbacks, layers, losses, metrics, ops
 from toolkit.errors import ArgumentError, ShapeError
 
 X = np.linspace(0, 1, 24, dtype="float32").reshape(8, 3)
@@ -178,3 +178,82 @@ def test_initial_epoch_beyond_the_last():
 def test_callback_must_be_an_object():
     with pytest.raises(ArgumentError, match="instances of Callback"):
         Sequential([layers.Dense(1)]).predict(X, callbacks=[callbacks.EarlyStopping])
+
+
+def absolute(y_true, y_pred):
+    return ops.mean(ops.abs(ops.cast(y_true, y_pred.dtype) - y_pred), axis=-1)
+
+
+class AbsoluteLoss(losses.Loss):
+    def call(self, y_true, y_pred):
+        return absolute(y_true, y_pred)
+
+
+class Largest(metrics.Metric):
+    def __init__(self):
+        super().__init__(name="largest")
+        self.largest = self.add_variable((), "zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        error = ops.max(ops.abs(y_true - y_pred))
+        self.largest.assign(ops.maximum(self.largest, error))
+
+    def result(self):
+        return self.largest.value
+
+
+PAIRS = {
+    "loss": {"loss": AbsoluteLoss(name="own")},
+    "function": {"metrics": [absolute]},
+    "metric": {"metrics": [Largest()]},
+    "weighted metric": {"weighted_metrics": [absolute]},
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+@pytest.mark.parametrize("integers", [False, True])
+def test_targets_that_broadcast_to_pairs_are_reported(case, integers):
+    y = Y[:, 0].astype("int32" if integers else "float32")
+    names = "'(own|absolute|largest)' of the output 'score'|metric '(absolute|largest)'"
+    message = rf"({names}): .*\(batch, batch\).*ops.expand_dims\(y_true, -1\)"
+    with pytest.warns(UserWarning, match=message):
+        model_of(1, **PAIRS[case]).fit(X, y, verbose=0)
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_targets_in_the_shape_of_the_outputs_are_not_reported(case):
+    model_of(1, **PAIRS[case]).fit(X, Y, verbose=0)
+
+
+def test_functions_that_align_the_targets_are_not_reported():
+    def aligned(y_true, y_pred):
+        return ops.abs(y_true - y_pred[:, 0])
+
+    def expanded(y_true, y_pred):
+        return ops.mean(ops.abs(ops.expand_dims(y_true, -1) - y_pred), axis=-1)
+
+    def ranking(y_true, y_pred):  # pairs of targets, and pairs of outputs
+        order = ops.sign(y_true - ops.expand_dims(y_true, -1))
+        return -ops.mean(order * (ops.transpose(y_pred) - y_pred), axis=-1)
+
+    arguments = [aligned, expanded, ranking]
+    model_of(1, metrics=arguments).fit(X, Y[:, 0], verbose=0)
+    model_of(1, metrics=[absolute]).fit(X, Y[:, 0], batch_size=1, verbose=0)
+
+
+def test_flat_outputs_that_broadcast_to_pairs_are_reported():
+    inputs = Input((3,))
+    model = Model(inputs, ops.sum(inputs, axis=-1))
+    model.compile("sgd", AbsoluteLoss())
+    with pytest.warns(UserWarning, match=r"ops.expand_dims\(y_pred, -1\)"):
+        model.evaluate(X, Y, verbose=0)
+
+
+@pytest.mark.parametrize("kind", ["loss", "metrics"])
+def test_a_function_without_return_is_refused(kind):
+    def forgotten(y_true, y_pred):
+        ops.mean(y_true - y_pred)
+
+    arguments = {"loss": forgotten} if kind == "loss" else {"metrics": [forgotten]}
+    with pytest.raises(ArgumentError, match=r"'forgotten': .*None; .*`return`"):
+        model_of(1, **arguments).fit(X, Y, verbose=0)

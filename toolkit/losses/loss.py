@@ -12,7 +12,7 @@ from toolkit.core.convert import extent
 from toolkit.core.masks import mask_of
 from toolkit.core.naming import auto_name
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ShapeError, unknown_choice
+from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.symbolic import FunctionOperation, any_symbolic
 from toolkit.serialization.recording import Recorded
@@ -94,6 +94,7 @@ class Loss(Recorded):
         y_pred = to_tensors(y_pred, self._dtype)
         y_true = to_tensors(y_true, self._dtype)
         losses = self.call(y_true, y_pred)
+        check_returned("loss", self.name, losses)
         out_mask = mask_of(losses)
         mask = out_mask if in_mask is None else in_mask
         if in_mask is not None and out_mask is not None:
@@ -152,6 +153,21 @@ class LossFunctionWrapper(Loss):
     def __repr__(self) -> str:
         name = getattr(self.fn, "__name__", self.fn)
         return f"<{type(self).__name__} {name}, {self._fn_kwargs}>"
+
+
+def check_returned(kind: str, name: str, values: object) -> None:
+    """Raise if the function of a loss or metric has no return statement.
+
+    Args:
+        kind: "loss" or "metric".
+        name: the name of the loss or metric.
+        values: the result of the function.
+    """
+    if values is None:
+        raise ArgumentError(
+            f"{kind} {name!r}: expected one value per sample; received None; does the "
+            "function have a `return`?"
+        )
 
 
 def to_tensors(structure: Any, dtype: str) -> Tensor:

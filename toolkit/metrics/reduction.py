@@ -12,6 +12,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.losses.loss import (
     align_weight,
+    check_returned,
     drop_incompatible_mask,
     mask_weights,
     match_ranks,
@@ -170,6 +171,7 @@ class MeanMetricWrapper(Mean):
         """
         mask = mask_of(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        check_returned("metric", self.name, values)
         mask = drop_incompatible_mask(self.name, mask, values)
         if mask is not None:
             if sample_weight is not None:

@@ -11,6 +11,7 @@ from toolkit.models.training.compile_checks import (
     add_term_to_shape_errors,
     check_shapes,
     check_values,
+    describe_term,
     function_of,
 )
 from toolkit.models.training.compile_utils import (
@@ -20,6 +21,7 @@ from toolkit.models.training.compile_utils import (
     get_loss,
     pack_like,
 )
+from toolkit.models.training.pair_checks import warn_of_pairs
 
 Path = tuple[Any, ...]
 
@@ -202,7 +204,8 @@ class CompileLoss:
             if tree.is_nested(sample_weight):
                 weights = _get_at(sample_weight, path)
             term = ("loss", loss.name, output, true, pred, function_of(loss))
-            with add_term_to_shape_errors(*term):
+            label = describe_term("loss", loss.name, output)
+            with add_term_to_shape_errors(*term), warn_of_pairs(label, true, pred):
                 value = loss(true, pred, weights)
             if self.metrics:
                 # Logs show each loss without its weight.

@@ -7,7 +7,10 @@ from typing import Any
 from toolkit import metrics as metrics_module, tree
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.models.training.compile_checks import add_term_to_shape_errors
+from toolkit.models.training.compile_checks import (
+    add_term_to_shape_errors,
+    describe_term,
+)
 from toolkit.models.training.compile_utils import (
     ACCURACY,
     check_names,
@@ -15,6 +18,7 @@ from toolkit.models.training.compile_utils import (
     get_metric,
     is_flat,
 )
+from toolkit.models.training.pair_checks import warn_of_pairs
 
 
 class OutputMetrics:
@@ -27,7 +31,11 @@ class OutputMetrics:
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         for metric in self.metrics:
             name, output = metric.name, self.output_name
-            with add_term_to_shape_errors("metric", name, output, y_true, y_pred):
+            label = describe_term("metric", name, output)
+            with (
+                add_term_to_shape_errors("metric", name, output, y_true, y_pred),
+                warn_of_pairs(label, y_true, y_pred),
+            ):
                 metric.update_state(y_true, y_pred, sample_weight=sample_weight)
 
     def full_name(self, name: str) -> str:
