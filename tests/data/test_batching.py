@@ -1,6 +1,7 @@
 """Tests of batches of every kind: their content, number and shapes."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -320,3 +321,15 @@ def test_remaining_groups_are_ordered_by_key():
     numbers = Dataset.from_tensor_slices(np.array([5, -1, 5, 3, -1]))
     groups = numbers.group_by_window(lambda x: x, lambda key, group: group.batch(9), 9)
     assert to_lists(groups) == [[-1, -1], [3], [5, 5]]
+
+
+@pytest.mark.parametrize("values", [["x", math.nan, "y"], [math.nan, "x"], ["x", 3]])
+@pytest.mark.parametrize("stages", ["slices", "map", "filter"])
+def test_missing_values_next_to_text_are_not_converted(values, stages):
+    dataset = Dataset.from_tensor_slices(np.array(values, object))
+    if stages == "map":
+        dataset = dataset.map(lambda value: value)
+    if stages == "filter":
+        dataset = dataset.filter(lambda value: True)
+    batch = next(iter(dataset.batch(3)))
+    assert [type(value) for value in batch.tolist()] == [*map(type, values)]

@@ -72,7 +72,8 @@ def test_csv(tmp_path):
     assert rows[0][2].dtype == "float32"
     selected = CsvDataset(path, ["float32"], header=True, select_cols=[2])
     with pytest.raises(
-        RuntimeError, match="byte 22, record 1.*a required field is empty"
+        RuntimeError,
+        match=r"byte 22, record 1.*a required field is empty: record_defaults\[0\]",
     ):
         list(selected)
     path.write_text("1,2.5\n")

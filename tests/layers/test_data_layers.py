@@ -1,12 +1,14 @@
 """Test the inputs of data layers, and the dtypes of their outputs."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 import toolkit
 from toolkit import layers
+from toolkit.data import Dataset
 from toolkit.errors import ArgumentError
 
 IMAGE = np.random.default_rng(0).random((6, 6, 3)).astype("float32")
@@ -193,3 +195,23 @@ def test_layers_for_keras_use_their_backend():
         layer._get_seed_generator()
     with pytest.raises(AttributeError):
         layer.backend.no_such_operation  # noqa: B018
+
+
+def test_adapt_reports_missing_numbers():
+    rows = np.array([[1.0, 2.0, 3.0], [1.0, np.nan, np.inf]])
+    layer = layers.Normalization(name="scale")
+    with pytest.warns(UserWarning, match="'scale'.* in 2 of 3 features, first in .* 1"):
+        layer.adapt(rows)
+    assert np.isfinite(layer.adapt_mean.numpy()).tolist() == [True, False, False]
+    bins = layers.Discretization(num_bins=2, name="bins")
+    with pytest.warns(UserWarning, match="'bins'.*contains NaN.*fillna"):
+        bins.adapt(rows[:, 1])
+
+
+def test_lookup_refuses_missing_text():
+    values = np.array(["a", math.nan], object)
+    with pytest.raises(TypeError, match=r"expected strings; received nan.*fillna"):
+        layers.StringLookup().adapt(values)
+    dataset = Dataset.from_tensor_slices(values).map(lambda value: value)
+    with pytest.raises(TypeError, match=r"expected strings; received nan.*fillna"):
+        layers.StringLookup().adapt(dataset.batch(2))

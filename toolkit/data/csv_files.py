@@ -191,8 +191,12 @@ class CsvDataset(Records):
             raise ShapeError(
                 f"expected {len(self._columns)} fields; received {len(fields)}"
             )
-        pairs = zip(self._columns, fields, strict=True)
-        return tuple(column.value(field, self._na) for column, field in pairs)
+        return tuple(
+            column.value(field, self._na, number)
+            for number, (column, field) in enumerate(
+                zip(self._columns, fields, strict=True)
+            )
+        )
 
     def _spec(self) -> Any:
         return tuple(TensorSpec((), column.dtype) for column in self._columns)
@@ -241,11 +245,14 @@ class _Column:
             if not isinstance(default, (np.ndarray, np.generic)):
                 self.dtype = _DEFAULT_DTYPES.get(self.dtype, self.dtype)
 
-    def value(self, field: str, na_value: str) -> Any:
-        """Return the value of a field."""
+    def value(self, field: str, na_value: str, number: int) -> Any:
+        """Return the value of a field in the column with this number."""
         if field in ("", na_value):
             if self.is_required:
-                raise RecordError("a required field is empty")
+                raise RecordError(
+                    f"a required field is empty: record_defaults[{number}] is a dtype; "
+                    "pass a value for empty fields instead, such as 0.0 or ''"
+                )
             field = self._default
         if self.dtype == object:
             return str(field)

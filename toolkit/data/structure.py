@@ -18,6 +18,7 @@ from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.type_aliases import Array
 
 Empty = Callable[..., Array]  # allocates an array of a shape and a dtype
+_TEXT = (str, bytes)
 _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 
@@ -240,7 +241,11 @@ def stack_values(
         _check_shapes(values, caller)
         return _concatenate(values, np.result_type(*_dtypes(values)), empty)
     try:
-        return np.array(values)
+        array = np.array(values)
+        if array.dtype.kind in "SU" and array.ndim == 1:
+            # NumPy converts numbers next to text, such as a missing value, to text.
+            return array if all_instances(_TEXT, values) else object_array(values)
+        return array
     except ValueError:
         _check_shapes([np.asarray(value) for value in values], caller)
         return object_array(values)
@@ -300,7 +305,7 @@ def spec_of(element: Any) -> Any:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, (str, bytes))
+    return isinstance(value, _TEXT)
 
 
 def size_of(element: Any) -> int:

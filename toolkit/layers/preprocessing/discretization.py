@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops, settings
+from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.layers.preprocessing.data_layer import DataLayer
@@ -123,7 +124,14 @@ class Discretization(DataLayer):
         Args:
             data: numbers of any shape.
         """
-        batch_summary = summarize(np.asarray(data, "float32"), self.epsilon)
+        values = np.asarray(data, "float32")
+        if np.isnan(values).any():
+            warn(
+                f"Discretization {self.name!r}: the data of `adapt` contains NaN, "
+                "which counts as the largest value. Replace missing values, as with "
+                "fillna"
+            )
+        batch_summary = summarize(values, self.epsilon)
         self.summary = merge_summaries(batch_summary, self.summary, self.epsilon)
 
     def finalize_state(self) -> None:

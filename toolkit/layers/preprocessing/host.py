@@ -65,9 +65,11 @@ def text_array(layer: Any, array: Array) -> Array:
             of_text = getattr(layer, "compute_dtype", None) == dtypes.STRING
             expected = "strings" if of_text else "strings or numbers, not both"
             example = next(x for x in flat if type(x) is kind)
+            is_missing = example is None or example != example
+            fix = "; replace missing values, as with fillna" if is_missing else ""
             raise ArgumentTypeError(
                 f"{type(layer).__name__} {layer.name!r}: expected {expected}; received "
-                f"{example!r} ({kind.__name__})"
+                f"{example!r} ({kind.__name__}){fix}"
             )
     if kinds == {str} and array.dtype.kind == "O":
         return array

@@ -148,6 +148,14 @@ class Normalization(DataLayer):
                 "Normalization: `adapt` has no effect, because mean and variance "
                 "were passed"
             )
+        with np.errstate(invalid="ignore"):  # invalid results are reported below
+            mean, variance = self._mean_and_variance(data)
+        self._warn_if_not_finite(mean, variance)
+        self.adapt_mean.assign(mean)
+        self.adapt_variance.assign(variance)
+
+    def _mean_and_variance(self, data: Any) -> tuple[Array, Array]:
+        """Return the mean and the variance of all batches."""
         count, mean, variance = 0, np.zeros(()), np.zeros(())
         for batch in _batches(data):
             if not self.built:
@@ -162,8 +170,17 @@ class Normalization(DataLayer):
             variance = (variance + (mean - total) ** 2) * (1 - fraction)
             variance = variance + (own_variance + (own_mean - total) ** 2) * fraction
             mean = total
-        self.adapt_mean.assign(mean)
-        self.adapt_variance.assign(variance)
+        return mean, variance
+
+    def _warn_if_not_finite(self, mean: Any, variance: Any) -> None:
+        is_invalid = ~np.isfinite(mean + variance).ravel()
+        if is_invalid.any():
+            warn(
+                f"Normalization {self.name!r}: the data of `adapt` contains NaN or "
+                f"infinity in {is_invalid.sum()} of {is_invalid.size} features, first "
+                f"in the feature {is_invalid.argmax()}; the results for these features "
+                "are NaN. Replace missing values, as with fillna"
+            )
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         fits = len(shape) == len(self._row)

@@ -60,7 +60,8 @@ def _combines_pairs(nodes: Sequence[Node], true: Any, pred: Any) -> bool:
                 sources[value] |= origin
         if sorted(filter(None, origins)) != [TARGET, OUTPUT]:
             continue
-        shapes = [x.shape for x, origin in zip(node.inputs, origins) if origin]
+        pairs = zip(node.inputs, origins, strict=True)
+        shapes = [x.shape for x, origin in pairs if origin]
         if _broadcasts_to_pairs(shapes) and len(node.outputs[0].shape) == 2:
             return True
     return False
