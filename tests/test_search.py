@@ -28,6 +28,8 @@ PAGES = {
     "csv": "guides/tables",
     "custom callback": "guides/callbacks",
     "custom layer": "guides/making_layers",
+    "custom loss": "guides/custom_losses",
+    "custom metric": "guides/custom_losses",
     "custom training loop": "guides/training",
     "distributed training": "guides/distribution",
     "early stopping": "guides/callbacks",
@@ -102,7 +104,7 @@ def test_words_lead_to_one_page():
     pages = dict(entries)
     assert len(pages) == len(entries)
     assert {phrase: pages.get(phrase) for phrase in PAGES} == PAGES
-    assert len(PAGES) == 40
+    assert len(PAGES) == 42
 
 
 # --- the built site -------------------------------------------------------------------

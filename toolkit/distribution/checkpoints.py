@@ -32,6 +32,7 @@ from toolkit.errors import (
     UnwritableFileError,
 )
 from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
+from toolkit.random.seeds import global_state, set_global_state
 
 # Maximum number of saves in progress, each with a separate buffer.
 _MAX_SAVES = 2
@@ -49,9 +50,10 @@ _CORRUPT_FILE_ERRORS = (
 class Checkpoint:
     """Sharded checkpoint of a model's state, saved by all processes of a job.
 
-    The state consists of the weights, random generators, optimizer and metrics. Each
-    process writes the data that it holds, or a part if several processes hold it. Any
-    number of processes can restore it, with any layout.
+    The state consists of the weights, optimizer, metrics and random generators: those
+    of the layers, and the global one of `toolkit.random`. Each process writes the data
+    that it holds, or a part if several processes hold it. Any number of processes can
+    restore it, with any layout.
 
     Args:
         model: a built model.
@@ -112,7 +114,7 @@ class Checkpoint:
             self._wait_for_oldest()
         variables, plan, position = self._plan_write(target, position)
         state = {"version": shard_files.VERSION, **_describe_job(self._group)}
-        state["position"] = position
+        state["position"], state["global_seed"] = position, global_state()
         state["variables"] = {
             name: {"path": variable.path, **plan.specs[name], "boxes": []}
             for name, variable in variables.items()
@@ -185,6 +187,8 @@ class Checkpoint:
             )
         for name, variable in variables.items():
             set_local_shard(variable, arrays[name])
+        if state.get("global_seed") is not None:
+            set_global_state(state["global_seed"])
         if changes and self._group.rank == 0:
             warn(f"Checkpoint: {str(folder)!r} {changes}")
         return state["position"]
