@@ -237,6 +237,32 @@ def escape(line: str) -> str:
     return "".join(parts)
 
 
+def to_markup(lines: Iterable[str]) -> list[str]:
+    r"""Return a docstring as reStructuredText.
+
+    Outside of code there is no emphasis and no substitution, and links are links of
+    Markdown. Code is in examples, and in indented blocks after a line with `::`.
+
+    >>> to_markup(["Update by lr * g::", "", "    p = p - lr * g"])
+    ['Update by lr \\* g::', '', '    p = p - lr * g']
+    """
+    result: list[str] = []
+    is_example = is_literal = False
+    for line in lines:
+        is_example = line.lstrip().startswith((">>>", "...")) or (
+            is_example and bool(line.strip())
+        )
+        is_literal = is_literal and (not line.strip() or line.startswith(" "))
+        result.append(line if is_example or is_literal else _convert(line))
+        is_literal = is_literal or line.endswith("::")
+    return result
+
+
+def _convert(line: str) -> str:
+    """Escape the operators of a line, and convert its links."""
+    return re.sub(r"\[([^]]+)\]\((http[^ )]+)\)", r"`\1 <\2>`__", escape(line))
+
+
 def _index_page() -> str:
     lines = _title("API reference")
     rest = [n for n in public_namespaces() if _has_page(n) and n not in TITLES]

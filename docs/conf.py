@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import runpy
 import shutil
 import sys
@@ -17,17 +16,18 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from api_names import documented_bases, entries  # noqa: E402
-from api_reference import escape, reference_pages  # noqa: E402
+from api_reference import reference_pages, to_markup  # noqa: E402
 
 project = "toolkit"
 copyright = "the toolkit authors"
 release = version = toolkit.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["build"]
+exclude_patterns = ["build", "_templates"]
 html_theme = "furo"
 html_title = "toolkit"
 html_show_sourcelink = False
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["reference.css", "site.css"]
 html_search_scorer = str(HERE / "search_scorer.js")
 default_role = "code"
@@ -44,6 +44,8 @@ napoleon_custom_sections = [
     ("Attributes", "params_style"),
     ("Call arguments", "params_style"),
 ]
+# Code up to this number of characters fits in a line of a telephone.
+MAX_SHORT_CODE = 24
 
 
 def write_reference(app: Any) -> None:
@@ -78,19 +80,11 @@ def write_gallery(app: Any) -> None:
     notebooks["build_all"](is_run=app.tags.has("examples"))
 
 
-def literal_operators(
+def convert_docstring(
     app: Any, what: str, name: str, object: Any, options: Any, lines: list[str]
 ) -> None:
-    """Escape `*` and `|` in sentences, and convert links of Markdown."""
-    inside_example = False
-    for i, line in enumerate(lines):
-        inside_example = line.lstrip().startswith((">>>", "...")) or (
-            inside_example and bool(line.strip())
-        )
-        if not inside_example:
-            lines[i] = re.sub(
-                r"\[([^]]+)\]\((http[^ )]+)\)", r"`\1 <\2>`__", escape(line)
-            )
+    """Convert the formulas, operators and links of a docstring to reStructuredText."""
+    lines[:] = to_markup(lines)
 
 
 def signature_of_class(
@@ -129,12 +123,26 @@ def add_search_words(app: Any, doctree: Any) -> None:
         title.parent.insert(1, addnodes.index(entries=[entry]))
 
 
+def prepare_code(app: Any, doctree: Any) -> None:
+    """Remove empty last lines of code blocks, and mark code without line breaks."""
+    from docutils import nodes
+
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+    for code in doctree.findall(nodes.literal):
+        if len(code.astext()) <= MAX_SHORT_CODE:
+            code["classes"].append("short")
+
+
 def setup(app: Any) -> None:
     """Register the functions of this file with Sphinx."""
     app.connect("builder-inited", write_reference)
     app.connect("builder-inited", write_gallery)
     app.connect("doctree-read", add_search_words)
+    app.connect("doctree-read", prepare_code)
     app.connect("autodoc-process-signature", signature_of_class)
     app.connect("autodoc-process-bases", show_bases)
-    app.connect("autodoc-process-docstring", literal_operators, priority=400)
+    app.connect("autodoc-process-docstring", convert_docstring, priority=400)
     app.connect("autodoc-process-docstring", add_aliases, priority=600)

@@ -177,3 +177,30 @@ def test_groups_contain_every_name(reference):
     """A name that no group selects is in the group "Other"."""
     for namespace in reference.GROUPS:
         assert "Other" not in reference.group_names(namespace), namespace
+
+
+@pytest.mark.parametrize(
+    "text, markup",
+    [
+        ("A *b | c*, `d * e`.", r"A \*b \| c\*, `d * e`."),
+        ("[A, 2020](https://a.org/b) and c.", "`A, 2020 <https://a.org/b>`__ and c."),
+        (">>> 2 * 3\n6\n\n2 * 3", ">>> 2 * 3\n6\n\n2 \\* 3"),
+        ("a * b::\n\n    c = 2 * c\n\n    d |= c", None),
+        ("a::\n\n    b * c\n\nd * e", "a::\n\n    b * c\n\nd \\* e"),
+    ],
+)
+def test_docstrings_become_markup(text, markup, reference):
+    expected = text.replace("a * b", r"a \* b") if markup is None else markup
+    assert "\n".join(reference.to_markup(text.split("\n"))) == expected
+
+
+def test_formulas_of_several_lines_keep_their_lines():
+    """A paragraph loses its line breaks. Formulas are in blocks after `::`."""
+    formula = re.compile(r"^\w+'? = .*[^.]$", re.MULTILINE)
+    joined = [
+        f"{namespace}.{name}"
+        for namespace, name, value in exported()
+        for paragraph in inspect.cleandoc(value.__doc__ or "").split("\n\n")
+        if len(formula.findall(paragraph)) > 1
+    ]
+    assert joined == []

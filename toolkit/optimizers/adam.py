@@ -16,10 +16,12 @@ from toolkit.type_aliases import OptimizerOptions, UndecayedOptimizerOptions
 class Adam(Optimizer):
     """Adam: bias-corrected running means of the gradient and of its square.
 
-    m = beta_1 * m + (1 - beta_1) * g
-    v = beta_2 * v + (1 - beta_2) * g ** 2
-    alpha = lr * sqrt(1 - beta_2 ** t) / (1 - beta_1 ** t)
-    p = p - alpha * m / (sqrt(v) + epsilon)
+    Update of the parameter p by the gradient g in step t::
+
+        m = beta_1 * m + (1 - beta_1) * g
+        v = beta_2 * v + (1 - beta_2) * g ** 2
+        alpha = lr * sqrt(1 - beta_2 ** t) / (1 - beta_1 ** t)
+        p = p - alpha * m / (sqrt(v) + epsilon)
 
     Args:
         learning_rate: the step size.
@@ -188,8 +190,11 @@ class LazyAdam(Adam):
 class Adamax(Optimizer):
     """Adam with the largest gradient instead of the mean square.
 
-    m = beta_1 * m + (1 - beta_1) * g;  u = max(beta_2 * u, |g|)
-    p = p - lr / (1 - beta_1 ** t) * m / (u + epsilon)
+    Update of the parameter p by the gradient g in step t::
+
+        m = beta_1 * m + (1 - beta_1) * g
+        u = max(beta_2 * u, |g|)
+        p = p - lr / (1 - beta_1 ** t) * m / (u + epsilon)
 
     Args:
         learning_rate: the step size.
@@ -238,9 +243,12 @@ class Adamax(Optimizer):
 class Nadam(Optimizer):
     """Adam with Nesterov momentum.
 
-    u_t = beta_1 * (1 - 0.5 * 0.96 ** t);  U_t = u_1 * ... * u_t
-    m_hat = u_{t+1} * m / (1 - U_{t+1}) + (1 - u_t) * g / (1 - U_t)
-    p = p - lr * m_hat / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
+    Update of the parameter p by the gradient g in step t::
+
+        u_t = beta_1 * (1 - 0.5 * 0.96 ** t)
+        U_t = u_1 * ... * u_t
+        m_hat = u_{t+1} * m / (1 - U_{t+1}) + (1 - u_t) * g / (1 - U_t)
+        p = p - lr * m_hat / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
 
     Args:
         learning_rate: the step size.
@@ -309,7 +317,10 @@ class Nadam(Optimizer):
 class Lamb(Optimizer):
     """Adam with a step size for each variable, proportional to its norm.
 
-    d = m_hat / (sqrt(v_hat) + epsilon);  p = p - lr * |p| / |d| * d
+    Update of the parameter p by the gradient g::
+
+        d = m_hat / (sqrt(v_hat) + epsilon)
+        p = p - lr * |p| / |d| * d
 
     Args:
         learning_rate: the step size.

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 class Adafactor(Optimizer):
     """Adam with little memory: row and column means replace the squares of a matrix.
 
-    b = 1 - t ** beta_2_decay;  s = g ** 2 + epsilon_1
-    r = b * r + (1 - b) * mean of s over columns;  c likewise over rows
-    v = r / mean(r) * c  (for vectors: v = b * v + (1 - b) * s)
-    u = g / sqrt(v);  u = u / max(1, rms(u) / clip_threshold)
-    p = p - max(epsilon_2, rms(p)) * min(lr, 1 / sqrt(t)) * u
+    Update of the parameter p by the gradient g in step t::
+
+        b = 1 - t ** beta_2_decay
+        s = g ** 2 + epsilon_1
+        r = b * r + (1 - b) * (mean of s over columns)
+        c = b * c + (1 - b) * (mean of s over rows)
+        v = r / mean(r) * c         # of vectors: b * v + (1 - b) * s
+        u = g / sqrt(v)
+        u = u / max(1, rms(u) / clip_threshold)
+        p = p - max(epsilon_2, rms(p)) * min(lr, 1 / sqrt(t)) * u
 
     Args:
         learning_rate: the relative step size.
@@ -106,11 +111,17 @@ def _rms(x: Tensor) -> Tensor:
 class Muon(Optimizer):
     """Momentum with orthogonalized steps for matrices; other variables use Adam.
 
-    m = momentum * m + g;  d = g + momentum * m  (m itself if not nesterov)
-    p = p - lr * rms_rate * sqrt(max(rows, columns)) * orthogonal(d)
+    Update of the parameter p by the gradient g::
 
-    `orthogonal` moves the singular values of d close to 1 by a few iterations of x = a
-    * x + (b * y + c * y @ y) @ x with y = x @ x.T, starting from d / |d|.
+        m = momentum * m + g
+        d = g + momentum * m        # m without nesterov
+        p = p - lr * rms_rate * sqrt(max(rows, columns)) * orthogonal(d)
+
+    A few iterations of `orthogonal` move the singular values of d close to 1. They
+    start from x = d / |d|::
+
+        y = x @ x.T
+        x = a * x + (b * y + c * y @ y) @ x
 
     Args:
         learning_rate: the step size.

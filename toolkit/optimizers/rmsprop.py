@@ -16,9 +16,11 @@ from toolkit.type_aliases import OptimizerOptions
 class RMSprop(Optimizer):
     """RMSprop: divides the gradient by the root of its running mean square.
 
-    v = rho * v + (1 - rho) * g ** 2
-    p = p - lr * g / sqrt(v + epsilon), or with momentum:
-    b = momentum * b + lr * g / sqrt(v + epsilon);  p = p - b
+    Update of the parameter p by the gradient g::
+
+        v = rho * v + (1 - rho) * g ** 2
+        b = momentum * b + lr * g / sqrt(v + epsilon)
+        p = p - b
 
     Args:
         learning_rate: the step size.
@@ -81,7 +83,10 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """Adagrad: divides the gradient by the root of the sum of its squares.
 
-    a = a + g ** 2;  p = p - lr * g / sqrt(a + epsilon)
+    Update of the parameter p by the gradient g::
+
+        a = a + g ** 2
+        p = p - lr * g / sqrt(a + epsilon)
 
     Args:
         learning_rate: the step size.
@@ -128,9 +133,12 @@ class Adagrad(Optimizer):
 class Adadelta(Optimizer):
     """Adagrad with running means, and steps in the unit of the parameter.
 
-    a = rho * a + (1 - rho) * g ** 2
-    d = -sqrt(s + epsilon) / sqrt(a + epsilon) * g
-    s = rho * s + (1 - rho) * d ** 2;  p = p + lr * d
+    Update of the parameter p by the gradient g::
+
+        a = rho * a + (1 - rho) * g ** 2
+        d = -sqrt(s + epsilon) / sqrt(a + epsilon) * g
+        s = rho * s + (1 - rho) * d ** 2
+        p = p + lr * d
 
     Args:
         learning_rate: the step size; 1 in the paper.
@@ -177,10 +185,12 @@ class Adadelta(Optimizer):
 class Ftrl(Optimizer):
     """Follow the regularized leader, for sparse models.
 
-    n' = n + g ** 2
-    z = z + g - (n' ** -q - n ** -q) / lr * p, with q = learning_rate_power
-    p = (clip(z, -l1, l1) - z) / (n' ** -q / lr + 2 * l2), with l2 + beta / (2 * lr)
-    for l2
+    Update of the parameter p by the gradient g, with q = learning_rate_power and
+    l2 = l2_regularization_strength + beta / (2 * lr)::
+
+        n' = n + g ** 2
+        z = z + g - (n' ** -q - n ** -q) / lr * p
+        p = (clip(z, -l1, l1) - z) / (n' ** -q / lr + 2 * l2)
 
     Args:
         learning_rate: the step size.

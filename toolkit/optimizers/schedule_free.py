@@ -14,10 +14,12 @@ from toolkit.type_aliases import OptimizerOptions
 class ScheduleFreeAdamW(Optimizer):
     """AdamW on a sequence z, with the mean of its values instead of a schedule.
 
-    v = beta_2 * v + (1 - beta_2) * g ** 2
-    z = z - lr * g / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
-    x = x + (z - x) / t
-    p = beta_1 * x + (1 - beta_1) * z
+    Update of the parameter p by the gradient g in step t::
+
+        v = beta_2 * v + (1 - beta_2) * g ** 2
+        z = z - lr * g / (sqrt(v / (1 - beta_2 ** t)) + epsilon)
+        x = x + (z - x) / t
+        p = beta_1 * x + (1 - beta_1) * z
 
     Training evaluates p, an interpolation between the newest value z and the mean x.
 

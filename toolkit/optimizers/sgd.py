@@ -16,8 +16,10 @@ from toolkit.type_aliases import OptimizerOptions
 class SGD(Optimizer):
     """Gradient descent with optional momentum.
 
-    velocity = momentum * velocity - lr * g;  p = p + velocity
-    Nesterov: p = p + momentum * velocity - lr * g, with the new velocity.
+    Update of the parameter p by the gradient g::
+
+        velocity = momentum * velocity - lr * g
+        p = p + velocity          # nesterov: p + momentum * velocity - lr * g
 
     Args:
         learning_rate: the step size.
@@ -63,8 +65,10 @@ class SGD(Optimizer):
 class Lion(Optimizer):
     """Lion: steps of one size in the direction of the sign of an averaged gradient.
 
-    p = p - lr * sign(beta_1 * m + (1 - beta_1) * g)
-    m = beta_2 * m + (1 - beta_2) * g
+    Update of the parameter p by the gradient g::
+
+        p = p - lr * sign(beta_1 * m + (1 - beta_1) * g)
+        m = beta_2 * m + (1 - beta_2) * g
 
     Args:
         learning_rate: the step size; a third to a tenth of Adam's.
