@@ -155,7 +155,7 @@ def test_page_has_the_result_the_picture_and_the_code(tools, notebook):
     assert page.startswith("Draw a line with ``toolkit``\n====")
     assert ".. code-block:: sh\n\n   python line.py --epochs 2\n" in page
     assert ":download:`line.ipynb <line.ipynb>`" in page
-    assert ".. image:: line.svg" in page
+    assert "   .. image:: line.svg\n      :alt: Draw a line with toolkit: the" in page
     assert "   def area():\n" in page
     assert page.count("   test area 12") == 2  # as the result, and in the output
 
