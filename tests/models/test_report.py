@@ -8,12 +8,14 @@ import pytest
 
 import toolkit
 from tests.pictures.browser import look_at, needs_chromium
+from tests.pictures.geometry import contrast, mix
 from toolkit import layers, ops
 from toolkit.data import Dataset
 from toolkit.errors import ArgumentError
-from toolkit.models.report.classes import confusion
+from toolkit.models.report.classes import confusion, confusion_section
 from toolkit.models.report.costs import layer_costs
 from toolkit.pictures.page import tag
+from toolkit.pictures.shapes import PALETTE
 
 RNG = np.random.default_rng(0)
 X = RNG.random((90, 6), "float32")
@@ -300,6 +302,22 @@ def test_model_without_weights_is_refused(tmp_path):
 def test_confusion(y_true, y_pred, expected):
     counts = confusion(np.array(y_true), np.array(y_pred, "float32"), None)
     assert (None if counts is None else counts.counts.tolist()) == expected
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_numbers_of_a_confusion_matrix_are_readable(dark):
+    """Each share of a class has enough contrast, as its number and its colour."""
+    y_true = np.repeat(np.arange(20), 40)
+    y_pred = np.where(np.arange(800) % 40 < 2 * y_true, y_true, (y_true + 1) % 20)
+    section = confusion_section(confusion(y_true, np.eye(20)[y_pred], None))
+    cell = re.compile(r'class="(right|wrong)( strong)?" style="--fill:([\d.]+)"')
+    cells = cell.findall(section)
+    assert len(cells) == 39 and len({fill for _, _, fill in cells}) == 20
+    paper, ink = PALETTE["paper"][dark], PALETTE["ink"][dark]
+    for kind, strong, fill in cells:
+        hue = PALETTE["first" if kind == "right" else "second"][dark]
+        color = mix(hue, paper, float(fill))
+        assert contrast(paper if strong else ink, color) >= 4.5, (kind, fill)
 
 
 def test_texts_are_escaped():

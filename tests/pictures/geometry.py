@@ -41,3 +41,23 @@ def overlap(a, b):
 
 def texts_of(picture):
     return [shape.text for shape in picture.shapes if isinstance(shape, Text)]
+
+
+def luminance(color):
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def mix(color, paper, opacity):
+    """Return a colour of some opacity on paper, as "#rrggbb"."""
+    pairs = [(int(color[i : i + 2], 16), int(paper[i : i + 2], 16)) for i in (1, 3, 5)]
+    values = [round(a * opacity + b * (1 - opacity)) for a, b in pairs]
+    return "#" + "".join(f"{value:02x}" for value in values)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.pictures.geometry import check, texts_of
+from tests.pictures.geometry import check, contrast, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks
 from toolkit.pictures.curves import Curve, Panel, draw_curves, spread_positions
 from toolkit.pictures.scatter import draw_scatter
@@ -138,17 +138,11 @@ def test_indistinguishable_spans_are_merged():
     assert sum(int(hint.split(" ")[1]) for hint in hints[:-1]) == 5000
 
 
-def luminance(color):
-    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [
-        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in channels
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one, other):
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+def test_labels_of_blocks_are_on_opaque_colours():
+    blocks = [Block(0, 9, 0, 9000, kind, f"block {kind}", "") for kind in KINDS]
+    shapes = draw_blocks(blocks, "title", "remark", "step", KINDS).shapes
+    labels = [i for i, s in enumerate(shapes) if getattr(s, "color", "") == "paper"]
+    assert len(labels) == 2 and all(shapes[i - 1].opacity == 1 for i in labels)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -107,7 +107,7 @@ def _shapes(block: Block, across: Scale, up: Scale, color: str) -> Iterator[Shap
     width, height = right - x0 - gap, max(bottom - top - gap, 0.75)
     corner = (x0, bottom - height - gap / 2, width, height)
     radius = 2.0 if height > 8 and width > 8 else 0.0
-    yield Rectangle(*corner, color, radius, opacity=0.85, hint=block.hint)
+    yield Rectangle(*corner, color, radius, hint=block.hint)
     label = remove_unprintable(block.label)
     if height >= 16 and text_width(label, SMALL) + 12 <= width:
         yield Text(x0 + 6, (top + bottom) / 2 + 4, label, SMALL, color="paper")

@@ -205,11 +205,11 @@ min-width:1px;width:calc(var(--share)*100%);background:var(--first)}
 .matrix tbody th{text-align:right;color:var(--muted);white-space:nowrap}
 .matrix td{position:relative;isolation:isolate;border-radius:.25rem}
 .matrix td::before{content:"";position:absolute;inset:1px;z-index:-1;
-border-radius:.25rem;background:var(--hue);opacity:calc(var(--share)*.9 + .04)}
+border-radius:.25rem;background:var(--hue);opacity:var(--fill)}
 .matrix td.right{--hue:var(--first)}
 .matrix td.wrong{--hue:var(--second)}
 .matrix td.strong{color:var(--paper);font-weight:600}
-.matrix td.none{color:var(--muted);opacity:.55}
+.matrix td.none{color:var(--muted)}
 details{margin:.75rem 0}
 summary{cursor:pointer;color:var(--first);width:fit-content}
 footer{margin-top:3rem;color:var(--muted);font-size:.875rem}

@@ -126,8 +126,13 @@ def _cell(errors: Confusion, i: int, j: int, share: float) -> Markup:
     if share >= _STRONG:
         kinds.append("strong")
     hint = f"{errors.names[i]} predicted as {errors.names[j]}: {count:,}, {share:.1%}"
-    style = f"--share:{share:.3f}" if count else None
+    style = f"--fill:{_fill(share):.3f}" if count else None
     return tag("td", f"{count:,}", class_=" ".join(kinds), style=style, title=hint)
+
+
+def _fill(share: float) -> float:
+    """Return the opacity of a cell: no medium value, so that its number is readable."""
+    return 0.95 + 0.05 * share if share >= _STRONG else 0.04 + 0.8 * share
 
 
 def _mistakes(errors: Confusion) -> Markup:
