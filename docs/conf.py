@@ -43,6 +43,7 @@ napoleon_use_rtype = False
 napoleon_custom_sections = [
     ("Attributes", "params_style"),
     ("Call arguments", "params_style"),
+    "Reference",
 ]
 # Code up to this number of characters fits in a line of a telephone.
 MAX_SHORT_CODE = 24

@@ -144,6 +144,12 @@ def test_a_script_without_a_picture_gets_curves(tools):
     assert name == "curves.svg" and data.startswith(b"<svg")
 
 
+def test_result_is_the_last_line_without_times(tools):
+    lines = "Epoch 5/5\n139/139 - 16s - 112ms/step - loss: 0.86 - val_loss: 1.79\n"
+    results = [tools["Run"]([text], None, 1.0).result for text in (lines, "7/8 - a\n")]
+    assert results == ["loss: 0.86 - val_loss: 1.79", "7/8 - a"]
+
+
 def test_a_failed_cell_is_an_error_with_the_name_of_the_example(tools):
     cells = tools["split_script"]('"""Fail."""\n\nprint(1)\n1 / 0\n', [])
     with pytest.raises(RuntimeError, match=r"(?s)^broken: .*ZeroDivisionError"):
