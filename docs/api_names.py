@@ -192,6 +192,8 @@ def _is_member(cls: type, name: str) -> bool:
     is_public = not name.startswith("_") or (name == "__call__" and docstring_of(value))
     if not is_public or not owner.__module__.startswith("toolkit"):
         return False
+    if not hasattr(cls, name):  # a name of another library, whose error has a hint
+        return False
     home = getattr(value, "__module__", None) or "toolkit"
     is_slot = isinstance(value, MemberDescriptorType) or inspect.isclass(value)
     return hasattr(value, "__get__") and home.startswith("toolkit") and not is_slot
