@@ -45,6 +45,8 @@ napoleon_custom_sections = [
     ("Call arguments", "params_style"),
     "Reference",
 ]
+# A character of private use.
+HIDDEN_COLON = "\ue000"
 # Code up to this number of characters fits in a line of a telephone.
 MAX_SHORT_CODE = 24
 
@@ -84,8 +86,20 @@ def write_gallery(app: Any) -> None:
 def convert_docstring(
     app: Any, what: str, name: str, object: Any, options: Any, lines: list[str]
 ) -> None:
-    """Convert the formulas, operators and links of a docstring to reStructuredText."""
+    """Convert the formulas, operators and links of a docstring to reStructuredText.
+
+    Napoleon takes the text before a colon for the type of a property.
+    """
     lines[:] = to_markup(lines)
+    if what in ("attribute", "property"):
+        lines[:] = [line.replace(":", HIDDEN_COLON) for line in lines[:1]] + lines[1:]
+
+
+def restore_colons(
+    app: Any, what: str, name: str, object: Any, options: Any, lines: list[str]
+) -> None:
+    """Restore the colons of a property, after Napoleon."""
+    lines[:] = [line.replace(HIDDEN_COLON, ":") for line in lines]
 
 
 def signature_of_class(
@@ -146,4 +160,5 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-signature", signature_of_class)
     app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-process-docstring", convert_docstring, priority=400)
+    app.connect("autodoc-process-docstring", restore_colons, priority=550)
     app.connect("autodoc-process-docstring", add_aliases, priority=600)

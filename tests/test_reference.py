@@ -23,12 +23,17 @@ pytestmark = pytest.mark.skipif(not CONF.exists(), reason="docs are in checkouts
 
 
 @pytest.fixture(scope="module")
-def reference():
-    """Return the module that makes the pages, as the configuration imports it."""
+def conf():
+    """Return the names of the configuration of the site."""
     path = list(sys.path)
-    reference_pages = runpy.run_path(str(CONF))["reference_pages"]
-    yield sys.modules[reference_pages.__module__]
+    yield runpy.run_path(str(CONF))
     sys.path[:] = path
+
+
+@pytest.fixture(scope="module")
+def reference(conf):
+    """Return the module that makes the pages, as the configuration imports it."""
+    return sys.modules[conf["reference_pages"].__module__]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +209,15 @@ def test_groups_contain_every_name(reference):
 def test_docstrings_become_markup(text, markup, reference):
     expected = text.replace("a * b", r"a \* b") if markup is None else markup
     assert "\n".join(reference.to_markup(text.split("\n"))) == expected
+
+
+def test_a_colon_does_not_end_the_type_of_a_property(conf):
+    text = ["Return a device, such as `cpu:0`: a name.", "", "Also: this."]
+    lines = list(text)
+    conf["convert_docstring"](None, "property", "device", None, None, lines)
+    assert ":" not in lines[0] and lines[1:] == text[1:]
+    conf["restore_colons"](None, "property", "device", None, None, lines)
+    assert lines == text
 
 
 def test_formulas_of_several_lines_keep_their_lines():
