@@ -1,6 +1,7 @@
 """Tests of the notebooks and the gallery that scripts/notebooks makes of examples."""
 
 import ast
+import base64
 import json
 import re
 import runpy
@@ -100,6 +101,8 @@ def test_notebook_has_the_format_of_jupyter(notebook):
             for output in cell["outputs"]:
                 assert output.keys() == {"output_type", "name", "text"}
         assert expected <= cell.keys() <= expected | {"attachments"}
+        for contents in cell.get("attachments", {}).values():
+            assert all(base64.b64decode(t, validate=True) for t in contents.values())
         assert all(isinstance(line, str) for line in cell["source"])
     assert json.loads(json.dumps(notebook)) == notebook
 

@@ -42,6 +42,10 @@ const look = (frame) => {
   return {
     width: page.documentElement.scrollWidth,
     cut, pictures,
+    aligned: [...page.querySelectorAll("thead th")].map(
+      (e) => view.getComputedStyle(e).textAlign),
+    fills: [...page.querySelectorAll("svg > rect")].map(
+      (e) => view.getComputedStyle(e).fill),
     paper: view.getComputedStyle(page.body).backgroundColor,
     ink: view.getComputedStyle(page.body).color,
     loaded: view.performance.getEntriesByType("resource").map((e) => e.name),

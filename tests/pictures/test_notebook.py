@@ -9,6 +9,7 @@ import toolkit
 from tests.pictures.browser import look_at, needs_chromium
 from toolkit import layers, ops
 from toolkit.data import Dataset
+from toolkit.pictures.curves import Curve, Panel, draw_curves
 from toolkit.pictures.page import Markup, page
 
 
@@ -137,3 +138,34 @@ def test_browser_shows_all_objects():
     results, console = look_at(page("notebook", Markup(pieces)), (500,))
     assert console == [] and results["500"]["width"] <= 500
     assert len(results["500"]["pictures"]) == 4
+
+
+@needs_chromium
+@pytest.mark.parametrize("system_is_dark", [False, True])
+def test_pictures_have_the_theme_of_the_notebook(system_is_dark):
+    """The theme of JupyterLab and VS Code is independent of the system."""
+    panel = Panel("loss", [Curve("training", [1, 2], [3.0, 2.0], "first")])
+    picture = draw_curves([panel], "loss")._repr_html_()
+    light, dark = "rgb(255, 255, 255)", "rgb(21, 25, 31)"
+    themes = {
+        "data-jp-theme-light=true": light,
+        "data-jp-theme-light=false": dark,
+        "class=vscode-light": light,
+        "class=vscode-dark": dark,
+        "": dark if system_is_dark else light,
+    }
+    fills = {}
+    for theme in themes:
+        text = f"<!DOCTYPE html><body {theme}>{picture}</body>"
+        results, _ = look_at(text, (500,), system_is_dark)
+        fills[theme] = results["500"]["fills"][0]
+    assert fills == themes
+
+
+@needs_chromium
+def test_names_are_left_aligned_in_jupyterlab():
+    rule = ":not(.a).jp-RenderedHTMLCommon :is(td,th,tr){text-align:right}"
+    table = model()._repr_html_()
+    text = f'<!DOCTYPE html><style>{rule}</style><div class="jp-RenderedHTMLCommon">'
+    results, _ = look_at(f"{text}{table}</div>", (500,))
+    assert results["500"]["aligned"] == ["left", "left", "right"]

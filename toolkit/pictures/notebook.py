@@ -14,10 +14,11 @@ _EDGE = 3  # otherwise show this number of elements at each end of an axis
 _RULES = (
     ".toolkit-note{font-size:.9em;line-height:1.45}"
     ".toolkit-note table{border-collapse:collapse;margin:.4em 0}"
-    ".toolkit-note th,.toolkit-note td{text-align:left;padding:.2em .9em .2em 0;"
+    # Twice the class: the rules of JupyterLab for cells are as specific as one class.
+    ".toolkit-note.toolkit-note :is(th,td){text-align:left;padding:.2em .9em .2em 0;"
     "border-bottom:1px solid rgba(128,128,128,.3);background:none}"
     ".toolkit-note thead th{opacity:.75}.toolkit-note tbody th{font-weight:normal}"
-    ".toolkit-note .number{text-align:right}"
+    ".toolkit-note.toolkit-note .number.number{text-align:right}"
     ".toolkit-note td,.toolkit-note th{white-space:nowrap}"
     ".toolkit-note figure{margin:0;overflow-x:auto}"
     ".toolkit-note figcaption{opacity:.75}"

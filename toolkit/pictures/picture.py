@@ -91,24 +91,31 @@ class Picture(NamedTuple):
             )
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        return self.svg(style=STYLE + _NOTEBOOK_STYLE)
 
     def __repr__(self) -> str:
         return f"<Picture {self.title!r}, {self.width:.0f} by {self.height:.0f}>"
 
 
-def _dark_rules() -> str:
-    for_dark = (
-        f".toolkit-picture .f-{role}{{fill:{dark}}}"
-        f".toolkit-picture .s-{role}{{stroke:{dark}}}"
-        for role, (light, dark) in PALETTE.items()
-        if light != dark
+def _rules(is_dark: bool, scope: str = "") -> str:
+    """Return the rules for the colours of a theme, in elements of a selector."""
+    return "".join(
+        f"{scope}.toolkit-picture .f-{role}{{fill:{colors[is_dark]}}}"
+        f"{scope}.toolkit-picture .s-{role}{{stroke:{colors[is_dark]}}}"
+        for role, colors in PALETTE.items()
+        if colors[0] != colors[1]
     )
-    return f"@media(prefers-color-scheme:dark){{{''.join(for_dark)}}}"
 
 
 # Attributes hold the light colours, for programs without style sheets.
-STYLE = f".toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}"
+STYLE = (
+    ".toolkit-picture{max-width:100%;height:auto}"
+    f"@media(prefers-color-scheme:dark){{{_rules(is_dark=True)}}}"
+)
+# JupyterLab and VS Code have their own theme, independent of the system.
+_NOTEBOOK_STYLE = _rules(
+    False, ":is([data-jp-theme-light=true],.vscode-light) "
+) + _rules(True, ":is([data-jp-theme-light=false],.vscode-dark) ")
 
 
 def _paint(attribute: str, role: str) -> str:

@@ -157,4 +157,4 @@ class History(Callback):
             from html import escape
 
             return f"<code>{escape(repr(self))}</code>"
-        return self.plot().svg()
+        return self.plot()._repr_html_()
