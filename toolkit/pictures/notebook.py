@@ -24,7 +24,8 @@ _RULES = (
     ".toolkit-note figcaption{opacity:.75}"
     ".toolkit-note summary~figure figcaption{display:none}"
     ".toolkit-note .note{opacity:.75;margin-left:.5em}"
-    ".toolkit-note pre{margin:.4em 0;overflow-x:auto;background:none}"
+    ".toolkit-note.toolkit-note pre{margin:.4em 0;overflow-x:auto;background:none;"
+    "white-space:pre}"
     ".toolkit-note summary{cursor:pointer}"
 )
 
