@@ -1,5 +1,6 @@
-"""Run a script as one rank of a job: `mpirun -n 4 python -m toolkit.launch train.py`.
+"""Run a script as one rank of a job: `srun -n 4 python -m toolkit.launch train.py`.
 
+`mpirun`, `torchrun` and indexed jobs of Kubernetes start ranks in the same way.
 An exception, a nonzero exit code or a signal in one rank ends all ranks, with one
 traceback. Otherwise the remaining ranks would wait forever. `toolkit run --processes 4`
 starts its ranks with this module.
@@ -8,27 +9,37 @@ starts its ranks with this module.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import re
 import runpy
+import signal
 import sys
 import time
 from types import TracebackType
 
-from toolkit.errors import ToolkitError
+from toolkit.errors import RankLostError, ToolkitError
 from toolkit.machine import available_cores
 from toolkit.processes import enter_user_code
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
-# Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH, Slurm.
+# Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH,
+# torchrun, Slurm.
 _LOCAL_RANK_VARIABLES = (
     "TOOLKIT_PROCESSES",
     *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
-    *("SLURM_STEP_TASKS_PER_NODE",),
+    *("LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"),
+)
+_RANK_VARIABLES = (
+    *("TOOLKIT_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK"),
+    *("SLURM_PROCID", "JOB_COMPLETION_INDEX"),
 )
 # Libraries of NumPy builds read these variables once, when they are loaded.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+# Seconds for the launcher to end the job before this rank reports the loss of another.
+_LOSS_SECONDS = 2.0
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of sys/prctl.h
 
 
 def limit_threads() -> None:
@@ -56,11 +67,28 @@ def threads_of_rank() -> int:
     return max(1, cores // ranks)
 
 
+def follow_launcher() -> bool:
+    """End this process when `toolkit run` ends, even if a signal ends that.
+
+    Returns:
+        Whether the launcher still exists.
+    """
+    launcher = os.environ.get("TOOLKIT_LAUNCHER")
+    if launcher is None:
+        return True
+    if sys.platform == "linux":
+        set_option = ctypes.CDLL(None).prctl
+        set_option(_DEATH_SIGNAL, signal.SIGKILL)
+    return os.getppid() == int(launcher)
+
+
 def main(arguments: list[str]) -> int:
     """Run a script as a rank, and return the exit code."""
     if not arguments or not os.path.isfile(arguments[0]):
         reason = f": there is no file {arguments[0]!r}" if arguments else ""
         return _report_failure(f"toolkit.launch{reason}; {USAGE}", WRONG_USAGE)
+    if not follow_launcher():
+        return FAILED
     limit_threads()
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]  # the current folder, where `python -m` searches
@@ -92,6 +120,8 @@ def main(arguments: list[str]) -> int:
         jobs.report_failure(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:
+        if isinstance(error, RankLostError):
+            time.sleep(_LOSS_SECONDS)  # the launcher ends the job for the lost rank
         exception = error  # Python deletes the other name after this block
         jobs.report_failure(lambda: _print_traceback(exception), FAILED)
         return FAILED
@@ -107,8 +137,7 @@ def exit_code(status: object) -> int:
 
 def _report_failure(message: str, code: int) -> int:
     """Print once, not on every rank, why the script does not run."""
-    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-    rank = next((os.environ[name] for name in names if name in os.environ), "0")
+    rank = next((os.environ[n] for n in _RANK_VARIABLES if n in os.environ), "0")
     if rank == "0":
         print(message, file=sys.stderr, flush=True)
     else:

@@ -23,7 +23,7 @@ def install_launchers(monkeypatch):
 
 
 def test_options_of_each_library(install_launchers):
-    launch = mpirun.launch_command(1, ["train.py", "--x"])
+    launch = mpirun.rank_command(["train.py", "--x"])
     assert launch[0] == sys.executable and launch[-2:] == ["train.py", "--x"]
     install_launchers(OPEN_MPI)
     command = mpirun.launch_command(2, ["train.py", "--x"])
@@ -50,11 +50,6 @@ def test_windows_launchers_have_other_names(monkeypatch):
     assert command[:4] == ["C:/mpiexec.exe", "-n", "2", sys.executable]
 
 
-def test_one_process_needs_no_mpi(install_launchers):
-    install_launchers()
-    assert mpirun.launch_command(1, ["a.py"])[0] == sys.executable
-
-
 def test_requested_library_is_used(install_launchers):
     install_launchers(OPEN_MPI, MPICH)
     assert mpirun.find_launcher() == OPEN_MPI
@@ -66,7 +61,7 @@ def test_requested_library_is_used(install_launchers):
 @pytest.mark.parametrize(
     "launchers, requested, words",
     [
-        ((), {}, r"--processes needs MPI, and there is no mpirun.*\[mpi\]"),
+        ((), {}, r"--mpi auto needs MPI, and there is no mpirun.*\[mpi\]"),
         ((OPEN_MPI,), {"library": "mpich"}, r"only /env/mpirun \(openmpi 5\)"),
         ((DEBIAN,), {"elastic": True}, "--elastic needs Open MPI 5.*openmpi 4"),
         ((MPICH,), {"elastic": True, "library": "mpich"}, "with MPICH a job ends"),
@@ -98,105 +93,6 @@ def test_the_environment_of_a_job(monkeypatch):
     assert variables["TOOLKIT_PROCESSES"] == "3"
     assert (variables["TOOLKIT_TIMEOUT"], variables["TOOLKIT_ELASTIC"]) == ("2.5", "1")
     assert variables["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
-
-
-RECOVERING = """
-import os, signal, sys, time
-import numpy as np
-from toolkit import comm
-
-world = comm.world()
-how, victim = sys.argv[1], int(sys.argv[2])
-comm.exchange(world, "all are here")
-print("begins", world.rank, flush=True)
-if world.rank == victim:
-    os.kill(os.getpid(), getattr(signal, how))
-began = time.monotonic()
-try:
-    for _ in range(1000):
-        world.barrier()
-        time.sleep(0.01)
-except comm.RankLostError:
-    world = comm.recover()
-left = comm.exchange(world, os.environ["OMPI_COMM_WORLD_RANK"])
-out = np.empty(3)
-leaves = comm.Leaves.of_rows(world.size, world.size)
-comm.all_reduce(world, [[np.ones(3)]], leaves, [out])
-print("goes on", world.rank, world.size, left, out[0], time.monotonic() - began)
-"""
-
-
-@ranks.needs_mpi
-@pytest.mark.parametrize(
-    "how, victim", [("SIGKILL", 0), ("SIGKILL", 2), ("SIGSTOP", 1)]
-)
-def test_elastic_job_continues_without_a_rank(tmp_path, how, victim):
-    script = tmp_path / "train.py"
-    script.write_text(RECOVERING)
-    command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
-    command += ["--elastic", "--timeout", "2", str(script), how, str(victim)]
-    process = ranks.start(command)
-    assert process.code == 0, process.errors
-    survivors = [str(rank) for rank in range(3) if rank != victim]
-    lines = [
-        line.split(": ", 1) for line in process.out.splitlines() if "goes on" in line
-    ]
-    assert sorted(rank for rank, _ in lines) == survivors
-    assert all(f" 2 {survivors} 2.0 " in line for _, line in lines)
-    if how == "SIGSTOP":
-        assert f"rank {victim} does not respond" in process.errors
-
-
-WAITING = """
-import os, signal, threading, time
-import numpy as np
-from toolkit import comm
-
-world = comm.world()
-inner = world.duplicate().split(0, world.rank)
-
-
-def wait():
-    try:
-        inner.receive(np.empty(1), source=1)  # which is alive, but does not send
-    except comm.RankLostError:
-        print("left", flush=True)
-
-
-thread = threading.Thread(target=wait)
-if world.rank == 0:
-    thread.start()
-comm.exchange(world, "all are here")
-if world.rank == 2:
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGKILL)
-try:
-    world.barrier()
-except comm.RankLostError:
-    comm.recover()
-if world.rank == 0:
-    thread.join()
-"""
-
-
-@ranks.needs_mpi
-def test_threads_leave_groups_of_the_former_world(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(WAITING)
-    command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
-    process = ranks.start([*command, "--elastic", "--timeout", "5", str(script)])
-    assert (process.code, process.out.count("left")) == (0, 1), process.errors
-
-
-@ranks.needs_mpi
-def test_a_job_that_is_not_elastic_cannot_recover(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text("from toolkit import comm; comm.recover()")
-    command = [sys.executable, "-m", "toolkit", "run", "--processes", "2", str(script)]
-    process = ranks.start(command)
-    assert process.code == 1
-    assert "--elastic" in process.errors and process.errors.count("Traceback") == 1
-    assert "MPI_ABORT" not in process.errors
 
 
 @pytest.mark.parametrize(

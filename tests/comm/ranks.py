@@ -1,4 +1,4 @@
-"""Scripts under real `mpirun`, each in a subprocess with a time limit."""
+"""Scripts as ranks of a job, each in a subprocess with a time limit."""
 
 import os
 import shutil
@@ -37,6 +37,10 @@ def unavailable_reason():
 
 REASON = unavailable_reason()
 needs_mpi = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+# Engines of jobs, as the flags of `toolkit run`.
+FLAGS = {"sockets": [], "mpi": ["--mpi", "openmpi"]}
+ENGINES = ["sockets", pytest.param("mpi", marks=needs_mpi)]
+for_engines = pytest.mark.parametrize("engine", ENGINES)
 
 
 @dataclass
@@ -76,13 +80,21 @@ def start(command, timeout=60, **variables):
 
 
 def command_of(folder, count, source, *arguments):
-    """Return a command that runs Python source on `count` ranks with toolkit.launch."""
+    """Return a command that runs Python source on `count` ranks under mpirun."""
     script = folder / "script.py"
     script.write_text(source)
     command = [mpirun(), "-n", str(count), "--oversubscribe", "--bind-to", "none"]
     command += ["--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp"]
     command += ["--mca", "osc", "^ucx", sys.executable, "-m", "toolkit.launch"]
     return [*command, str(script), *arguments]
+
+
+def toolkit_command(folder, count, source, *arguments, flags=()):
+    """Return a command that runs Python source on `count` ranks by `toolkit run`."""
+    script = folder / "script.py"
+    script.write_text(source)
+    command = [sys.executable, "-m", "toolkit", "run", "--processes", str(count)]
+    return [*command, *flags, str(script), *arguments]
 
 
 def environment_of(**variables):
@@ -92,7 +104,7 @@ def environment_of(**variables):
     return {**os.environ, **dict.fromkeys(roots, "1"), **fixed, **variables}
 
 
-def run_ranks(folder, count, source, *arguments, timeout=60, **variables):
+def run_ranks(folder, count, source, *arguments, engine="mpi", timeout=60, **variables):
     """Run Python source as `count` ranks to its end."""
-    command = command_of(folder, count, source, *arguments)
-    return start(command, timeout, **variables)
+    make_command = command_of if engine == "mpi" else toolkit_command
+    return start(make_command(folder, count, source, *arguments), timeout, **variables)

@@ -1,8 +1,5 @@
-"""Tests of jobs of several processes over MPI, as `toolkit run --processes` starts
-them.
-"""
+"""Tests of jobs of several processes, as `toolkit run --processes` starts them."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,9 +9,9 @@ from textwrap import dedent
 
 import pytest
 
+from tests.comm import ranks
 from toolkit.cli import mpirun
 from toolkit.errors import LaunchError
-from toolkit.release import install_command
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 3  # seconds that a rank waits for another rank
@@ -49,18 +46,12 @@ def network():
 
 @pytest.fixture
 def job(tmp_path):
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip(f"mpi4py is not installed: {install_command('mpi')}")
-    try:
-        mpirun.find_launcher()
-    except LaunchError as error:
-        pytest.skip(str(error))
-
-    def run(processes, text, seconds=60):
+    def run(processes, text, seconds=60, engine="sockets"):
         script = tmp_path / "train.py"
         script.write_text(BEGIN + dedent(text))
         command = [sys.executable, "-m", "toolkit", "run", "--processes"]
-        command += [str(processes), "--timeout", str(TIMEOUT), str(script)]
+        command += [str(processes), "--timeout", str(TIMEOUT)]
+        command += [*ranks.FLAGS[engine], str(script)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
             command, env=environment, cwd=tmp_path, text=True, timeout=seconds,
@@ -77,14 +68,15 @@ def results(process):
     return sorted(json.loads(line.partition("result ")[2]) for line in lines)
 
 
-def test_training_has_the_same_bits_on_any_number_of_processes(job):
+@ranks.for_engines
+def test_training_has_the_same_bits_on_any_number_of_processes(job, engine):
     text = """
     distribution.set_distribution(distribution.DataParallel(shards=4))
     train(network(), rows=47, batch=15)  # the last batch has two rows
     """
-    reports = [results(job(count, text)) for count in (1, 2, 3, 4)]
-    assert [len(ranks) for ranks in reports] == [1, 2, 3, 4]
-    assert len({digest for ranks in reports for _, _, digest, _ in ranks}) == 1
+    jobs = [results(job(count, text, engine=engine)) for count in (1, 2, 3, 4)]
+    assert [len(reports) for reports in jobs] == [1, 2, 3, 4]
+    assert len({digest for reports in jobs for _, _, digest, _ in reports}) == 1
 
 
 def test_weights_are_sharded(job):
@@ -121,19 +113,20 @@ def test_a_pipeline_has_the_same_bits_on_any_number_of_processes(job):
     """
     one, two, three = (results(job(n, begin + text)) for n in (1, 2, 3))
     ((_, losses, digest, total_nbytes),) = one
-    for ranks in (two, three):
-        assert [(rank_losses, bits) for _, rank_losses, bits, _ in ranks] == (
-            [(losses, digest)] * len(ranks)
+    for reports in (two, three):
+        assert [(rank_losses, bits) for _, rank_losses, bits, _ in reports] == (
+            [(losses, digest)] * len(reports)
         )
-        assert (
-            sum(nbytes for *_, nbytes in ranks) == total_nbytes + (len(ranks) - 1) * 8
-        )  # seeds
+        seeds = (len(reports) - 1) * 8
+        assert sum(nbytes for *_, nbytes in reports) == total_nbytes + seeds
     ((_, plain, _, _),) = results(job(1, text))
     assert losses == pytest.approx(plain, rel=1e-5)
 
 
-def test_exception_in_one_process_ends_all_with_one_traceback(job):
-    process = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
+@ranks.for_engines
+def test_exception_in_one_process_ends_all_with_one_traceback(job, engine):
+    text = "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()"
+    process = job(3, text, engine=engine)
     assert process.returncode == 1
     assert process.stderr.count("Traceback") == 1 and "boom" in process.stderr
     assert "rank 1 has failed" in process.stderr
@@ -157,12 +150,13 @@ def test_different_programs_are_reported_before_the_first_step(job):
     assert "program of train_step differs between ranks" in process.stderr
 
 
-def test_a_stopped_process_is_named(job):
+@ranks.for_engines
+def test_a_stopped_process_is_named(job, engine):
     text = """
     if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
     with comm.named("the loss"): comm.world().barrier()
     """
-    process = job(2, text)
+    process = job(2, text, engine=engine)
     assert process.returncode == 124
     assert "rank 1 does not respond" in process.stderr and "the loss" in process.stderr
 

@@ -49,18 +49,20 @@ print("end of", group.rank, flush=True)
 """
 
 
-def run(folder, how, count=3, **variables):
-    return ranks.run_ranks(folder, count, SCRIPT, how, timeout=40, **variables)
+def run(engine, folder, how, **variables):
+    return ranks.run_ranks(
+        folder, 3, SCRIPT, how, engine=engine, timeout=40, **variables
+    )
 
 
-@ranks.needs_mpi
+@ranks.for_engines
 @pytest.mark.parametrize("how", ["well", "late"])
-def test_normal_exit_waits_for_all_ranks(tmp_path, how):
-    process = run(tmp_path, how)
+def test_normal_exit_waits_for_all_ranks(engine, tmp_path, how):
+    process = run(engine, tmp_path, how)
     assert (process.code, process.out.count("end of")) == (0, 3), process.errors
 
 
-@ranks.needs_mpi
+@ranks.for_engines
 @pytest.mark.parametrize(
     "how, code, words",
     [
@@ -69,8 +71,10 @@ def test_normal_exit_waits_for_all_ranks(tmp_path, how):
         ("differ", 1, "first in line 2: ranks 0, 1: 'three'; rank 2: 'two'"),
     ],
 )
-def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words):
-    process = run(tmp_path, how)
+def test_exception_ends_all_ranks_with_one_traceback(
+    engine, tmp_path, how, code, words
+):
+    process = run(engine, tmp_path, how)
     assert process.code == code
     assert process.errors.count("Traceback") == 1
     assert words in process.errors
@@ -78,7 +82,7 @@ def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words)
     assert "end of" not in process.out
 
 
-@ranks.needs_mpi
+@ranks.for_engines
 @pytest.mark.parametrize(
     "how, code, words",
     [
@@ -91,26 +95,25 @@ def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words)
     ],
 )
 @pytest.mark.one_in(2)
-def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
-    process = run(tmp_path, how)
+def test_exit_codes_and_signals_end_all_ranks(engine, tmp_path, how, code, words):
+    process = run(engine, tmp_path, how)
     assert process.code == code
     assert words in process.errors
     assert "Traceback" not in process.errors
     assert "end of" not in process.out
 
 
-@ranks.needs_mpi
+@ranks.for_engines
 @pytest.mark.parametrize(
     "how, words",
     [
         ("SIGSTOP", "rank 2 does not respond: it is stopped"),
         ("sleep", "rank 2 is missing: it left collective 2"),
-        ("other", "is in another operation"),
     ],
 )
 @pytest.mark.one_in(2)
-def test_collective_timeout_names_the_collective(tmp_path, how, words):
-    process = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
+def test_collective_timeout_names_the_collective(engine, tmp_path, how, words):
+    process = run(engine, tmp_path, how, TOOLKIT_TIMEOUT="2")
     assert process.code == 124
     assert words in process.errors, process.errors
     assert (
@@ -123,15 +126,28 @@ def test_collective_timeout_names_the_collective(tmp_path, how, words):
 
 
 @ranks.needs_mpi
-def test_a_job_ends_at_once_if_a_script_ends_before_a_collective(tmp_path):
-    process = run(tmp_path, "exit 0")  # no collective has a timeout
+def test_collective_timeout_names_the_other_collective(tmp_path):
+    process = run("mpi", tmp_path, "other", TOOLKIT_TIMEOUT="2")
+    assert process.code == 124
+    assert "is in another operation" in process.errors
+
+
+def test_different_collectives_in_shared_memory_are_an_error(tmp_path):
+    process = run("sockets", tmp_path, "other")
+    assert process.code == 1
+    assert "rank 1 runs barrier; rank 2 runs all_gather of 24 bytes" in process.errors
+    assert process.errors.count("Traceback") == 1
+
+
+@ranks.for_engines
+def test_a_job_ends_at_once_if_a_script_ends_before_a_collective(engine, tmp_path):
+    process = run(engine, tmp_path, "exit 0")  # no collective has a timeout
     assert process.code == 124
     assert "rank 2 is missing: its script has ended" in process.errors
     assert "all ranks must make this call; rank" in process.errors
     assert "barrier()" in process.errors  # the line of the script that waits
 
 
-@ranks.needs_mpi
 def test_missing_script_is_reported(tmp_path):
     process = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", "none.py"])
     assert process.code == launch.WRONG_USAGE

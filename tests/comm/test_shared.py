@@ -22,7 +22,7 @@ def test_memory_is_shared_unless_a_rank_fails(monkeypatch):
 
 def test_memory_is_not_that_of_another_process():
     def of(group):
-        memory = shared._map_memory(group, 1 << 12)
+        memory = shared.map_memory(group, 1 << 12)
         descriptor = os.memfd_create("other")
         try:
             description = [os.getpid(), descriptor, "00" * 16]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import toolkit.compat.tensorflow as tf
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit.errors import ArgumentError, UnsupportedError
 
 STRATEGIES = {
@@ -44,7 +44,6 @@ def test_a_wrong_cluster_is_refused(config, monkeypatch):
         tf.distribute.MirroredStrategy()
 
 
-@needs_mpi
 def test_a_strategy_in_a_job_needs_a_distribution(tmp_path):
     text = """
     import toolkit.compat.tensorflow as tf

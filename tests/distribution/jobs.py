@@ -5,7 +5,6 @@ import sys
 from textwrap import dedent
 
 from tests.comm import ranks
-from tests.comm.ranks import needs_mpi
 
 BEGIN = """
 import hashlib, json, os, signal, sys, time
@@ -80,6 +79,3 @@ def run(
     lines = [line for line in process.out.splitlines() if "result " in line]
     ranked_results = sorted(json.loads(line.partition("result ")[2]) for line in lines)
     return [result for _, result in ranked_results]
-
-
-__all__ = ["needs_mpi", "run"]

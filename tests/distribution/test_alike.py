@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit.comm import exchange, exchange_number, local
 from toolkit.core.variable import Variable
 from toolkit.distribution import (
@@ -36,7 +36,6 @@ def refused(folder, text):
     return reports[0]
 
 
-@needs_mpi
 def test_rows_in_another_order_are_refused(tmp_path):
     unseeded, seeded, passed, arrays, shuffled = refused(
         tmp_path,
@@ -65,7 +64,6 @@ def test_rows_in_another_order_are_refused(tmp_path):
     assert "checksum" in arrays
 
 
-@needs_mpi
 def test_different_weights_and_settings_are_refused(tmp_path):
     before, batch, repeated, setting = refused(
         tmp_path,
@@ -99,7 +97,6 @@ def test_different_weights_and_settings_are_refused(tmp_path):
     assert setting.startswith("fit: after an epoch") and "learning_rate" in setting
 
 
-@needs_mpi
 def test_actions_of_a_single_process_are_refused(tmp_path):
     result = run(
         tmp_path,
@@ -126,7 +123,6 @@ def test_actions_of_a_single_process_are_refused(tmp_path):
     assert "rank 1 agrees on a stop" in text
 
 
-@needs_mpi
 def test_random_functions_of_map_are_refused(tmp_path):
     text = """
     tk.utils.set_random_seed(0)

@@ -200,7 +200,6 @@ if comm.world().rank == 0:
 
 
 @pytest.mark.slow
-@ranks.needs_mpi
 def test_run_continues_with_other_ranks_and_layouts(tmp_path):
     def job(count, stop, layout, folder="x"):
         arguments = [str(tmp_path / folder), str(stop), layout]

@@ -3,7 +3,7 @@
 import numpy as np
 
 import toolkit as tk
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 
 LOOP = """
     distribution.set_distribution(distribution.DataParallel(shards=4))
@@ -51,7 +51,6 @@ TRAINING = """
 """
 
 
-@needs_mpi
 def test_one_hash_for_any_number_of_processes(tmp_path):
     found = []
     for processes in (1, 2, 3, 4):
@@ -65,7 +64,6 @@ def test_one_hash_for_any_number_of_processes(tmp_path):
     assert len({str(global_batches) for global_batches in found[1::2]}) == 1
 
 
-@needs_mpi
 def test_a_loop_equals_fit(tmp_path):
     text = """
     x, y = x[:40], y[:40]
@@ -82,7 +80,6 @@ def test_a_loop_equals_fit(tmp_path):
         np.testing.assert_allclose(w, v, rtol=1e-4, atol=1e-6)
 
 
-@needs_mpi
 def test_training_apart_is_refused(tmp_path):
     text = """
     model = build()
@@ -122,7 +119,6 @@ def test_training_apart_is_refused(tmp_path):
         assert "shard(2, 0) on rank 0" in shards and "remove `shard`" in shards
 
 
-@needs_mpi
 def test_other_arguments(tmp_path):
     text = """
     @tk.function(distribute=True)
@@ -154,7 +150,6 @@ def test_other_arguments(tmp_path):
         assert "differs between ranks" in constants and "of [3.0]" in constants
 
 
-@needs_mpi
 def test_rows_of_one_process_and_settings_that_differ_are_refused(tmp_path):
     text = """
     local = parallel.distribute_dataset(batches)
@@ -185,7 +180,6 @@ def test_rows_of_one_process_and_settings_that_differ_are_refused(tmp_path):
         assert "`fit` without run_eagerly=True" in eager
 
 
-@needs_mpi
 def test_a_job_without_a_distribution_warns_once(tmp_path):
     text = """
     import warnings

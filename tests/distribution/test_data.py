@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit import ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.layouts import MeshAxis
@@ -230,7 +230,6 @@ def test_tensor_of_another_extent_is_not_split():
 
 
 @pytest.mark.slow
-@needs_mpi
 def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
     text = """
     mesh = distribution.DeviceMesh((2, 2), ["batch", "model"])
@@ -256,7 +255,6 @@ def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
     assert len({weights for _, _, weights in reports}) == 1
 
 
-@needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.one_in(2)
 def test_all_kinds_of_data_train_to_equal_bits(tmp_path, processes):

@@ -4,7 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.comm import ranks
+from tests.distribution.jobs import run
 
 TRAIN = """
     import threading
@@ -28,7 +29,7 @@ TRAIN = """
             second.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if wait and comm.world().size == 2:
-            time.sleep(0.3)  # for the replacement
+            time.sleep(0.5)  # for the replacement
 
     class Lose(tk.callbacks.Callback):
         steps = 0
@@ -48,10 +49,20 @@ TRAIN = """
 """
 
 
-def train(folder, processes, moment="pass", *flags, before="", options="", errors=None):
+def train(
+    folder,
+    processes,
+    moment="pass",
+    *flags,
+    before="",
+    options="",
+    engine="sockets",
+    errors=None,
+):
     """Return [hash, history, final number of ranks] of every remaining rank."""
     text = dedent(TRAIN).format(moment=moment, before=before, options=options)
     # On a busy machine a rank may answer slowly; that is not a loss.
+    flags = [*flags, *ranks.FLAGS[engine]]
     return run(folder, processes, text, timeout=15, flags=flags, errors=errors)
 
 
@@ -59,7 +70,6 @@ KILL = "os.kill(os.getpid(), signal.{})"
 LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     "moment",
     [
@@ -70,19 +80,18 @@ LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
     ],
     ids=["in an epoch", "the first one in the first step", "in a step", "two"],
 )
+@ranks.for_engines
 @pytest.mark.one_in(4)
-def test_fit_continues_without_lost_ranks_to_the_same_bits(tmp_path, moment):
+def test_fit_continues_without_lost_ranks_to_the_same_bits(tmp_path, moment, engine):
     ((*expected, _),) = train(tmp_path, 1)
     remaining = 1 if "(2, 6)" in moment else 2
-    assert (
-        train(tmp_path, 3, moment, "--elastic") == [[*expected, remaining]] * remaining
-    )
+    reports = train(tmp_path, 3, moment, "--elastic", engine=engine)
+    assert reports == [[*expected, remaining]] * remaining
 
 
 ZERO = ", shard_optimizer=True"
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     "moment, remaining",
     [
@@ -92,34 +101,34 @@ ZERO = ", shard_optimizer=True"
     ],
     ids=["one", "two", "in a step"],
 )
+@ranks.for_engines
 @pytest.mark.one_in(3)
 def test_shards_of_lost_ranks_are_restored_from_their_neighbours(
-    tmp_path, moment, remaining
+    tmp_path, moment, remaining, engine
 ):
     ((*expected, _),) = train(tmp_path, 1)
-    reports = train(tmp_path, 4, moment, "--elastic", options=ZERO)
+    reports = train(tmp_path, 4, moment, "--elastic", options=ZERO, engine=engine)
     assert reports == [[*expected, remaining]] * remaining
 
 
 @pytest.mark.slow
-@needs_mpi
 def test_shards_that_are_lost_with_their_copies_are_reported(tmp_path):
     moment = f"if self.steps == 5 and rank in (1, 2): {KILL.format('SIGKILL')}"
     with pytest.raises(AssertionError, match="the copy of its shard|one operation"):
         train(tmp_path, 4, moment, "--elastic", options=ZERO)
 
 
-@needs_mpi
-def test_lost_rank_is_replaced(tmp_path):
+@ranks.for_engines
+def test_lost_rank_is_replaced(tmp_path, engine):
     ((*expected, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True)"
     flags = ["--elastic", "--replace"]
     # The messages of MPI and its launcher about the lost process are not shown.
-    reports = train(tmp_path, 3, moment, *flags, errors="")
+    errors = "" if engine == "mpi" else None
+    reports = train(tmp_path, 3, moment, *flags, errors=errors, engine=engine)
     assert reports == [[*expected, 3]] * 3
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     "before",
     ["", "model.predict(x[:4], verbose=0)"],
@@ -133,7 +142,6 @@ def test_replacement_that_cannot_join_is_refused(tmp_path, before):
     assert reports == [[*expected, 2]] * 2
 
 
-@needs_mpi
 @pytest.mark.slow
 def test_replacement_is_replaced(tmp_path):
     ((*expected, _),) = train(tmp_path, 1)
@@ -143,7 +151,6 @@ def test_replacement_is_replaced(tmp_path):
 
 
 @pytest.mark.slow
-@needs_mpi
 def test_job_restarts_after_the_last_complete_epoch(tmp_path):
     """The state of a process is lost with it, or MPI ends with any process."""
     options = ", shard_optimizer=True"
@@ -156,7 +163,6 @@ def test_job_restarts_after_the_last_complete_epoch(tmp_path):
     )  # the epochs of the other processes do not matter
 
 
-@needs_mpi
 def test_failing_script_is_not_restarted(tmp_path):
     text = """
     print("begins")

@@ -45,7 +45,7 @@ def saved_until_killed(folder, seed, count=3):
     draw = random.Random(seed)
     script = folder.parent
     process = subprocess.Popen(
-        ranks.command_of(script, count, SAVING, str(folder)),
+        ranks.toolkit_command(script, count, SAVING, str(folder)),
         env=ranks.environment_of(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -101,7 +101,6 @@ def kill_and_check(folder, seed):
     return was_saving
 
 
-@ranks.needs_mpi
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.one_in(2)
 def test_kill_leaves_complete_checkpoints(tmp_path, seed):
@@ -109,7 +108,6 @@ def test_kill_leaves_complete_checkpoints(tmp_path, seed):
 
 
 @pytest.mark.slow
-@ranks.needs_mpi
 def test_thirty_kills_leave_complete_checkpoints(tmp_path):
     were_saving = 0
     for seed in range(100, 130):
@@ -154,7 +152,6 @@ checkpoint.save(folder / "new")
 """
 
 
-@ranks.needs_mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of files")
 @pytest.mark.parametrize("wait", ["wait", "no"])
 @pytest.mark.one_in(2)
@@ -194,7 +191,6 @@ checkpoint.save(folder / "new")
 """
 
 
-@ranks.needs_mpi
 def test_lost_rank_leaves_the_old_checkpoint(tmp_path):
     (tmp_path / "x").mkdir()
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3", "--elastic"]

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit import distribution
 from toolkit.data import Dataset
 from toolkit.data.batch_shards import BatchShard
@@ -40,7 +40,6 @@ def set_parallel(**options):
 """
 
 
-@needs_mpi
 def test_processes_with_local_data(tmp_path):
     script = (
         PARTS
@@ -86,7 +85,6 @@ DIFFERING = {
 }
 
 
-@needs_mpi
 @pytest.mark.parametrize("auto", [True, False])
 @pytest.mark.one_in(2)
 def test_differences_are_named(tmp_path, auto):
@@ -125,7 +123,6 @@ ARGUMENTS = {
 }
 
 
-@needs_mpi
 def test_different_arguments_and_weights_are_named(tmp_path):
     script = f"""
     distribution.set_distribution(distribution.DataParallel())
@@ -158,7 +155,6 @@ def test_different_arguments_and_weights_are_named(tmp_path):
         assert re.search(words, message), message
 
 
-@needs_mpi
 def test_local_rows_outside_of_fit(tmp_path):
     script = """
     parallel = distribution.DataParallel()
@@ -259,7 +255,6 @@ except KeyError:
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize("kind", ["arrays", "dataset"])
 @pytest.mark.one_in(2)
 def test_two_processes_continue_a_run_of_three(tmp_path, kind):
@@ -270,7 +265,6 @@ def test_two_processes_continue_a_run_of_three(tmp_path, kind):
     assert reports == [expected] * 2
 
 
-@needs_mpi
 def test_a_process_of_a_job_has_one_device(tmp_path):
     script = """
     tk.config.set_logical_devices("cpu", 2)
@@ -280,7 +274,6 @@ def test_a_process_of_a_job_has_one_device(tmp_path):
     assert run(tmp_path, 2, script) == [[["cpu:0", "cpu:1"], 2]] * 2
 
 
-@needs_mpi
 def test_layouts_of_outputs_are_hints(tmp_path):
     script = """
     mesh = distribution.DeviceMesh((1, 2), ["batch", "model"])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit.comm import local
 from toolkit.distribution.chief import notify_gather, on_chief
 from toolkit.errors import CommunicationError, UnwritableFileError
@@ -113,7 +113,6 @@ tell([history.history, len(opened), there, same, digest(*model.get_weights())])
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize("how", ["split", "whole"])
 @pytest.mark.one_in(2)
 def test_files_are_written_by_one_process(tmp_path, how):
@@ -134,7 +133,6 @@ def test_files_are_written_by_one_process(tmp_path, how):
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
 
 
-@needs_mpi
 def test_save_of_a_single_process_is_named(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
@@ -148,7 +146,6 @@ def test_save_of_a_single_process_is_named(tmp_path):
     assert "an operation that rank 0 writes for all" in process.errors
 
 
-@needs_mpi
 def test_output_is_printed_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())

@@ -2,18 +2,15 @@
 
 import pytest
 
-from tests.distribution.jobs import needs_mpi
 from tests.distribution.test_elastic import KILL, LATER, train
 
 
-@needs_mpi
 def test_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
     ((*expected, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_LINK", "0.0001,1e8")
     assert train(tmp_path, 2) == [[*expected, 2]] * 2
 
 
-@needs_mpi
 @pytest.mark.parametrize(
     "moment",
     [
@@ -29,7 +26,6 @@ def test_rank_lost_during_an_exchange_of_a_thread(tmp_path, monkeypatch, moment)
     assert train(tmp_path, 3, moment, "--elastic") == [[*expected, 2]] * 2
 
 
-@needs_mpi
 def test_slow_link_cannot_be_elastic(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_LINK", "0.0001,1e8")
     with pytest.raises(AssertionError, match="TOOLKIT_LINK: an elastic job"):

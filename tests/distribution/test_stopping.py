@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit import callbacks as cb
 from toolkit.comm import exchange, exchange_number, local
 from toolkit.errors import ArgumentError
@@ -134,7 +134,6 @@ tell([steps, state_of(model)])
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.one_in(3)
 def test_training_stops_at_one_step_on_all_ranks(tmp_path, how):
@@ -149,7 +148,6 @@ def dedented(text):
     return "\n".join(line.removeprefix(" " * 8) for line in lines)
 
 
-@needs_mpi
 def test_ctrl_c_for_one_process_stops_all(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel(shards=2))
@@ -173,7 +171,6 @@ def test_ctrl_c_for_one_process_stops_all(tmp_path):
     assert reports[0] == reports[1] and reports[0][2] and reports[0][0] > 24
 
 
-@needs_mpi
 def test_exception_of_a_callback_in_one_process_ends_all(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
@@ -189,7 +186,6 @@ def test_exception_of_a_callback_in_one_process_ends_all(tmp_path):
     assert process.errors.count("Traceback") == 1 and "no more" in process.errors
 
 
-@needs_mpi
 def test_write_error_of_the_chief_is_reported_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())

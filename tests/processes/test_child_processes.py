@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import pytest
 
-from tests.comm.ranks import needs_mpi
+from tests.comm.ranks import ENGINES, FLAGS
 from tests.processes.hostile import (
     console,
     hostile,
@@ -148,14 +148,16 @@ assert not [m for m in mpirun._list_launchers() if m.path.startswith(os.getcwd()
     "replacements of ranks": """
 import subprocess
 from toolkit.comm import jobs
-from toolkit.comm.mpi import MpiGroup
+from toolkit.comm.mpi import MpiEngine, MpiGroup
 from toolkit.comm.watchdog import WatchedGroup
 from toolkit.processes import clean_environment
 group = WatchedGroup.__new__(WatchedGroup)
 group.wrapped_group = MpiGroup.__new__(MpiGroup)
 jobs._world[:] = [group]
 jobs.script[:] = ["script.py", "x"]
-jobs.PendingReplacements = lambda group, count, command: command
+MpiGroup.spawn = lambda self, command, count: command
+jobs._engine[:] = [MpiEngine("", 2)]
+jobs.PendingReplacements = lambda bridge: bridge
 command = [sys.executable, *jobs.start_replacements(1)]
 open("script.py", "w").write("import toolkit, sys; print(toolkit.__file__, sys.argv)")
 done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
@@ -215,10 +217,12 @@ def script_of_two_files(folder):
     )
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=needs_mpi)])
-def test_ranks_run_no_file_of_the_current_folder(count, hostile):
+@pytest.mark.parametrize("engine", [None, *ENGINES])
+def test_ranks_run_no_file_of_the_current_folder(engine, hostile):
     script_of_two_files(hostile)
-    command = [console(), "run", "--processes", str(count), "sub/script.py", "--x"]
+    count, flags = (2, FLAGS[engine]) if engine else (1, [])
+    command = [console(), "run", "--processes", str(count), *flags]
+    command += ["sub/script.py", "--x"]
     process = start(command, hostile)
     assert what_ran(hostile) == []
     assert process.returncode == 0, process.stderr

@@ -33,13 +33,15 @@ EXTRAS = {
     "regex": ("re2", "regular expressions of tf.strings in linear time"),
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs no package"),
     "workers": ("cloudpickle", "worker processes for all functions"),
-    "mpi": ("mpi4py", "distributed jobs: toolkit run --processes"),
+    "mpi": ("mpi4py", "distributed jobs over MPI: toolkit run --mpi"),
     "serve": ("uvicorn", "toolkit.serving.App in an ASGI server"),
     "aot": ("ziglang", "native libraries for other processors"),
     "sklearn": ("sklearn", "toolkit.wrappers, estimators for scikit-learn"),
     "keras": ("keras", "Keras with this package as its backend: keras_toolkit"),
 }
-REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
+# Required package -> its module.
+REQUIRED = dict.fromkeys(("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite"), "")
+REQUIRED["pyzmq"] = "zmq"
 _CUDA13_DRIVER = 580  # first driver version with CUDA 13
 
 
@@ -63,7 +65,9 @@ def run(options: argparse.Namespace) -> int:
             width = max(len(name) for name, _ in rows)
             for name, value in rows:
                 print(f"  {name:{width}}  {value}")
-    return int(any(find_spec(name) is None for name in REQUIRED))
+    return int(
+        any(find_spec(module or name) is None for name, module in REQUIRED.items())
+    )
 
 
 Rows = Iterator[tuple[str, object]]
@@ -141,8 +145,8 @@ def _describe_folder(
 
 
 def _missing_package_rows() -> Rows:
-    for name in REQUIRED:
-        if find_spec(name) is None:
+    for name, required_module in REQUIRED.items():
+        if find_spec(required_module or name) is None:
             yield name, f'is required: pip install "{name}"'
     for extra, (module, purpose) in EXTRAS.items():
         if find_spec(module) is None and _is_relevant(extra):

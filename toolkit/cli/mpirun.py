@@ -15,7 +15,9 @@ from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program, python_command
 from toolkit.release import install_command
 
-LIBRARIES = ("openmpi", "mpich")
+LIBRARIES = ("auto", "openmpi", "mpich")
+# Variables of a rank of `toolkit run` over sockets, which can itself start a job.
+_RANK_VARIABLES = ("TOOLKIT_JOB", "TOOLKIT_RANK", "TOOLKIT_LAUNCHER")
 # Names of the launchers; distributions with several libraries use suffixes.
 _LAUNCHER_NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
 _WINDOWS_LAUNCHER_NAMES = ("mpiexec",)  # Microsoft's and Intel's
@@ -44,30 +46,33 @@ class Launcher(NamedTuple):
     is_in_environment: bool
 
 
+def rank_command(script: Sequence[str]) -> list[str]:
+    """Return the command of one rank, which runs a script with its arguments."""
+    return python_command(
+        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
+    )
+
+
 def launch_command(
     processes: int,
     script: Sequence[str],
-    library: str | None = None,
+    library: str = "auto",
     elastic: bool = False,
     replace: bool = False,
 ) -> list[str]:
-    """Return the command that runs a script in several processes of this machine.
+    """Return the MPI command that runs a script in several processes of this machine.
 
     Args:
-        processes: the number of processes; one needs no MPI, unless the job is elastic.
+        processes: the number of processes.
         script: its path and arguments.
-        library: "openmpi" or "mpich"; None uses the first available one.
+        library: "openmpi" or "mpich"; "auto" uses the first available one.
         elastic: whether the job continues after the loss of a process.
         replace: whether lost processes are replaced.
 
     Raises:
         LaunchError: no suitable `mpirun` is available.
     """
-    python = python_command(
-        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
-    )
-    if processes == 1 and not elastic:
-        return python
+    python = rank_command(script)
     launcher = find_launcher(library, elastic)
     count = ["-n", str(processes)]
     if launcher.library == "openmpi":
@@ -100,8 +105,10 @@ def launch_environment(
     elastic: bool = False,
     replace: bool = False,
 ) -> dict[str, str]:
-    """Return the environment of that command."""
+    """Return the environment of all processes of a job."""
     environment = clean_environment(TOOLKIT_PROCESSES=str(processes))
+    for name in _RANK_VARIABLES:
+        environment.pop(name, None)
     if timeout is not None:
         environment["TOOLKIT_TIMEOUT"] = str(timeout)
     if elastic:
@@ -116,11 +123,11 @@ def launch_environment(
     return environment
 
 
-def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher:
+def find_launcher(library: str = "auto", elastic: bool = False) -> Launcher:
     """Return the launcher of this environment's MPI, or else the first on the path.
 
     Args:
-        library: the required library, if any.
+        library: the required library, or "auto".
         elastic: whether it must support the loss of a process.
 
     Raises:
@@ -133,15 +140,11 @@ def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher
         )
     launchers = list(_list_launchers())
     for launcher in launchers:
-        is_requested = library in (None, launcher.library)
+        is_requested = library in ("auto", launcher.library)
         if is_requested and (not elastic or _can_lose_process(launcher)):
             return launcher
-    option = (
-        f"--mpi {library}" if library else "--elastic" if elastic else "--processes"
-    )
-    requirement = (
-        "Open MPI 5" if elastic else {"mpich": "MPICH"}.get(str(library), "MPI")
-    )
+    option = "--elastic" if elastic and library == "auto" else f"--mpi {library}"
+    requirement = "Open MPI 5" if elastic else {"mpich": "MPICH"}.get(library, "MPI")
     available = ", ".join(f"{m.path} ({m.library} {m.version})" for m in launchers)
     raise LaunchError(
         f"run: {option} needs {requirement}, and there is "
@@ -150,7 +153,7 @@ def find_launcher(library: str | None = None, elastic: bool = False) -> Launcher
     )
 
 
-def _install_command(library: str | None) -> str:
+def _install_command(library: str) -> str:
     mpich = library == "mpich"
     return "pip install mpi4py mpich" if mpich else install_command("mpi")
 

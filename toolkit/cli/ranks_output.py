@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeAlias, cast
 
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_listeners
 from toolkit.comm.watchdog import KILL_SIGNAL
@@ -67,15 +67,15 @@ _INTERRUPTION_SECONDS = 5
 _POLL_SECONDS, _START_SECONDS, _HANG_SECONDS = 0.05, 10.0, 15.0
 
 
-def run_job(
-    command: Sequence[str], environment: dict[str, str], restarts: int = 0
-) -> int:
-    """Run a launcher, forward the output of its processes, and return its exit code.
+# Runs a job with an environment, and returns its exit code.
+RunRanks: TypeAlias = Callable[[dict[str, str]], int]
 
-    SIGTERM and Ctrl-C reach the launcher, which ends the processes.
+
+def run_job(run: RunRanks, environment: dict[str, str], restarts: int = 0) -> int:
+    """Run a job, again after a lost process, and return its exit code.
 
     Args:
-        command: the launcher command.
+        run: a function that runs it once.
         environment: the environment of all processes.
         restarts: the maximum number of restarts after a lost process. An exception or a
             non-zero exit code of the script does not count as a loss.
@@ -86,7 +86,7 @@ def run_job(
         if restarts:
             environment["TOOLKIT_SNAPSHOTS"] = str(Path(folder, "snapshots"))
         for remaining in range(restarts, -1, -1):
-            code = _run_launcher(command, environment, outcome)
+            code = run(environment)
             state, *_ = _read_outcome(outcome)
             if state == "ended":  # Open MPI can return the code of a lost process
                 return 0
@@ -115,9 +115,16 @@ def _read_outcome(outcome: Path) -> tuple[str, int, list[int]]:
     return state, code, processes
 
 
-def _run_launcher(
-    command: Sequence[str], environment: dict[str, str], outcome: Path
-) -> int:
+def run_launcher(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a launcher, forward the output of its processes, and return its exit code.
+
+    SIGTERM and Ctrl-C reach the launcher, which ends the processes.
+
+    Args:
+        command: the launcher command.
+        environment: the environment of all processes, with TOOLKIT_OUTCOME.
+    """
+    outcome = Path(environment["TOOLKIT_OUTCOME"])
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -191,12 +198,12 @@ def forward_lines(
         notices: receives the messages about lost processes, for a job that can
             continue without them. None: they are copied.
     """
-    for line in filter_notices(_split_lines(source), notices):
+    for line in filter_notices(split_lines(source), notices):
         target.write(line)
         target.flush()
 
 
-def _split_lines(source: BufferedReader) -> Iterator[bytes]:
+def split_lines(source: BufferedReader) -> Iterator[bytes]:
     """Yield lines, and redraws of a progress bar, each with its line end."""
     remainder = b""
     while chunk := source.read1(1 << 16):

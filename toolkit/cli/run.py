@@ -1,9 +1,10 @@
 """Run a script, or an example trainer of the package, with the arguments after it.
 
-With --processes, several processes run it as one job: see `toolkit.distribution`. This
-needs MPI: pip install "toolkit-nn[mpi]". Each output line starts with the rank of its
-process. If one process fails, all end with its exit code, or with 128 plus the number
-of the signal. The code is 124 if a collective exceeded its timeout.
+With --processes, several processes run it as one job: see `toolkit.distribution`. Each
+output line starts with the rank of its process. If one process fails, all end with its
+exit code, or with 128 plus the number of the signal. The code is 124 if a collective
+exceeded its timeout. With --mpi, an MPI library connects the processes, which needs
+`pip install "toolkit-nn[mpi]"`.
 
 Examples:
   $ toolkit run digits_cnn
@@ -19,13 +20,21 @@ import argparse
 import os
 import runpy
 import sys
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from toolkit.cli import choice_type, parse_count, program_name
 from toolkit.cli.examples import example_path, list_examples
-from toolkit.cli.mpirun import LIBRARIES, launch_command, launch_environment
-from toolkit.cli.ranks_output import run_job
+from toolkit.cli.mpirun import (
+    LIBRARIES,
+    launch_command,
+    launch_environment,
+    rank_command,
+)
+from toolkit.cli.ranks import run_ranks
+from toolkit.cli.ranks_output import RunRanks, run_job, run_launcher
 from toolkit.errors import ArgumentError
 
 
@@ -47,7 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--mpi",
         type=choice_type(*LIBRARIES),
         metavar="LIBRARY",
-        help="MPI library: openmpi or mpich",
+        help="connect the processes by this MPI library: openmpi, mpich, or auto for "
+        "the installed one",
     )
     parser.add_argument(
         "--elastic",
@@ -100,6 +110,20 @@ def _parse_script(text: str) -> Path:
     return example_path(choice_type(*list_examples())(text))
 
 
+def _job_function(options: argparse.Namespace, script: Sequence[str]) -> RunRanks:
+    """Return the function that runs the processes of a job."""
+    if options.processes == 1 and not options.elastic:
+        return partial(run_launcher, rank_command(script))
+    if options.mpi is None:
+        return partial(
+            run_ranks, rank_command(script), options.processes, elastic=options.elastic
+        )
+    command = launch_command(
+        options.processes, script, options.mpi, options.elastic, options.replace
+    )
+    return partial(run_launcher, command)
+
+
 def run(options: argparse.Namespace) -> int:
     """Run it as Python runs a script, with its folder on the path."""
     path = options.name
@@ -110,10 +134,8 @@ def run(options: argparse.Namespace) -> int:
         if options.replace and not options.elastic:
             raise ArgumentError("--replace needs --elastic")
         job = options.processes, options.timeout, options.elastic, options.replace
-        command = launch_command(
-            options.processes, script, options.mpi, options.elastic, options.replace
-        )
-        return run_job(command, launch_environment(*job), options.restarts or 0)
+        run_once = _job_function(options, script)
+        return run_job(run_once, launch_environment(*job), options.restarts or 0)
     job_options = {"--mpi": options.mpi, "--elastic": options.elastic}
     job_options["--replace"] = options.replace
     job_options["--restarts"] = options.restarts is not None

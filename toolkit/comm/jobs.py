@@ -10,23 +10,26 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from toolkit import settings
-from toolkit.comm import mpi
+from toolkit.comm.engine import ElasticGroup, Engine
 from toolkit.comm.group import Group
-from toolkit.comm.launchers import launcher_variable
+from toolkit.comm.launchers import launcher_variable, uses_mpi
 from toolkit.comm.local import single
+from toolkit.comm.mpi import MpiEngine
 from toolkit.comm.replacements import PendingReplacements, SimulatedGroup
 from toolkit.comm.slow_link import with_simulated_link
+from toolkit.comm.sockets.engine import SocketEngine
 from toolkit.comm.watchdog import STALLED_EXIT_CODE, Watchdog, WatchedGroup
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.processes import python_command
 
 # Seconds until a stalled collective ends the job.
 TIMEOUT = 600.0
-# Seconds until a process ends itself if MPI does not end it.
+# Seconds until a process ends itself if its launcher does not end it.
 ABORT_TIMEOUT = 5.0
+_engine: list[Engine] = []
 _world: list[Group] = []
 # Barrier groups of ranks that have finished their script.
 _exit_barriers: list[Group] = []
@@ -77,18 +80,24 @@ def recover() -> Group:
             "recover: expected a job started by `toolkit run --elastic`; received a "
             "job that ends if any rank ends"
         )
-    assert isinstance(old_group.wrapped_group, mpi.MpiGroup)
     _revoke(old_group)
     old_group.watchdog.close()
-    _world[:] = [_watch_group(old_group.wrapped_group.shrink())]
+    _world[:] = [_watch_group(_elastic(old_group).shrink())]
     return _world[0]
+
+
+def _elastic(group: Group) -> ElasticGroup:
+    """Return the group of an elastic job without its watchdog."""
+    assert isinstance(group, WatchedGroup)
+    elastic_group: Any = group.wrapped_group  # an elastic job has no other groups
+    return cast(ElasticGroup, elastic_group)
 
 
 def _revoke(group: WatchedGroup) -> None:
     """Abort the calls of all threads and ranks in a group and its derived groups."""
-    assert isinstance(group.wrapped_group, mpi.MpiGroup)
-    if group.wrapped_group.comm:  # MPI's null communicator after a close
-        group.wrapped_group.revoke()
+    elastic_group = _elastic(group)
+    if not elastic_group.is_closed:
+        elastic_group.revoke()
     for derived_group in group.derived_groups:
         _revoke(derived_group)
 
@@ -97,10 +106,6 @@ def start_replacements(count: int) -> PendingReplacements:
     """Start replacements for lost ranks; all remaining ranks call this.
 
     The ranks continue and do not wait for the processes."""
-    group = world()
-    assert isinstance(group, WatchedGroup) and isinstance(
-        group.wrapped_group, mpi.MpiGroup
-    )
     path, *arguments = script
     command = python_command(
         "toolkit.launch:main",
@@ -108,12 +113,12 @@ def start_replacements(count: int) -> PendingReplacements:
         runs_user_code=True,
         has_script=True,
     )
-    return PendingReplacements(
-        group.wrapped_group, count, command[1:]
-    )  # without the interpreter
+    # Without the interpreter.
+    bridge = _engine[0].spawn(_elastic(world()), command[1:], count)
+    return PendingReplacements(bridge)
 
 
-def admit(merged_group: mpi.MpiGroup) -> Group:
+def admit(merged_group: ElasticGroup) -> Group:
     """Create a group with new processes; all its ranks call this."""
     old_watchdog = watchdog()
     if old_watchdog is not None:
@@ -155,18 +160,12 @@ def _join() -> Group:
     launcher = launcher_variable()
     if launcher is None or (launcher[1] == 1 and not is_elastic()):
         return single()
-    name, expected = launcher
-    bridge = mpi.bridge_to_job()
+    engine: Engine = (MpiEngine if uses_mpi() else SocketEngine)(*launcher)
+    _engine[:] = [engine]
+    bridge = engine.bridge_to_job()
     if bridge is not None:
         return SimulatedGroup(bridge)
-    group = mpi.world_group()
-    if group.size != expected:
-        raise LaunchError(
-            f"{name} says that {expected} processes were started, but MPI has "
-            f"{group.size} in this job, so each process is separate. Start them by "
-            f"the mpirun of the library that mpi4py uses ({mpi.library_name()}), or "
-            "by `srun --mpi=pmix` if that library supports PMIx"
-        )
+    group = engine.world_group()
     slowed_group = with_simulated_link(group)
     if slowed_group is not group and is_elastic():
         raise LaunchError("TOOLKIT_LINK: an elastic job cannot have a slow link")
@@ -241,6 +240,7 @@ def finish_job() -> None:
         pass  # a lost rank cannot reach the barrier
     if job_watchdog.rank == 0:
         _write_outcome("ended" if is_elastic() else "finished", 0)
+    _engine[0].finish()
     if is_elastic():
         os._exit(0)  # MPI_Finalize can wait for lost ranks
 
@@ -266,10 +266,11 @@ def _write_outcome(outcome: str, code: int) -> None:
 
 def _abort(code: int) -> NoReturn:
     # MPI_Abort waits for its launcher, which can hang, as can the output pipe. This
-    # timer needs neither Python nor MPI.
+    # timer needs neither Python nor the engine.
     with suppress(AttributeError, RuntimeError, ValueError):
         faulthandler.dump_traceback_later(ABORT_TIMEOUT, exit=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    mpi.abort(code)
+    if _engine:
+        _engine[0].abort(code)
     os._exit(code)

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from toolkit.errors import LaunchError
+
+# Variables of process managers that start the ranks of an MPI library.
+_MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_SLURM_MPI_VARIABLES = ("PMIX_RANK", "PMI_FD")
+# Variables of torchrun and similar launchers, and of an indexed job of Kubernetes.
+_RANK_VARIABLES = ("RANK", "JOB_COMPLETION_INDEX")
 
 
 def launcher_variable() -> tuple[str, int] | None:
     """Return the launcher's variable for the number of ranks, and its value.
 
     Return None without a launcher. Under `mpirun` in a Slurm allocation, the `srun`
-    step is the step of mpirun's daemons, so it has the lowest priority.
+    step is the step of mpirun's daemons, so it has a low priority.
     """
-    for name in ("TOOLKIT_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+    for name in ("TOOLKIT_PROCESSES", *_MPI_VARIABLES):
         if name in os.environ:
             return name, _read_count(name)
+    has_rank = any(name in os.environ for name in _RANK_VARIABLES)
+    if has_rank and {"MASTER_ADDR", "WORLD_SIZE"} <= os.environ.keys():
+        return "WORLD_SIZE", _read_count("WORLD_SIZE")
     if "SLURM_PROCID" in os.environ and "SLURM_STEP_NUM_TASKS" in os.environ:
         return "SLURM_STEP_NUM_TASKS", _read_count("SLURM_STEP_NUM_TASKS")
     return None
+
+
+def uses_mpi() -> bool:
+    """Return whether MPI has started the ranks of this job."""
+    if "TOOLKIT_JOB" in os.environ:
+        return False
+    if any(name in os.environ for name in _MPI_VARIABLES):
+        return True
+    has_manager = any(name in os.environ for name in _SLURM_MPI_VARIABLES)
+    return has_manager and find_spec("mpi4py") is not None
 
 
 def _read_count(name: str) -> int:

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
+from toolkit.comm.engine import ElasticGroup
 from toolkit.comm.group import Buffer, as_bytes, check_counts, offsets_of
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_new_listeners
 from toolkit.errors import ArgumentError, CommunicationError, LaunchError, RankLostError
@@ -84,11 +85,6 @@ def installed_packages() -> list[str]:
             continue
         packages.append(name)
     return packages
-
-
-def world_group() -> MpiGroup:
-    """Return the group of all processes of MPI_COMM_WORLD."""
-    return MpiGroup(library().COMM_WORLD)
 
 
 class Communicator:
@@ -286,6 +282,11 @@ class MpiGroup(Communicator):
         """Return the group of the remaining ranks, in their order."""
         return MpiGroup(self._call_mpi("shrink", self._find_method("Shrink")))
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether `close` was called: MPI's null communicator remains."""
+        return not self.comm
+
     def spawn(self, arguments: Sequence[str], count: int) -> Bridge:
         """Spawn Python processes with these arguments; all ranks call this."""
         intercomm = self._call_mpi(
@@ -340,10 +341,54 @@ class Bridge(Communicator):
         return MpiGroup(self._call_mpi("merge", self.comm.Merge, is_new))
 
 
-def bridge_to_job() -> Bridge | None:
-    """Return the bridge to the job that spawned this process, if any."""
-    parent = library().Comm.Get_parent()
-    return None if parent == library().COMM_NULL else Bridge(parent)
+class MpiEngine:
+    """Engine of jobs that MPI starts.
+
+    Args:
+        variable: the environment variable in which the launcher declares the size.
+        size: the number of processes that it declares.
+    """
+
+    def __init__(self, variable: str, size: int) -> None:
+        self._variable, self._size = variable, size
+
+    def world_group(self) -> MpiGroup:
+        """Return the group of all processes of MPI_COMM_WORLD.
+
+        Raises:
+            LaunchError: each process is a separate job.
+        """
+        group = MpiGroup(library().COMM_WORLD)
+        if group.size != self._size:
+            raise LaunchError(
+                f"{self._variable} says that {self._size} processes were started, but "
+                f"MPI has {group.size} in this job, so each process is separate. Start "
+                f"them by the mpirun of the library that mpi4py uses "
+                f"({library_name()}), or by `srun --mpi=pmix` if that library supports "
+                "PMIx"
+            )
+        return group
+
+    def bridge_to_job(self) -> Bridge | None:
+        """Return the bridge to the job that spawned this process, if any."""
+        parent = library().Comm.Get_parent()
+        return None if parent == library().COMM_NULL else Bridge(parent)
+
+    def spawn(
+        self, group: ElasticGroup, arguments: Sequence[str], count: int
+    ) -> Bridge:
+        """See `Engine.spawn`; Open MPI starts the processes."""
+        assert isinstance(group, MpiGroup)
+        return group.spawn(arguments, count)
+
+    def abort(self, code: int) -> None:
+        """Abort all processes of MPI_COMM_WORLD, if MPI runs in this process."""
+        mpi = library()
+        if mpi.Is_initialized() and not mpi.Is_finalized():
+            mpi.COMM_WORLD.Abort(code)
+
+    def finish(self) -> None:
+        """See `Engine.finish`; mpi4py finalizes MPI at the end of Python."""
 
 
 def _split_message(message: Array) -> list[Array]:
@@ -355,10 +400,3 @@ def _split_message(message: Array) -> list[Array]:
 def library_name() -> str:
     """Return the name and version of the MPI library."""
     return str(library().Get_library_version()).split(",")[0].split("\n")[0].strip()
-
-
-def abort(code: int) -> None:
-    """Abort all processes of MPI_COMM_WORLD, if MPI runs in this process."""
-    mpi = library()
-    if mpi.Is_initialized() and not mpi.Is_finalized():
-        mpi.COMM_WORLD.Abort(code)

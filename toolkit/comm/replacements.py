@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from toolkit.comm.engine import Bridge, ElasticGroup
 from toolkit.comm.group import Buffer, Group, as_bytes, check_counts, offsets_of
-from toolkit.comm.mpi import Bridge, MpiGroup
 from toolkit.errors import LaunchError, RankLostError
 
 # Messages between rank 0 of a job and its replacement processes.
@@ -31,15 +31,13 @@ class PendingReplacements:
     cannot spawn processes in one thread while another thread creates groups.
 
     Args:
-        group: the group of the job.
-        count: the number of processes to start.
-        arguments: the arguments of Python.
+        bridge: the connection to the processes.
     """
 
-    def __init__(self, group: MpiGroup, count: int, arguments: Sequence[str]) -> None:
-        self._is_first_rank = group.rank == 0
-        self._bridge = group.spawn(arguments, count)
-        self._starting = set(range(count)) if self._is_first_rank else set()
+    def __init__(self, bridge: Bridge) -> None:
+        self._is_first_rank = bridge.rank == 0
+        self._bridge = bridge
+        self._starting = set(range(bridge.remote_size if self._is_first_rank else 0))
         self._has_failure = False
 
     @property
@@ -57,7 +55,7 @@ class PendingReplacements:
             return HAS_FAILED
         return STARTING if self._starting else IS_READY
 
-    def merge(self) -> MpiGroup | None:
+    def merge(self) -> ElasticGroup | None:
         """Return the merged group; all ranks call this when all are ready.
 
         Returns:
@@ -98,7 +96,7 @@ class SimulatedGroup:
         self.rank = bridge.remote_size + bridge.rank
         self.size = bridge.remote_size + bridge.size
 
-    def join(self) -> MpiGroup:
+    def join(self) -> ElasticGroup:
         """Wait until the job admits this process, and return the new group."""
         with suppress(RankLostError):  # the job has ended
             self._bridge.send_message(0, READY)

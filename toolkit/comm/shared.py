@@ -74,7 +74,7 @@ def memory_of(group: Group) -> SharedMemory | None:
     if group not in _shared_memory:
         nbytes = 2 * group.size * SLOT_SIZE
         memory = (
-            None if group.size == 1 or group.is_remote else _map_memory(group, nbytes)
+            None if group.size == 1 or group.is_remote else map_memory(group, nbytes)
         )
         _shared_memory[group] = (
             memory if memory is None else SharedMemory(memory, group.size)
@@ -82,10 +82,11 @@ def memory_of(group: Group) -> SharedMemory | None:
     return _shared_memory[group]
 
 
-def _map_memory(group: Group, nbytes: int) -> Array | None:
-    """Map the same memory in all ranks, if all of them succeed.
+def map_memory(group: Group, nbytes: int) -> Array | None:
+    """Map the same zeros in all ranks, or return None if a rank cannot map them.
 
-    The memory has no name in a file system, so killed ranks leave no files.
+    All ranks call this. The memory has no name in a file system, so killed ranks leave
+    no files.
     """
     descriptor, local_location = -1, None
     if group.rank == 0 and hasattr(os, "memfd_create"):

@@ -1,0 +1,1 @@
+"""Groups of processes over encrypted sockets, without an MPI library."""
