@@ -1,7 +1,7 @@
 """Random rank failures at random moments: recovery time, and bit-identical weights.
 
     python benchmarks/lost_ranks.py
-    python benchmarks/lost_ranks.py --kills 5 --replace
+    python benchmarks/lost_ranks.py --kills 5 --replace --mpi openmpi
 
 A small network trains on three ranks (`toolkit run --elastic`). After its first epoch,
 one rank gets SIGKILL, SIGSEGV or SIGTERM. "step" is the time of the survivors' step in
@@ -79,6 +79,7 @@ def run(options, kill=None):
     """
     command = [sys.executable, "-m", "toolkit", "run", "--processes", str(RANKS)]
     command += ["--elastic", *(["--replace"] if options.replace else [])]
+    command += ["--mpi", options.mpi] if options.mpi else []
     command += ["--timeout", "30", __file__, "--work", "--epochs", str(options.epochs)]
     job = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -103,6 +104,7 @@ def main():
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=500)
     parser.add_argument("--replace", action="store_true")
+    parser.add_argument("--mpi", help="an MPI library instead of sockets")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:

@@ -33,6 +33,7 @@ The hierarchy, with base classes of Python in parentheses::
     │   ├── StalledError (TimeoutError)  a collective that some ranks do not enter
     │   ├── ProgramMismatchError        ranks that run different programs
     │   └── LaunchError                 a job that was started incorrectly
+    │       └── JoinError               a rank that cannot connect to its job
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
         ├── DamagedFileError (ValueError)  a corrupt file
         ├── MissingDataError (FileNotFoundError)  a data file that does not exist
@@ -204,6 +205,10 @@ class ProgramMismatchError(CommunicationError):
 
 class LaunchError(CommunicationError):
     """Error raised when a job was started incorrectly, or MPI is missing."""
+
+
+class JoinError(LaunchError):
+    """Error raised when this rank cannot connect to its job."""
 
 
 class DatasetError(ToolkitError, RuntimeError):

@@ -16,9 +16,10 @@ import runpy
 import signal
 import sys
 import time
+from io import TextIOWrapper
 from types import TracebackType
 
-from toolkit.errors import RankLostError, ToolkitError
+from toolkit.errors import JoinError, RankLostError, ToolkitError
 from toolkit.machine import available_cores
 from toolkit.processes import enter_user_code
 
@@ -89,6 +90,9 @@ def main(arguments: list[str]) -> int:
         return _report_failure(f"toolkit.launch{reason}; {USAGE}", WRONG_USAGE)
     if not follow_launcher():
         return FAILED
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A pipe would delay lines, and a rank that is ended would lose them.
+        sys.stdout.reconfigure(line_buffering=True)
     limit_threads()
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]  # the current folder, where `python -m` searches
@@ -99,7 +103,8 @@ def main(arguments: list[str]) -> int:
     try:
         jobs.world()
     except ToolkitError as error:
-        return _report_failure(f"toolkit.launch: {error}", FAILED)
+        is_local = isinstance(error, JoinError)
+        return _report_failure(f"toolkit.launch: {error}", FAILED, is_local)
     # Functions that the script registers run before it.
     atexit.register(jobs.finish_job)
     script = arguments[0]
@@ -135,10 +140,12 @@ def exit_code(status: object) -> int:
     return (status & 0xFF or int(status != 0)) if isinstance(status, int) else FAILED
 
 
-def _report_failure(message: str, code: int) -> int:
-    """Print once, not on every rank, why the script does not run."""
+def _report_failure(message: str, code: int, is_local: bool = False) -> int:
+    """Print why the script does not run: once, or on each rank if `is_local`."""
     rank = next((os.environ[n] for n in _RANK_VARIABLES if n in os.environ), "0")
-    if rank == "0":
+    if is_local:
+        message = f"rank {rank}: {message}"
+    if rank == "0" or is_local:
         print(message, file=sys.stderr, flush=True)
     else:
         # the message of the first rank must be printed before the job ends

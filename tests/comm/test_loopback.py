@@ -143,6 +143,7 @@ def listeners(process):
 def start_job(folder, source, *arguments, options=(), **variables):
     (folder / "script.py").write_text(source, "utf-8")
     command = [sys.executable, "-P", "-m", "toolkit", "run", "--processes", "2"]
+    command += ["--mpi", "openmpi"]
     return subprocess.Popen(
         [*command, *options, str(folder / "script.py"), *map(str, arguments)],
         env=environment_of(TMPDIR=str(folder), **variables),
@@ -238,7 +239,7 @@ def test_open_mpi_receives_the_loopback_option(monkeypatch):
     launcher = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
     monkeypatch.setattr(mpirun, "_list_launchers", lambda: [launcher])
     for options, transports in [((), "self,sm"), ((True, True), "self,sm,tcp")]:
-        command = mpirun.launch_command(2, ["a.py"], None, *options)
+        command = mpirun.launch_command(2, ["a.py"], "auto", *options)
         assert command[command.index("btl") + 1] == transports
         assert loopback.LOOPBACK_NETWORK in command
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_exclude", "eth0")

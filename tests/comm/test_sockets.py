@@ -293,20 +293,18 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def test_missing_rank_is_named(monkeypatch):
-    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.5")
+def test_missing_rank_is_named():
     job = virtual.memberships(create_job_folder(), 3)[:1]
     with pytest.raises(LaunchError, match="ranks 1, 2 did not connect in time"):
-        virtual.run(1, lambda group: None, job=job)
+        virtual.run(1, lambda group: None, job=job, join_timeout=0.5)
 
 
-def test_another_secret_is_refused(monkeypatch):
-    monkeypatch.setenv("TOOLKIT_TIMEOUT", "3")
+def test_another_secret_is_refused():
     port = free_port()
     job = virtual.tcp_memberships(port, 2)
     job[1] = job[1]._replace(secret=b"another secret, also long")
     with pytest.raises(LaunchError, match="TOOLKIT_JOB_SECRET is not the same"):
-        virtual.run(2, lambda group: None, job=[job[1], job[0]])
+        virtual.run(2, lambda group: None, job=[job[1], job[0]], join_timeout=3)
 
 
 def test_world_sizes_that_differ_are_refused():

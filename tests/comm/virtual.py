@@ -26,7 +26,7 @@ def tcp_memberships(port, count, secret=SECRET):
     ]
 
 
-def run(count, function, timeout=30, job=None):
+def run(count, function, timeout=30, job=None, join_timeout=10):
     """Return the results of a function of the group, called on each rank."""
     job = job or memberships(create_job_folder(), count)
     results, errors, groups = [None] * count, [], [None] * count
@@ -34,7 +34,7 @@ def run(count, function, timeout=30, job=None):
 
     def run_rank(rank):
         try:
-            groups[rank] = join_job(job[rank], on_abort=errors.append)
+            groups[rank] = join_job(job[rank], errors.append, join_timeout)
             results[rank] = function(groups[rank])
         except BaseException as error:
             errors.append(error)

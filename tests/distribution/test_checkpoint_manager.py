@@ -248,7 +248,6 @@ LOSING = """
 """
 
 
-@jobs.needs_mpi
 @pytest.mark.parametrize(
     "killer, batch, delay, wait",
     [(1, 5, 0.02, False), (0, 9, 0.01, False), (2, 3, 0.0, True), (0, 6, 0.03, True)],

@@ -165,7 +165,8 @@ def test_job_restarts_after_the_last_complete_epoch(tmp_path):
 
 def test_failing_script_is_not_restarted(tmp_path):
     text = """
-    print("begins")
+    print("begins", flush=True)
+    comm.world().barrier()
     raise ValueError("a mistake")
     """
     process = run(tmp_path, 2, text, flags=["--restarts", "3"], code=1)

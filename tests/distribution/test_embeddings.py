@@ -12,7 +12,7 @@ from tests.distribution.embedding_steps import (
     update_in_place,
     variables_of,
 )
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from tests.optimizers import reference
 from tests.optimizers.test_optimizers import BASE, ROWS as OPTIMIZERS, make, name_of
 from tests.optimizers.test_rows import lazy, scaled
@@ -279,7 +279,6 @@ MODELS = """
 """
 
 
-@needs_mpi
 def test_one_hash_for_any_number_of_processes(tmp_path):
     reports = []
     for processes in (1, 2, 3, 4):
@@ -291,7 +290,6 @@ def test_one_hash_for_any_number_of_processes(tmp_path):
         assert report == reports[0]
 
 
-@needs_mpi
 def test_a_job_equals_one_process(tmp_path):
     text = """
     if size > 1:

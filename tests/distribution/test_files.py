@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import toolkit.compat.tensorflow as tf
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from tests.distribution.test_data import Job, share, values
 from toolkit.data import (
     CsvDataset,
@@ -402,7 +402,6 @@ def test_records_with_options(folder):
     assert len(READS) < TOTAL
 
 
-@needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.one_in(2)
 def test_files_train_to_equal_bits(tmp_path, processes):

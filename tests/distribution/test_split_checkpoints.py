@@ -277,7 +277,6 @@ DISTRIBUTIONS = """
 SLOW = pytest.mark.slow
 
 
-@jobs.needs_mpi
 @pytest.mark.parametrize(
     "kind, count, readers",
     [

@@ -5,7 +5,6 @@ The last printed line of an example is "test", the name of the measure, and its 
 
 import ast
 import hashlib
-import importlib.util
 import os
 import re
 import runpy
@@ -18,9 +17,6 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit.cli import mpirun
-from toolkit.errors import LaunchError
-from toolkit.release import install_command
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 TEN_LINES = sorted(path.stem for path in FOLDER.glob("ten_lines/*.py"))
@@ -136,12 +132,6 @@ def custom_objects(main):
 
 
 def test_distributed_example_on_two_processes(tmp_path):
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip(f"mpi4py is not installed: {install_command('mpi')}")
-    try:
-        mpirun.launch_command(1, [])
-    except LaunchError as error:
-        pytest.skip(str(error))
     script = [str(FOLDER / "distributed.py"), "--epochs", "4", "--output"]
     one_process, run = [sys.executable], [sys.executable, "-m", "toolkit", "run"]
     outputs = {}

@@ -150,11 +150,11 @@ class _Job:
         self._end(signal.SIGTERM, _END_SECONDS)
 
     def _end(self, number: int, seconds: float) -> None:
-        """Send a signal to all processes, and kill those that remain later."""
+        """Send a signal to all processes, and kill the remaining ones later."""
         self._kill_time = min(self._kill_time, time.monotonic() + seconds)
         self._signal(number)
         if hasattr(signal, "SIGCONT"):
-            self._signal(signal.SIGCONT)  # a stopped process receives no other signal
+            self._signal(signal.SIGCONT)  # for a stopped process
 
     def _interrupt(self) -> None:
         """Wait for the end of the processes after Ctrl-C."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -255,10 +254,12 @@ def _write_outcome(outcome: str, code: int) -> None:
     if path is None or (outcome != "ended" and os.path.exists(path)):
         return
     job_watchdog = watchdog()
-    addresses = [] if job_watchdog is None else job_watchdog.channel.addresses
-    machine = socket.gethostname()
-    pids = {address.pid for address in addresses if address.machine == machine}
-    words = [outcome, code, *sorted({*pids, os.getpid()})]
+    pids = {os.getpid()}
+    if job_watchdog is not None:
+        addresses = job_watchdog.channel.addresses
+        machine = addresses[job_watchdog.rank].machine
+        pids |= {address.pid for address in addresses if address.machine == machine}
+    words = [outcome, code, *sorted(pids)]
     temporary = Path(f"{path}-{os.getpid()}")
     temporary.write_text(" ".join(map(str, words)), "utf-8")
     temporary.replace(path)

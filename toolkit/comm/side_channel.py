@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from toolkit.comm.authentication import Acceptor, authenticate
 from toolkit.comm.group import Group, exchange
@@ -28,7 +28,10 @@ REQUEST_TIMEOUT = 0.6
 _MAX_MESSAGE = 1 << 20  # bytes of a request or an answer
 _ATTEMPTS = 2  # retries for a rank that has too many connections
 
-Handler = Callable[[dict[str, Any]], Any]
+# A request and its response as JSON values.
+Request: TypeAlias = dict[str, Any]
+Response: TypeAlias = Any
+Handler: TypeAlias = Callable[[Request], Response]
 
 
 class Address(NamedTuple):
@@ -70,8 +73,8 @@ class SideChannel:
         self._thread.start()
 
     def send_request(
-        self, rank: int, request: dict[str, Any], timeout: float = REQUEST_TIMEOUT
-    ) -> Any:
+        self, rank: int, request: Request, timeout: float = REQUEST_TIMEOUT
+    ) -> Response:
         """Return the answer of one rank, or None after `timeout` seconds.
 
         Return `PROCESS_ENDED` if the listener does not exist any more.
@@ -97,9 +100,7 @@ class SideChannel:
                 return None
         return response
 
-    def send_requests(
-        self, ranks: list[int], request: dict[str, Any]
-    ) -> dict[int, Any]:
+    def send_requests(self, ranks: list[int], request: Request) -> dict[int, Response]:
         """Return the answers of several ranks, requested in parallel."""
         if not ranks:
             return {}
@@ -135,7 +136,7 @@ class SideChannel:
         connection.sendall(response.encode())
 
 
-def _receive_json(connection: socket.socket, timeout: float) -> Any:
+def _receive_json(connection: socket.socket, timeout: float) -> Response:
     """Return the value of the next line, complete within `timeout` seconds."""
     deadline, received = time.monotonic() + timeout, bytearray()
     while not received.endswith(b"\n"):

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolkit.comm.flight_recorder import (
     Entry,
@@ -17,7 +17,9 @@ from toolkit.comm.flight_recorder import (
     parse_entry,
 )
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
-from toolkit.comm.side_channel import PROCESS_ENDED, SideChannel
+from toolkit.comm.side_channel import PROCESS_ENDED, Request, Response, SideChannel
+from toolkit.comm.sockets.group import SocketGroup
+from toolkit.comm.sockets.side_channel import SocketSideChannel
 
 # Exit code of a job with a stalled collective, as for `timeout`.
 STALLED_EXIT_CODE = 124
@@ -78,7 +80,11 @@ class Watchdog:
         self._extended_calls: dict[str, int] = {}
         self._checked_calls: dict[str, tuple[int, float]] = {}
         self._closed = threading.Event()
-        self.channel = SideChannel(group, self._handle_request)
+        self.channel: SideChannel | SocketSideChannel
+        if isinstance(group, SocketGroup):
+            self.channel = SocketSideChannel(group, self._handle_request)
+        else:
+            self.channel = SideChannel(group, self._handle_request)
         self._thread = threading.Thread(
             target=self._watch, name="toolkit watchdog", daemon=True
         )
@@ -121,7 +127,7 @@ class Watchdog:
             self._claimed_names.add(name)
         return is_first
 
-    def _handle_request(self, request: dict[str, Any]) -> Any:
+    def _handle_request(self, request: Request) -> Response:
         if request["ask"] == "claim":
             return self._claim(str(request["name"]))
         record = self._records.get(request["group"])
@@ -361,7 +367,7 @@ class WatchedGroup:
         return watched_group
 
 
-def _describe_rank(rank: int, response: Any, entry: Entry) -> list[str]:
+def _describe_rank(rank: int, response: Response, entry: Entry) -> list[str]:
     """Return lines about another rank, which the call in `entry` waits for."""
     if response is None:
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Sequence
@@ -39,32 +40,32 @@ class SocketEngine:
 
     def world_group(self) -> SocketGroup:
         """See `Engine.world_group`."""
-        group = join_job(self._find_membership(), os._exit)
-        self._node = group.node
+        membership = find_membership(self._size)
+        group = join_job(membership, os._exit)
+        self._start(group.node, membership)
         return group
 
-    def _find_membership(self) -> Membership:
-        """Return the membership of this process, which its children do not get."""
-        membership = find_membership(self._size)
-        self._folder = membership.folder
+    def _start(self, node: Node, membership: Membership) -> None:
+        """Use the connections of this process, which its children do not get."""
+        self._node, self._folder = node, membership.folder
+        atexit.register(self.finish)  # for scripts without `toolkit.launch`
         if membership.folder is not None:
             for name in _RANK_VARIABLES:
                 os.environ.pop(name, None)
-        return membership
 
     def bridge_to_job(self) -> SocketBridge | None:
         """See `Engine.bridge_to_job`."""
         path = settings.environment("REPLACEMENT")
         if path is None:
             return None
-        membership = self._find_membership()
+        membership = find_membership(self._size)
         assert membership.folder is not None
         members, new_members = json.loads(Path(path).read_text("utf-8"))
         addresses = [Address(*fields) for fields in members]
         node = Node(
             membership.rank, derive_keys(membership.secret), membership.endpoint
         )
-        self._node = node
+        self._start(node, membership)
         siblings = [
             node.address._replace(
                 process=process, endpoint=f"ipc://{membership.folder}/{process}"

@@ -41,6 +41,7 @@ class SocketGroup:
         size: the number of ranks.
         is_closed: whether `close` was called.
         members: the processes.
+        channel: the name of the group.
     """
 
     def __init__(self, node: Node, channel: str, members: Sequence[int]) -> None:
@@ -49,7 +50,7 @@ class SocketGroup:
         self.rank = self.members.index(node.process)
         self.size = len(self.members)
         self.is_closed = False
-        self._channel = channel
+        self.channel = channel
         self._messages = MessageExchange(node, channel, self.members)
         self._collectives: MessageExchange | MemoryExchange | None = None
         self._num_derived = 0
@@ -65,7 +66,7 @@ class SocketGroup:
         """Raise an error if a member is lost, or the group is revoked."""
         failures = self.node.inbox.failures
         if failures != self._checked_failures:
-            self.node.inbox.check(self._channel, self.members)
+            self.node.inbox.check(self.channel, self.members)
             self._checked_failures = failures
 
     def _exchange(self) -> MessageExchange | MemoryExchange:
@@ -177,18 +178,18 @@ class SocketGroup:
     def _derive_channel(self, color: int) -> str:
         """Return the channel of the next derived group, equal on all of its ranks."""
         self._num_derived += 1
-        return f"{self._channel}/{self._num_derived}.{color}"
+        return f"{self.channel}/{self._num_derived}.{color}"
 
     def close(self) -> None:
         """See `Group.close`."""
         self.is_closed = True
-        self.node.inbox.close(self._channel)
+        self.node.inbox.close(self.channel)
 
     # --- lost ranks -------------------------------------------------------------------
 
     def revoke(self) -> None:
         """Abort pending calls of all ranks in this group with `RankLostError`."""
-        self.node.revoke(self._channel, self.members)
+        self.node.revoke(self.channel, self.members)
 
     def shrink(self) -> SocketGroup:
         """Return the group of the remaining ranks, in their order.
@@ -210,7 +211,7 @@ class SocketGroup:
                 if process not in inbox.lost_processes
             ]
             is_smaller = len(members) < self.size
-            channel = channel_of(members) if is_smaller else f"{self._channel}'"
+            channel = channel_of(members) if is_smaller else f"{self.channel}'"
             if channel not in sent_channels:
                 sent_channels.add(channel)
                 for process in members:

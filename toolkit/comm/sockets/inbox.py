@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -109,6 +110,19 @@ class Inbox:
         """Wait until something happens after `version`, or some time passes."""
         with self._condition:
             self._condition.wait_for(lambda: self.version != version, seconds)
+
+    def wait_for(
+        self, channel: str, source: int, tag: int, seconds: float
+    ) -> Message | None:
+        """Return the next message, or None if it is late or the source is lost."""
+        end = time.monotonic() + seconds
+        while True:
+            version = self.version
+            message = self.pop(channel, source, tag)
+            remaining = end - time.monotonic()
+            if message is not None or remaining <= 0 or source in self.lost_processes:
+                return message
+            self.wait(version, remaining)
 
     def check(self, channel: str, members: Sequence[int]) -> None:
         """Raise an error if a channel cannot be used any more.

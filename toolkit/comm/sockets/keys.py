@@ -84,7 +84,7 @@ def create_job_folder() -> Path:
     of a socket to about 100 characters.
     """
     parent = tempfile.gettempdir()
-    if len(parent) > 60 and os.path.isdir("/tmp"):
+    if len(parent) > 80 and os.path.isdir("/tmp"):
         parent = "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="toolkit-", dir=parent))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

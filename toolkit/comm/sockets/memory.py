@@ -29,7 +29,7 @@ _MAX_SIZE = (1 << _SIZE_BITS) - 1
 # Number of checks before a rank sleeps: a few microseconds.
 _SPINS = 20
 # Seconds after which a rank that sleeps checks whether a peer is lost.
-_SLEEP_SECONDS = 0.05
+_SLEEP_SECONDS = 0.02
 _FUTEX_WAIT, _FUTEX_WAKE, _ALL_WAITERS = 0, 1, (1 << 31) - 1
 # The system call and the processors: these keep the order of stores, without which a
 # counter could be visible before the data.

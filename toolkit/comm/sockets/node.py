@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from toolkit.comm.group import Buffer
 from toolkit.comm.sockets.inbox import Inbox, Message
 from toolkit.comm.sockets.keys import Keys, library
-from toolkit.errors import LaunchError, RankLostError
+from toolkit.errors import JoinError, RankLostError
 
 if TYPE_CHECKING:
     from zmq import Frame, Socket
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CHUNK_SIZE = 1 << 20
 _MAX_MESSAGE = CHUNK_SIZE + (64 << 10)
 # Kinds of messages.
-DATA, ACKNOWLEDGE, INTRODUCE, REVOKE, ABORT, LEAVE, LOST = range(7)
+DATA, ACKNOWLEDGE, INTRODUCE, REVOKE, ABORT, LEAVE, LOST, REQUEST = range(8)
 # Kind, sender, tag, and bytes of the complete message; the channel's name follows.
 _HEADER = struct.Struct("!BIqQ")
 # Milliseconds. A stopped process answers no heartbeat, and the watchdog handles it, so
@@ -45,6 +45,8 @@ _LOSS_DELAY = 0.02
 _POLL_SECONDS = 0.2
 # Failed handshakes after which the secrets of two processes differ.
 _MAX_REJECTIONS = 20
+_Frames: TypeAlias = Sequence[Any]
+_Json: TypeAlias = Any
 _AUTHORIZATION = "inproc://zeromq.zap.01"
 
 
@@ -81,7 +83,7 @@ class _Link:
         self.is_connected = self.is_closed = False
         self.rejections = 0
 
-    def send(self, frames: Sequence[Any]) -> None:
+    def send(self, frames: _Frames) -> None:
         with self.lock:
             if not self.is_closed:
                 self.sender.send_multipart(frames)
@@ -108,6 +110,7 @@ class Node:
         address: the address of this process.
         addresses: the addresses of all known processes, by process.
         inbox: the received messages.
+        handlers: functions that answer requests, by channel.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class Node:
             bound = f"tcp://{host}:{bound.rpartition(':')[2]}"
         self.address = Address(process, bound, machine_name(), os.getpid())
         self.addresses = {process: self.address}
+        self.handlers: dict[str, Callable[[Any], Any]] = {}
         self._links: dict[int, _Link] = {}
         self._loss_times: dict[int, float] = {}
         self._is_closed = False
@@ -158,7 +162,7 @@ class Node:
             receiver.bind(endpoint)
         except zmq.ZMQError as error:
             self._context.destroy(linger=0)
-            raise LaunchError(
+            raise JoinError(
                 f"sockets: cannot listen at {endpoint}: {error}. Another job can use "
                 "this port, or two processes have the same rank"
             ) from None
@@ -213,7 +217,9 @@ class Node:
         if link is not None:
             link.send([header, content])
 
-    def send_json(self, process: int, channel: str, value: Any, tag: int = 0) -> None:
+    def send_json(
+        self, process: int, channel: str, value: object, tag: int = 0
+    ) -> None:
         """Send a JSON value as one message of a channel."""
         content = json.dumps(value).encode()
         self.send(process, DATA, channel, tag, len(content), content)
@@ -227,12 +233,12 @@ class Node:
 
     def receive_json(
         self, process: int, channel: str, tag: int = 0, deadline: float = float("inf")
-    ) -> Any:
+    ) -> _Json:
         """Wait for a JSON value from a peer, and return it.
 
         Raises:
             RankLostError: the peer has ended.
-            LaunchError: the secrets differ.
+            JoinError: the secrets differ.
             TimeoutError: the deadline passes.
         """
         while True:
@@ -251,7 +257,7 @@ class Node:
         """Raise an error if a peer has another secret."""
         for process, link in list(self._links.items()):
             if link.rejections > _MAX_REJECTIONS:
-                raise LaunchError(
+                raise JoinError(
                     f"sockets: {self.addresses[process].endpoint} rejects this "
                     "process. Another program uses this port, or TOOLKIT_JOB_SECRET "
                     "is not the same for all processes of the job"
@@ -317,6 +323,10 @@ class Node:
             self.inbox.revoke(channel)
         elif kind == ABORT:
             self._on_abort(tag)
+        elif kind == REQUEST and channel in self.handlers:
+            with suppress(Exception):  # an invalid request gets no answer
+                response = self.handlers[channel](json.loads(frame.bytes))
+                self.send_json(source, channel, response, tag)
         elif kind == LOST:
             self.mark_lost(tag)
         elif kind == LEAVE:

@@ -16,10 +16,10 @@ from toolkit.comm.account_secret import account_secret
 from toolkit.comm.sockets.group import SocketGroup, channel_of
 from toolkit.comm.sockets.keys import SECRET_COMMAND, derive_keys
 from toolkit.comm.sockets.node import Address, Node
-from toolkit.errors import LaunchError, RankLostError
+from toolkit.errors import JoinError, LaunchError, RankLostError
 
-# Seconds until all processes must be connected, unless TOOLKIT_TIMEOUT is shorter.
-_TIMEOUT = 300.0
+# Seconds until all processes must be connected.
+JOIN_TIMEOUT = 300.0
 _CHANNEL = "join"
 # Ports for the jobs of Slurm, which names none.
 _FIRST_PORT, _NUM_PORTS = 20_000, 10_000
@@ -137,35 +137,45 @@ def _quote(host: str) -> str:
 
 
 def _local_host(address: str, port: int) -> str:
-    """Return the address of this machine on its way to another one."""
-    try:
-        family, kind, *_, target = socket.getaddrinfo(
-            address, port, type=socket.SOCK_DGRAM
-        )[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(target)  # sends nothing
-            return _quote(probe.getsockname()[0])
-    except OSError as error:
-        raise LaunchError(
-            f"MASTER_ADDR: cannot find a way to {address!r}: {error}"
-        ) from None
+    """Return the address of this machine on its way to another one.
+
+    The name of a new machine can be unknown for some time.
+    """
+    deadline = time.monotonic() + JOIN_TIMEOUT
+    while True:
+        try:
+            family, kind, *_, target = socket.getaddrinfo(
+                address, port, type=socket.SOCK_DGRAM
+            )[0]
+            with socket.socket(family, kind) as probe:
+                probe.connect(target)  # sends nothing
+                return _quote(probe.getsockname()[0])
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise JoinError(
+                    f"MASTER_ADDR: cannot find a way to {address!r}: {error}"
+                ) from None
+            time.sleep(0.5)
 
 
 def join_job(
-    membership: Membership, on_abort: Callable[[int], object] = os._exit
+    membership: Membership,
+    on_abort: Callable[[int], object] = os._exit,
+    timeout: float = JOIN_TIMEOUT,
 ) -> SocketGroup:
     """Connect to all processes of a job, and return their group.
 
     Args:
         membership: the membership of this process.
         on_abort: a function of the exit code that ends this process.
+        timeout: seconds until all processes must be connected.
 
     Raises:
-        LaunchError: some processes do not connect in time.
+        JoinError: some processes do not connect in time.
     """
     keys = derive_keys(membership.secret)
     node = Node(membership.rank, keys, membership.endpoint, membership.host, on_abort)
-    deadline = time.monotonic() + settings.timeout(_TIMEOUT)
+    deadline = time.monotonic() + timeout
     try:
         if membership.rank == 0:
             addresses = _collect_addresses(node, membership, deadline)
@@ -193,7 +203,7 @@ def _collect_addresses(
             if messages:
                 size, *fields = json.loads(messages[0].content.tobytes())
                 if size != membership.size:
-                    raise LaunchError(
+                    raise JoinError(
                         f"sockets: rank {rank} expects {size} processes in this job, "
                         f"and rank 0 expects {membership.size}"
                     )
@@ -203,12 +213,12 @@ def _collect_addresses(
                 missing_ranks.remove(rank)
         _raise_if_ended(membership, missing_ranks)
         if time.monotonic() > deadline:
-            raise LaunchError(_describe_missing(sorted(missing_ranks)))
+            raise JoinError(_describe_missing(sorted(missing_ranks)))
         if missing_ranks:
             node.inbox.wait(version, 0.1)
     for address in addresses[1:]:
         if len(node.inbox.peek(_CHANNEL, address.process, 0)) > 1:
-            raise LaunchError(f"sockets: two processes have rank {address.process}")
+            raise JoinError(f"sockets: two processes have rank {address.process}")
         node.send_json(address.process, _CHANNEL, addresses)
     return addresses
 
@@ -226,13 +236,13 @@ def _request_addresses(
         except TimeoutError:
             _raise_if_ended(membership, {0})
             if time.monotonic() > deadline:
-                raise LaunchError(
+                raise JoinError(
                     f"sockets: {_describe_missing([0])} at {membership.root}. Check "
                     "that this machine can connect to that address, and that "
                     "TOOLKIT_JOB_SECRET is the same for all processes"
                 ) from None
         except RankLostError:
-            raise LaunchError("sockets: rank 0 ended before the job began") from None
+            raise JoinError("sockets: rank 0 ended before the job began") from None
     addresses = [Address(*fields) for fields in table]
     node.addresses[0] = addresses[0]
     return addresses
@@ -242,7 +252,7 @@ def _raise_if_ended(membership: Membership, ranks: set[int]) -> None:
     """Raise an error if the launcher reports that a rank has ended."""
     for rank in sorted(ranks):
         if has_ended(membership.folder, rank):
-            raise LaunchError(f"sockets: rank {rank} ended before the job began")
+            raise JoinError(f"sockets: rank {rank} ended before the job began")
 
 
 def has_ended(folder: Path | None, process: int) -> bool:
