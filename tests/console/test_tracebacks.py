@@ -9,7 +9,7 @@ import pytest
 
 import toolkit
 from toolkit import layers, ops
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn, warn_once
 from toolkit.data import Dataset
 
 PACKAGE = Path(toolkit.__file__).parent
@@ -127,3 +127,42 @@ def test_warning_is_shown_once_per_line():
             warn("twice the same")
         warn("twice the same", DeprecationWarning)
     assert [w.category for w in caught] == [UserWarning, DeprecationWarning]
+
+
+class Owner:
+    """An object whose class forbids new attributes by assignment, and a hash."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+    def __setattr__(self, name, value):
+        raise AttributeError(name)
+
+
+def messages_of(function):
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        function()
+    return [str(warning.message) for warning in issued]
+
+
+@pytest.mark.parametrize("owner", [Owner(), type("Owned", (), {})])
+def test_each_owner_warns_once(owner):
+    assert messages_of(lambda: warn_once(owner, "a")) == ["a"]
+    assert messages_of(lambda: warn_once(owner, "a")) == []
+    assert messages_of(lambda: warn_once(owner, "b", topic="t")) == ["b"]
+    assert messages_of(lambda: warn_once(owner, "c", topic="t")) == []
+    other = type("Other", (owner,), {}) if isinstance(owner, type) else Owner()
+    assert messages_of(lambda: warn_once(other, "a")) == ["a"]
+    assert messages_of(lambda: warn_once(None, "a")) == ["a"]
+
+
+def test_a_warning_that_is_an_error_counts_as_issued():
+    owner = Owner()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning):
+            warn_once(owner, "a")
+    assert messages_of(lambda: warn_once(owner, "a")) == []

@@ -10,6 +10,7 @@ from types import FrameType
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_FOLDER) + os.sep
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # counts as user code
+_ISSUED = "_issued_warnings"  # an attribute of owners of warnings
 
 
 def is_package_frame(frame: FrameType) -> bool:
@@ -37,3 +38,34 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         module_globals.get("__name__", "<string>"),
         module_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def warn_once(owner: object, message: str, topic: str = "") -> None:
+    """Issue a warning that an object or a class has not issued yet.
+
+    A later copy of the owner does not repeat the warning.
+
+    Args:
+        owner: the object that stores which warnings it has issued; None: no object, so
+            the warning is repeated.
+        message: the text of the warning.
+        topic: the key under which the warning counts as issued, if the text can differ.
+    """
+    if owner is not None:
+        issued = _issued_warnings(owner)
+        if (topic or message) in issued:
+            return
+        issued.add(topic or message)
+    warn(message)
+
+
+def _issued_warnings(owner: object) -> set[str]:
+    """Return the warnings that an object or a class itself has issued."""
+    issued: set[str] | None = vars(owner).get(_ISSUED)
+    if issued is None:
+        issued = set()
+        if isinstance(owner, type):
+            setattr(owner, _ISSUED, issued)
+        else:  # without the `__setattr__` of layers, which would track the set
+            vars(owner)[_ISSUED] = issued
+    return issued

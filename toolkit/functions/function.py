@@ -15,7 +15,7 @@ import numpy as np
 
 from toolkit import dtypes, inspection, tree
 from toolkit.compiler.distribution_context import DistributionContext
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.dialects import Dialect
@@ -92,7 +92,6 @@ class Function:
         self._host_calls: dict[Any, tuple[ConcreteFunction, ...]] = {}
         self._fixes_strings = False
         self._refused: set[Any] = set()  # shapes that were new in one call
-        self._warned_of_constant = False
         # Fast path for calls with tensors as the only arguments.
         self._fast_path: dict[Any, ConcreteFunction] = {}
         self._retraces = Retraces(self.name)
@@ -163,13 +162,12 @@ class Function:
         self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Run the Python code, after a warning, for tapes that watch a constant."""
-        if not self._warned_of_constant:
-            self._warned_of_constant = True
-            warn(
-                f"{self.name}: the call runs as Python code, because a tape watches a "
-                "tensor that the compiled function contains as a constant; pass the "
-                "tensor as an argument"
-            )
+        warn_once(
+            self,
+            f"{self.name}: the call runs as Python code, because a tape watches a "
+            "tensor that the compiled function contains as a constant; pass the "
+            "tensor as an argument",
+        )
         return self.python_function(*args, **kwargs)
 
     def _find_trace(

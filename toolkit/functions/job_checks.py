@@ -13,7 +13,7 @@ from toolkit import comm
 from toolkit.comm.launchers import launcher_variable
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.errors import ArgumentError
 from toolkit.functions.local_rows import describe_batch, group_by_rank
 from toolkit.thread_state import ThreadState
@@ -28,7 +28,6 @@ class _Step(ThreadState):
 
 
 _step = _Step()
-_warned_jobs: list[comm.Group] = []
 
 
 def shared_step() -> AbstractContextManager[None]:
@@ -62,14 +61,13 @@ def warn_without_distribution(name: str) -> None:
     if launcher_variable() is None:
         return
     world = comm.world()
-    if world.size == 1 or world in _warned_jobs:
-        return
-    _warned_jobs.append(world)
-    if world.rank == 0:
-        warn(
+    if world.size > 1 and world.rank == 0:
+        warn_once(
+            world,
             f"{name}: each of the {world.size} processes of this job computes alone, "
             "on all data; to train one model together, call `toolkit.distribution."
-            "set_distribution(toolkit.distribution.DataParallel())` first"
+            "set_distribution(toolkit.distribution.DataParallel())` first",
+            topic="no distribution",
         )
 
 

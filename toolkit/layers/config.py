@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import activations, dtype_policies
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.building import Buildable
 from toolkit.layers.quantized_parts import describe_quantized_parts, quantize_parts
@@ -144,10 +144,6 @@ class Configurable(Buildable, Recorded):
             ) from error
 
 
-# Classes that already warned about `input_shape`; each warns once.
-_warned_of_shapes: set[type] = set()
-
-
 class WithParts(Configurable):
     """Layer whose config contains other layers, possibly of the caller's classes."""
 
@@ -182,12 +178,11 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
         )
     for name in ("input_dim", "input_shape"):  # a config does not contain them
         (layer._arguments or {}).pop(name, None)
-    if type(layer) not in _warned_of_shapes:
-        _warned_of_shapes.add(type(layer))
-        warn(
-            f"{type(layer).__name__}: Do not pass an `input_shape`/`input_dim` "
-            "argument to a layer; put an Input(shape) first in the Sequential instead"
-        )
+    warn_once(
+        type(layer),
+        f"{type(layer).__name__}: Do not pass an `input_shape`/`input_dim` argument "
+        "to a layer; put an Input(shape) first in the Sequential instead",
+    )
     return tuple(shape) if dim is None else (dim,)
 
 

@@ -117,7 +117,6 @@ class Layer(Configurable, Operation):
         self.__dict__["_info"] = call_info(type(self).call)
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
         self.supports_masking: bool = self._computes_mask
-        self._warned_of_mask = False
         self.built: bool = self.__dict__["_info"].own and self._needs_no_build()
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import tree
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor, bind
 from toolkit.layers.input_spec import describe
@@ -73,12 +73,12 @@ def attach_masks(layer: Any, inputs: dict[str, Any], outputs: Any, mask: Any) ->
 
 def warn_of_mask(layer: Any) -> None:
     """Warn once that a layer drops the mask of its inputs."""
-    if not layer._warned_of_mask:
-        layer._warned_of_mask = True
-        warn(
-            f"{describe(layer)}: does not support masking; the next layers do not "
-            "receive the mask of its inputs"
-        )
+    warn_once(
+        layer,
+        f"{describe(layer)}: does not support masking; the next layers do not "
+        "receive the mask of its inputs",
+        topic="mask",
+    )
 
 
 def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[KerasTensor]:

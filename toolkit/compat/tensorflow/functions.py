@@ -17,7 +17,7 @@ from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.compat.tensorflow.modes import NeedsValues, local
 from toolkit.compat.tensorflow.tensor_classes import wrap_tensors
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn, warn_once
 from toolkit.core.composites import Composite, has_composites
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
@@ -61,7 +61,6 @@ class Function(tensor_classes.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow can depend on tensors
-    _warned_of_composites = False
     _runs_eagerly = False  # True after an operation that a graph cannot contain
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,12 +82,11 @@ class Function(tensor_classes.Function):
 
     def _warn_of_composites(self) -> None:
         """Warn once that a trace cannot contain the arguments."""
-        if not self._warned_of_composites:
-            self._warned_of_composites = True
-            warn(
-                f"{self.name} has a ragged or a sparse argument, which a graph cannot "
-                "contain: the call runs eagerly; to compile it, pass a dense tensor"
-            )
+        warn_once(
+            self,
+            f"{self.name} has a ragged or a sparse argument, which a graph cannot "
+            "contain: the call runs eagerly; to compile it, pass a dense tensor",
+        )
 
     def _call_eagerly(self, args: Any, kwargs: Any) -> Any:
         """Call the Python function with the arguments and results of a trace."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn, warn_once
 from toolkit.errors import ArgumentError, suggest_choice
 from toolkit.models.callbacks.callback import Callback, Logs
 
@@ -27,7 +27,6 @@ class MonitorCallback(Callback):
     """
 
     _state: tuple[str, ...] = ("best",)
-    _has_warned = False  # about a missing quantity
 
     def __init__(
         self,
@@ -86,17 +85,18 @@ class MonitorCallback(Callback):
     def _monitored(self, logs: Logs) -> Any:
         """Return the quantity in the logs; warn and return None if it is missing."""
         value = (logs or {}).get(self.monitor)
-        if value is None and not self._has_warned:
-            self._has_warned = True
+        if value is None:
             names = list(logs or {})
             fix = suggest_choice(self.monitor, names)
             if self.monitor.startswith("val_") and not any(
                 name.startswith("val_") for name in names
             ):
                 fix = "; pass validation_data or validation_split to fit"
-            warn(
+            warn_once(
+                self,
                 f"{type(self).__name__}: {self.monitor!r} is not in the logs; "
-                f"available are {', '.join(names) or 'no values'}{fix}"
+                f"available are {', '.join(names) or 'no values'}{fix}",
+                topic="missing quantity",
             )
         return value
 

@@ -11,7 +11,7 @@ from functools import cache, reduce
 from typing import Any
 
 from toolkit import ops, tree
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.tensor import Tensor
 from toolkit.ops.symbolic import FunctionOperation
@@ -70,12 +70,12 @@ def call_with_masks(operation: FunctionOperation, *args: Any, **kwargs: Any) -> 
 
 
 def _warn(operation: Any, reason: str) -> None:
-    if not getattr(operation, "_warned_of_mask", False):
-        operation._warned_of_mask = True
-        warn(
-            f"operation {operation.name!r} ({operation.function.__name__}): the next "
-            f"layers do not receive the mask of its inputs: {reason}"
-        )
+    warn_once(
+        operation,
+        f"operation {operation.name!r} ({operation.function.__name__}): the next "
+        f"layers do not receive the mask of its inputs: {reason}",
+        topic="mask",
+    )
 
 
 def _mask(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ModelFileError, UnsupportedError
@@ -84,7 +84,7 @@ class OnnxModel(FunctionalInputs, Model):
     _kind = "OnnxModel"
     _convert_input_args = _casts_inputs = False
     warns_of_python = True
-    _reason = ""  # the reason for eager runs, until the first call has warned of it
+    _reason = ""  # the reason for eager runs
 
     def __init__(
         self,
@@ -158,11 +158,11 @@ class OnnxModel(FunctionalInputs, Model):
             The outputs of the graph.
         """
         if self._reason and state.trace is None:
-            warn(
+            warn_once(
+                self,
                 f"{self.name}: the model runs node by node and is not compiled, "
-                f"which is slower: {self._reason}"
+                f"which is slower: {self._reason}",
             )
-            self._reason = ""
         interpreter, values, weights = self._start(
             self._standardize(inputs), load_limit()
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit import inspection, ops, tree
 from toolkit.compiler import distribution_context
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn_once
 from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor
@@ -279,14 +279,6 @@ def _assign(writes: list[tuple[Any, Tensor]]) -> None:
 
 def warn_of_python(model: Any, reason: str) -> None:
     """Warn once that steps of a model run as Python code."""
-    text = f"the steps run as Python code, slower than a compiled program: {reason}"
-    warn_once(model, text)
-
-
-def warn_once(model: Any, message: str) -> None:
-    """Issue a warning that a model has not issued yet; None: without a model."""
-    if model is None:
-        warn(message)
-    elif message not in model._issued_warnings:
-        model._issued_warnings = (*model._issued_warnings, message)
-        warn(f"{model.name}: {message}")
+    prefix = "" if model is None else f"{model.name}: "
+    text = "the steps run as Python code, slower than a compiled program: "
+    warn_once(model, f"{prefix}{text}{reason}")

@@ -11,7 +11,7 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn, warn_once
 from toolkit.core.composites import Composite
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.trace import StatelessScope
@@ -27,7 +27,6 @@ from toolkit.models.training.step_functions import (
     Preparation,
     Step,
     warn_of_python,
-    warn_once,
 )
 from toolkit.release.deprecation import deprecated
 
@@ -50,7 +49,6 @@ class Steps:
     _compile_loss: Any = None
     _compile_metrics: Any = None
     _loss_tracker: Any = None
-    _issued_warnings: tuple[str, ...] = ()
     # the job whose processes have compared their weights
     _compared_job: DistributionContext | None = None
 
@@ -311,10 +309,10 @@ class Steps:
         if layer is not None:
             warn_once(
                 self,
-                f"jit_compile=True cannot compile the layer {layer.name!r} "
-                f"({type(layer).__name__}), which runs in Python before each step; to "
-                "run it in parallel with the steps, apply it to the data, in "
-                "Dataset.map",
+                f"{self.name}: jit_compile=True cannot compile the layer "
+                f"{layer.name!r} ({type(layer).__name__}), which runs in Python before "
+                "each step; to run it in parallel with the steps, apply it to the "
+                "data, in Dataset.map",
             )
 
     def _is_fresh(self, function: Callable[..., Any]) -> bool:
