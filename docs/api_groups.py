@@ -55,12 +55,16 @@ INDEX = {
         "toolkit.utils.bounding_boxes": "Bounding boxes",
         "toolkit.preprocessing": "Preprocessing",
         "toolkit.visualization": "Visualization",
+        "toolkit.inspection": "Inspection of compiled functions",
         "toolkit.errors": "Errors",
     },
     "Core": {
         "toolkit.backend": "Backend utilities",
         "toolkit.serialization": "Serialization",
         "toolkit": "Tensors, gradients and scopes",
+    },
+    "Other libraries": {
+        "toolkit.compat": "Names of TensorFlow",
     },
 }
 TITLES = {name: title for section in INDEX.values() for name, title in section.items()}

@@ -116,6 +116,28 @@ def value_of(full_name: str) -> Any:
     return getattr(import_module(namespace), name)
 
 
+def compat_namespaces() -> dict[str, str]:
+    """Return the modules with names of TensorFlow, by their names there."""
+    root = import_module("toolkit.compat.tensorflow")
+    names = [name for name in sorted(root.__all__) if name not in root.INSTEAD]
+    modules = {name: getattr(root, name) for name in names}
+    nested = {
+        f"tf.{name}": module.__name__
+        for name, module in modules.items()
+        if inspect.ismodule(module) and module.__name__ == f"{root.__name__}.{name}"
+    }
+    return {"tf": root.__name__, **nested}
+
+
+def compat_names(namespace: str) -> dict[str, Any]:
+    """Return the classes and functions of a module of names of TensorFlow."""
+    return {
+        name: value
+        for name, value in exports(namespace).items()
+        if inspect.isclass(value) or inspect.isroutine(value)
+    }
+
+
 # --- members of classes ---------------------------------------------------------------
 
 

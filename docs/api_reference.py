@@ -14,6 +14,8 @@ from typing import Any
 
 from api_groups import CONSTANTS, GROUPS, INDEX, TITLES
 from api_names import (
+    compat_names,
+    compat_namespaces,
     docstring_of,
     documented_bases,
     documented_classes,
@@ -37,6 +39,7 @@ def reference_pages() -> dict[str, str]:
     for namespace in public_namespaces():
         if _has_page(namespace):
             pages |= _pages_of(namespace)
+    pages["toolkit.compat"] = _compat_page()
     return pages
 
 
@@ -167,6 +170,22 @@ def _class_page(full_name: str) -> str:
         ]
         lines += [*_heading(title), *_table(rows), ""] if rows else []
     lines += [*_inherited(cls), *_heading("Details"), *_entry(full_name)]
+    return "\n".join(lines)
+
+
+def _compat_page() -> str:
+    """Return the page of the names of other libraries: tables without entries.
+
+    The documentation of the other library describes their arguments.
+    """
+    lines = [*_title(_title_of("toolkit.compat")), ".. automodule:: toolkit.compat", ""]
+    for alias, namespace in compat_namespaces().items():
+        rows = [
+            (f"``{alias}.{name}``", summary(docstring_of(value)))
+            for name, value in compat_names(namespace).items()
+        ]
+        lines += [*_heading(f"``{alias}``"), f".. automodule:: {namespace}", ""]
+        lines += [*_table(rows), ""]
     return "\n".join(lines)
 
 

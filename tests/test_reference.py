@@ -13,6 +13,7 @@ from types import MemberDescriptorType
 import pytest
 
 import toolkit
+import toolkit.compat.tensorflow as tf
 from tests.test_exports import NAMESPACES, public
 
 CONF = Path(toolkit.__file__).resolve().parents[1] / "docs" / "conf.py"
@@ -171,11 +172,37 @@ def test_each_entry_has_a_summary(entries):
 
 
 def test_no_page_is_empty(pages):
-    empty = [p for p, text in pages.items() if p != "index" and not ROW.search(text)]
-    assert empty == []
+    without_rows = {p for p, text in pages.items() if not ROW.search(text)}
+    assert without_rows == {"index", "toolkit.compat"}  # the latter has no entries
     for page in pages:
         namespace = page.partition("/")[0]
         assert f"<{namespace}>" in pages["index"] or namespace == "index"
+
+
+@pytest.mark.parametrize("name", ["Inspection", "Kernel", "inspect_program"])
+def test_results_of_inspect_have_entries(entries, name):
+    assert f"toolkit.inspection.{name}" in entries
+    if name == "Inspection":
+        assert {"plot", "trace", "measure", "passes"} <= {
+            *entries[f"toolkit.inspection.{name}"]
+        }
+
+
+def test_names_of_tensorflow_are_listed_with_summaries(pages):
+    """Each name of `tf` and of its modules is in a table; refusals are not."""
+    rows = dict(
+        re.findall(
+            r"(?m)^   \* - ``(tf\.[\w.]+)``\n     - (.+)$", pages["toolkit.compat"]
+        )
+    )
+    for name in ("matmul", "Variable", "image.resize", "strings.join", "data.Dataset"):
+        assert f"tf.{name}" in rows
+    for name in tf.__all__:
+        value = getattr(tf, name)
+        is_listed = inspect.isclass(value) or inspect.isfunction(value)
+        assert (f"tf.{name}" in rows) == is_listed, name
+    assert "tf.math.ArgumentError" not in rows
+    assert len(rows) > 700
 
 
 def test_internals_have_no_entry(entries):

@@ -20,6 +20,7 @@ _MODULES = (
     "errors",
     "export",
     "initializers",
+    "inspection",
     "layers",
     "legacy",
     "losses",

@@ -51,6 +51,14 @@ class Kernel:
         roofline: the fraction of the processor's best performance: the time of its
             arithmetic or its traffic at the measured peaks, divided by `seconds`. It is
             above 1 if data is read from a cache and not from memory.
+
+    Example:
+        >>> import toolkit
+        >>> from toolkit import ops
+        >>> x = ops.ones((4, 4))
+        >>> plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(x)
+        >>> [kernel.nbytes > 0 for kernel in plan.kernels]
+        [True, True]
     """
 
     name: str
@@ -73,6 +81,14 @@ class Inspection:
         name: name of the function.
         program: its program.
         variables: the last inputs of the program.
+
+    Example:
+        >>> import toolkit
+        >>> from toolkit import ops
+        >>> x = ops.ones((4, 4))
+        >>> plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(x)
+        >>> plan.peak_bytes
+        64
     """
 
     def __init__(
@@ -118,7 +134,11 @@ class Inspection:
         return {moment: n for moment, n in sorted(by_moment.items()) if len(n) > 1}
 
     def source(self, kernel: int) -> str:
-        """Return the LLVM IR of a kernel by its number; "" for NumPy kernels."""
+        """Return the LLVM IR of a kernel; "" for NumPy kernels.
+
+        Args:
+            kernel: the index of the kernel in `kernels`.
+        """
         units = (self._bound.timed_units[i] for i in self._unit_groups[kernel])
         codes = (code.text() for unit in units for code in unit.codes)
         return "\n\n".join(dict.fromkeys(codes))
@@ -127,6 +147,9 @@ class Inspection:
         """Run on the Variables' values and random data; this changes nothing.
 
         Floats are random in [0, 1), integers are zero.
+
+        Args:
+            repeats: the number of timed runs, whose median counts.
 
         Returns:
             The kernels with their median seconds and their fraction of the roofline,

@@ -28,8 +28,27 @@ def inspect_program(
 ) -> Inspection:
     """Return the inspection of a program, or of each partition on several devices.
 
+    `inspect` of a model or of a `toolkit.function` calls it.
+
+    Args:
+        name: the name of the function.
+        program: its program.
+        variables: the last inputs of the program.
+
+    Returns:
+        The inspection.
+
     Raises:
-        UnsupportedError: if the step is a pipeline.
+        UnsupportedError: the step is a pipeline.
+
+    Example:
+        >>> import toolkit
+        >>> from toolkit import ops
+        >>> x = ops.ones((4, 4))
+        >>> plan = toolkit.function(lambda x: ops.exp(x) @ x).inspect(x)
+        >>> again = toolkit.inspection.inspect_program("again", plan.program, ())
+        >>> again.peak_bytes == plan.peak_bytes
+        True
     """
     if isinstance(program, MixedProgram):
         return MixedInspection(name, program, variables)
