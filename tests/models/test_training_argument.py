@@ -1,5 +1,7 @@
 """Test `training` in a call on symbols: it applies in fit, evaluate and predict."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,119 @@ def test_training_is_kept_by_files_and_clones(tmp_path):
         other(X, training=True)
         norm = other.get_layer("norm")
         np.testing.assert_array_equal(norm.moving_mean, np.zeros(3))
+
+
+class Subclassed(Model):
+    """A model whose `call` has no argument `training`."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = [*parts, layers.Dense(3)]
+
+    def call(self, x):
+        for layer in self.parts:
+            x = layer(x)
+        return x
+
+
+def warnings_of(model, *calls):
+    """Return the warnings of `fit`, or of other methods."""
+    model.compile("sgd", "mse")
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        for name in calls or ("fit",):
+            getattr(model, name)(*((X,) if name == "predict" else (X, X)), verbose=0)
+    return [str(warning.message) for warning in issued]
+
+
+SENSITIVE = {
+    "dropout": lambda: layers.Dropout(0.5),
+    "batch_normalization": layers.BatchNormalization,
+    "gaussian_noise": lambda: layers.GaussianNoise(1.0),
+    "block": lambda: Block(layers.Dropout(0.5, name="inner")),
+    "sequential": lambda: as_sequential(layers.Dropout(0.5, name="inner")),
+    "spectral": lambda: layers.SpectralNormalization(layers.Dense(3), name="spectral"),
+}
+
+
+@pytest.mark.parametrize("name", SENSITIVE)
+def test_a_model_without_training_warns_of_layers_in_inference_mode(name):
+    layer = SENSITIVE[name]()
+    model = Subclassed(layer)
+    (message,) = warnings_of(model, "fit", "fit", "evaluate", "predict")
+    inner = "inner" if name in ("block", "sequential") else layer.name
+    assert message.startswith(f"fit: the `call` of {model.name!r} has no argument")
+    assert f"so {inner!r} (" in message
+    assert message.endswith(
+        "in inference mode; define `call(self, inputs, training=None)`"
+    )
+
+
+def test_recurrent_dropout_and_attention_are_sensitive_to_the_mode():
+    class Sequences(Model):
+        def __init__(self, layer):
+            super().__init__()
+            self.expand, self.layer = layers.Reshape((3, 1)), layer
+
+        def call(self, x):
+            return self.layer(self.expand(x))[:, :3]
+
+    for dropout, count in ((0.5, 1), (0.0, 0)):
+        recurrent = layers.Bidirectional(layers.LSTM(2, dropout=dropout))
+        assert len(warnings_of(Sequences(recurrent))) == count
+
+
+def test_augmentation_without_training_argument_warns_in_predict():
+    noise = layers.RandomBrightness(0.5, value_range=(0, 1))
+
+    class Augmented(Model):
+        def __init__(self):
+            super().__init__()
+            self.noise, self.flatten = noise, layers.Flatten()
+
+        def call(self, x):
+            return self.flatten(self.noise(layers.Reshape((3, 1, 1))(x)))
+
+    model = Augmented()
+    (message,) = warnings_of(model, "predict", "predict", "evaluate")
+    assert f"{noise.name!r} (RandomBrightness) run in training mode" in message
+
+
+class Explicit(Subclassed):
+    def call(self, x):
+        for layer in self.parts:
+            x = layer(x, training=True)
+        return x
+
+
+class Frozen(Subclassed):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.parts[0].trainable = False
+
+
+class WithTraining(Subclassed):
+    def call(self, x, training=None):
+        return super().call(x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Explicit(layers.Dropout(0.5), layers.BatchNormalization()),
+        lambda: Frozen(layers.BatchNormalization()),
+        lambda: WithTraining(layers.Dropout(0.5), layers.BatchNormalization()),
+        lambda: Subclassed(layers.Dropout(0.0), layers.LayerNormalization()),
+        lambda: as_functional(Block(as_sequential(layers.BatchNormalization()))),
+        lambda: as_sequential(Block(layers.BatchNormalization())),
+    ],
+)
+def test_no_warning_if_each_layer_has_its_mode(make):
+    assert warnings_of(make(), "fit", "evaluate", "predict") == []
+
+
+def test_the_mode_of_a_call_reaches_the_layers_of_a_model_without_training():
+    model = Subclassed(layers.Dropout(0.5))
+    model.parts[1] = layers.Identity()
+    assert (model(X, training=True).numpy() == 0).any()
+    assert (model(X).numpy() == X).all()

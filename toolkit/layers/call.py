@@ -37,6 +37,8 @@ class _Context(ThreadState):
     symbolic = False  # whether only shapes are computed: then losses are dropped
     # arguments of enclosing calls that nested calls inherit
     arguments: dict[str, Any] | None = None
+    # Layers that use their default mode, and the mode, if the caller collects them.
+    defaulted: list[tuple[Any, bool | None]] | None = None
     weightless = False  # whether new weights can be zeros, because only shapes matter
 
 

@@ -232,6 +232,9 @@ def _set_training(inner: Step) -> Step:
         info, outer, training = call.layer._info, context.training, call.training
         if training is None:
             training = info.training_default if outer is None else outer
+            if context.defaulted is not None and outer is None:
+                if info.takes_training:
+                    context.defaulted.append((call.layer, training))
         if training is not None and info.takes_training:
             call.kwargs = {**call.kwargs, "training": training}
         if training is outer:

@@ -28,6 +28,7 @@ from toolkit.models.training.step_functions import (
     Step,
     warn_of_python,
 )
+from toolkit.models.training.training_mode import watch_training_mode
 from toolkit.release.deprecation import deprecated
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Steps:
     def _forward(self, x: Any, training: bool) -> Any:
         if self._info.takes_training:
             return self(x, training=training)
-        return self(x)
+        with watch_training_mode(self, training):
+            return self(x)
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """Run one step of training on a batch; override it for custom training.
