@@ -22,6 +22,7 @@ from toolkit.models.training.compile_utils import (
     pack_like,
 )
 from toolkit.models.training.pair_checks import warn_of_pairs
+from toolkit.models.training.logit_checks import check_logits
 
 Path = tuple[Any, ...]
 
@@ -104,6 +105,17 @@ class CompileLoss:
             true, pred = _get_at(y_true, term.path), _get_at(y_pred, term.path)
             check_shapes(term.loss, term.output, true, pred)
             check_values(term.loss, term.output, true, pred)
+
+    def check_heads(self, model: Any, heads: Any) -> None:
+        """Warn if the last operation of an output and `from_logits` differ.
+
+        Args:
+            model: the model of the outputs.
+            heads: Heads or None, in the structure of the outputs.
+        """
+        for term in self._terms:
+            head = _get_at(heads, term.path)
+            check_logits(model, term.loss, term.output, head)
 
     def _check_weights(self, outputs: int) -> None:
         """Check the weights of a loss for all outputs: unnamed, or one per output."""

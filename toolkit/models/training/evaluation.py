@@ -26,6 +26,7 @@ from toolkit.models.training.data_adapters import (
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.epochs import EpochBatches, make_batches
+from toolkit.models.training.logit_checks import Head, find_heads
 from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
@@ -291,24 +292,40 @@ class Evaluation(Steps):
         has_unbuilt_layers = not all(layer.built for layer in self._flatten_layers())
         if (has_unbuilt_layers or unbuilt_components) and self._defines_call():
             x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
+            heads: list[Head | None] = []
             if self._can_compile() and not has_composites(batch):
-                y_pred = infer(self._forward, (x,), {"training": False})
+
+                def forward(x: Any) -> Any:
+                    outputs = self._forward(x, training=False)
+                    heads[:] = find_heads(outputs)
+                    return outputs
+
+                y_pred = infer(forward, (x,), {})
             else:
                 y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)
                 y_pred = tree.map_structure(_symbol, y_pred)
             for component in unbuilt_components:
                 component.build(y, y_pred)
             if any(component is self._compile_loss for component in unbuilt_components):
-                self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
+                self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred, heads)
 
     def _build_for_batches(self, x: Any) -> None:
         """Build the model for batches of any size, if its class supports it."""
 
-    def _check_targets(self, y: Any, y_pred: Any) -> None:
-        """Check the first targets, unless a subclass overrides their use."""
+    def _check_targets(self, y: Any, y_pred: Any, heads: list[Head | None]) -> None:
+        """Check the first targets, unless a subclass overrides their use.
+
+        Args:
+            y: the targets.
+            y_pred: symbols of the outputs.
+            heads: the last operations of the outputs; empty if they are unknown.
+        """
         steps = ("train_step", "test_step", "compute_loss")
         if all(getattr(type(self), name) is getattr(Steps, name) for name in steps):
             self._compile_loss.check_targets(y, y_pred)
+            if heads:
+                packed = tree.pack_sequence_as(y_pred, heads)
+                self._compile_loss.check_heads(self, packed)
 
     def _defines_call(self) -> bool:
         return True
