@@ -418,6 +418,28 @@ IMAGE = (28, 28)
             ),
             "did you mean axis=1?",
         ),
+        (
+            lambda: twice(layers.Dense(3), (2, 4), (2, 5)),
+            "created for the extent 4 along axis -1; use another Dense layer",
+        ),
+        (
+            lambda: twice(layers.Conv1D(3, 1), (2, 6, 4), (2, 6, 5)),
+            "extent 4 along axis -1; use another Conv1D layer ... change the input",
+        ),
+        *(
+            (
+                lambda cls=cls: cls()([toolkit.Input((6, 4)), toolkit.Input((6, 5))]),
+                "along axis -1 the extents are 4 and 5 ... Dense(4) before the other "
+                "input ... Concatenate joins",
+            )
+            for cls in (layers.Add, layers.Subtract, layers.Multiply, layers.Average)
+        ),
+        (lambda: small_stack((10,), layers.Reshape((3, 4))), "did you mean (5, 2)?"),
+        (lambda: small_stack((10,), layers.Reshape((2, 4))), "did you mean (2, 5)?"),
+        (
+            lambda: small_stack((7,), layers.Reshape((3, 4))),
+            "extents whose product is 7",
+        ),
         (lambda: disconnected(), "add 'missing' to the inputs"),
         (lambda: layers.Dense(3).count_params(), "`build(input_shape)`"),
         (lambda: WithForward()(X), "Rename `forward` to `call`"),
@@ -434,6 +456,63 @@ IMAGE = (28, 28)
 def test_wrong_layers_have_a_fix(function, words):
     message = message_of(function)
     assert all(part in message for part in words.split(" ... ")), message
+
+
+OPERANDS = np.ones((2, 3)), np.ones((4, 3)), np.ones((2, 4)), np.ones((5, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            lambda a, b, c, d: ops.matmul(a, b),
+            "ops.matmul(x1, ops.swapaxes(x2, -1, -2))",
+        ),
+        (
+            lambda a, b, c, d: ops.matmul(a, c),
+            "ops.matmul(ops.swapaxes(x1, -1, -2), x2)",
+        ),
+        (lambda a, b, c, d: ops.matmul(a, d), "did you mean ops.matmul(x2, x1)?"),
+        (lambda a, b, c, d: ops.matmul(b, d), "the extents are 3 and 5"),
+        (lambda a, b, c, d: ops.dot(a, b), "ops.tensordot(x1, x2, (1, 1))"),
+        (lambda a, b, c, d: ops.add(a, c), "along axis -1 the extents are 3 and 4"),
+        (lambda a, b, c, d: ops.add(a, d), "along axis -2 the extents are 2 and 5"),
+        (
+            lambda a, b, c, d: ops.multiply(np.ones(4), b),
+            "ops.expand_dims(x, -1) appends the missing axes of (4,)",
+        ),
+        (
+            lambda a, b, c, d: ops.subtract(np.ones((4, 3, 2)), np.ones(4)),
+            "ops.expand_dims(x, (-2, -1)) appends",
+        ),
+        (
+            lambda a, b, c, d: ops.stack([a, b]),
+            "stack: ... (2, 3) and (4, 3) ... ops.pad",
+        ),
+        (
+            lambda a, b, c, d: ops.reshape(a, (4, 2)),
+            "(2, 3) of 6 elements into (4, 2) of 8; did you mean (3, 2)?",
+        ),
+        (
+            lambda a, b, c, d: ops.reshape(a, (4, -1)),
+            "(2, 3) of 6 elements into (4, -1); choose extents whose product is 6",
+        ),
+    ],
+)
+def test_wrong_shapes_have_a_fix(function, words):
+    message = message_of(lambda: function(*OPERANDS))
+    assert all(part in message for part in words.split(" ... ")), message
+
+
+def test_the_fix_of_a_reshape_does_not_contain_a_stand_in_for_an_unknown_extent():
+    x = toolkit.Input((5, 3))
+    message = message_of(lambda: ops.reshape(x, (4, 7)))
+    assert "mean" not in message, message
+
+
+def twice(layer, *shapes):
+    for shape in shapes:
+        layer(np.ones(shape, "float32"))
 
 
 class WithForward(layers.Layer):

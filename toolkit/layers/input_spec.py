@@ -171,8 +171,18 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
             raise error(
                 f"{describe(layer)}: {which}: expected {expected}, "
                 f"found shape={tuple(x.shape)}, dtype={x.dtype}"
-                f"{_fix_of_rank(spec, x, layer)}"
+                f"{_fix_of_rank(spec, x, layer) or _fix_of_extent(expected, layer)}"
             )
+
+
+def _fix_of_extent(expected: str, layer: Any) -> str:
+    """Return the fix for another extent than at the first call, or ""."""
+    if not expected.startswith("extent") or not getattr(layer, "built", False):
+        return ""
+    return (
+        f". The weights of the layer were created for the {expected}; use another "
+        f"{type(layer).__name__} layer for this input, or change the input"
+    )
 
 
 _SPATIAL_AXES = (("steps",), ("height", "width"), ("depth", "height", "width"))

@@ -44,8 +44,21 @@ class Merge(Layer):
     def call(self, inputs: Any) -> Tensor:
         tensors = _of_one_rank(_listed(self, inputs))
         pairs = zip(map(mask_of, inputs), tensors, strict=True)
-        return self.merge(
-            tensors, [m if m is None else _expand_mask(m, x) for m, x in pairs]
+        masks = [m if m is None else _expand_mask(m, x) for m, x in pairs]
+        try:
+            return self.merge(tensors, masks)
+        except ShapeError as error:
+            raise ShapeError(f"{error}{self._fix_of_shapes(tensors)}") from error
+
+    def _fix_of_shapes(self, tensors: list[Any]) -> str:
+        """Return the layers that make the shapes equal, for a message."""
+        first, *remaining = tensors
+        other = next((x for x in remaining if x.shape[-1] != first.shape[-1]), None)
+        if other is None or first.shape[1:-1] != other.shape[1:-1]:
+            return ""
+        return (
+            f". Dense({first.shape[-1]}) before the other input makes them equal, and "
+            "Concatenate joins different ones"
         )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:

@@ -15,6 +15,7 @@ from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.layer import Layer
 from toolkit.layers.masks import warn_of_mask
 from toolkit.layers.weights import positive
+from toolkit.ops.checks import fix_of_target
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import IntOrInts, RegularizedLayerOptions
@@ -116,6 +117,7 @@ class Reshape(Layer):
             raise ShapeError(
                 f"Reshape: a sample of shape {inputs.shape[1:]} has {size} elements; "
                 f"they do not fit target_shape {self.target_shape}"
+                f"{fix_of_target(size, self.target_shape)}"
             )
         return ops.reshape(inputs, (inputs.shape[0], *target))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import index
 from typing import Any
 
@@ -53,9 +54,53 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
         distinct = {n for n in extents if n != 1}
         if len(distinct) > 1:
             text = " and ".join(str(tuple(shape)) for shape in shapes)
-            raise ShapeError(f"{op}: shapes {text} cannot be broadcast together")
+            raise ShapeError(
+                f"{op}: shapes {text} cannot be broadcast together"
+                f"{_fix_of_broadcast(shapes)}"
+            )
         result.append(distinct.pop() if distinct else 1)
     return tuple(result)
+
+
+def _fix_of_broadcast(shapes: tuple[Shape, ...]) -> str:
+    """Return the axis whose extents differ, and the likely fix, for a message."""
+    if len(shapes) != 2:
+        return ""
+    short, long = sorted(map(tuple, shapes), key=len)
+    missing = len(long) - len(short)
+    if short and missing and short == long[: len(short)]:
+        axes = tuple(range(-missing, 0)) if missing > 1 else -1
+        return f"; ops.expand_dims(x, {axes}) appends the missing axes of {short}"
+    tail = long[missing:]
+    axis = next(i for i in range(len(short)) if 1 != short[i] != tail[i] != 1)
+    extents = f"{shapes[0][axis - len(short)]} and {shapes[1][axis - len(short)]}"
+    return (
+        f": along axis {axis - len(short)} the extents are {extents}, and they must be "
+        "equal, or one of them 1"
+    )
+
+
+def fix_of_target(size: int, target: Shape) -> str:
+    """Return a shape like `target` that has `size` elements, for a message.
+
+    Args:
+        size: the number of elements.
+        target: the requested shape, possibly with -1.
+    """
+    if isinstance(state.trace, Probe) and size % state.trace.extent == 0:
+        return ""  # the number depends on an unknown extent
+    for i in range(len(target)):
+        remaining = [*target[:i], *target[i + 1 :]]
+        others = math.prod(n for n in remaining if n != -1)
+        if others and target[i] != -1 and size % others == 0:
+            extent = -1 if -1 in remaining else size // others
+            shape = (*target[:i], extent, *target[i + 1 :])
+            if shape.count(-1) < 2:
+                return f"; did you mean {shape}?"
+    divisors = [n for n in range(2, target[-1] + 1) if size % n == 0] if target else []
+    if len(target) == 2 and divisors:
+        return f"; did you mean {(size // divisors[-1], divisors[-1])}?"
+    return f"; choose extents whose product is {size}"
 
 
 def normalize_axis(op: str, axis: int, ndim: int) -> int:

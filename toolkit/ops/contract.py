@@ -12,7 +12,7 @@ from toolkit.core.convert import convert, operands, tensors, weak_type
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.ir import Kind, Primitive, Spec, primitive
-from toolkit.ops.checks import broadcast_shapes, normalize_axis
+from toolkit.ops.checks import Shape, broadcast_shapes, normalize_axis
 from toolkit.ops.shape import (
     broadcast_to,
     concatenate,
@@ -32,10 +32,25 @@ def _matmul_spec(a: Spec, b: Spec, factors: str = "") -> Spec:
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"matmul: the last axis of shape {a.shape} must have the extent of the "
-            f"second-to-last axis of shape {b.shape}"
+            f"second-to-last axis of shape {b.shape}{_fix_of_factors(a.shape, b.shape)}"
         )
     batch = broadcast_shapes("matmul", a.shape[:-2], b.shape[:-2])
     return a.with_shape((*batch, a.shape[-2], b.shape[-1]))
+
+
+def _fix_of_factors(a: Shape, b: Shape) -> str:
+    """Return the transpositions that make a product possible, for a message."""
+    if len(a) < 2 or len(b) < 2:
+        return ""
+    if a[-1] == b[-1]:
+        factors = "x1, ops.swapaxes(x2, -1, -2)"
+    elif a[-2] == b[-2]:
+        factors = "ops.swapaxes(x1, -1, -2), x2"
+    elif a[-2] == b[-1]:
+        factors = "x2, x1"
+    else:
+        return f"; the extents are {a[-1]} and {b[-2]}"
+    return f"; did you mean ops.matmul({factors})?"
 
 
 def _matmul_vjp_a(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -262,6 +277,14 @@ def _in_order(x: Tensor, axes: list[int]) -> Tensor:
     return x if axes == list(range(x.ndim)) else transpose(x, axes)
 
 
+def _fix_of_axes(x1: Shape, x2: Shape, left: list[int], right: list[int]) -> str:
+    """Return the axes of two matrices that have equal extents, for a message."""
+    if len(x1) != 2 or len(x2) != 2 or len(left) != 1:
+        return ""
+    pairs = [(i, k) for i in (1, 0) for k in (1, 0) if x1[i] == x2[k]]
+    return f"; did you mean ops.tensordot(x1, x2, {pairs[0]})?" if pairs else ""
+
+
 def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int]]:
     if is_int(axes):
         if not 0 <= axes <= min(x1.ndim, x2.ndim):
@@ -279,6 +302,7 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int
         raise ShapeError(
             f"tensordot: axes {left} of shape {x1.shape} and axes {right} of shape "
             f"{x2.shape} must have equal extents"
+            f"{_fix_of_axes(x1.shape, x2.shape, left, right)}"
         )
     return left, right
 

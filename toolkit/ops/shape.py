@@ -24,6 +24,7 @@ from toolkit.ir import (
 from toolkit.ops.checks import (
     broadcast_shapes,
     extents_of,
+    fix_of_target,
     is_unknown,
     normalize_axis,
     stand_in,
@@ -50,8 +51,18 @@ def _may_fit(shape: Shape, other: Shape) -> bool:
 
 def _reshape_spec(x: Spec, shape: Shape) -> Spec:
     if math.prod(shape) != x.size:
-        raise ShapeError(f"reshape: cannot reshape {x.shape} into {shape}")
+        raise ShapeError(_reshape_message(x.shape, shape))
     return x.with_shape(shape)
+
+
+def _reshape_message(shape: Shape, target: Shape) -> str:
+    """Return the message about a target with another number of elements."""
+    size = math.prod(shape)
+    numbers = "" if -1 in target else f" of {math.prod(target)}"
+    return (
+        f"reshape: cannot reshape {shape} of {size} elements into {target}{numbers}"
+        f"{fix_of_target(size, target)}"
+    )
 
 
 def _broadcast_spec(x: Spec, shape: Shape) -> Spec:
@@ -257,7 +268,7 @@ def reshape(x: Any, newshape: Any) -> Tensor:
                 f"newshape={newshape}"
             )
         if (known_size == 0 and x.size) or (known_size and x.size % known_size):
-            raise ShapeError(f"reshape: cannot reshape {x.shape} into {shape}")
+            raise ShapeError(_reshape_message(x.shape, shape))
         shape = tuple(
             (x.size // known_size if known_size else 0) if n == -1 else n for n in shape
         )
@@ -538,6 +549,13 @@ def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
          [2 4]]
     """
     tensors, _ = operands(*x)
+    shapes = [*dict.fromkeys(t.shape for t in tensors)]
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"stack: expected tensors of one shape; received shapes {shapes[0]} and "
+            f"{shapes[1]}. ops.pad makes them equal; ops.concatenate joins them along "
+            "an axis that they have"
+        )
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)
     return concatenate([expand_dims(t, axis) for t in tensors], axis)
 
