@@ -1,6 +1,7 @@
 """Messages of typical mistakes: they name the cause and the likely fix."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -274,7 +275,11 @@ def spoiled(array, value=np.nan):
 @pytest.mark.parametrize(
     ("x", "y", "words"),
     [
-        (spoiled(X), X[:, :3], "x contains NaN or infinity in 1 of 8 rows, first in"),
+        (
+            spoiled(X),
+            X[:, :3],
+            "x contains NaN or infinity in 1 of 8 rows, first in row 5, column 0;",
+        ),
         (X, spoiled(X[:, :3], np.inf), "y contains NaN or infinity in 1 of 8 rows"),
         (X * 1e30, X[:, :3], "try a lower learning rate ... The data is finite"),
     ],
@@ -285,10 +290,88 @@ def test_nonfinite_loss_looks_at_the_data(x, y, words):
     assert all(part in message for part in words.split(" ... ")), message
 
 
-def test_nonfinite_loss_looks_at_the_last_batch_of_a_data_set():
-    data = toolkit.data.Dataset.from_tensor_slices((spoiled(X), X[:, :3])).batch(8)
-    message = message_of(lambda: compiled().fit(data, verbose=0))
-    assert "in the last batch, x contains NaN" in message
+def test_nonfinite_input_names_the_key_and_the_index():
+    named = {name: toolkit.Input((2, 2), name=name) for name in ("first", "second")}
+    outputs = layers.Dense(3)(layers.Flatten()(layers.Add()([*named.values()])))
+    model = toolkit.Model(named, outputs)
+    model.compile("sgd", "mse")
+    first, second = np.zeros((2, 8, 2, 2), "float32")
+    second[6, 1, 0] = np.inf
+    data = {"first": first, "second": second}
+    message = message_of(lambda: model.fit(data, X[:, :3], verbose=0))
+    assert (
+        "x['second'] contains NaN or infinity in 1 of 8 rows, first in row 6" in message
+    )
+    assert "at index (6, 1, 0)" in message
+
+
+class Batches(toolkit.utils.PyDataset):
+    def __init__(self, x):
+        super().__init__()
+        self.x = x
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        rows = slice(2 * index, 2 * index + 2)
+        return self.x[rows], X[rows, :3]
+
+
+def from_generator(x):
+    spec = toolkit.data.TensorSpec((None, 4), "float32")
+    target = toolkit.data.TensorSpec((None, 3), "float32")
+    return toolkit.data.Dataset.from_generator(
+        lambda: (Batches(x)[i] for i in range(4)), output_signature=(spec, target)
+    )
+
+
+FOUND = "in batch 2 (counted from 0), x contains NaN or infinity in 1 of 2 rows, first "
+FOUND += "in row 1, column 0; remove"
+UNREAD = "Only the last batch was checked, and it is finite."
+SOURCES = {
+    "slices": (lambda x: samples(x, X[:, :3]).batch(2), FOUND, "The data is finite."),
+    "PyDataset": (Batches, FOUND, "The data is finite."),
+    "generator": (lambda x: (Batches(x)[i] for i in range(4)), UNREAD, UNREAD),
+    "from_generator": (from_generator, UNREAD, UNREAD),
+    "iterator": (lambda x: iter(samples(x, X[:, :3]).batch(2)), UNREAD, UNREAD),
+    "mapped": (
+        lambda x: samples(x, X[:, :3]).map(lambda a, b: (a * 2, b)).cache().batch(2),
+        FOUND,
+        "The data is finite.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_nonfinite_loss_reads_the_batches_again(kind):
+    source, found, finite = SOURCES[kind]
+    model = compiled(activation=None)
+    message = message_of(lambda: model.fit(source(spoiled(X)), verbose=0))
+    assert found in message
+    message = message_of(lambda: compiled(activation=None).fit(source(X * 1e30)))
+    assert "try a lower learning rate" in message
+    assert message.endswith(finite), message
+
+
+def test_the_search_for_nan_does_not_change_later_epochs():
+    def orders(x):
+        visited = []
+        data = samples(x, X[:, :3]).shuffle(8, seed=3).batch(8)
+        recorder = toolkit.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: visited.append(data.get_state()["passes"])
+        )
+        model = compiled(activation=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(data, epochs=3, verbose=0, callbacks=[recorder])
+        return visited, next(iter(data))[0].tolist()
+
+    visited, rows = orders(spoiled(X))
+    expected, expected_rows = orders(X)
+    assert visited == expected
+    changed = [a for a, b in zip(rows, expected_rows, strict=True) if a != b]
+    assert len(changed) == 1  # the spoiled row
 
 
 def samples(*arrays):

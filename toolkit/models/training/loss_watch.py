@@ -7,15 +7,10 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from toolkit import tree
 from toolkit.backends.memory import device_memories
 from toolkit.console.frames import warn
-from toolkit.core.convert import is_strings
 from toolkit.models.callbacks.logs import LazyLogs
-from toolkit.models.training.arrays import FIELDS
-from toolkit.type_aliases import Array
+from toolkit.models.training.nonfinite import Search, describe_nonfinite
 
 _WATCH = 0.1  # seconds between two checks of the loss
 
@@ -27,11 +22,10 @@ class LossWatch:
     would block the next step. Earlier losses can be non-finite, too.
 
     Args:
-        find_nonfinite: a function that describes NaN in the data of the run: a text,
-            "" if there is none, or None if that is unknown.
+        find_nonfinite: a function that searches the data of the run for NaN.
     """
 
-    def __init__(self, find_nonfinite: Callable[[], str | None]) -> None:
+    def __init__(self, find_nonfinite: Callable[[], Search]) -> None:
         self._find_nonfinite = find_nonfinite
         self._batch: object = None  # the newest one
         # A reference would prevent the reuse of its memory on an accelerator.
@@ -78,47 +72,18 @@ class LossWatch:
         self.warned = True
         nonfinite = (i for i, loss in enumerate(losses) if not math.isfinite(loss))
         first = next(nonfinite)
-        data = self._find_nonfinite()
-        if data is None and (rows := describe_nonfinite(self._batch)):
-            data = f"in the last batch, {rows}"
-        checked = " The data is finite." if data == "" else ""
+        location, checked = self._find_nonfinite()
+        if not location and self._batch is not None:
+            if rows := describe_nonfinite(self._batch):
+                location = f"in the last batch, {rows}"
+            checked = checked or "Only the last batch was checked, and it is finite."
         advice = (
-            f"{data}; remove these samples, or replace the values by np.nan_to_num"
-            if data
-            else f"try a lower learning rate or clip the gradients.{checked}"
+            f"{location}; remove these samples, or replace the values by np.nan_to_num"
+            if location
+            else f"try a lower learning rate or clip the gradients. "
+            f"{checked or 'The data cannot be read again, so it was not checked.'}"
         )
         warn(
             f"fit: the loss is {float(losses[first])} since step "
             f"{self._step + first + 1}; {advice}"
         )
-
-
-def describe_nonfinite(batch: object) -> str | None:
-    """Return the number and the first row of NaN and infinities in a batch, or None.
-
-    Example:
-        >>> import numpy as np
-        >>> describe_nonfinite((np.array([[1.0], [np.nan]]), np.array([0.0, 1.0])))
-        'x contains NaN or infinity in 1 of 2 rows, first in row 1'
-    """
-    components = batch if isinstance(batch, tuple) else (batch,)
-    for name, component in zip(FIELDS, components, strict=False):
-        for path, leaf in tree.flatten_with_path(component):
-            rows = _nonfinite_rows(leaf)
-            if rows.any():
-                label = "".join([name, *(f"[{key!r}]" for key in path)])
-                return (
-                    f"{label} contains NaN or infinity in {rows.sum()} of {len(rows)} "
-                    f"rows, first in row {rows.argmax()}"
-                )
-    return None
-
-
-def _nonfinite_rows(leaf: Any) -> Array:
-    """Return for each row whether it contains NaN or infinity."""
-    if leaf is None or is_strings(leaf):
-        return np.zeros(0, bool)
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "fc" or not array.ndim:
-        return np.zeros(0, bool)
-    return ~np.isfinite(array).reshape(len(array), -1).all(axis=1)

@@ -16,6 +16,7 @@ from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
 from toolkit.data.batch_shards import BatchShard
+from toolkit.data.generators import FromGenerator
 from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
@@ -40,7 +41,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.training.loss_watch import describe_nonfinite
+from toolkit.models.training.nonfinite import Search, search_arrays, search_batches
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
 from toolkit.random.seeds import draw_seed
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from toolkit.models.training.step_functions import Preparation
 
 DEFAULT_BATCH = 32
-_LARGE = 1 << 32  # bytes of data whose search for NaN takes many seconds
 State = dict[str, Any]
 
 
@@ -83,9 +83,9 @@ class Source:
         """Return a fingerprint of the rows and their order, which reads no batch."""
         return None
 
-    def find_nonfinite(self) -> str | None:
-        """Describe NaN in the data: "" if there is none, None if that is unknown."""
-        return None
+    def find_nonfinite(self) -> Search:
+        """Search the data for NaN, if it can be read again without side effects."""
+        return Search()
 
     def notify(self, hook: str) -> None:
         """Call `on_epoch_begin` or `on_epoch_end` of a data object."""
@@ -246,11 +246,8 @@ class ArraySource(NumberedSource):
     def fingerprint(self) -> str | None:
         return f"rows with the checksum {checksum_of(self._rows):08x}"
 
-    def find_nonfinite(self) -> str | None:
-        arrays = tree.flatten(self._structure)
-        if sum(getattr(array, "nbytes", 0) for array in arrays) > _LARGE:
-            return None
-        return describe_nonfinite(self._structure) or ""
+    def find_nonfinite(self) -> Search:
+        return search_arrays(self._structure)
 
     def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
@@ -310,6 +307,11 @@ class SequenceSource(NumberedSource):
         with data.prefetched(elements, function=self._prepared()) as batches:
             yield from batches
 
+    def find_nonfinite(self) -> Search:
+        if self.num_batches is None:
+            return Search()
+        return search_batches(self._batches[i] for i in range(self.num_batches))
+
 
 class IterableSource(Source):
     """Batches of an iterable, or of an iterator, prefetched.
@@ -363,6 +365,16 @@ class DatasetSource(Source):
         ]
         return f"a Dataset with {' and '.join(texts)}" if texts else None
 
+    def find_nonfinite(self) -> Search:
+        if self.is_iterator or _runs_generator(self._batches):
+            return Search()
+        state = self._batches.get_state()
+        try:
+            with iter(self._batches) as batches:
+                return search_batches(batches)
+        finally:
+            self._batches.set_state(state)  # as if there was no other pass
+
     def state(self, within: bool) -> State | None:
         state: State = {"taken": self.num_taken if within else 0}
         if within or self.is_iterator:
@@ -389,6 +401,11 @@ class DatasetSource(Source):
             self._restore_later(start)  # the state before this pass was opened
         with nullcontext() if self.is_iterator else self._iterator:
             yield from islice(self._iterator, steps if self.is_iterator else None)
+
+
+def _runs_generator(dataset: data.Dataset) -> bool:
+    """Return whether a pass runs a generator, which can wait or change its state."""
+    return any(isinstance(stage, FromGenerator) for stage in dataset._ancestors())
 
 
 def make_source(
