@@ -19,6 +19,7 @@ from toolkit import ops
 from toolkit.core.tensor import state
 from toolkit.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ShapeError,
     TraceError,
     VariableCreationError,
@@ -76,6 +77,40 @@ def test_input_signature():
     assert float(total(ops.ones((3, 2)))) == 6.0
     with pytest.raises(ShapeError, match=r"expected.*\[None, 2\].*received.*\[3, 4\]"):
         total(ops.ones((3, 4)))
+
+
+TEXTS = {
+    "list": ["b", "a"],
+    "array": np.array(["b", "a"]),
+    "objects": np.array(["b", "a"], object),
+    "bytes": np.array([b"b", b"a"]),
+    "tensor": ops.convert_to_tensor(["b", "a"]),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("spec", [toolkit.KerasTensor, toolkit.data.TensorSpec])
+def test_input_signature_of_strings(kind, spec):
+    lookup = toolkit.layers.StringLookup(vocabulary=["a", "b"])
+    signature = [spec((None,), "string"), spec((2,), "float32")]
+    function = toolkit.function(
+        lambda words, x: ops.cast(lookup(words), "float32") * x,
+        input_signature=signature,
+    )
+    assert function(TEXTS[kind], ops.ones((2,))).tolist() == [2.0, 1.0]
+    assert function(TEXTS[kind], [2.0, 3.0]).tolist() == [4.0, 3.0]
+    with pytest.raises(ShapeError, match=r"\(string\[None\], float32\[2\]\).*received"):
+        function(ops.ones((2,)), ops.ones((2,)))
+
+
+@pytest.mark.parametrize(
+    "signature", [["float32"], "float32", [(2, 3)], [None], [np.float32], [3]]
+)
+def test_input_signature_without_specs_is_refused(signature):
+    with pytest.raises(
+        ArgumentTypeError, match="a list of specs.*TensorSpec.*received"
+    ):
+        toolkit.function(lambda x: x, input_signature=signature)
 
 
 def test_variables_are_read_and_assigned():

@@ -42,7 +42,14 @@ from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.job_checks import shared_step
 from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
-from toolkit.functions.signatures import matches_spec, static_key
+from toolkit.functions.signatures import (
+    as_argument,
+    check_signature,
+    describe_specs,
+    join_lists,
+    matches_spec,
+    static_key,
+)
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -80,6 +87,7 @@ class Function:
     ) -> None:
         if jit_compile not in ("auto", True, False):
             raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))
+        check_signature(input_signature)
         self.python_function = func
         self.input_signature = input_signature
         self.reduce_retracing = reduce_retracing
@@ -369,13 +377,13 @@ class Function:
         if kwargs:
             args = inspect.signature(self.python_function).bind(*args, **kwargs).args
         specs = tree.flatten(self.input_signature)
-        tensors = [convert(leaf) for leaf in tree.flatten(args)]
+        args = join_lists(args, self.input_signature)
+        tensors = [as_argument(leaf) for leaf in tree.flatten(args)]
         is_match = len(specs) == len(tensors) and all(
-            matches_spec(x.spec, spec) for x, spec in zip(tensors, specs, strict=True)
+            matches_spec(x, spec) for x, spec in zip(tensors, specs, strict=True)
         )
         if not is_match:
-            expected = ", ".join(f"{s.dtype}{list(s.shape)}" for s in specs)
-            received = ", ".join(repr(x.spec) for x in tensors)
+            expected, received = map(describe_specs, (specs, tensors))
             raise SignatureError(
                 f"{self.name}: expected arguments ({expected}), as in its "
                 f"input_signature; received ({received})"

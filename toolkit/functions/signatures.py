@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from toolkit import dtypes
-from toolkit.ir import Spec
+from toolkit import dtypes, tree
+from toolkit.core.convert import convert, is_strings
+from toolkit.core.strings import StringTensor
+from toolkit.core.tensor import Tensor
+from toolkit.errors import ArgumentTypeError
 
 
 def static_key(leaf: object) -> tuple[type, object]:
@@ -18,11 +22,56 @@ def static_key(leaf: object) -> tuple[type, object]:
     return type(leaf), id(leaf)
 
 
-def matches_spec(spec: Spec, expected: Any) -> bool:
-    """Return whether a tensor's spec fits an expected one; None fits any extent."""
-    if spec.ndim != len(expected.shape) or spec.dtype != dtypes.standardize(
+def check_signature(input_signature: Any) -> None:
+    """Raise unless an input_signature is None, or a nest of specs."""
+    for leaf in tree.flatten(input_signature):
+        if leaf is None and input_signature is None:
+            return
+        is_spec = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
+        if not is_spec or isinstance(leaf, type):
+            raise ArgumentTypeError(
+                "function: expected input_signature to be a list of specs, one for "
+                "each argument, such as [TensorSpec((None, 3), 'float32')] of "
+                f"toolkit.data; received {input_signature!r}"
+            )
+
+
+def join_lists(args: tuple[Any, ...], input_signature: Any) -> tuple[Any, ...]:
+    """Return the arguments, with a tensor for each list that has a single spec."""
+    if not isinstance(input_signature, (list, tuple)):
+        return args
+    if len(args) != len(input_signature):
+        return args
+    return tuple(
+        as_argument(x)
+        if hasattr(spec, "shape") and isinstance(x, (list, tuple)) and _is_plain(x)
+        else x
+        for x, spec in zip(args, input_signature, strict=True)
+    )
+
+
+def as_argument(value: Any) -> Tensor | StringTensor:
+    """Return an argument as a tensor of numbers or of strings."""
+    first = next(iter(tree.flatten(value)), None)
+    is_text = isinstance(first, (str, bytes)) or is_strings(value)
+    return StringTensor(value) if is_text else convert(value)
+
+
+def _is_plain(values: Any) -> bool:
+    """Return whether nested lists contain only numbers or strings."""
+    return all(isinstance(x, (int, float, str, bytes)) for x in tree.flatten(values))
+
+
+def describe_specs(specs: Sequence[Any]) -> str:
+    """Return the dtypes and shapes of specs or tensors, for a message."""
+    return ", ".join(f"{dtypes.standardize(s.dtype)}{list(s.shape)}" for s in specs)
+
+
+def matches_spec(x: Any, expected: Any) -> bool:
+    """Return whether a tensor fits an expected spec; None fits any extent."""
+    if len(x.shape) != len(expected.shape) or x.dtype != dtypes.standardize(
         expected.dtype
     ):
         return False
-    extents = zip(spec.shape, expected.shape, strict=True)
+    extents = zip(x.shape, expected.shape, strict=True)
     return all(n is None or m == n for m, n in extents)
