@@ -428,6 +428,80 @@ def test_wrong_data_has_a_fix(function, words):
     assert all(part in message for part in words.split(" ... ")), message
 
 
+def pairs(count=16):
+    return samples(np.ones((count, 4), "float32"), np.ones((count, 3), "float32"))
+
+
+def none(*row):
+    return False
+
+
+EMPTY = {
+    "drop_remainder": (
+        lambda: pairs().batch(32, drop_remainder=True).prefetch(1),
+        "batch(32, drop_remainder=True) drops all 16 elements ... a smaller batch",
+    ),
+    "take": (lambda: pairs().take(0).batch(4), "the stage take of ... of 16 elements"),
+    "skip": (lambda: pairs().batch(4).skip(9).repeat(), "the stage skip of ... of 4"),
+    "window": (
+        lambda: (
+            pairs()
+            .window(32, drop_remainder=True)
+            .flat_map(lambda a, b: toolkit.data.Dataset.zip((a.batch(2), b.batch(2))))
+        ),
+        "the stage window of <Dataset from_tensor_slices > window > flat_map>",
+    ),
+    "filter": (
+        lambda: pairs().filter(none).batch(4),
+        "filter > batch> these stages can remove all elements: filter; list(",
+    ),
+    "filter and drop": (
+        lambda: pairs().filter(none).batch(4, drop_remainder=True),
+        "can remove all elements: filter, batch;",
+    ),
+    "shard": (lambda: pairs().shard(40, 30).batch(4), "the stage shard of"),
+    "generator": (lambda: iter(()), "the data is empty"),
+    "arrays": (lambda: X[:0], "at least one sample; received empty arrays"),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_empty_data_names_the_stage(kind, method):
+    make, words = EMPTY[kind]
+    model = compiled()
+    message = message_of(lambda: getattr(model, method)(make(), verbose=0))
+    assert message.startswith(f"{method}: expected at least one "), message
+    assert all(part in message for part in words.split(" ... ")), message
+
+
+def test_empty_validation_data_is_named():
+    model, y = compiled(), X[:, :3]
+    empty = pairs().take(0).batch(4)
+    message = message_of(lambda: model.fit(X, y, validation_data=empty, verbose=0))
+    assert message.startswith("fit: validation_data: expected at least one batch;")
+    unknown = pairs().filter(none).batch(4)
+    with pytest.warns(UserWarning, match="^validation_data: .* filter; .* no results"):
+        model.fit(X, y, validation_data=unknown, verbose=0, epochs=2)
+
+
+def test_validation_split_without_samples_has_the_figures():
+    model = compiled()
+    message = message_of(
+        lambda: model.fit(X[:3], X[:3, :3], validation_split=0.9, verbose=0)
+    )
+    assert "validation_split=0.9: 0 and 3 samples" in message
+
+
+def test_more_steps_than_arrays_have_names_the_batch_size():
+    message = message_of(
+        lambda: compiled().fit(
+            X, X[:, :3], batch_size=4, steps_per_epoch=9, verbose=0, epochs=2
+        )
+    )
+    assert "after 2 of 9 steps: 8 samples in batches of 4 are 2 steps; omit" in message
+
+
 def test_missing_validation_data_is_named_once():
     stopping = toolkit.callbacks.EarlyStopping("val_loss")
     with pytest.warns(UserWarning, match="pass validation_data") as caught:

@@ -1,5 +1,7 @@
 """Test windows of a time series, and padded sequences."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,41 @@ def test_windows_of_python_numbers():
     data = utils.timeseries_dataset_from_array([0.5, 1.5, 2.5], [1, 2, 3], 2)
     x, y = next(iter(data))
     assert (x.dtype, y.dtype) == ("float32", "int32")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"sequence_length": 11},
+            "length=11 covers 11 steps; the data has 10 (10 rows)",
+        ),
+        (
+            {"sequence_length": 4, "sampling_rate": 4},
+            "covers 13 steps; the data has 10 (10 rows, sampling_rate=4). Use a "
+            "sequence_length of at most 3",
+        ),
+        (
+            {"sequence_length": 6, "start_index": 2, "end_index": 7},
+            "the data has 5 (10 rows, start_index=2, end_index=7). Use a "
+            "sequence_length of at most 5",
+        ),
+        ({"sequence_length": 0}, "`sequence_length` must be higher than 0"),
+        ({"sequence_length": 2, "targets": []}, "received 0 targets for 10 steps"),
+        (
+            {"sequence_length": 2, "targets": np.arange(3), "start_index": 5},
+            "expected targets from step 5 on; received 3 targets",
+        ),
+    ],
+)
+def test_windows_that_do_not_fit_are_refused(options, words):
+    targets = options.pop("targets", None)
+    with pytest.raises(ArgumentError, match=re.escape(words)):
+        utils.timeseries_dataset_from_array(np.arange(10), targets, **options)
+
+
+def test_the_longest_window_fits():
+    (batch,) = utils.timeseries_dataset_from_array(
+        np.arange(10), None, 4, sampling_rate=3
+    )
+    assert np.asarray(batch).tolist() == [[0, 3, 6, 9]]

@@ -131,6 +131,7 @@ def timeseries_dataset_from_array(
         [([[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]], [10, 11, 12, 13])]
     """
     _check_windows(len(data), sampling_rate, sequence_stride, start_index, end_index)
+    _check_length(len(data), sequence_length, sampling_rate, start_index, end_index)
     check_format("timeseries_dataset_from_array", format)
     start = start_index or 0
     end = len(data) if end_index is None else end_index
@@ -140,7 +141,12 @@ def timeseries_dataset_from_array(
     target_array = None
     if targets is not None:
         target_array = _as_array(targets)[start:end]
-        count = min(count, len(targets))
+        if not len(target_array):
+            raise ArgumentError(
+                f"timeseries_dataset_from_array: expected targets from step {start} "
+                f"on; received {len(targets)} targets for {len(data)} steps of data"
+            )
+        count = min(count, len(target_array))
     starts = np.arange(0, count, sequence_stride)
 
     def compute_batch(rows: Array) -> Any:
@@ -151,6 +157,28 @@ def timeseries_dataset_from_array(
     return compute_batches(
         len(starts), compute_batch, batch_size, shuffle, seed, converter
     )
+
+
+def _check_length(
+    steps: int, length: int, rate: int, start: int | None, end: int | None
+) -> None:
+    """Raise unless a window fits the steps of the data."""
+    first, last = start or 0, steps if end is None else end
+    if length < 1:
+        raise ArgumentError(
+            "timeseries_dataset_from_array: `sequence_length` must be higher than 0; "
+            f"received {length}"
+        )
+    covered = (length - 1) * rate + 1
+    if covered > last - first:
+        bounds = (("start_index", start), ("end_index", end), ("sampling_rate", rate))
+        arguments = [f"{n}={x}" for n, x in bounds if x not in (None, 0, 1)]
+        raise ArgumentError(
+            f"timeseries_dataset_from_array: a window of sequence_length={length} "
+            f"covers {covered} steps; the data has {last - first} "
+            f"({', '.join([f'{steps} rows', *arguments])}). Use a sequence_length of "
+            f"at most {max(last - first - 1, 0) // rate + 1}"
+        )
 
 
 def _as_array(data: Any) -> Array:

@@ -158,6 +158,11 @@ class Normalization(DataLayer):
         """Return the mean and the variance of all batches."""
         count, mean, variance = 0, np.zeros(()), np.zeros(())
         for batch in _batches(data):
+            if not batch.size:
+                raise ArgumentError(
+                    f"Normalization {self.name!r}: adapt() expected at least one "
+                    f"sample; received an array of shape {batch.shape}"
+                )
             if not self.built:
                 self.build(batch.shape)
             self._check_shape(batch.shape)

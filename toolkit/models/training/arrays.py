@@ -289,7 +289,8 @@ def split_arrays(
     if at in (0, samples):
         raise ArgumentError(
             f"{samples} samples cannot be split into training and validation by "
-            f"validation_split={validation_split}"
+            f"validation_split={validation_split}: {at} and {samples - at} samples; "
+            "pass more samples, or validation_data"
         )
 
     def cut(rows: slice) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
+from toolkit.models.training.empty_data import empty_data_error
 from toolkit.models.training.sources import Source, make_source
 from toolkit.settings import max_steps_per_epoch
 
@@ -49,7 +50,7 @@ class EpochBatches:
             self._begin()
             batch = self._next(1)
             if batch is None:
-                raise ArgumentError("expected at least one batch; the data is empty")
+                raise empty_data_error(getattr(self.source, "_batches", None))
             self._peeked.append(batch)
         return self._peeked[0]
 
@@ -154,11 +155,20 @@ class EpochBatches:
         )
         if self.steps is not None or self.exhausted:
             expected = self.steps or "an unknown number of"
-            warn(
-                f"the data ran out after {finished} of {expected} steps; "
-                "it must return at least steps * epochs batches: add .repeat() to a "
-                "data set, or omit the number of steps"
+            warn(f"the data ran out after {finished} of {expected} steps{self._fix()}")
+
+    def _fix(self) -> str:
+        """Return the fix for data with too few batches, for a message."""
+        source = self.source
+        if source.samples is not None and source.batch_size is not None:
+            return (
+                f": {source.samples} samples in batches of {source.batch_size} are "
+                f"{source.num_batches} steps; omit the number of steps"
             )
+        return (
+            "; it must return at least steps * epochs batches: add .repeat() to a "
+            "data set, or omit the number of steps"
+        )
 
 
 def make_batches(

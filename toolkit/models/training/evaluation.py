@@ -11,6 +11,7 @@ from toolkit import tree
 from toolkit.arguments import check_arguments, is_int
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
+from toolkit.console.frames import warn_once
 from toolkit.core.composites import has_composites
 from toolkit.core.fetching import fetch
 from toolkit.core.tensor import Tensor
@@ -25,6 +26,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
+from toolkit.models.training.empty_data import empty_data_error
 from toolkit.models.training.epochs import EpochBatches, make_batches
 from toolkit.models.training.logit_checks import Head, find_heads
 from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
@@ -111,9 +113,20 @@ class Evaluation(Steps):
             if run.should_stop(self.stop_evaluating):
                 self.stop_evaluating = True
                 break
+        if logs == {} and not self.stop_evaluating:
+            self._warn_of_no_batch(batches)
         logs = self._final_logs(logs)
         callbacks.on_test_end(logs)
         return logs
+
+    def _warn_of_no_batch(self, batches: EpochBatches) -> None:
+        """Warn once that validation has no results; `evaluate` raises earlier."""
+        error = empty_data_error(getattr(batches.source, "_batches", None))
+        warn_once(
+            self,
+            f"validation_data: {error}; the logs contain no results of validation",
+            topic="empty validation",
+        )
 
     @check_arguments
     def predict(

@@ -41,6 +41,7 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
+from toolkit.models.training.empty_data import empty_data_error
 from toolkit.models.training.nonfinite import Search, search_arrays, search_batches
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.draw_detection import draws_random_numbers
@@ -460,7 +461,7 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     is_stream = hasattr(batches, "__next__") and not isinstance(batches, PyDataset)
     number = None if is_stream else count_batches(batches)
     if number == 0:
-        raise ArgumentError("expected at least one batch; received an empty data set")
+        raise empty_data_error(batches)
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
         # Use the full data set: the source selects the rows of this process.
         return DatasetSource(getattr(batches, "global_batches", batches), number)

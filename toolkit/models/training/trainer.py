@@ -399,6 +399,7 @@ def _validation(
     if data is None:
         return None
     x, y, sample_weight = unpack_x_y_sample_weight(data)
-    if batch_size is None and is_arrays(x):
-        batch_size = train.batch_size
-    return make_batches(x, y, sample_weight, batch_size, steps)
+    with named_errors("validation_data"):
+        if batch_size is None and is_arrays(x):
+            batch_size = train.batch_size
+        return make_batches(x, y, sample_weight, batch_size, steps)

@@ -1,0 +1,59 @@
+"""Errors about data without batches, with the stage that removes all elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolkit import data
+from toolkit.data.batching import Batch
+from toolkit.errors import ArgumentError
+
+# Stages that can remove all elements, although their number is unknown before a pass.
+_REMOVING = {
+    *("filter", "flat_map", "interleave", "skip", "take", "take_while", "unbatch"),
+    *("ignore_errors", "rejection_resample", "shard", "window"),
+}
+
+
+def empty_data_error(batches: Any = None) -> ArgumentError:
+    """Return the error about data without batches.
+
+    Args:
+        batches: the object that returned no batch; None if it is unknown.
+    """
+    if isinstance(batches, (data.Dataset, data.DatasetIterator)):
+        dataset = getattr(batches, "_dataset", batches)
+        return ArgumentError(
+            "expected at least one batch; received an empty data set: "
+            f"{_explain(dataset)}"
+        )
+    return ArgumentError("expected at least one batch; the data is empty")
+
+
+def _explain(dataset: Any) -> str:
+    """Return the stage that removes all elements, or the stages that can."""
+    pipeline = dataset._pipeline()
+    for stage in dataset._ancestors():
+        counts = [parent.cardinality() for parent in stage._parents]
+        if stage.cardinality() != 0 or not counts or 0 in counts:
+            continue
+        if isinstance(stage, Batch) and counts[0] > 0:
+            return (
+                f"batch({stage._size}, drop_remainder=True) drops all {counts[0]} "
+                "elements, because they do not fill a batch; use a smaller batch, or "
+                "drop_remainder=False"
+            )
+        number = f" of {counts[0]} elements" if counts[0] > 0 else ""
+        return f"the stage {stage._name} of {pipeline} returns none{number}"
+    names = [x._name for x in dataset._ancestors() if _can_remove(x)][::-1]
+    if dataset.cardinality() == 0 or not names:
+        return f"{pipeline} has no elements"
+    return (
+        f"in {pipeline} these stages can remove all elements: {', '.join(names)}; "
+        "list(dataset.take(1)) shows whether a data set has any"
+    )
+
+
+def _can_remove(stage: Any) -> bool:
+    is_batch = isinstance(stage, Batch)
+    return bool(stage._drops) if is_batch else stage._name in _REMOVING
