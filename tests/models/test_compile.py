@@ -400,7 +400,7 @@ def test_names_of_metrics_are_kept_in_the_logs(name, is_nested):
     inputs = toolkit.Input((3,))
     model = toolkit.Model(inputs, layers.Dense(4, name="out")(inputs))
     metric = toolkit.metrics.SparseTopKCategoricalAccuracy(2, name=name)
-    loss = toolkit.losses.SparseCategoricalCrossentropy(name="Cross-entropy")
+    loss = toolkit.losses.SparseCategoricalCrossentropy(True, name="Cross-entropy")
     model.compile("sgd", loss, metrics=is_nested(metric))
     data = np.ones((4, 3), "float32"), np.ones((4,))
     history = model.fit(*data, validation_data=data, verbose=0).history

@@ -66,7 +66,7 @@ WARNED_OF = {
     ),
     "three targets for one output": (np.zeros((8, 3)), "mae", 1, "outputs of shape"),
     "signs for a probability": (
-        *(np.sign(Y - 0.5), "binary_crossentropy", 1),
+        *(np.sign(Y - 0.5), losses.BinaryCrossentropy(from_logits=True), 1),
         r"of the output 'score': expected targets in \[0, 1\]; .* from -1 to 1",
     ),
 }

@@ -278,7 +278,7 @@ def assert_refused(model, stages, match, **options):
 
 
 def test_statistics_of_the_batch_are_refused():
-    dense = [layers.Dense(50, name=f"layer_{i}") for i in range(2)]
+    dense = [layers.Dense(50, "softmax", name=f"layer_{i}") for i in range(2)]
     model = tk.Sequential([dense[0], layers.BatchNormalization(name="norm"), dense[1]])
     assert_refused(model, stages_of(2, 1), "layer .*norm")
 
@@ -302,7 +302,7 @@ class LoopOverStages(layers.Layer):
 
 def test_a_loop_over_stages_is_refused():
     model = tk.Sequential([layers.Dense(8, name="layer_0_in"), LoopOverStages()])
-    model.add(layers.Dense(50, name="layer_1_out"))
+    model.add(layers.Dense(50, "softmax", name="layer_1_out"))
     concrete, _ = concrete_step(model, 8, "test")
     with pytest.raises(
         UnsupportedError, match="contains layers of several stages: .*layer_0"
