@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import toolkit
@@ -27,6 +26,7 @@ from toolkit.bench.processes import (
 )
 from toolkit.bench.worker import QUICK
 from toolkit.bench.workloads import ALL, SPEED_UP, STACKS, WORKLOADS
+from toolkit.files.writing import check_folder, write_text
 from toolkit.machine import available_cores, cpu_model
 from toolkit.processes import python_command
 
@@ -108,6 +108,8 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
         The record: the machine, the options, the packages of each candidate, and a row
             of medians and samples for each case.
     """
+    if options.json:
+        check_folder(options.json)
     record: dict[str, Any] = {
         "toolkit": toolkit.__version__,
         "machine": describe_machine(),
@@ -123,7 +125,7 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
         print(report.format_row(row, with_verdicts=not options.quick), flush=True)
         record["rows"].append(row)
         if options.json:  # after each row, so that an interrupted run keeps results
-            Path(options.json).write_text(json.dumps(record, indent=1), "utf-8")
+            write_text(options.json, json.dumps(record, indent=1))
     if not options.quick:
         print(f"\n{report.format_summary(record)}")
     return record

@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from toolkit.errors import ArgumentError, unknown_choice
+from toolkit.files.writing import named_write_errors
 from toolkit.reading.decompression import read_exactly
 from toolkit.type_aliases import Array
 
@@ -194,6 +195,11 @@ class _Deflated:
 
 def _open_for_writing(path: Any, compression: str | None, level: int) -> Any:
     """Open a file for records."""
+    with named_write_errors(path):
+        return _open_compressed(path, compression, level)
+
+
+def _open_compressed(path: Any, compression: str | None, level: int) -> Any:
     if compression == "GZIP":
         # Imported late: TensorBoard event files, which `fit` can write, need no gzip.
         import gzip

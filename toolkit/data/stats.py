@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import pictures
 from toolkit.data.profiling import Event, PassProfile, StageProfile
+from toolkit.files.writing import write_text
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
@@ -143,7 +144,7 @@ class Stats:
             }
             for name, event in self._events()
         ]
-        Path(path).write_text(json.dumps({"traceEvents": events}), "utf-8")
+        write_text(path, json.dumps({"traceEvents": events}))
 
     def plot(self, to_file: str | Path | None = None) -> Picture:
         """Plot a timeline of the pass; see `Dataset.plot`.

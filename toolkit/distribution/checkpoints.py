@@ -351,8 +351,15 @@ class _CollectiveWrite:
         self._on_saved()
 
     def _run_on_all_ranks(self, work: Callable[[], Any]) -> list[Any]:
+        def named_work() -> Any:
+            try:
+                return work()
+            except OSError as error:  # its path is of a temporary file
+                text = describe_write_error(error, self._target.parent)
+                raise OSError(text) from error
+
         reason = f"cannot write {str(self._target)!r}"
-        return run_on_all_ranks(self._group, work, UnwritableFileError, reason)[1]
+        return run_on_all_ranks(self._group, named_work, UnwritableFileError, reason)[1]
 
 
 def _describe_job(group: comm.Group) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
 from toolkit.errors import unknown_choice
+from toolkit.files.writing import write_text
 from toolkit.inspection import drawing
 from toolkit.inspection.scaling import (
     Scaling,
@@ -248,8 +249,7 @@ class Inspection:
             path: a ".json" file.
         """
         rows = list(self._rows())
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
+        write_text(path, json.dumps({"traceEvents": rows, "displayTimeUnit": "ms"}))
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """Yield the events of a timeline."""

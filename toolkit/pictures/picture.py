@@ -7,6 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from toolkit.errors import unknown_choice
+from toolkit.files.writing import write_text
 from toolkit.pictures.raster import save_raster
 from toolkit.pictures.shapes import (
     PALETTE,
@@ -76,13 +77,13 @@ class Picture(NamedTuple):
 
         Raises:
             ArgumentError: the format is unknown.
+            UnwritableFileError: the file cannot be written.
             ImportError: the format needs Matplotlib, which is not installed.
         """
         name = os.fspath(path)
         kind = format or os.path.splitext(name)[1][1:].lower()
         if kind == "svg":
-            with open(name, "w", encoding="utf-8") as file:
-                file.write(self.svg(dpi))
+            write_text(name, self.svg(dpi))
         elif kind in _RASTERS:
             save_raster(self.shapes, (self.width, self.height), name, kind, dpi)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from toolkit.files.writing import named_write_errors
 from toolkit.pictures.shapes import PALETTE, Line, Rectangle, Shape, Text, arrow_head
 
 _CODES = {"M": 1, "L": 2, "Q": 3, "C": 4}  # the codes of matplotlib.path.Path
@@ -38,7 +39,8 @@ def save_raster(
             _add_rectangle(axes, shape, order)
         else:
             _add_line(axes, shape, order)
-    figure.savefig(path, format=kind, dpi=dpi, facecolor=_light("paper"))
+    with named_write_errors(path):
+        figure.savefig(path, format=kind, dpi=dpi, facecolor=_light("paper"))
 
 
 def _add_text(axes: Any, text: Text, order: int) -> None:

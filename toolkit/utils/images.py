@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import zlib
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
+from toolkit.files.writing import named_write_errors
 from toolkit.reading.file_errors import check_regular_file
 from toolkit.reading.images import import_pillow, open_image
 from toolkit.settings import floatx, standardize_data_format
@@ -218,14 +220,22 @@ def save_img(
     pixels = _convert_to_pixels(x, data_format, scale)
     is_simple = file_format == "png" and pixels.dtype == "uint8" and not kwargs
     if is_simple and not _has_pillow():
-        return _write_png(path, pixels)
+        with _named_errors(path):
+            return _write_png(path, pixels)
     image = import_pillow("save_img").fromarray(pixels)
     if image.mode == "RGBA" and file_format == "jpeg":
         warn(
             "save_img: The JPEG format does not support RGBA images, converting to RGB."
         )
         image = image.convert("RGB")
-    image.save(path, format=file_format, **kwargs)
+    with _named_errors(path):
+        image.save(path, format=file_format, **kwargs)
+
+
+def _named_errors(path: Any) -> AbstractContextManager[None]:
+    """Return a context whose errors name the path; a file object has none."""
+    is_path = isinstance(path, (str, os.PathLike))
+    return named_write_errors(path) if is_path else nullcontext()
 
 
 def _has_pillow() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.errors import ArgumentError
+from toolkit.files.writing import named_write_errors
 from toolkit.type_aliases import Array
 from toolkit.visualization.drawing import (
     batch_of_images,
@@ -116,7 +117,8 @@ def plot_image_gallery(
             axis.set_title(title, fontsize=_FONT, **color)
     if path is not None:
         options = {"pad_inches": 0, "bbox_inches": "tight", "dpi": dpi}
-        figure.savefig(path, transparent=transparent, **options)
+        with named_write_errors(path):
+            figure.savefig(path, transparent=transparent, **options)
     elif show or show is None:
         pyplot.show()
     pyplot.close(figure)

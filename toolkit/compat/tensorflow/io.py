@@ -283,8 +283,10 @@ def read_file(filename: str | PathLike[str], name: str | None = None) -> StringT
 def write_file(
     filename: str | PathLike[str], contents: TensorLike, name: str | None = None
 ) -> None:
-    """Write bytes to a file."""
-    Path(to_path(filename)).write_bytes(to_single_bytes(contents, "write_file"))
+    """Write bytes to a file, and create its folder if it does not exist."""
+    path = Path(to_path(filename))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(to_single_bytes(contents, "write_file"))
 
 
 def matching_files(pattern: Any, name: str | None = None) -> StringTensor:

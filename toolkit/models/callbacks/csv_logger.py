@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.compiler import distribution_context
+from toolkit.files.writing import named_write_errors
 from toolkit.models.callbacks.callback import Callback, Logs
 
 
@@ -79,7 +80,8 @@ class CSVLogger(Callback):
         self._close()
 
     def _open(self, mode: str) -> Any:
-        return open(self.filename, mode, encoding="utf-8", newline="")
+        with named_write_errors(self.filename):
+            return open(self.filename, mode, encoding="utf-8", newline="")
 
     def _close(self) -> None:
         if self._file is not None:

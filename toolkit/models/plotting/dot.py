@@ -8,6 +8,7 @@ from html import escape
 from itertools import count
 from typing import Any
 
+from toolkit.files.writing import write_text
 from toolkit.pictures.boxes import MOODS, Box, Cell, Cluster
 from toolkit.pictures.shapes import PALETTE, remove_unprintable
 
@@ -45,8 +46,7 @@ class Dot:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the text to a file."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_string())
+        write_text(path, self.to_string())
 
 
 def _children(

@@ -12,6 +12,7 @@ import numpy as np
 
 from toolkit import settings, tree
 from toolkit.errors import ArgumentError
+from toolkit.files.writing import check_folder, write_text
 from toolkit.inspection import Inspection
 from toolkit.models.functional.model import Functional
 from toolkit.models.plotting.graph import Show, read_model
@@ -57,6 +58,7 @@ def write_report(
         raise ArgumentError(
             f"report: expected a path ending in .html; received {path!r}"
         )
+    check_folder(path)
     evaluation = None if data is None else outcome(model, data, batch_size)
     if not model.built:
         raise ArgumentError(
@@ -74,8 +76,7 @@ def write_report(
     batch = _batch(model, evaluation) if measure else None
     content = _content(model, evaluation, classes, history, batch)
     text = page(f"Report of {model.name}", content)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    write_text(path, text)
 
 
 def _batch(model: Any, evaluation: Outcome | None) -> Any:

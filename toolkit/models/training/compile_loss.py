@@ -21,8 +21,8 @@ from toolkit.models.training.compile_utils import (
     get_loss,
     pack_like,
 )
-from toolkit.models.training.pair_checks import warn_of_pairs
 from toolkit.models.training.logit_checks import check_logits
+from toolkit.models.training.pair_checks import warn_of_pairs
 
 Path = tuple[Any, ...]
 
