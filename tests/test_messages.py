@@ -591,6 +591,12 @@ IMAGE = (28, 28)
             )
             for cls in (layers.Add, layers.Subtract, layers.Multiply, layers.Average)
         ),
+        (
+            lambda: layers.Embedding(10, 2, name="words")(np.array([[3, 12]])),
+            "Embedding 'words': expected indices in [0, 10); received 12 ... "
+            "input_dim=13 or more",
+        ),
+        (lambda: layers.Embedding(10, 2)(np.array([[3, -1]])), "indices from 0 on"),
         (lambda: small_stack((10,), layers.Reshape((3, 4))), "did you mean (5, 2)?"),
         (lambda: small_stack((10,), layers.Reshape((2, 4))), "did you mean (2, 5)?"),
         (

@@ -123,10 +123,13 @@ class Embedding(QuantizableLayer):
         """Return the inputs as indices; lookups reject fractions and negative ones."""
         array = getattr(inputs, "_array", None)
         if isinstance(array, np.ndarray):
-            if array.size and (minimum := array.min()) < 0:
+            low, high = (array.min(), array.max()) if array.size else (0, 0)
+            if low < 0 or high >= self.input_dim:
+                fix = f"create the layer with input_dim={int(high) + 1} or more"
                 raise OutOfRangeError(
                     f"Embedding {self.name!r}: expected indices in "
-                    f"[0, {self.input_dim}); received {minimum:g}"
+                    f"[0, {self.input_dim}); received {low if low < 0 else high:g}; "
+                    f"{'map the inputs to indices from 0 on' if low < 0 else fix}"
                 )
         if inputs.dtype not in ("int32", "int64"):
             name = f"Embedding {self.name!r}"

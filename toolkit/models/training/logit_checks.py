@@ -112,7 +112,7 @@ def _describe_unbounded(model: Any, head: Head) -> str | None:
     if not isinstance(layer, (Dense, EinsumDense, Convolution)) or not layer.trainable:
         return None
     kind, activation = type(layer).__name__, layer.activation or activations.linear
-    if layer.kernel_constraint is not None:
+    if getattr(layer, "kernel_constraint", None) is not None:
         return None
     if not any(activation is function for function in _UNBOUNDED):
         return None

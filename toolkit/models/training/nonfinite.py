@@ -95,7 +95,7 @@ def describe_nonfinite(
     for name, component in zip(FIELDS, components, strict=False):
         for path, leaf in tree.flatten_with_path(component):
             elements = _nonfinite_elements(leaf)
-            rows = elements.any(axis=1)
+            rows = np.asarray(elements.any(axis=1))
             if rows.any():
                 label = "".join([name, *(f"[{key!r}]" for key in path)])
                 number = f"{rows.sum()} of {len(rows)} rows"
