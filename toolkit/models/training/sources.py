@@ -374,7 +374,7 @@ class DatasetSource(Source):
             with iter(self._batches) as batches:
                 return search_batches(batches)
         finally:
-            self._batches.set_state(state)  # as if there was no other pass
+            self._batches.set_state(state)  # later passes do not change
 
     def state(self, within: bool) -> State | None:
         state: State = {"taken": self.num_taken if within else 0}
