@@ -485,6 +485,18 @@ def test_empty_validation_data_is_named():
         model.fit(X, y, validation_data=unknown, verbose=0, epochs=2)
 
 
+def test_a_test_step_without_logs_is_not_empty_validation():
+    class Silent(toolkit.Sequential):
+        def test_step(self, data):
+            return {}
+
+    model = Silent([toolkit.Input((4,)), layers.Dense(3)])
+    model.compile("sgd", "mse")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, X[:, :3], validation_data=(X, X[:, :3]), verbose=0)
+
+
 def test_validation_split_without_samples_has_the_figures():
     model = compiled()
     message = message_of(

@@ -105,6 +105,7 @@ class Evaluation(Steps):
         callbacks.on_test_begin()
         self.reset_metrics()
         logs: Any = {}
+        last: int | None = None
         for first, last, group in batches.groups(self.steps_per_execution):
             callbacks.on_test_batch_begin(first)
             for batch in group:
@@ -113,7 +114,7 @@ class Evaluation(Steps):
             if run.should_stop(self.stop_evaluating):
                 self.stop_evaluating = True
                 break
-        if logs == {} and not self.stop_evaluating:
+        if last is None:
             self._warn_of_no_batch(batches)
         logs = self._final_logs(logs)
         callbacks.on_test_end(logs)
