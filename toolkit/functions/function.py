@@ -34,7 +34,6 @@ from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
 from toolkit.errors import (
     HostCallError,
-    SignatureError,
     leaked,
     unknown_choice,
 )
@@ -44,10 +43,9 @@ from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
 from toolkit.functions.signatures import (
     as_argument,
+    check_match,
     check_signature,
-    describe_specs,
     join_lists,
-    matches_spec,
     static_key,
 )
 from toolkit.ir import Spec
@@ -379,15 +377,7 @@ class Function:
         specs = tree.flatten(self.input_signature)
         args = join_lists(args, self.input_signature)
         tensors = [as_argument(leaf) for leaf in tree.flatten(args)]
-        is_match = len(specs) == len(tensors) and all(
-            matches_spec(x, spec) for x, spec in zip(tensors, specs, strict=True)
-        )
-        if not is_match:
-            expected, received = map(describe_specs, (specs, tensors))
-            raise SignatureError(
-                f"{self.name}: expected arguments ({expected}), as in its "
-                f"input_signature; received ({received})"
-            )
+        check_match(self.name, tensors, specs)
         return tree.pack_sequence_as(args, tensors)
 
     def _trace(

@@ -9,7 +9,7 @@ from toolkit import dtypes, tree
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.strings import StringTensor
 from toolkit.core.tensor import Tensor
-from toolkit.errors import ArgumentTypeError
+from toolkit.errors import ArgumentTypeError, SignatureError
 
 
 def static_key(leaf: object) -> tuple[type, object]:
@@ -22,7 +22,7 @@ def static_key(leaf: object) -> tuple[type, object]:
     return type(leaf), id(leaf)
 
 
-def check_signature(input_signature: Any) -> None:
+def check_signature(input_signature: object) -> None:
     """Raise unless an input_signature is None, or a nest of specs."""
     for leaf in tree.flatten(input_signature):
         if leaf is None and input_signature is None:
@@ -36,7 +36,7 @@ def check_signature(input_signature: Any) -> None:
             )
 
 
-def join_lists(args: tuple[Any, ...], input_signature: Any) -> tuple[Any, ...]:
+def join_lists(args: tuple[object, ...], input_signature: object) -> tuple[object, ...]:
     """Return the arguments, with a tensor for each list that has a single spec."""
     if not isinstance(input_signature, (list, tuple)):
         return args
@@ -57,12 +57,24 @@ def as_argument(value: Any) -> Tensor | StringTensor:
     return StringTensor(value) if is_text else convert(value)
 
 
-def _is_plain(values: Any) -> bool:
+def _is_plain(values: object) -> bool:
     """Return whether nested lists contain only numbers or strings."""
     return all(isinstance(x, (int, float, str, bytes)) for x in tree.flatten(values))
 
 
-def describe_specs(specs: Sequence[Any]) -> str:
+def check_match(name: str, tensors: Sequence[Any], specs: Sequence[Any]) -> None:
+    """Raise unless the tensors of a call fit the specs of an input_signature."""
+    is_match = len(specs) == len(tensors) and all(
+        matches_spec(x, spec) for x, spec in zip(tensors, specs, strict=True)
+    )
+    if not is_match:
+        raise SignatureError(
+            f"{name}: expected arguments ({_describe_specs(specs)}), as in its "
+            f"input_signature; received ({_describe_specs(tensors)})"
+        )
+
+
+def _describe_specs(specs: Sequence[Any]) -> str:
     """Return the dtypes and shapes of specs or tensors, for a message."""
     return ", ".join(f"{dtypes.standardize(s.dtype)}{list(s.shape)}" for s in specs)
 

@@ -175,7 +175,7 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
             )
 
 
-def _fix_of_extent(expected: str, layer: Any) -> str:
+def _fix_of_extent(expected: str, layer: object) -> str:
     """Return the fix for another extent than at the first call, or ""."""
     if not expected.startswith("extent") or not getattr(layer, "built", False):
         return ""

@@ -50,7 +50,7 @@ class Merge(Layer):
         except ShapeError as error:
             raise ShapeError(f"{error}{self._fix_of_shapes(tensors)}") from error
 
-    def _fix_of_shapes(self, tensors: list[Any]) -> str:
+    def _fix_of_shapes(self, tensors: list[Tensor]) -> str:
         """Return the layers that make the shapes equal, for a message."""
         first, *remaining = tensors
         other = next((x for x in remaining if x.shape[-1] != first.shape[-1]), None)

@@ -232,10 +232,11 @@ def save_img(
         image.save(path, format=file_format, **kwargs)
 
 
-def _named_errors(path: Any) -> AbstractContextManager[None]:
+def _named_errors(path: object) -> AbstractContextManager[None]:
     """Return a context whose errors name the path; a file object has none."""
-    is_path = isinstance(path, (str, os.PathLike))
-    return named_write_errors(path) if is_path else nullcontext()
+    if isinstance(path, (str, os.PathLike)):
+        return named_write_errors(path)
+    return nullcontext()
 
 
 def _has_pillow() -> bool:

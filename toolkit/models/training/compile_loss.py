@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from toolkit import losses, metrics, ops, tree
 from toolkit.errors import ArgumentError
+from toolkit.layers.layer import Layer
 from toolkit.models.training.compile_checks import (
     add_term_to_shape_errors,
     check_shapes,
@@ -106,7 +107,7 @@ class CompileLoss:
             check_shapes(term.loss, term.output, true, pred)
             check_values(term.loss, term.output, true, pred)
 
-    def check_heads(self, model: Any, heads: Any) -> None:
+    def check_heads(self, model: Layer, heads: object) -> None:
         """Warn if the last operation of an output and `from_logits` differ.
 
         Args:

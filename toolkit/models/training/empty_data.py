@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolkit import data
 from toolkit.data.batching import Batch
 from toolkit.errors import ArgumentError
@@ -15,22 +13,23 @@ _REMOVING = {
 }
 
 
-def empty_data_error(batches: Any = None) -> ArgumentError:
+def empty_data_error(batches: object = None) -> ArgumentError:
     """Return the error about data without batches.
 
     Args:
         batches: the object that returned no batch; None if it is unknown.
     """
-    if isinstance(batches, (data.Dataset, data.DatasetIterator)):
-        dataset = getattr(batches, "_dataset", batches)
+    if isinstance(batches, data.DatasetIterator):
+        batches = batches._dataset
+    if isinstance(batches, data.Dataset):
         return ArgumentError(
             "expected at least one batch; received an empty data set: "
-            f"{_explain(dataset)}"
+            f"{_explain(batches)}"
         )
     return ArgumentError("expected at least one batch; the data is empty")
 
 
-def _explain(dataset: Any) -> str:
+def _explain(dataset: data.Dataset) -> str:
     """Return the stage that removes all elements, or the stages that can."""
     pipeline = dataset._pipeline()
     for stage in dataset._ancestors():
@@ -54,6 +53,7 @@ def _explain(dataset: Any) -> str:
     )
 
 
-def _can_remove(stage: Any) -> bool:
-    is_batch = isinstance(stage, Batch)
-    return bool(stage._drops) if is_batch else stage._name in _REMOVING
+def _can_remove(stage: data.Dataset) -> bool:
+    if isinstance(stage, Batch):
+        return bool(stage._drops)
+    return stage._name in _REMOVING

@@ -309,7 +309,7 @@ class Evaluation(Steps):
             heads: list[Head | None] = []
             if self._can_compile() and not has_composites(batch):
 
-                def forward(x: Any) -> Any:
+                def forward(x: object) -> object:
                     outputs = self._forward(x, training=False)
                     heads[:] = find_heads(outputs)
                     return outputs

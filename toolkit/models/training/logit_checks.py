@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from toolkit import activations, losses, tree
 from toolkit.console.frames import warn_once
 from toolkit.core.tensor import Tensor, state
-from toolkit.ir import Kind, Node
+from toolkit.ir import Kind, Node, Value
 from toolkit.layers.conv import Convolution
 from toolkit.layers.dense import Dense
 from toolkit.layers.einsum_dense import EinsumDense
+from toolkit.layers.layer import Layer
 from toolkit.models.training.compile_checks import describe_term, function_of
 
 # The class of each loss on probabilities or logits, and the activation for it.
@@ -51,7 +52,7 @@ class Head(NamedTuple):
     layer: str
 
 
-def find_heads(outputs: Any) -> list[Head | None]:
+def find_heads(outputs: object) -> list[Head | None]:
     """Return the last operation of each output of the current trace, if known.
 
     Views and casts do not count, because they do not change the range of values.
@@ -63,14 +64,14 @@ def find_heads(outputs: Any) -> list[Head | None]:
     return [_find_head(x, nodes) for x in tree.flatten(outputs)]
 
 
-def _find_head(x: Any, nodes: dict[Any, Node]) -> Head | None:
+def _find_head(x: object, nodes: dict[Value, Node]) -> Head | None:
     node = nodes.get(x) if isinstance(x, Tensor) else None
     while node is not None and (node.op.kind is Kind.VIEW or node.op.name == "cast"):
         node = nodes.get(node.inputs[0])
     return None if node is None else Head(node.op.name, node.origin.split("/")[-1])
 
 
-def check_logits(model: Any, loss: Any, output: Any, head: Head | None) -> None:
+def check_logits(model: Layer, loss: Any, output: object, head: Head | None) -> None:
     """Warn once if the last layer and `from_logits` of a crossentropy differ.
 
     Args:
@@ -102,7 +103,7 @@ def check_logits(model: Any, loss: Any, output: Any, head: Head | None) -> None:
         )
 
 
-def _describe_unbounded(model: Any, head: Head) -> str | None:
+def _describe_unbounded(model: Layer, head: Head) -> str | None:
     """Return the reason why an output cannot be a probability, or None.
 
     The layer has weights that can have any values, so its products can, too.

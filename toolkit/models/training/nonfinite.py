@@ -31,7 +31,7 @@ class Search(NamedTuple):
     checked: str = ""
 
 
-def search_arrays(components: Any) -> Search:
+def search_arrays(components: object) -> Search:
     """Search the arrays of a run, in chunks of rows, until the limit of time.
 
     Args:
@@ -56,7 +56,7 @@ def search_arrays(components: Any) -> Search:
     return Search(checked="The data is finite.")
 
 
-def search_batches(batches: Iterable[Any]) -> Search:
+def search_batches(batches: Iterable[object]) -> Search:
     """Search batches that can be read again, until the limit of time.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 from toolkit.console.frames import warn_once
 from toolkit.layers.batch_normalization import BatchNormalization
 from toolkit.layers.call import context
+from toolkit.layers.layer import Layer
 from toolkit.layers.spectral_normalization import SpectralNormalization
 from toolkit.layers.tracking import owned_state
 from toolkit.random import SeedGenerator
@@ -42,7 +43,7 @@ def watch_training_mode(model: Any, training: bool) -> Iterator[None]:
         )
 
 
-def _innermost(layers: list[Any]) -> list[Any]:
+def _innermost(layers: list[Layer]) -> list[Layer]:
     """Return the layers that depend on the mode, without those around another one."""
     matches = [*dict.fromkeys(x for x in layers if _depends_on_mode(x))]
     return [
@@ -52,7 +53,7 @@ def _innermost(layers: list[Any]) -> list[Any]:
     ]
 
 
-def _depends_on_mode(layer: Any) -> bool:
+def _depends_on_mode(layer: Layer) -> bool:
     """Return whether the outputs of a layer differ in training."""
     return any(
         (isinstance(x, BatchNormalization) and x.trainable)
