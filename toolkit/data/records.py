@@ -196,16 +196,13 @@ class _Deflated:
 def _open_for_writing(path: Any, compression: str | None, level: int) -> Any:
     """Open a file for records."""
     with named_write_errors(path):
-        return _open_compressed(path, compression, level)
+        if compression == "GZIP":
+            # Imported late: TensorBoard event files, which `fit` can write, need no
+            # gzip.
+            import gzip
 
-
-def _open_compressed(path: Any, compression: str | None, level: int) -> Any:
-    if compression == "GZIP":
-        # Imported late: TensorBoard event files, which `fit` can write, need no gzip.
-        import gzip
-
-        return gzip.open(path, "wb", _DEFAULT_LEVEL if level < 0 else level)
-    return _Deflated(path, level) if compression == "ZLIB" else open(path, "wb")
+            return gzip.open(path, "wb", _DEFAULT_LEVEL if level < 0 else level)
+        return _Deflated(path, level) if compression == "ZLIB" else open(path, "wb")
 
 
 _DEFAULT_LEVEL = 9  # default compression level of gzip

@@ -351,7 +351,7 @@ class _CollectiveWrite:
         self._on_saved()
 
     def _run_on_all_ranks(self, work: Callable[[], Any]) -> list[Any]:
-        def named_work() -> Any:
+        def named_work() -> object:
             try:
                 return work()
             except OSError as error:  # its path is of a temporary file

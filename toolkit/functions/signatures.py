@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from toolkit import dtypes, tree
 from toolkit.core.convert import convert, is_strings
 from toolkit.core.strings import StringTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError, SignatureError
+from toolkit.type_aliases import DTypeLike
+
+
+class HasSpec(Protocol):
+    """Tensor or spec with a shape and a dtype."""
+
+    @property
+    def shape(self) -> Sequence[int | None]: ...
+
+    @property
+    def dtype(self) -> DTypeLike: ...
 
 
 def static_key(leaf: object) -> tuple[type, object]:
@@ -62,7 +73,9 @@ def _is_plain(values: object) -> bool:
     return all(isinstance(x, (int, float, str, bytes)) for x in tree.flatten(values))
 
 
-def check_match(name: str, tensors: Sequence[Any], specs: Sequence[Any]) -> None:
+def check_match(
+    name: str, tensors: Sequence[HasSpec], specs: Sequence[HasSpec]
+) -> None:
     """Raise unless the tensors of a call fit the specs of an input_signature."""
     is_match = len(specs) == len(tensors) and all(
         matches_spec(x, spec) for x, spec in zip(tensors, specs, strict=True)
@@ -74,12 +87,12 @@ def check_match(name: str, tensors: Sequence[Any], specs: Sequence[Any]) -> None
         )
 
 
-def _describe_specs(specs: Sequence[Any]) -> str:
+def _describe_specs(specs: Sequence[HasSpec]) -> str:
     """Return the dtypes and shapes of specs or tensors, for a message."""
     return ", ".join(f"{dtypes.standardize(s.dtype)}{list(s.shape)}" for s in specs)
 
 
-def matches_spec(x: Any, expected: Any) -> bool:
+def matches_spec(x: HasSpec, expected: HasSpec) -> bool:
     """Return whether a tensor fits an expected spec; None fits any extent."""
     if len(x.shape) != len(expected.shape) or x.dtype != dtypes.standardize(
         expected.dtype

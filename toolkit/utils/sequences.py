@@ -181,7 +181,7 @@ def _check_length(
         )
 
 
-def _as_array(data: Any) -> Array:
+def _as_array(data: object) -> Array:
     """Return data as an array; Python numbers become float32 or int32."""
     if isinstance(data, (list, tuple)):
         data = convert(data)

@@ -53,7 +53,7 @@ _CATEGORICAL = {
 }
 
 
-def describe_term(kind: str, name: str, output: Any) -> str:
+def describe_term(kind: str, name: str, output: object) -> str:
     """Return a name for messages: `loss 'mse' of the output 'score'`."""
     suffix = f" of the output {output!r}" if output and output != name else ""
     return f"{kind} {name!r}{suffix}"
@@ -61,8 +61,8 @@ def describe_term(kind: str, name: str, output: Any) -> str:
 
 @contextmanager
 def add_term_to_shape_errors(
-    kind: str, name: str, output: Any, true: Any, pred: Any, function: object = None
-) -> Iterator[Any]:
+    kind: str, name: str, output: object, true: Any, pred: Any, function: object = None
+) -> Iterator[None]:
     """Add the loss or metric, and the likely fix, to errors about shapes in the block.
 
     Args:
@@ -125,7 +125,7 @@ def _fix_of_targets(function: object, true: Shape, pred: Shape) -> str:
     return ""
 
 
-def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
+def check_shapes(loss: Any, output: object, true: Any, pred: Any) -> None:
     """Raise if targets do not fit the outputs; warn if they are broadcast.
 
     Args:
@@ -151,7 +151,7 @@ def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
         )
 
 
-def _check_one_hot(loss: Any, output: Any, true: Shape, pred: Shape) -> None:
+def _check_one_hot(loss: Any, output: object, true: Shape, pred: Shape) -> None:
     """Raise for integer labels as the targets of a loss that needs one-hot targets."""
     fix = _fix_of_targets(function_of(loss), true, pred)
     if fix:
@@ -161,7 +161,7 @@ def _check_one_hot(loss: Any, output: Any, true: Shape, pred: Shape) -> None:
         )
 
 
-def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
+def check_values(loss: Any, output: object, true: Any, pred: Any) -> None:
     """Raise or warn if the first batch's targets are invalid for the loss."""
     if not isinstance(true, Tensor) or not true.size:
         return
@@ -186,7 +186,7 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
             )
 
 
-def _check_labels(loss: Any, output: Any, true: Tensor, pred: Any) -> None:
+def _check_labels(loss: Any, output: object, true: Tensor, pred: Any) -> None:
     """Raise for labels that have no class; warn if there is a single class."""
     classes = pred.shape[-1] if pred.shape else None
     if classes is None or getattr(loss, "axis", -1) != -1:

@@ -326,7 +326,9 @@ class Evaluation(Steps):
     def _build_for_batches(self, x: Any) -> None:
         """Build the model for batches of any size, if its class supports it."""
 
-    def _check_targets(self, y: Any, y_pred: Any, heads: list[Head | None]) -> None:
+    def _check_targets(
+        self, y: object, y_pred: object, heads: list[Head | None]
+    ) -> None:
         """Check the first targets, unless a subclass overrides their use.
 
         Args:

@@ -36,7 +36,7 @@ class LossWatch:
         self._pending: tuple[int, LazyLogs] | None = None
         self._last_check = perf_counter()
 
-    def add(self, logs: Any, batch: object) -> None:
+    def add(self, logs: object, batch: object) -> None:
         """Record the logs of a step, and its batch."""
         if self._stores_batch:
             self._batch = batch

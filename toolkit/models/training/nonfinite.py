@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from toolkit import tree
-from toolkit.core.convert import is_strings
 from toolkit.models.training.arrays import FIELDS
 from toolkit.type_aliases import Array
 
@@ -102,26 +101,24 @@ def describe_nonfinite(
                 if total is not None and total > len(rows):
                     number = "some rows"
                 row = int(rows.argmax())
-                location = _locate(leaf, row, int(elements[row].argmax()), first)
+                location = _locate(
+                    np.shape(leaf)[1:], row, int(elements[row].argmax()), first
+                )
                 return f"{label} contains NaN or infinity in {number}, first {location}"
     return None
 
 
-def _nonfinite_elements(leaf: Any) -> Array:
+def _nonfinite_elements(leaf: object) -> Array:
     """Return for each element of each row whether it is NaN or infinity."""
-    empty = np.zeros((0, 1), bool)
-    if leaf is None or is_strings(leaf):
-        return empty
     array = np.asarray(leaf)
     is_float = array.dtype.kind in "fc" or array.dtype.name == "bfloat16"
     if not is_float or not array.ndim:
-        return empty
+        return np.zeros((0, 1), bool)
     return ~np.isfinite(array).reshape(len(array), -1)
 
 
-def _locate(leaf: Any, row: int, element: int, first: int) -> str:
+def _locate(shape: tuple[int, ...], row: int, element: int, first: int) -> str:
     """Return the index of an element of a row: `in row 3, column 0`."""
-    shape = np.shape(leaf)[1:]
     if len(shape) == 0:
         return f"in row {first + row}"
     if len(shape) == 1:
