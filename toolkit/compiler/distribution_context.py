@@ -80,6 +80,25 @@ class DistributionContext(Protocol):
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         """Call a function in one process while the others wait; all call this."""
 
+    def num_accumulated_leaves(self, variable: Any) -> int:
+        """Return the number of sums of a gradient accumulator.
+
+        Args:
+            variable: the variable of the gradient.
+
+        Returns:
+            The number of parts of a batch, or 1 for a sum over all processes, which
+            exchange the gradient in each step.
+        """
+
+    def place_leaves(self, accumulator: Any, variable: Any) -> Any:
+        """Return the placement of a gradient accumulator with a sum for each leaf.
+
+        Args:
+            accumulator: the accumulator: (leaves, ...).
+            variable: the variable of the gradient: (...).
+        """
+
     def compile(
         self,
         graph: Graph,

@@ -21,6 +21,7 @@ from toolkit import comm
 from toolkit.console.frames import warn
 from toolkit.core.placement import set_local_shard
 from toolkit.distribution import shard_files
+from toolkit.distribution.boxes import full_box
 from toolkit.distribution.collective_work import run_on_all_ranks
 from toolkit.distribution.shard_files import StoredBox
 from toolkit.distribution.snapshots import WritePlan, local_box, variables_of
@@ -32,6 +33,7 @@ from toolkit.errors import (
     UnwritableFileError,
 )
 from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
+from toolkit.optimizers.accumulators import Accumulator
 from toolkit.random.seeds import global_state, set_global_state
 
 # Maximum number of saves in progress, each with a separate buffer.
@@ -413,12 +415,20 @@ def _read_shards(
         raise ValueError(f"{owner} has no variable {name}")
     arrays = {}
     for name, variable in variables.items():
-        spec, entry = variable.spec, entries[name]
         try:
-            box = local_box(variable)
-            arrays[name] = shard_files.read_box(
-                folder, entry, box, spec.shape, spec.dtype
-            )
+            arrays[name] = _read_shard(folder, entries[name], variable)
         except _CORRUPT_FILE_ERRORS as error:
             raise ValueError(f"variable {name} ({variable.path}): {error}") from error
     return arrays
+
+
+def _read_shard(folder: Path, entry: dict[str, Any], variable: Any) -> Any:
+    """Read the local shard of a variable."""
+    spec, shape = variable.spec, tuple(entry["shape"])
+    is_other_sum = shape != spec.shape and isinstance(variable, Accumulator)
+    if is_other_sum and variable.accepts(shape):
+        box = full_box(shape)
+        sums = shard_files.read_box(folder, entry, box, shape, spec.dtype)
+        return variable.local_sums(sums)
+    box = local_box(variable)
+    return shard_files.read_box(folder, entry, box, spec.shape, spec.dtype)

@@ -94,6 +94,16 @@ class DataParallel(Distribution):
             self._copies.add(variable)
         return placement
 
+    def num_accumulated_leaves(self, variable: Any) -> int:
+        """Return the number of sums of a gradient accumulator.
+
+        With shard_optimizer=True it is a slot, of which each process has a shard.
+
+        Args:
+            variable: the variable of the gradient.
+        """
+        return 1 if self.shard_optimizer else super().num_accumulated_leaves(variable)
+
     def _slot_placement(self, variable: Any) -> ShardPlacement | None:
         """Return the placement of a slot on this rank, or None if replicated."""
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]

@@ -29,6 +29,7 @@ from toolkit.distribution.placements import (
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
+from toolkit.optimizers.accumulators import has_leaves
 from toolkit.random.draw_detection import draws_random_numbers
 
 _current: Distribution | None = None
@@ -191,6 +192,32 @@ class Distribution(Job):
         layout = self.get_variable_layout(variable if like is None else like)
         return placement_of_layout(variable, layout, self.axes)
 
+    def num_accumulated_leaves(self, variable: Any) -> int:
+        """Return the number of sums of a gradient accumulator.
+
+        With a sum for each part of a batch, the processes exchange gradients once for
+        each update. In an elastic job each process needs the sums of all processes,
+        because the sums of a lost process would be missing.
+
+        Args:
+            variable: the variable of the gradient.
+        """
+        is_split = self.batch_dim_name in self.get_variable_layout(variable).axes
+        if is_split or self.batch_dim_name is None or comm.is_elastic():
+            return 1
+        return self.shards
+
+    def place_leaves(self, accumulator: Any, variable: Any) -> ShardPlacement | None:
+        """Return the placement of a gradient accumulator with a sum for each leaf.
+
+        Args:
+            accumulator: the accumulator: (leaves, ...).
+            variable: the variable of the gradient: (...).
+        """
+        axes = self.get_variable_layout(variable).axes
+        layout = TensorLayout([self.batch_dim_name, *axes], self.device_mesh)
+        return placement_of_layout(accumulator, layout, self.axes)
+
     def check(self) -> None:
         """Raise an error for unsupported combinations.
 
@@ -251,11 +278,12 @@ class Distribution(Job):
             ]
             inputs = [*data, *(_split_of(v, axis) for v in variables)]
             outputs = [*fetched, *(_split_of(v, axis) for v in written)]
-            variable_indices = range(batch, len(inputs)) if is_batch_axis else ()
-            sharded_variables = [
-                index for index in variable_indices if inputs[index] is not None
+            stored = [
+                index
+                for index, v in enumerate(variables, batch)
+                if is_batch_axis and inputs[index] is not None and not has_leaves(v)
             ]
-            axes.append(AxisSharding(axis, inputs, outputs, sharded_variables))
+            axes.append(AxisSharding(axis, inputs, outputs, stored))
         arguments = graph, backend, generate, updates, name
         commit = recovery.commit if comm.is_elastic() else None
         return compile_sharded(

@@ -377,9 +377,10 @@ class Inspection:
             if node.op.kind is Kind.COLLECTIVE:
                 origins = ("/".join(y.origin) or "-" for y in node.outputs[:-1])
                 time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
+                name = k.name + ", if needed" * bool(node.attrs.get("conditional"))
                 rows.append(
                     f"  {i:3}  {node.attrs['axis'].name:8}  {k.nbytes / 1e3:8.1f}  "
-                    f"{time:>9}  {k.name} of {', '.join(dict.fromkeys(origins))}"
+                    f"{time:>9}  {name} of {', '.join(dict.fromkeys(origins))}"
                 )
         return rows if len(rows) > 1 else []
 

@@ -11,6 +11,7 @@ from toolkit.core.convert import convert
 from toolkit.core.slices import scale_slices, slices_of
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
+from toolkit.optimizers.accumulators import exchange_each_step
 from toolkit.optimizers.optimizer import Optimizer
 
 # Arguments of other optimizers, with the value that disables them.
@@ -100,7 +101,8 @@ class LossScaleOptimizer(Optimizer):
     def build(self, variables: Any) -> None:
         variables = list(variables)
         self._trainable_variables = variables
-        self.inner_optimizer.build(variables)
+        with exchange_each_step():  # `check_finite` reads the gradients
+            self.inner_optimizer.build(variables)
         self.built = True
 
     def scale_loss(self, loss: Any) -> Any:

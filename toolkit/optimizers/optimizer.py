@@ -441,25 +441,26 @@ class Optimizer(OptimizerState):
                     v.assign(ops.where(has_averages, average.read(), v.read()))
 
     def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
-        sums = [
+        accumulators = [
             self._accumulated_gradients[self._get_variable_index(v)] for v in variables
         ]
-        steps = self.gradient_accumulation_steps
+        is_due = self._is_due()
+        # Outside of the branches: the processes of a job exchange the due sums.
+        pairs = zip(accumulators, grads, strict=True)
+        results = [accumulator.add(g, is_due) for accumulator, g in pairs]
 
         def update() -> None:
-            mean = [
-                (g + total.read()) / steps for g, total in zip(grads, sums, strict=True)
-            ]
-            self._update_all(mean, variables)
-            for total in self._accumulated_gradients:
-                if not total.overwrite_with_gradient:
-                    total.assign(ops.zeros_like(total.read()))
+            steps = self.gradient_accumulation_steps
+            self._update_all([total / steps for _, total in results], variables)
+            for accumulator in self._accumulated_gradients:
+                if not accumulator.overwrite_with_gradient:
+                    accumulator.assign(ops.zeros_like(accumulator.read()))
 
-        def add() -> None:
-            for g, total in zip(grads, sums, strict=True):
-                total.assign_add(g)
+        def store() -> None:
+            for accumulator, (sums, _) in zip(accumulators, results, strict=True):
+                accumulator.assign(sums)
 
-        ops.cond(self._is_due(), update, add)
+        ops.cond(is_due, update, store)
 
     # --- loss scaling -----------------------------------------------------------------
 

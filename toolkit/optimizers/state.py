@@ -22,6 +22,7 @@ from toolkit.errors import (
     ModelFileError,
     NotBuiltError,
 )
+from toolkit.optimizers.accumulators import Accumulator
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.serialization.recording import constructor_signature
 from toolkit.thread_state import restore_on_error
@@ -102,12 +103,19 @@ class OptimizerState(Checked):
             )
         if self.gradient_accumulation_steps:
             self._accumulated_gradients = [
-                self.add_variable_from_reference(v, "gradient_accumulator")
-                for v in self._trainable_variables
+                self._add_accumulator(v) for v in self._trainable_variables
             ]
         self._make_slots()
         self.built = True
         notify_new_variables()
+
+    def _add_accumulator(self, variable: Variable) -> Accumulator:
+        """Create the sum of the gradients of a variable, saved with the optimizer."""
+        name = f"{variable.path.replace('/', '_')}_gradient_accumulator"
+        with name_scope(self.name):
+            accumulator = Accumulator(variable, name)
+        self._variables.append(accumulator)
+        return accumulator
 
     def _index(self) -> None:
         self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}
@@ -376,7 +384,10 @@ class OptimizerState(Checked):
             store: a mapping of arrays: "0", "1", ... in order.
         """
         for i, variable in enumerate(self.variables):
-            store[str(i)] = np.asarray(variable)
+            if isinstance(variable, Accumulator):
+                store[str(i)] = variable.saved_value()
+            else:
+                store[str(i)] = np.asarray(variable)
 
     def load_own_variables(self, store: Any) -> None:
         """Load the value of every variable from a store.

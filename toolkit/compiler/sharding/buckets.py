@@ -85,10 +85,16 @@ class _Walk:
 
 
 def _group_by_axis(nodes: list[Node]) -> list[list[Node]]:
-    groups: dict[str, list[Node]] = {}
+    groups: dict[tuple[str, Value | None], list[Node]] = {}
     for node in nodes:
-        groups.setdefault(node.attrs["axis"].name, []).append(node)
+        key = node.attrs["axis"].name, _condition(node)
+        groups.setdefault(key, []).append(node)
     return list(groups.values())
+
+
+def _condition(node: Node) -> Value | None:
+    """Return the operand that says whether a sum is needed; None: it always is."""
+    return node.inputs[-2] if node.attrs.get("conditional") else None
 
 
 def _is_small_gather(node: Node) -> bool:
@@ -143,6 +149,8 @@ def _merge_sums(sums: list[Node]) -> Node:
     outputs = [y for node in sums for y in node.outputs[:-1]]
     ready = max(map(_ready, sums))
     attrs = {"axis": axis, "terms": terms, "specs": specs, "ready": ready}
+    if _condition(sums[0]) is not None:
+        attrs["conditional"] = True
     first, last = sums[0], sums[-1]
     return Node(
         all_reduce_p, [*inputs, first.inputs[-1]], attrs, [*outputs, last.outputs[-1]]

@@ -33,6 +33,7 @@ def _reduced_spec(
     terms: Sequence[Partial],
     specs: Sequence[Spec],
     ready: int = 0,
+    conditional: bool = False,
 ) -> Any:
     return (*specs, TOKEN)
 
@@ -81,11 +82,14 @@ def _all_reduce(
     terms: Sequence[Partial],
     specs: Sequence[Spec],
     ready: int = 0,
+    conditional: bool = False,
 ) -> Run:
     """Combine terms of all ranks; terms of the same kind are combined in one message.
 
     The pieces of each sum are the first inputs. `ready` is the index, in the order of
-    the whole graph, of the operation that computes the last piece.
+    the whole graph, of the operation that computes the last piece. If it is
+    `conditional`, the input before the token says whether the sums are needed. It is
+    equal on all ranks. If they are not needed, the results are undefined.
     """
     remaining = iter(inputs)
     pieces = [[next(remaining) for _ in pieces_of(axis, t.units)] for t in terms]
@@ -107,9 +111,14 @@ def _all_reduce(
             )
         ]
 
-    if all(x.flags.c_contiguous for local_pieces in pieces for x in local_pieces):
-        return partial(_run_all, prepared())
-    return lambda: _run_all(prepared())  # copies of the current content
+    are_fixed = all(x.flags.c_contiguous for tensor in pieces for x in tensor)
+    runs = prepared() if are_fixed else None
+
+    def run() -> None:
+        if not conditional or inputs[-2]:
+            _run_all(prepared() if runs is None else runs)  # copies of new content
+
+    return run
 
 
 def _run_all(runs: Sequence[Run]) -> None:

@@ -28,6 +28,7 @@ from toolkit.compiler.sharding.collectives import (
     reduce_scatter_p,
 )
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
+from toolkit.compiler.sharding.leaf_sums import add_leaf_sums
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Spec, Value
 
 _COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -77,6 +78,8 @@ class Local:
         # Operands of a value's terms on other ranks only. Dependencies between
         # collectives must be the same on all ranks.
         self.sources: dict[Value, list[Value]] = {}
+        # Whether a sum is needed, for sums that not every run of the graph needs.
+        self.conditions: dict[Value, Value] = {}
         self.origin: tuple[str, ...] = ()
         # The index of the choice that computes a value or its terms, equal on all
         # ranks.
@@ -128,6 +131,8 @@ class Local:
             self.choice_index[y] = self.count
             if isinstance(layout, Partial):
                 self.partials[y] = layout
+        if add_leaf_sums(self, choice):
+            return
         if isinstance(choice.outputs[0], Partial):
             if any(isinstance(layout, Partial) for layout in choice.inputs):
                 self._add_to_terms(choice)
@@ -178,7 +183,7 @@ class Local:
         terms: list[Terms] = [{} for _ in node.outputs]
         for leaf in local_leaves:
             operands = [
-                self._leaf(x, layout, first.units, leaf)
+                self.leaf(x, layout, first.units, leaf)
                 for x, layout in zip(inputs, choice.inputs, strict=True)
             ]
             if node.op.initial_operand is not None:
@@ -281,7 +286,7 @@ class Local:
         finally:
             self.origin = outer
 
-    def _leaf(self, local: Value, layout: Layout, units: int, leaf: int) -> Value:
+    def leaf(self, local: Value, layout: Layout, units: int, leaf: int) -> Value:
         """Return the part of a local value that belongs to one leaf."""
         if not isinstance(layout, Split):
             return local
@@ -326,13 +331,17 @@ class Local:
         inputs = [*pieces, *self.sources[value]]
         ready = self.choice_index[value]
         attrs = {"terms": (partial,), "specs": (value.spec,), "ready": ready}
+        if value in self.conditions:
+            inputs.append(self.conditions[value])
+            attrs["conditional"] = True
         return self._collective(all_reduce_p, inputs, value.spec, **attrs)
 
     def _scattered(self, value: Value, split: Split) -> Value:
         """Return this rank's shard of all terms combined."""
         partial, spec = self.partials[value], value.spec
         rows = self.axis.rows(split.units(spec))
-        if self.axis.group.size == 1 or split[:2] != (0, 1):
+        has_condition = value in self.conditions
+        if self.axis.group.size == 1 or split[:2] != (0, 1) or has_condition:
             full = self._combined(value)
             return self._units(full, split, split.units(spec), rows)
         inputs = [*self._pieces(value), *self.sources[value]]

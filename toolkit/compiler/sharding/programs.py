@@ -20,6 +20,7 @@ from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
 from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
+from toolkit.compiler.sharding.leaf_sums import separate_terms
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
 from toolkit.ir import Graph, Kind, Spec, Value
@@ -68,7 +69,7 @@ def compile_sharded(
         updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
     # A dead node would exchange its operands: no pass removes a collective.
-    local, cuts = graph.pruned(), []
+    local, cuts = separate_terms(graph, batch).pruned(), []
     for axis, layouts, output_layouts, stored in axes:
         for number, layout in enumerate(layouts[:batch]):
             if isinstance(layout, Split):
@@ -96,6 +97,7 @@ def _describe_lines(graph: Graph, local: Graph) -> list[str]:
             # Not the shapes: ranks may exchange different numbers of rows.
             dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
             when = f" after {node.attrs['ready']}" if "ready" in node.attrs else ""
+            when += " if needed" * bool(node.attrs.get("conditional"))
             lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}{when}")
     lines += [node.op.name for node in graph.nodes]
     values = [x for node in graph.walk() for x in node.inputs] + [*graph.outputs]

@@ -21,6 +21,7 @@ from toolkit.compiler.sharding.choices import (
     operation_in_shard,
 )
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
+from toolkit.compiler.sharding.leaf_sums import choose_leaf_sums
 from toolkit.compiler.sharding.partition import partition
 from toolkit.errors import ToolkitError
 from toolkit.ir import Axes, Graph, Kind, Node, Spec, Value, axes_of
@@ -133,6 +134,9 @@ class _Walk:
     def choose(self, node: Node) -> Choice | None:
         """Return the sharding of a node, or None if it must be expanded."""
         inputs = [self.of(x) for x in node.inputs]
+        leaf_sums = choose_leaf_sums(node, inputs, self.axis)
+        if leaf_sums is not None:
+            return leaf_sums
         replicated = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
         is_demanded = node.op.name == "scatter" and node.outputs[0] in self.demands
         if all(layout is None for layout in inputs) and not is_demanded:
@@ -147,6 +151,8 @@ class _Walk:
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
+            # A sum is complete before a branch, whose other operands stay shards.
+            inputs = [None if isinstance(x, Partial) else x for x in inputs]
             return control(node, inputs, self.axis) or replicated
         if any(isinstance(layout, Partial) for layout in inputs):
             choice = _of_terms(node, inputs)
@@ -393,8 +399,6 @@ def _is_same(one: Graph, other: Graph) -> bool:
 
 def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | None:
     """Return the choice for a loop or a branch; None: bodies need collectives."""
-    if any(isinstance(layout, Partial) for layout in inputs):
-        return None
     rule = {"scan": _scan, "cond": _cond, "while_loop": _while}[node.op.name]
     return rule(node, list(inputs), axis)
 
