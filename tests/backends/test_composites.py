@@ -30,6 +30,8 @@ CASES = {
     "batch_statistics": (_NORM, {}),
     "sort": ([(6, 5)], {"axis": 0}),
     "reread": ([(2,), (2,)], {}),
+    "leaf_terms": ([(2, 3)], {"leaves": 4}),
+    "sum_leaves": ([(4, 2, 3), ()], {}),
 }
 
 

@@ -293,6 +293,7 @@ def test_every_primitive_is_called():
         "add_in_shard",
         "set_in_shard",
     }  # compiler/sharding/test_tables
+    tested_elsewhere |= {"leaf_terms", "sum_leaves"}  # distribution/test_accumulation
     tested_elsewhere |= {"first_maximum", "first_minimum"}  # compat/test_values
     tested_elsewhere |= {"lstm", "gru", "rnn"}  # control_flow/test_recurrent
     tested_elsewhere |= {

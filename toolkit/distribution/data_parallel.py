@@ -29,7 +29,8 @@ class DataParallel(Distribution):
         shards: the number of parts of each batch; None means the number of devices. The
             sum over a batch adds the sums of its parts along a tree. Jobs with the same
             `shards` thus have bitwise equal results on any number of processes,
-            including one.
+            including one. With gradient accumulation each process stores a sum of
+            gradients for each of its parts.
         shard_optimizer: whether each process keeps and updates only a shard of the
             optimizer state (ZeRO stage 1, arXiv:1910.02054).
 

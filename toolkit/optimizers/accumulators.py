@@ -142,6 +142,20 @@ class Accumulator(Variable):
             return sums, sum_leaves(sums, is_due)
 
 
+def saved_value(variable: Variable) -> Array:
+    """Return the value of a variable of an optimizer for a file."""
+    if isinstance(variable, Accumulator):
+        return variable.saved_value()
+    return np.asarray(variable)
+
+
+def accepts_saved(variable: Variable, shape: Sequence[int]) -> bool:
+    """Return whether a variable of an optimizer can take a saved value of a shape."""
+    if isinstance(variable, Accumulator) and variable.accepts(shape):
+        return True
+    return tuple(shape) == variable.shape
+
+
 def has_leaves(variable: Variable) -> bool:
     """Return whether a variable stores a sum for each leaf."""
     return isinstance(variable, Accumulator) and variable.leaves is not None

@@ -54,7 +54,8 @@ class Optimizer(OptimizerState):
         loss_scale_factor: the factor of the loss; gradients are divided by it.
         gradient_accumulation_steps: the number of steps whose gradients are averaged
             before the variables change. Schedules, averages and `iterations` count
-            these updates, not the steps.
+            these updates, not the steps. The processes of a job exchange gradients once
+            for each update; see `toolkit.distribution.DataParallel`.
         name: the name; the class name if None.
 
     A subclass can override `build` and `update_step` instead, as in Keras.

@@ -22,7 +22,7 @@ from toolkit.errors import (
     ModelFileError,
     NotBuiltError,
 )
-from toolkit.optimizers.accumulators import Accumulator
+from toolkit.optimizers.accumulators import Accumulator, saved_value
 from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.serialization.recording import constructor_signature
 from toolkit.thread_state import restore_on_error
@@ -384,10 +384,7 @@ class OptimizerState(Checked):
             store: a mapping of arrays: "0", "1", ... in order.
         """
         for i, variable in enumerate(self.variables):
-            if isinstance(variable, Accumulator):
-                store[str(i)] = variable.saved_value()
-            else:
-                store[str(i)] = np.asarray(variable)
+            store[str(i)] = saved_value(variable)
 
     def load_own_variables(self, store: Any) -> None:
         """Load the value of every variable from a store.

@@ -33,6 +33,7 @@ from toolkit.models.saving.legacy_config import (
     training_config,
 )
 from toolkit.models.saving.mismatches import Mismatch, report_mismatches
+from toolkit.optimizers.accumulators import accepts_saved, saved_value
 from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.hdf5 import Dataset, check_datasets, convert_h5py_errors, open_file
 from toolkit.reading.text import parse_json
@@ -96,7 +97,7 @@ def _write_variables(group: Any, variables: list[Any]) -> None:
         names = [f"{name}_{i}" for i, name in enumerate(names)]
     _set_names(group, "weight_names", names)
     for name, variable in zip(names, variables, strict=True):
-        write_array(group, name, np.asarray(variable))
+        write_array(group, name, saved_value(variable))
 
 
 def _set_names(group: Any, key: str, names: list[str]) -> None:
@@ -296,8 +297,11 @@ def _load_optimizer(model: Model, group: _Group, is_old: bool) -> None:
     optimizer = model.optimizer
     optimizer.build(model.trainable_variables)
     stored = group.weights()
-    shapes = [tuple(v.shape) for v in optimizer.variables]
-    if shapes != [d.shape for d in stored]:
+    variables = optimizer.variables
+    fits = len(variables) == len(stored) and all(
+        accepts_saved(v, d.shape) for v, d in zip(variables, stored, strict=True)
+    )
+    if not fits:
         warn(
             "load_model: the file contains the state of another optimizer; the state "
             f"of {optimizer.name!r} is reset"

@@ -17,6 +17,7 @@ from toolkit.models.saving.mismatches import (
 )
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers import Optimizer
+from toolkit.optimizers.accumulators import accepts_saved
 
 if TYPE_CHECKING:
     from toolkit.reading.hdf5 import Dataset
@@ -170,7 +171,7 @@ def _differences(load: Load) -> list[Mismatch]:
             description = (
                 f"missing in the file; expected {label} of shape {tuple(value.shape)}"
             )
-        elif load.stored[key].shape != tuple(value.shape):
+        elif not _has_shape(load, key, value):
             description = (
                 f"expected {label} of shape {tuple(value.shape)}; the file has "
                 f"{load.stored[key].shape}"
@@ -186,6 +187,14 @@ def _differences(load: Load) -> list[Mismatch]:
             )
             mismatches.append(Mismatch(f"{group}/{key}", description))
     return mismatches
+
+
+def _has_shape(load: Load, key: str, value: Any) -> bool:
+    """Return whether the object can take the shape that the file has for a key."""
+    shape = load.stored[key].shape
+    if isinstance(load.owner, Optimizer) and key.isdecimal():
+        return accepts_saved(load.owner.variables[int(key)], shape)
+    return bool(shape == tuple(value.shape))
 
 
 def _optimizer_fits(load: Load) -> bool:
