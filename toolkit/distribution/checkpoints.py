@@ -372,6 +372,7 @@ def _describe_job(group: comm.Group) -> dict[str, Any]:
         shape = list(map(int, strategy.device_mesh.shape))
         mesh = {"shape": shape, "axis_names": list(strategy.device_mesh.axis_names)}
         mesh["batch_dim_name"] = strategy.batch_dim_name
+        mesh["axis_shards"] = dict(strategy.axis_shards)
     shards = 1 if strategy is None else strategy.shards
     return {"processes": group.size, "shards": shards, "mesh": mesh}
 
@@ -383,6 +384,7 @@ def _partition_of(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     if mesh is not None and mesh["batch_dim_name"] is not None:
         sizes = dict(zip(mesh["axis_names"], mesh["shape"], strict=True))
         del sizes[mesh["batch_dim_name"]]
+        sizes |= mesh.get("axis_shards", {})
         other_axes = {name: size for name, size in sizes.items() if size > 1}
     return job["shards"], other_axes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,13 +66,15 @@ class ShardPlacement:
         return ", ".join(descriptions)
 
 
-def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis]:
-    """Return the mesh axes with more than one device, with the batch axis last.
+def mesh_axes(
+    mesh: DeviceMesh, batch: str | None, shards: Mapping[str, int]
+) -> list[MeshAxis]:
+    """Return the mesh axes with more than one part, with the batch axis last.
 
     Args:
         mesh: a mesh with one device for each rank, in rank order.
         batch: the name of the batch axis, or None.
-        shards: the number of parts of a batch.
+        shards: by mesh axis, the number of parts; by default the number of devices.
     """
     world = comm.world()
     coordinates = np.unravel_index(world.rank, tuple(mesh.shape))
@@ -81,7 +83,8 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
     for name in [*names, *([] if batch is None else [batch])]:
         axis_index = list(mesh.axis_names).index(name)
         size, coordinate = int(mesh.shape[axis_index]), int(coordinates[axis_index])
-        if size == 1 and name != batch:
+        leaves = shards.get(name, size)
+        if leaves == 1 and name != batch:
             continue
         group = world
         if size < world.size:
@@ -91,7 +94,6 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
             extents = [int(n) for i, n in enumerate(mesh.shape) if i != axis_index]
             color = int(np.ravel_multi_index(other_coordinates, extents))
             group = world.split(color, coordinate)
-        leaves = shards if name == batch else size
         axes.append(MeshAxis(name, group, leaves, even=name != batch))
     if batch is None:
         axes.append(MeshAxis("batch", single(), 1, even=False))
@@ -109,13 +111,14 @@ def placement_of_layout(
         )
     splits, shape = [], list(variable.shape)
     for axis in axes:
-        if axis.group.size == 1 or axis.name not in layout.axes:
+        is_whole = axis.group.size == 1 and (axis.leaves == 1 or not axis.even)
+        if is_whole or axis.name not in layout.axes:
             continue
         axis_index = layout.axes.index(axis.name)
-        if axis.even and shape[axis_index] % axis.group.size:
+        if axis.even and shape[axis_index] % axis.leaves:
             raise ArgumentError(
                 f"variable {variable.path!r}: axis {axis_index} of shape "
-                f"{tuple(variable.shape)} is not divisible by the {axis.group.size} "
+                f"{tuple(variable.shape)} is not divisible by the {axis.leaves} "
                 f"shards of {axis.name!r} in its layout {layout}"
             )
         if shape[axis_index] < axis.leaves:

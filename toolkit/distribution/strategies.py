@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from toolkit import comm, data
+from toolkit.arguments import is_int
 from toolkit.backends.base import Backend
 from toolkit.compiler import distribution_context
 from toolkit.compiler.execute import Executable
@@ -47,6 +49,8 @@ class Distribution(Job):
 
     # Number of parts of each batch, independent of the number of ranks.
     shards = 1
+    # The same for other mesh axes. An axis without an entry has a part for each device.
+    axis_shards: Mapping[str, int] = MappingProxyType({})
     # Whether each rank has the full state. `resize` refuses lost ranks in distributions
     # that split weights, before the value is read.
     has_full_state = True
@@ -172,7 +176,7 @@ class Distribution(Job):
     @property
     def is_partitioned(self) -> bool:
         """Return whether steps are partitioned."""
-        return max(self.num_processes, self.shards) > 1
+        return max(self.num_processes, self.shards, *self.axis_shards.values()) > 1
 
     @cached_property
     def axes(self) -> list[MeshAxis]:
@@ -180,7 +184,8 @@ class Distribution(Job):
 
         The first call is collective.
         """
-        return mesh_axes(self.device_mesh, self.batch_dim_name, self.shards)
+        shards = {str(self.batch_dim_name): self.shards, **self.axis_shards}
+        return mesh_axes(self.device_mesh, self.batch_dim_name, shards)
 
     def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
         """Return the placement of a new variable on this rank, or None if replicated.
@@ -320,6 +325,13 @@ class ModelParallel(Distribution):
         batch_dim_name: the mesh axis of batches; None uses the first axis.
         auto_shard_dataset: see `Distribution`.
         device_mesh: must be the mesh of the layout map, if given.
+        shards: the number of parts of each batch, as in `DataParallel`; or a dict from
+            the names of mesh axes to numbers of parts. None, and an axis that is not in
+            the dict: a part for each device. Sums over the batch, and over an axis of a
+            weight that is split, add the sums of the parts along a tree. Jobs with the
+            same layouts, and the same parts of all axes, thus have bitwise equal
+            results on a mesh of any shape. The number of devices along an axis divides
+            its parts; along the batch axis it may be any number up to the parts.
 
     Example:
         >>> from toolkit.distribution import DeviceMesh, LayoutMap, ModelParallel
@@ -337,6 +349,7 @@ class ModelParallel(Distribution):
         batch_dim_name: str | None = None,
         auto_shard_dataset: bool = True,
         device_mesh: DeviceMesh | None = None,
+        shards: int | Mapping[str, int] | None = None,
     ) -> None:
         if not isinstance(layout_map, LayoutMap):
             raise ArgumentError(
@@ -352,7 +365,9 @@ class ModelParallel(Distribution):
         batch_dim_name = batch_dim_name or mesh.axis_names[0]
         super().__init__(mesh, batch_dim_name, auto_shard_dataset)
         self._layout_map = layout_map
-        self.shards = self.num_model_replicas
+        parts = _parse_shards(shards, mesh, batch_dim_name)
+        self.shards = parts.pop(batch_dim_name, self.num_model_replicas)
+        self.axis_shards = parts
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
         """Return the layout of a variable from the map, or replicated.
@@ -370,6 +385,28 @@ class ModelParallel(Distribution):
             path: the path of the layer that computes the tensor.
         """
         return self._layout_map[path]
+
+
+def _parse_shards(shards: object, mesh: DeviceMesh, batch: str) -> dict[str, int]:
+    """Return the parts of mesh axes of the argument `shards` of ModelParallel."""
+    if shards is None:
+        return {}
+    parts = dict(shards) if isinstance(shards, Mapping) else {batch: shards}
+    sizes = dict(zip(mesh.axis_names, map(int, mesh.shape), strict=True))
+    for name, count in parts.items():
+        if name not in sizes:
+            raise ArgumentError(
+                f"ModelParallel: expected shards of the axes {list(sizes)}; received "
+                f"{name!r}"
+            )
+        is_valid = is_int(count) and count >= sizes[name]
+        if not is_valid or (name != batch and count % sizes[name]):
+            rule = "at least" if name == batch else "a multiple of"
+            raise ArgumentError(
+                f"ModelParallel: expected shards of {name!r} to be {rule} its "
+                f"{sizes[name]} devices; received {count!r}"
+            )
+    return parts
 
 
 def _check_process_count(function: str, mesh: DeviceMesh) -> None:
