@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 
 import toolkit as tk
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution import jobs
+from tests.distribution.jobs import needs_mpi
 from toolkit import distribution, layers
 from toolkit.distribution import DataParallel
 from toolkit.optimizers.accumulators import Accumulator
+
+
+def run(folder, processes, text, *arguments):
+    """Return the reports of a job, which may take long on a busy machine."""
+    return jobs.run(folder, processes, text, *arguments, timeout=100, seconds=240)
+
 
 MODEL = """
     x = np.random.default_rng(0).normal(size=(43, 6)).astype("float32")

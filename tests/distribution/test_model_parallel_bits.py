@@ -35,7 +35,7 @@ TRAINING = """
         h = layers.GlobalAveragePooling1D()(h)
         model = tk.Model(tokens, layers.Dense(3, activation="softmax")(h))
         optimizer = tk.optimizers.Adam(0.01, global_clipnorm=0.5, **options)
-        model.compile(optimizer, "sparse_categorical_crossentropy", ["accuracy"])
+        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
         history = model.fit(x, y, batch_size=8, epochs=2, verbose=0).history
         return [history, state_of(model), digest(model.predict(x, verbose=0))]
 
@@ -46,7 +46,8 @@ TRAINING = """
 def reports_of(folder, *shape):
     path = folder / "x".join(map(str, shape))
     path.mkdir()
-    return run(path, shape[0] * shape[1], TRAINING, *map(str, shape))
+    limits = {"timeout": 100, "seconds": 240}  # for a busy machine
+    return run(path, shape[0] * shape[1], TRAINING, *map(str, shape), **limits)
 
 
 @needs_mpi
