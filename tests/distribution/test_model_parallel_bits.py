@@ -35,7 +35,8 @@ TRAINING = """
         h = layers.GlobalAveragePooling1D()(h)
         model = tk.Model(tokens, layers.Dense(3, activation="softmax")(h))
         optimizer = tk.optimizers.Adam(0.01, global_clipnorm=0.5, **options)
-        model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+        loss = "sparse_categorical_crossentropy"
+        model.compile(optimizer, loss, metrics=["accuracy"])
         history = model.fit(x, y, batch_size=8, epochs=2, verbose=0).history
         return [history, state_of(model), digest(model.predict(x, verbose=0))]
 
