@@ -180,6 +180,80 @@ def test_rows_of_one_process_and_settings_that_differ_are_refused(tmp_path):
         assert "`fit` without run_eagerly=True" in eager
 
 
+@needs_mpi
+def test_weights_that_one_process_assigns_are_refused(tmp_path):
+    text = """
+    element = next(iter(parallel.distribute_dataset(batches)))
+
+    def training(distribute=True):
+        model = build()
+        step = tk.function(train_step(model, model.optimizer), distribute=distribute)
+        return model, model.layers[0].kernel, step
+
+    def double(kernel):
+        kernel.assign(kernel * 2)
+
+    compiled = tk.function(double)
+    messages = []
+    for assign in (double, lambda kernel: compiled(kernel)):
+        model, kernel, step = training()
+        step(*element)
+        before = kernel.numpy()
+        if rank:
+            assign(kernel)
+        for _ in range(2):  # also the next call
+            messages.append(refused(lambda: step(*element)))
+        if rank:
+            kernel.assign(before)
+        step(*element)  # equal values again
+        double(kernel)
+        step(*element)
+    model, kernel, step = training()
+    model.train_on_batch(x[:8], y[:8])
+    if rank:
+        double(kernel)
+    messages.append(refused(lambda: model.train_on_batch(x[:8], y[:8])))
+    messages.append(refused(lambda: model.predict(x[:8], verbose=0)))
+    model, kernel, step = training()
+    once = lambda epoch, logs: double(kernel) if rank and not epoch else None
+    calls = [tk.callbacks.LambdaCallback(on_epoch_begin=once)]
+    train = lambda: model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=calls)
+    messages.append(refused(train))
+    tell(messages)
+    """
+    first, second = run(tmp_path, 2, LOOP + text)
+    assert first == second
+    for message in first:
+        assert "expected the same weights" in message and "/kernel with" in message
+    assert [m.partition(":")[0] for m in first] == [
+        *["step"] * 4,
+        *["train_on_batch", "predict", "fit"],
+    ]
+
+
+@needs_mpi
+def test_an_array_with_the_rows_of_one_process_is_refused_by_all(tmp_path):
+    text = """
+    @tk.function(distribute=True)
+    def total(x, table):
+        return tk.ops.sum(x) * tk.ops.sum(table)
+
+    data = tk.data.Dataset.from_tensor_slices(np.ones((10, 5), "float32")).batch(10)
+    element = next(iter(parallel.distribute_dataset(data)))
+    tables = [np.ones(n, "float32") for n in (2, 3, 5, 10, 4)]
+    tell([len(element), [refused(lambda: total(element, t)) for t in tables]])
+    """
+    reports = run(tmp_path, 3, LOOP + text)
+    counts = [count for count, _ in reports]
+    assert len(set(counts)) > 1, "the test needs different shares"
+    for _, messages in reports:
+        assert messages == reports[0][1]
+        for number, message in zip((2, 3, 5, 10, 4), messages, strict=True):
+            is_refused = number in (*counts, 10)
+            assert ("arrays of one element" in message) == is_refused, message
+
+
+@needs_mpi
 def test_a_job_without_a_distribution_warns_once(tmp_path):
     text = """
     import warnings

@@ -19,10 +19,21 @@ class Changes:
 
     def __init__(self) -> None:
         self.mark = object()
+        # The number of assignments outside of steps. A Variable stores its last one.
+        self.num_assignments = 0
+        self._assignment_lock = threading.Lock()
 
     def note(self) -> None:
         """Record that a Variable with a held lock is about to get another buffer."""
         self.mark = object()  # different from every mark that a reader stored
+
+    def note_assignments(self, variables: Iterable[Variable]) -> None:
+        """Record that Variables have values from outside of the steps of a job."""
+        with self._assignment_lock:
+            number = self.num_assignments + 1
+            for variable in variables:
+                variable.last_assignment = number
+            self.num_assignments = number
 
 
 changes = Changes()

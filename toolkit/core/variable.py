@@ -66,6 +66,8 @@ class Variable(Operators):
     # Returns the placement of a new Variable; `toolkit.distribution` sets it.
     _placement_of: ClassVar[Callable[..., Placement | None] | None] = None
     _placement: Placement | None = None
+    # The number of the last assignment outside of a step: see `Changes`.
+    last_assignment = 0
 
     def __init__(
         self,
@@ -314,6 +316,7 @@ class Variable(Operators):
             state.overlay.write(self, tensor)
         else:
             with self.lock:
+                changes.note_assignments((self,))
                 home = self._pinned_memory()
                 if home is not None:
                     home.overwrite(self._tensor._array, tensor._array)

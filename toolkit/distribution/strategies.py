@@ -387,7 +387,9 @@ class ModelParallel(Distribution):
         return self._layout_map[path]
 
 
-def _parse_shards(shards: object, mesh: DeviceMesh, batch: str) -> dict[str, int]:
+def _parse_shards(
+    shards: int | Mapping[str, int] | None, mesh: DeviceMesh, batch: str
+) -> dict[str, int]:
     """Return the parts of mesh axes of the argument `shards` of ModelParallel."""
     if shards is None:
         return {}

@@ -13,6 +13,7 @@ import numpy as np
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, fill_gradients
 from toolkit.backends.memory import device_memories
+from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
@@ -99,6 +100,7 @@ class ConcreteFunction:
         self.executable: Any = self._compile()
         self.program: Any = self.executable.program
         self._is_stale = False
+        self._is_local = distribution is None
         # Whether a call returns before the computation. A later call that overwrites a
         # Variable also runs later, so a call need not hold its buffer.
         self._is_unsharded = isinstance(self.executable, Executable)
@@ -240,6 +242,8 @@ class ConcreteFunction:
         changes.note()
         for variable in self.frozen:
             variable._shared = True
+        if self._is_local and distribution_context.current() is not None:
+            changes.note_assignments(self.written_variables)
 
     def _call_with_writes(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run with the Variables' spare buffers as destinations, then swap them in."""

@@ -14,14 +14,12 @@ from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import state
-from toolkit.core.variable import Variable
 from toolkit.data.batch_shards import LocalRows
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.function import Function
 from toolkit.functions.job_checks import (
-    compare_settings,
-    compare_variables,
+    ComparedState,
     warn_without_distribution,
 )
 from toolkit.functions.local_rows import (
@@ -40,7 +38,7 @@ class DistributedFunction(Function):
     Without a distribution it is a function of one process.
     """
 
-    _settings: tuple[Variable, ...] = ()  # scalars that its programs read or write
+    _state: ComparedState | None = None  # the variables of its programs
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         job = distribution_context.current()
@@ -58,12 +56,13 @@ class DistributedFunction(Function):
         if job is not None:
             if kwargs:  # the order of arrays is that of the program
                 args, kwargs = self._bind_arguments(args, kwargs)
-            compare_settings(job, self._settings, f"{self.name}: ")
+            if self._state is not None:
+                self._state.compare(f"{self.name}: ")
             args, kwargs = _local_arguments(self.name, job, args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def _forget_traces(self, job: DistributionContext | None) -> None:
-        self._settings = ()
+        self._state = None
         for cache in (self._traces, self._fast_path, self._host_calls):
             cache.clear()
         self.distribution = job
@@ -77,15 +76,16 @@ class DistributedFunction(Function):
         arguments: list[object],
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         concrete, results = super()._trace(key, args, kwargs, leaves, arguments)
-        if self.distribution is not None:
+        job = self.distribution
+        if job is not None:
             variables = [*concrete.variables, *concrete.written_variables]
-            try:
-                compare_variables(self.distribution, variables, f"{self.name}: ")
-            except ArgumentError:
-                self._forget_traces(self.distribution)  # the next call compares again
-                raise
             scalars = [v for v in variables if v.shape == ()]
-            self._settings = tuple(dict.fromkeys([*self._settings, *scalars]))
+            self._state = self._state or ComparedState(job)
+            try:
+                self._state.add(variables, scalars, f"{self.name}: ")
+            except ArgumentError:
+                self._forget_traces(job)  # the next call compares again
+                raise
         return concrete, results
 
 
@@ -98,24 +98,23 @@ def _local_arguments(
     """Return the arguments with the rows of this process, and the specs of all rows.
 
     Raises:
-        ArgumentError: on all processes, for batches that differ; on this process, for
-            arrays that are computed from the rows of a data set.
+        ArgumentError: on all processes, for batches that differ, and for arrays of one
+            process that are computed from the rows of a data set.
     """
     leaves = tree.flatten((args, kwargs))
     shards = [x for x in leaves if isinstance(x, LocalRows) and x.global_count]
     if shards:
-        complete = partial(_as_full_tensor, name, shards[0])
-        batch = tree.map_structure(complete, (args, kwargs))
+        batch, error = None, ""
+        try:
+            batch = _complete_element(name, shards[0], args, kwargs)
+        except ArgumentError as failure:  # its peers wait, and must raise it too
+            error = str(failure)
+        check_same_batch(job, batch, f"{name}: ", error)
         values = [x for x in leaves if isinstance(x, DATA_TYPES)]
-        if not isinstance(values[0], LocalRows):  # programs split arrays as the first
-            raise ArgumentError(
-                f"{name}: expected the rows of a batch before other arrays; received "
-                f"an array of shape {np.shape(values[0])} as the first"
-            )
         _check_equal_values(
             name, job, [convert(x) for x in values if not isinstance(x, LocalRows)]
         )
-        check_same_batch(job, batch, f"{name}: ")
+        assert batch is not None
         return batch
     batch = tree.map_structure(_as_tensor, (args, kwargs))
     check_same_batch(job, batch, f"{name}: ")
@@ -123,6 +122,28 @@ def _local_arguments(
         return complete_local_batch(job, batch)
     _check_equal_values(name, job, tree.flatten(batch))
     return cut_rows(batch, job.rows)
+
+
+def _complete_element(
+    name: str, shard: LocalRows, args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return an element of a data set, and other arguments, with the specs of all rows.
+
+    Raises:
+        ArgumentError: for arrays that are computed from the rows of a data set, or that
+            are before the rows.
+    """
+    complete = partial(_as_full_tensor, name, shard)
+    batch = tree.map_structure(complete, (args, kwargs))
+    leaves = tree.flatten((args, kwargs))
+    first = next(x for x in leaves if isinstance(x, DATA_TYPES))
+    if not isinstance(first, LocalRows):  # programs split arrays as the first
+        raise ArgumentError(
+            f"{name}: expected the rows of a batch before other arrays; received "
+            f"an array of shape {np.shape(first)} as the first"
+        )
+    result: tuple[tuple[object, ...], dict[str, object]] = batch
+    return result
 
 
 def _as_tensor(leaf: object) -> object:

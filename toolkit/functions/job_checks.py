@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -14,6 +15,7 @@ from toolkit.comm.launchers import launcher_variable
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn_once
+from toolkit.core.locks import changes
 from toolkit.errors import ArgumentError
 from toolkit.functions.local_rows import describe_batch, group_by_rank
 from toolkit.thread_state import ThreadState
@@ -71,26 +73,98 @@ def warn_without_distribution(name: str) -> None:
         )
 
 
-def compare_settings(
-    job: DistributionContext, settings: Sequence[Variable], label: str
-) -> None:
-    """Raise for settings, such as a learning rate, that one process has changed.
+class ComparedState:
+    """Variables of steps, whose values are equal on all processes of a job.
 
-    Equal settings cost one exchange of a number.
+    An assignment outside of the steps can change that. So each comparison hashes the
+    variables that this process has assigned since the last one.
 
     Args:
-        job: the job, of which all processes call this.
-        settings: variables without axes, in the same order on all processes.
-        label: the prefix of an error.
-
-    Raises:
-        ArgumentError: on all processes, with the first difference.
+        job: the job.
     """
-    checksum = 0
-    for variable in settings:
-        checksum = crc32(np.asarray(variable).tobytes(), checksum)
-    if len(set(job.agree("settings", checksum))) > 1:
-        compare_variables(job, settings, label)
+
+    def __init__(self, job: DistributionContext) -> None:
+        self.job = job
+        self._variables: dict[Variable, None] = {}
+        self._settings: dict[Variable, None] = {}
+        self._num_assignments = 0
+
+    def add(
+        self,
+        variables: Sequence[Variable],
+        settings: Sequence[Variable],
+        label: str = "",
+    ) -> None:
+        """Compare the values of variables, and watch them from now on.
+
+        Args:
+            variables: the variables, in the same order on all processes.
+            settings: those that each comparison hashes: the small ones, which steps or
+                schedules often change.
+            label: the prefix of an error.
+
+        Raises:
+            ArgumentError: on all processes, with the first difference.
+        """
+        num_assignments = changes.num_assignments
+        if self.job.num_processes > 1:
+            compare_variables(self.job, variables, label)
+        if not self._variables:
+            self._num_assignments = num_assignments
+        self._variables.update(dict.fromkeys(variables))
+        self._settings.update(dict.fromkeys(settings))
+
+    def compare(self, label: str = "") -> None:
+        """Raise for a variable that only some processes have assigned or changed.
+
+        Equal states cost one exchange of a number.
+
+        Args:
+            label: the prefix of an error.
+
+        Raises:
+            ArgumentError: on all processes, with the first difference.
+        """
+        if self.job.num_processes == 1:
+            return
+        num_assignments = changes.num_assignments
+        assigned = self._find_assigned(num_assignments)
+        checksum = 0
+        for variable in self._settings:
+            checksum = crc32(np.asarray(variable).tobytes(), checksum)
+        for number in assigned:
+            variable = self._by_number(number)
+            value = 0 if variable.placement is not None else _checksum(variable)
+            checksum = crc32(f"{number} {value}".encode(), checksum)
+        if len(set(self.job.agree("settings", checksum))) > 1:
+            compare_variables(self.job, list(self._variables), label)
+            self._compare_shards(assigned, label)
+        self._num_assignments = num_assignments
+
+    def _find_assigned(self, num_assignments: int) -> list[int]:
+        """Return the numbers of the variables that were assigned, without settings."""
+        if num_assignments == self._num_assignments:
+            return []
+        return [
+            number
+            for number, variable in enumerate(self._variables)
+            if variable.last_assignment > self._num_assignments
+            and variable not in self._settings
+        ]
+
+    def _by_number(self, number: int) -> Variable:
+        return next(islice(self._variables, number, None))
+
+    def _compare_shards(self, assigned: Sequence[int], label: str) -> None:
+        """Raise for a split variable of which only some processes assigned a shard."""
+        variables = map(self._by_number, assigned)
+        paths = [v.path for v in variables if v.placement is not None]
+        received = self.job.exchange(", ".join(paths) or "none")
+        if len(set(received)) > 1:
+            raise ArgumentError(
+                f"{label}expected assignments of the same split variables on all "
+                f"ranks; received {group_by_rank(received)}"
+            )
 
 
 def compare_variables(

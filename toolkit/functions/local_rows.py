@@ -52,21 +52,34 @@ def data_mismatch_error(texts: Sequence[str], label: str = "") -> ArgumentError:
     )
 
 
-def check_same_batch(job: DistributionContext, batch: object, label: str = "") -> None:
+# The number that a process sends instead of a checksum of its batch.
+_FAILED = 1 << 40
+
+
+def check_same_batch(
+    job: DistributionContext, batch: object, label: str = "", error: str = ""
+) -> None:
     """Raise for a batch whose shapes differ between processes.
 
     Args:
         job: the job, of which all processes call this.
         batch: a nest of tensors; None: there are no more batches.
         label: the prefix of an error.
+        error: the reason why this process has no valid batch.
 
     Raises:
-        ArgumentError: on all processes.
+        ArgumentError: on all processes, also for the `error` of one process.
     """
     if job.num_processes == 1:
+        if error:
+            raise ArgumentError(error)
         return
     text = "no more batches" if batch is None else describe_batch(batch)
-    if len(set(job.agree("batches", crc32(text.encode())))) > 1:
+    numbers = job.agree("batches", _FAILED if error else crc32(text.encode()))
+    if _FAILED in numbers:
+        errors = job.exchange(error)
+        raise ArgumentError(next(filter(None, errors)))
+    if len(set(numbers)) > 1:
         raise data_mismatch_error(job.exchange(text), label)
 
 

@@ -10,8 +10,7 @@ from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
 from toolkit.functions.job_checks import (
-    compare_settings,
-    compare_variables,
+    ComparedState,
     warn_without_distribution,
 )
 from toolkit.functions.local_rows import (
@@ -240,22 +239,18 @@ class JobCoordinator(RecoveryCoordinator):
 
     def compare_state(self, force: bool = False) -> None:
         job, model = self._job, self._model
-        if model._compared_job is job and not force:
+        previous = model._compared_state
+        if previous is not None and previous.job is job and not force:
+            previous.compare()
             return
-        if job.num_processes > 1:
-            variables = all_variables(model)
-            if global_state() is not None:  # its creation would draw a seed
-                variables.append(global_seed_generator().state)
-            compare_variables(job, variables)
-        model._compared_job = job  # also for processes that join later
-
-    def _compare_settings(self) -> None:
-        """Raise for optimizer settings that differ from other processes."""
-        job, optimizer = self._job, self._model.optimizer
-        if job.num_processes == 1 or optimizer is None:
-            return
-        settings = [v for v in optimizer.variables if v.shape == ()]
-        compare_settings(job, settings, "fit: after an epoch: ")
+        variables = all_variables(model)
+        if global_state() is not None:  # its creation would draw a seed
+            variables.append(global_seed_generator().state)
+        optimizer = model.optimizer
+        slots = [] if optimizer is None else optimizer.variables
+        state = ComparedState(job)
+        state.add(variables, [v for v in slots if v.shape == ()])
+        model._compared_state = state  # also for processes that join later
 
     # --- steps ------------------------------------------------------------------------
 
@@ -280,7 +275,8 @@ class JobCoordinator(RecoveryCoordinator):
 
     def end_epoch(self, requested: bool) -> bool:
         stops = self.should_stop(requested, force=True)
-        self._compare_settings()
+        if self._model._compared_state is not None:
+            self._model._compared_state.compare("fit: after an epoch: ")
         return stops
 
 

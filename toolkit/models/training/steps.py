@@ -10,13 +10,13 @@ from toolkit import ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
-from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn, warn_once
 from toolkit.core.composites import Composite
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError
+from toolkit.functions.job_checks import ComparedState
 from toolkit.layers.tracking import owned_state, unique
 from toolkit.layers.walks import cache_walk
 from toolkit.metrics.metric import Metric
@@ -50,8 +50,8 @@ class Steps:
     _compile_loss: Any = None
     _compile_metrics: Any = None
     _loss_tracker: Any = None
-    # the job whose processes have compared their weights
-    _compared_job: DistributionContext | None = None
+    # the variables that the processes of a job have compared
+    _compared_state: ComparedState | None = None
 
     if TYPE_CHECKING:  # the rest of a model is defined by Layer
         __call__: Any

@@ -366,7 +366,7 @@ class Trainer(CompileConfigured, Evaluation):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle everything except the identities of Variables."""
-        dropped = dict.fromkeys(("_trained", "_progress", "_compared_job"))
+        dropped = dict.fromkeys(("_trained", "_progress", "_compared_state"))
         return {**self.__dict__, **dropped}
 
     def _prepare_optimizer(self) -> None:
