@@ -137,6 +137,8 @@ class ComparedState:
             value = 0 if variable.placement is not None else _checksum(variable)
             checksum = crc32(f"{number} {value}".encode(), checksum)
         if len(set(self.job.agree("settings", checksum))) > 1:
+            # Other settings can be the cause of other weights.
+            compare_variables(self.job, list(self._settings), label)
             compare_variables(self.job, list(self._variables), label)
             self._compare_shards(assigned, label)
         self._num_assignments = num_assignments
