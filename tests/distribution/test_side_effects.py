@@ -146,6 +146,38 @@ def test_save_of_a_single_process_is_named(tmp_path):
     assert "an operation that rank 0 writes for all" in process.errors
 
 
+ALONE = """
+    distribution.set_distribution(distribution.DataParallel())
+    x = np.ones((80, 6), "float32")
+    model = network()
+    model.fit(x, x[:, :1], verbose=0)
+
+    class Save(tk.callbacks.Callback):
+        _never_stops = sys.argv[1] == "next step"
+        def on_train_batch_end(self, batch, logs=None):
+            if rank == 0: model.save_weights("alone.weights.h5")  # only here
+
+    if sys.argv[1] == "evaluate":
+        if rank == 0: model.save_weights("alone.weights.h5")  # only here
+        model.evaluate(x, x[:, :1], verbose=0)
+    else:
+        model.fit(x, x[:, :1], verbose=0, callbacks=[Save()])
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("other", ["evaluate", "agreement", "next step"])
+@pytest.mark.one_in(2)
+def test_job_with_a_save_of_a_single_process_ends_at_once(tmp_path, other):
+    """The limit of the whole job is half of the time that a call may wait."""
+    process = run(tmp_path, 2, ALONE, other, timeout=120, seconds=60, code=124)
+    assert "which makes another call" in process.errors
+    if other != "next step":
+        assert "model.save_weights" in process.errors and "only here" in process.errors
+        assert "an operation that rank 0 writes for all ranks" in process.errors
+
+
+@needs_mpi
 def test_output_is_printed_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())

@@ -8,11 +8,13 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 # Number of innermost stack frames in a report.
 _MAX_FRAMES = 12
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Entry(NamedTuple):
@@ -149,7 +151,10 @@ def format_stack(thread: int | None) -> list[str]:
     launcher_frames = [
         i for i, summary in enumerate(frames) if "runpy" in summary.filename
     ]
-    lines = traceback.format_list(
-        frames[max(launcher_frames, default=-1) + 1 :][-_MAX_FRAMES:]
-    )
+    frames = frames[max(launcher_frames, default=-1) + 1 :]
+    innermost = frames[-_MAX_FRAMES:]
+    # The line of the script, which may be further out.
+    user_frames = [x for x in frames if not x.filename.startswith(_PACKAGE)]
+    first = [x for x in user_frames[-1:] if x not in innermost]
+    lines = traceback.format_list([*first, *innermost])
     return [line.rstrip() for entry in lines for line in entry.splitlines()]

@@ -25,7 +25,8 @@ from toolkit.comm.sockets.side_channel import SocketSideChannel
 STALLED_EXIT_CODE = 124
 # Seconds until a warning about a waiting collective; the job continues.
 WARNING_DELAY = 60.0
-# Seconds between two checks whether a rank that a collective needs has ended.
+# Seconds between two checks whether a rank that a collective needs has ended, or is in
+# another collective.
 _ENDED_CHECK_DELAY = 1.0
 
 # Seconds in which a rank must answer before it is killed.
@@ -144,8 +145,8 @@ class Watchdog:
                 seconds = time.monotonic() - entry.start_time
                 if seconds >= self.timeout:
                     self._on_timeout(record, entry)
-                elif self._can_never_end(record, entry, seconds):
-                    self._on_ended_rank(record, entry)
+                elif reason := self._reason_of_deadlock(record, entry, seconds):
+                    self._on_deadlock(record, entry, reason)
                 elif (
                     seconds >= warning_delay
                     and self._warned_calls.get(record.key) is not entry
@@ -174,8 +175,12 @@ class Watchdog:
             f"rank {self.rank} has waited for {self.timeout:g} s in {entry}"
         )
 
-    def _can_never_end(self, record: GroupRecord, entry: Entry, seconds: float) -> bool:
-        """Return whether a collective needs a rank whose script has ended.
+    def _reason_of_deadlock(
+        self, record: GroupRecord, entry: Entry, seconds: float
+    ) -> str:
+        """Return the reason why a collective can never end, or "".
+
+        A rank that it needs waits in another operation, or its script has ended.
 
         Args:
             record: the calls of the group.
@@ -185,23 +190,31 @@ class Watchdog:
         number, checked = self._checked_calls.get(record.key, (0, 0.0))
         checked = checked if number == entry.number else 0.0
         if not entry.number or seconds < checked + _ENDED_CHECK_DELAY:
-            return False
+            return ""
         self._checked_calls[record.key] = entry.number, seconds
         # Each rank asks the next one: some waiting rank is before an ended one.
         members = record.members
         next_rank = members[(members.index(self.rank) + 1) % len(members)]
         if next_rank == self.rank:
-            return False
+            return ""
         request = {"ask": "status", "group": record.key}
         status = self.channel.send_request(next_rank, request)
-        return (
-            isinstance(status, dict)
-            and bool(status["ended"])
-            and int(status.get("count", 0)) < entry.number
-            and record.current is entry
-        )
+        if not isinstance(status, dict) or record.current is not entry:
+            return ""
+        if status["ended"] and int(status.get("count", 0)) < entry.number:
+            return "waits for a script that has ended"
+        # After a loss, the numbers of an elastic job start again at different times.
+        current = status.get("current")
+        if current and not self._kill_stopped:
+            peer_entry = parse_entry(current)
+            # Two different calls can end, and later calls then wait.
+            for local in (entry, *tuple(record.recent)):
+                is_same = local.number == peer_entry.number
+                if is_same and local.operation != peer_entry.operation:
+                    return f"waits for rank {next_rank}, which makes another call,"
+        return ""
 
-    def _on_ended_rank(self, record: GroupRecord, entry: Entry) -> None:
+    def _on_deadlock(self, record: GroupRecord, entry: Entry, reason: str) -> None:
         """End the job, and show the line of the script that waits."""
         report = self.report(record, entry, "ended")
         if report.is_first:
@@ -212,9 +225,7 @@ class Watchdog:
             )
         else:
             self._closed.wait(3)  # the reporting rank ends the job
-        self._abort_job(
-            f"rank {self.rank} waits for a script that has ended in {entry}"
-        )
+        self._abort_job(f"rank {self.rank} {reason} in {entry}")
 
     def _kill_silent_ranks(self, report: Report) -> bool:
         """Kill unresponsive ranks of this machine; return whether any rank is lost."""
@@ -384,7 +395,10 @@ def _describe_rank(rank: int, response: Response, entry: Entry) -> list[str]:
     if current is not None and current.number == entry.number:
         if current.operation == entry.operation and current.name == entry.name:
             return [f"  rank {rank} also waits in it"]
-        return [f"  rank {rank} is in another operation: {current}"]
+        return [
+            f"  rank {rank} is in another operation: {current}, at",
+            *(f"    {line}" for line in response["stack"]),
+        ]
     if entry.number and response["count"] > entry.number:
         return [f"  rank {rank} has completed it"]
     if current is not None:
