@@ -93,6 +93,32 @@ def test_gradients_are_exchanged_only_if_they_are_needed(tmp_path):
         assert sum(sizes) < 0.7 < 1.4 < float(gradients.split()[2])
 
 
+LOOKUPS = """
+    class Lookup(layers.Layer):
+        def build(self, shape):
+            self.rows = self.add_weight((5000, 8), "uniform")
+        def call(self, x):
+            return tk.ops.take(self.rows, tk.ops.cast(x, "int32"), axis=0)
+
+    indices = np.random.default_rng(0).integers(0, 5000, (43, 6))
+    found = []
+    for layer in (layers.Embedding(5000, 8), Lookup()):
+        tk.utils.set_random_seed(0)
+        model = tk.Sequential([layer, layers.Flatten(), layers.Dense(1)])
+        optimizer = tk.optimizers.Adam(0.1, gradient_accumulation_steps=4)
+        model.compile(optimizer, "mse")
+        model.fit(indices, y, epochs=2, **data)
+        found.append(state_of(model))
+    tell(found)
+"""
+
+
+@needs_mpi
+def test_tables_have_one_hash(tmp_path):
+    (expected,) = run(tmp_path, 1, MODEL + LOOKUPS)
+    assert run(tmp_path, 2, MODEL + LOOKUPS) == [expected] * 2
+
+
 RESUMED = """
     folder, kind, until = sys.argv[1:]
 

@@ -66,6 +66,8 @@ class Variable(Operators):
     # Returns the placement of a new Variable; `toolkit.distribution` sets it.
     _placement_of: ClassVar[Callable[..., Placement | None] | None] = None
     _placement: Placement | None = None
+    # Whether layers look up its rows, so that its gradients have few rows.
+    is_table = False
     # The number of the last assignment outside of a step: see `Changes`.
     last_assignment = 0
 

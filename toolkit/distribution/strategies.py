@@ -202,13 +202,16 @@ class Distribution(Job):
 
         With a sum for each part of a batch, the processes exchange gradients once for
         each update. In an elastic job each process needs the sums of all processes,
-        because the sums of a lost process would be missing.
+        because the sums of a lost process would be missing. The processes exchange
+        rows of a large table in each step, because the sum has the size of the table.
 
         Args:
             variable: the variable of the gradient.
         """
         is_split = self.batch_dim_name in self.get_variable_layout(variable).axes
         if is_split or self.batch_dim_name is None or comm.is_elastic():
+            return 1
+        if variable.is_table:
             return 1
         return self.shards
 

@@ -99,6 +99,9 @@ class Embedding(QuantizableLayer):
         if self.built:
             return
         self._create_adapted((self.input_dim, self.output_dim))
+        table = getattr(self, "_embeddings", None)
+        if table is not None:  # otherwise the table has integers
+            table.is_table = True
         self._adapt_if_asked()
 
     @property

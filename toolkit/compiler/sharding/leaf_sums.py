@@ -8,6 +8,7 @@ combines them along the tree, and exchanges data only in a step that needs the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,8 +169,10 @@ def _local_leaves(axis: MeshAxis) -> range:
 def _add_terms(local: Local, choice: Choice) -> None:
     """Stack the terms of the leaves of this rank; a leaf without rows has zeros."""
     (x,), (y,) = choice.node.inputs, choice.node.outputs
+    leaves = _local_leaves(local.axis)
     if choice.inputs[0] is None:
-        terms, sources = {0: local.read(x, None)}, []
+        value = local.read(x, None)
+        terms, sources = ({0: value} if 0 in leaves else {}), [value]
     else:
         terms, sources = local.terms[x], local.sources[x]
     row = y.spec.with_shape((1, *x.spec.shape))
@@ -180,7 +183,7 @@ def _add_terms(local: Local, choice: Choice) -> None:
         local.emit("reshape", [terms[leaf]], row, shape=row.shape)
         if leaf in terms
         else local.emit("broadcast_to", [zero], row, shape=row.shape)
-        for leaf in _local_leaves(local.axis)
+        for leaf in leaves
     ]
     spec = local.spec(y.spec, Split(0))
     local.values[y, Split(0)] = (
@@ -194,7 +197,7 @@ def _zero_after(local: Local, sources: Sequence[Value], dtype: str) -> Value:
     Dependencies between collectives must be the same on all ranks.
     """
     flags = []
-    for x in sources:
+    for x in map(partial(_first_element, local), sources):
         flag = local.emit("cast", [x], x.spec.with_dtype("bool"), dtype="bool")
         axes = tuple(range(x.spec.ndim))
         spec = Spec((), "bool")
@@ -205,6 +208,16 @@ def _zero_after(local: Local, sources: Sequence[Value], dtype: str) -> Value:
     number = local.emit("cast", [flag], Spec((), dtype), dtype=dtype)
     zero: Any = Constant(np.zeros((), dtypes.numpy_dtype(dtype)))
     return local.emit("multiply", [number, zero], number.spec)
+
+
+def _first_element(local: Local, x: Value) -> Value:
+    """Return one element of a value, or a value without elements."""
+    count = min(1, x.spec.size)
+    start, stop = (0,) * x.spec.ndim, (count,) * x.spec.ndim
+    spec, step = x.spec.with_shape(stop), (1,) * x.spec.ndim
+    if spec == x.spec:
+        return x
+    return local.emit("slice", [x], spec, start=start, stop=stop, step=step)
 
 
 def _add_sum(local: Local, choice: Choice) -> None:
