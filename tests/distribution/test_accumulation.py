@@ -102,9 +102,9 @@ LOOKUPS = """
 
     indices = np.random.default_rng(0).integers(0, 5000, (43, 6))
     found = []
-    for layer in (layers.Embedding(5000, 8), Lookup()):
+    for layer in (lambda: layers.Embedding(5000, 8), Lookup):
         tk.utils.set_random_seed(0)
-        model = tk.Sequential([layer, layers.Flatten(), layers.Dense(1)])
+        model = tk.Sequential([layer(), layers.Flatten(), layers.Dense(1)])
         optimizer = tk.optimizers.Adam(0.1, gradient_accumulation_steps=4)
         model.compile(optimizer, "mse")
         model.fit(indices, y, epochs=2, **data)
