@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.backends.base import Backend
 from toolkit.compiler.execute import Executable
 from toolkit.ir import Graph
+
+if TYPE_CHECKING:
+    from toolkit.core.placement import Placement
+    from toolkit.core.variable import Variable
 
 
 class Recovery(Protocol):
@@ -80,7 +84,7 @@ class DistributionContext(Protocol):
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         """Call a function in one process while the others wait; all call this."""
 
-    def num_accumulated_leaves(self, variable: Any) -> int:
+    def num_accumulated_leaves(self, variable: Variable) -> int:
         """Return the number of sums of a gradient accumulator.
 
         Args:
@@ -91,7 +95,9 @@ class DistributionContext(Protocol):
             exchange the gradient in each step.
         """
 
-    def place_leaves(self, accumulator: Any, variable: Any) -> Any:
+    def place_leaves(
+        self, accumulator: Variable, variable: Variable
+    ) -> Placement | None:
         """Return the placement of a gradient accumulator with a sum for each leaf.
 
         Args:
@@ -106,8 +112,8 @@ class DistributionContext(Protocol):
         generate: bool,
         updates: Sequence[tuple[int, int | None]],
         name: str,
-        variables: Sequence[Any],
-        written: Sequence[Any],
+        variables: Sequence[Variable],
+        written: Sequence[Variable],
     ) -> Executable:
         """Compile this rank's part of a step.
 

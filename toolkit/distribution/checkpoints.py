@@ -20,6 +20,7 @@ import numpy as np
 from toolkit import comm
 from toolkit.console.frames import warn
 from toolkit.core.placement import set_local_shard
+from toolkit.core.variable import Variable
 from toolkit.distribution import shard_files
 from toolkit.distribution.boxes import full_box
 from toolkit.distribution.collective_work import run_on_all_ranks
@@ -35,6 +36,7 @@ from toolkit.errors import (
 from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
 from toolkit.optimizers.accumulators import Accumulator
 from toolkit.random.seeds import global_state, set_global_state
+from toolkit.type_aliases import Array
 
 # Maximum number of saves in progress, each with a separate buffer.
 _MAX_SAVES = 2
@@ -424,11 +426,11 @@ def _read_shards(
     return arrays
 
 
-def _read_shard(folder: Path, entry: dict[str, Any], variable: Any) -> Any:
+def _read_shard(folder: Path, entry: dict[str, Any], variable: Variable) -> Array:
     """Read the local shard of a variable."""
     spec, shape = variable.spec, tuple(entry["shape"])
-    is_other_sum = shape != spec.shape and isinstance(variable, Accumulator)
-    if is_other_sum and variable.accepts(shape):
+    is_other = shape != spec.shape
+    if is_other and isinstance(variable, Accumulator) and variable.accepts(shape):
         box = full_box(shape)
         sums = shard_files.read_box(folder, entry, box, shape, spec.dtype)
         return variable.local_sums(sums)

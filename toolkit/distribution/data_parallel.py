@@ -8,6 +8,7 @@ from typing import Any
 from toolkit import comm
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
+from toolkit.core.variable import Variable
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.distribution.placements import ShardPlacement, placement_of_layout
@@ -81,7 +82,9 @@ class DataParallel(Distribution):
         """Return the number of model replicas: one for each device."""
         return int(self.device_mesh.devices.size)
 
-    def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
+    def placement_of(
+        self, variable: Variable, like: Variable | None = None
+    ) -> ShardPlacement | None:
         """Return None (replicated), except for a slot of a sharded optimizer.
 
         Args:
@@ -95,7 +98,7 @@ class DataParallel(Distribution):
             self._copies.add(variable)
         return placement
 
-    def num_accumulated_leaves(self, variable: Any) -> int:
+    def num_accumulated_leaves(self, variable: Variable) -> int:
         """Return the number of sums of a gradient accumulator.
 
         With shard_optimizer=True it is a slot, of which each process has a shard.
@@ -105,7 +108,7 @@ class DataParallel(Distribution):
         """
         return 1 if self.shard_optimizer else super().num_accumulated_leaves(variable)
 
-    def _slot_placement(self, variable: Any) -> ShardPlacement | None:
+    def _slot_placement(self, variable: Variable) -> ShardPlacement | None:
         """Return the placement of a slot on this rank, or None if replicated."""
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
         return placement_of_layout(
@@ -134,7 +137,7 @@ class DataParallel(Distribution):
         return previous_group
 
     def _commit_function(
-        self, written: Sequence[Any]
+        self, written: Sequence[Variable]
     ) -> Callable[[list[Any]], None] | None:
         """See `Distribution._commit_function`; sharded slots have copies."""
         copies = self._copies

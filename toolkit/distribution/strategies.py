@@ -101,7 +101,7 @@ class Distribution(Job):
         unsplit_axes = [None] * (len(data_shape) - 1)
         return TensorLayout([self.batch_dim_name, *unsplit_axes], self.device_mesh)
 
-    def get_variable_layout(self, variable: Any) -> TensorLayout:
+    def get_variable_layout(self, variable: Variable) -> TensorLayout:
         """Return the layout of a variable: replicated.
 
         Args:
@@ -187,7 +187,9 @@ class Distribution(Job):
         shards = {str(self.batch_dim_name): self.shards, **self.axis_shards}
         return mesh_axes(self.device_mesh, self.batch_dim_name, shards)
 
-    def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
+    def placement_of(
+        self, variable: Variable, like: Variable | None = None
+    ) -> ShardPlacement | None:
         """Return the placement of a new variable on this rank, or None if replicated.
 
         Args:
@@ -197,7 +199,7 @@ class Distribution(Job):
         layout = self.get_variable_layout(variable if like is None else like)
         return placement_of_layout(variable, layout, self.axes)
 
-    def num_accumulated_leaves(self, variable: Any) -> int:
+    def num_accumulated_leaves(self, variable: Variable) -> int:
         """Return the number of sums of a gradient accumulator.
 
         With a sum for each part of a batch, the processes exchange gradients once for
@@ -215,7 +217,9 @@ class Distribution(Job):
             return 1
         return self.shards
 
-    def place_leaves(self, accumulator: Any, variable: Any) -> ShardPlacement | None:
+    def place_leaves(
+        self, accumulator: Variable, variable: Variable
+    ) -> ShardPlacement | None:
         """Return the placement of a gradient accumulator with a sum for each leaf.
 
         Args:
@@ -253,8 +257,8 @@ class Distribution(Job):
         generate: bool,
         updates: Sequence[tuple[int, int | None]],
         name: str,
-        variables: Sequence[Any],
-        written: Sequence[Any],
+        variables: Sequence[Variable],
+        written: Sequence[Variable],
     ) -> Executable:
         """Return a runner of this rank's part of a step.
 
@@ -302,7 +306,7 @@ class Distribution(Job):
         """Prepare a run of `fit` in an elastic job; all ranks call this."""
 
     def _commit_function(
-        self, written: Sequence[Any]
+        self, written: Sequence[Variable]
     ) -> Callable[[list[Any]], None] | None:
         """Return the function that commits steps with copies of new values, if any."""
         return None
@@ -311,10 +315,12 @@ class Distribution(Job):
         return f"<{type(self).__name__} device_mesh={self.device_mesh}>"
 
 
-def _split_of(variable: Any, axis: MeshAxis) -> Split | None:
+def _split_of(variable: Variable, axis: MeshAxis) -> Split | None:
     """Return the split of a variable along a mesh axis."""
     placement = variable.placement
-    return None if placement is None else placement.split_along(axis)
+    return (
+        placement.split_along(axis) if isinstance(placement, ShardPlacement) else None
+    )
 
 
 class ModelParallel(Distribution):
@@ -372,7 +378,7 @@ class ModelParallel(Distribution):
         self.shards = parts.pop(batch_dim_name, self.num_model_replicas)
         self.axis_shards = parts
 
-    def get_variable_layout(self, variable: Any) -> TensorLayout:
+    def get_variable_layout(self, variable: Variable) -> TensorLayout:
         """Return the layout of a variable from the map, or replicated.
 
         Args:

@@ -18,6 +18,7 @@ from toolkit.models.saving.mismatches import (
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers import Optimizer
 from toolkit.optimizers.accumulators import accepts_saved
+from toolkit.type_aliases import Array
 
 if TYPE_CHECKING:
     from toolkit.reading.hdf5 import Dataset
@@ -189,7 +190,7 @@ def _differences(load: Load) -> list[Mismatch]:
     return mismatches
 
 
-def _has_shape(load: Load, key: str, value: Any) -> bool:
+def _has_shape(load: Load, key: str, value: Array) -> bool:
     """Return whether the object can take the shape that the file has for a key."""
     shape = load.stored[key].shape
     if isinstance(load.owner, Optimizer) and key.isdecimal():
