@@ -5,7 +5,6 @@ import pytest
 
 import toolkit as tk
 from tests.distribution import jobs
-from tests.distribution.jobs import needs_mpi
 from toolkit import distribution, layers
 from toolkit.distribution import DataParallel
 from toolkit.optimizers.accumulators import Accumulator
@@ -68,7 +67,6 @@ def reports_of(folder, text, *arguments):
     return found
 
 
-@needs_mpi
 def test_one_hash_for_any_number_of_processes(tmp_path):
     first, *others = reports_of(tmp_path, TRAINING)
     assert len(others) == 9 and all(report == first for report in others)
@@ -82,7 +80,6 @@ EXCHANGES = """
 """
 
 
-@needs_mpi
 def test_gradients_are_exchanged_only_if_they_are_needed(tmp_path):
     for rows in run(tmp_path, 2, MODEL + EXCHANGES):
         assert not any("all_gather" in row for row in rows)
@@ -113,7 +110,6 @@ LOOKUPS = """
 """
 
 
-@needs_mpi
 def test_tables_have_one_hash(tmp_path):
     (expected,) = run(tmp_path, 1, MODEL + LOOKUPS)
     assert run(tmp_path, 2, MODEL + LOOKUPS) == [expected] * 2
@@ -143,7 +139,6 @@ RESUMED = """
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize("kind", ["manager", "backup"])
 def test_a_stop_between_two_updates_changes_no_bit(tmp_path, kind):
     text, folder = MODEL + RESUMED, str(tmp_path / "saved")
@@ -186,7 +181,6 @@ LOADED = """
 """
 
 
-@needs_mpi
 def test_stored_gradients_are_complete_in_any_job(tmp_path):
     run(tmp_path, 2, MODEL + SAVED)
     (expected,) = run(tmp_path, 1, MODEL + LOADED, "4")
@@ -213,7 +207,6 @@ SCALED = """
 """
 
 
-@needs_mpi
 def test_a_step_without_finite_gradients_is_skipped(tmp_path):
     reports = run(tmp_path, 1, MODEL + SCALED) + run(tmp_path, 2, MODEL + SCALED)
     assert reports[0] == reports[1] == reports[2]

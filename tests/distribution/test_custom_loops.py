@@ -180,7 +180,6 @@ def test_rows_of_one_process_and_settings_that_differ_are_refused(tmp_path):
         assert "`fit` without run_eagerly=True" in eager
 
 
-@needs_mpi
 def test_weights_that_one_process_assigns_are_refused(tmp_path):
     text = """
     element = next(iter(parallel.distribute_dataset(batches)))
@@ -231,7 +230,6 @@ def test_weights_that_one_process_assigns_are_refused(tmp_path):
     ]
 
 
-@needs_mpi
 def test_an_array_with_the_rows_of_one_process_is_refused_by_all(tmp_path):
     text = """
     @tk.function(distribute=True)
@@ -253,7 +251,6 @@ def test_an_array_with_the_rows_of_one_process_is_refused_by_all(tmp_path):
             assert ("arrays of one element" in message) == is_refused, message
 
 
-@needs_mpi
 def test_a_job_without_a_distribution_warns_once(tmp_path):
     text = """
     import warnings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distribution.jobs import needs_mpi, run
+from tests.distribution.jobs import run
 from toolkit.distribution import DeviceMesh, LayoutMap, ModelParallel
 from toolkit.errors import ArgumentError
 
@@ -51,14 +51,12 @@ def reports_of(folder, *shape):
     return run(path, shape[0] * shape[1], TRAINING, *map(str, shape), **limits)
 
 
-@needs_mpi
 def test_one_hash_for_any_mesh(tmp_path):
     (expected,) = reports_of(tmp_path, 1, 1)
     for shape in ((2, 1), (1, 2), (2, 2)):
         assert all(r == expected for r in reports_of(tmp_path, *shape)), shape
 
 
-@needs_mpi
 @pytest.mark.slow
 def test_one_hash_for_four_devices_along_an_axis(tmp_path):
     (expected,) = reports_of(tmp_path, 1, 1)

@@ -165,7 +165,6 @@ ALONE = """
 """
 
 
-@needs_mpi
 @pytest.mark.parametrize("other", ["evaluate", "agreement", "next step"])
 @pytest.mark.one_in(2)
 def test_job_with_a_save_of_a_single_process_ends_at_once(tmp_path, other):
@@ -177,7 +176,6 @@ def test_job_with_a_save_of_a_single_process_ends_at_once(tmp_path, other):
         assert "an operation that rank 0 writes for all ranks" in process.errors
 
 
-@needs_mpi
 def test_output_is_printed_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
