@@ -171,7 +171,7 @@ class CsvDataset(Records):
             records.append(error)
         return records
 
-    def parse(self, record: list[str] | Exception) -> tuple[Any, ...]:
+    def parse(self, record: list[str] | Exception) -> tuple[object, ...]:
         if isinstance(record, Exception):
             raise record
         return self._converted(record)

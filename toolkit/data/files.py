@@ -267,7 +267,7 @@ class Records(Dataset):
         """
         return open_file(path, None, 2 * INDEX_BLOCK_SIZE)
 
-    def split_block(self, block: bytes) -> Sequence[Any]:
+    def split_block(self, block: bytes) -> Sequence[object]:
         """Return the records of a block of the index, before they are parsed.
 
         Args:
@@ -275,7 +275,7 @@ class Records(Dataset):
         """
         raise NotImplementedError
 
-    def parse(self, record: Any) -> Any:
+    def parse(self, record: Any) -> object:
         """Return the element of a record.
 
         Args:

@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit.data.record_index import CORRUPT_FILE_ERRORS, RecordIndex
 from toolkit.data.rows import Indices, Rows, as_index_array
+from toolkit.type_aliases import Array
 
 _MAX_OPEN_FILES = 16
 _CACHE_SIZE = 1 << 22  # bytes of blocks whose records are cached for a shuffle
@@ -22,10 +23,10 @@ class RecordFormat(Protocol):
     def open_blocks(self, path: str) -> IO[bytes]:
         """Open a file to read blocks."""
 
-    def split_block(self, block: bytes) -> Sequence[Any]:
+    def split_block(self, block: bytes) -> Sequence[object]:
         """Return the records of a block, before they are parsed."""
 
-    def parse(self, record: Any) -> Any:
+    def parse(self, record: Any) -> object:
         """Return the element of a record."""
 
     def read_error(
@@ -103,11 +104,11 @@ class IndexedRows(Rows):
         self._starts = _join([index.offsets[:-1] for index in indices])
         self._ends = _join([index.offsets[1:] for index in indices])
         self._numbers = _join([start + index.numbers[:-1] for start, index in starts])
-        self._cache: OrderedDict[int, Sequence[Any]] = OrderedDict()
+        self._cache: OrderedDict[int, Sequence[object]] = OrderedDict()
         self._cached_bytes = 0
         self._lock = Lock()
         # The last block of single reads: its index, first record and records.
-        self._last: tuple[int, int, Sequence[Any]] = 0, 0, ()
+        self._last: tuple[int, int, Sequence[object]] = 0, 0, ()
 
     def __getitem__(self, number: int) -> Any:
         block, first, records = self._last
@@ -128,10 +129,10 @@ class IndexedRows(Rows):
             elements.append(self._parse(block, position, records))
         return elements
 
-    def _find_blocks(self, numbers: Any) -> Any:
+    def _find_blocks(self, numbers: int | Array) -> Any:
         return self._numbers.searchsorted(numbers, "right") - 1
 
-    def _parse(self, block: int, position: int, records: Sequence[Any]) -> Any:
+    def _parse(self, block: int, position: int, records: Sequence[object]) -> object:
         try:
             return self._source.parse(records[position])
         except CORRUPT_FILE_ERRORS as error:
@@ -141,7 +142,7 @@ class IndexedRows(Rows):
             path = self._paths[file_number]
             raise self._source.read_error(path, start, error) from error
 
-    def _records(self, block: int) -> Sequence[Any]:
+    def _records(self, block: int) -> Sequence[object]:
         """Return the records of a block, and cache them."""
         with self._lock:
             if block in self._cache:
@@ -170,5 +171,5 @@ class IndexedRows(Rows):
         return f"{self._paths[file_number]}, record {number:,}"
 
 
-def _join(arrays: Sequence[Any]) -> Any:
+def _join(arrays: Sequence[Array]) -> Array:
     return np.concatenate([np.zeros(0, np.int64), *arrays])

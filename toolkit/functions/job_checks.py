@@ -37,6 +37,11 @@ def shared_step() -> AbstractContextManager[None]:
     return _step.override(is_shared=True)
 
 
+def is_shared_step() -> bool:
+    """Return whether all processes of the job run this code on the same batch."""
+    return _step.is_shared
+
+
 def check_update(name: str) -> None:
     """Raise for an update of weights that each process would compute from its rows.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from toolkit import data as core
 from toolkit.compat.tensorflow.arguments import refuse
+from toolkit.compat.tensorflow.data_options import Options as Options, as_core_options
 from toolkit.compat.tensorflow.elements import (
     TensorSpec as TensorSpec,
     as_components,
@@ -120,7 +121,9 @@ class Dataset(View):
 
     def with_options(self, options: Any, name: str | None = None) -> Dataset:
         """Return the data set with options."""
-        return Dataset(self.source.with_options(options))
+        if isinstance(options, Options):
+            options.experimental_distribute.check()
+        return Dataset(self.source.with_options(as_core_options(options)))
 
 
 class _TensorIterator(core.DatasetIterator):
@@ -263,7 +266,6 @@ class CsvDataset(metaclass=_SourceType):
 
 Iterator: type[_TensorIterator] = _TensorIterator
 NumpyIterator: type[core.DatasetIterator] = core.DatasetIterator
-Options: type[core.Options] = core.Options
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,10 @@ from toolkit.compat.tensorflow.data import (
     CsvDataset as CsvDataset,
     Dataset,
 )
+from toolkit.compat.tensorflow.data_options import (
+    AutoShardPolicy as AutoShardPolicy,
+    DistributeOptions as DistributeOptions,
+)
 from toolkit.type_aliases import DTypeLike
 
 Applied = Callable[[Dataset], Any]  # the argument of `apply`

@@ -1,10 +1,11 @@
-"""`tf.distribute` on one device: all strategies have one replica."""
+"""`tf.distribute`: all strategies have one replica, also in a job of processes."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from types import SimpleNamespace
@@ -12,12 +13,28 @@ from typing import Any
 
 from toolkit import comm, ops
 from toolkit.compat.tensorflow.arguments import axes
+from toolkit.compat.tensorflow.autograph import converted
+from toolkit.compat.tensorflow.functions import Function, JobFunction
+from toolkit.compat.tensorflow.modes import NeedsJob, local
 from toolkit.compat.tensorflow.scopes import device
 from toolkit.compat.tensorflow.tensor_classes import convert
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import state
+from toolkit.data.batch_shards import LocalRows
 from toolkit.distribution import distribution
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.functions.job_checks import is_shared_step
+from toolkit.thread_state import ThreadState
+from toolkit.tree import flatten, map_structure
 from toolkit.type_aliases import Axis
+
+_MAX_FUNCTIONS = 64  # functions of `run` whose programs a strategy keeps in a job
+
+
+class _Replica(ThreadState):
+    strategy: Strategy | None = None  # the strategy whose `run` is active
+
+
+_replica = _Replica()
 
 
 class ReduceOp(Enum):
@@ -28,7 +45,12 @@ class ReduceOp(Enum):
 
 
 class Strategy:
-    """A strategy with one replica on the current device.
+    """A strategy with one replica: this process, or all processes of a job.
+
+    A job of `toolkit run` with a distribution is one replica. Its batches are global
+    batches, and its processes compute the calls of `run` together. Losses, gradients
+    and metrics in these calls are those of the global batch. Therefore
+    `num_replicas_in_sync` is 1, and no value needs to be scaled or summed.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -40,6 +62,9 @@ class Strategy:
     """
 
     num_replicas_in_sync = 1
+
+    def __init__(self) -> None:
+        self._functions: OrderedDict[Any, JobFunction] = OrderedDict()
 
     @contextmanager
     def scope(self) -> Iterator[Strategy]:
@@ -53,45 +78,146 @@ class Strategy:
 
     def run(
         self,
-        fn: Callable[..., Any],
-        args: Any = (),
-        kwargs: Any = None,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         options: object = None,
     ) -> Any:
-        """Return the result of the only replica: `fn(*args, **kwargs)`."""
-        return fn(*args, **(kwargs or {}))
+        """Return the result of the only replica: `fn(*args, **kwargs)`.
 
-    def reduce(self, reduce_op: Any, value: Any, axis: Axis) -> Tensor:
+        In a job, `fn` is traced, and the processes compute it together: each process
+        passes its element of `experimental_distribute_dataset`, or the same batch.
+
+        Args:
+            fn: the function.
+            args, kwargs: its arguments.
+            options: has no effect.
+
+        Raises:
+            UnsupportedError: in a job, `fn` cannot be traced.
+        """
+        call = self._function_of(fn)
+        with _replica.override(strategy=self):
+            return call(*args, **(kwargs or {}))
+
+    def _function_of(self, fn: Callable[..., object]) -> Callable[..., object]:
+        """Return the function to call: for a job, the function of all processes."""
+        current = distribution()
+        is_in_job = current is not None and current.is_partitioned
+        if state.trace is not None:
+            if is_in_job and not is_shared_step():
+                raise NeedsJob
+            return converted(fn) if local.is_tracing else fn
+        if not is_in_job:
+            return fn
+        if isinstance(fn, Function):
+            return fn.in_job()
+        if fn not in self._functions:
+            self._functions[fn] = JobFunction(fn)
+        self._functions.move_to_end(fn)
+        if len(self._functions) > _MAX_FUNCTIONS:
+            self._functions.popitem(last=False)
+        return self._functions[fn]
+
+    def reduce(self, reduce_op: object, value: object, axis: Axis) -> Any:
         """Return the value of the only replica; summed or averaged over an axis, if
         any."""
         if axis is None:
-            return convert(value)
+            return self._full(value)
         is_sum = str(getattr(reduce_op, "value", reduce_op)).upper() == "SUM"
-        return (ops.sum if is_sum else ops.mean)(value, axis=axes(axis))
+        function = ops.sum if is_sum else ops.mean
+        return map_structure(lambda x: function(x, axis=axes(axis)), self._full(value))
 
-    def gather(self, value: Any, axis: int) -> Tensor:
+    def _full(self, value: object) -> Any:
+        """Return a value with tensors; rows of a process become the global batch."""
+        if any(isinstance(leaf, LocalRows) for leaf in flatten(value)):
+            return self.run(_same, args=(value,))
+        return map_structure(convert, value)
+
+    def gather(self, value: object, axis: int) -> Any:
         """Return the value of the only replica; `axis` has no effect."""
-        return convert(value)
+        return self._full(value)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
         """Return the value of each replica: one."""
         return (value,)
 
-    def experimental_distribute_dataset(
-        self, dataset: Any, options: object = None
+    def experimental_distribute_values_from_function(
+        self, value_fn: Callable[[ValueContext], object]
     ) -> Any:
-        """Return the data set: the only replica receives all of it; options have no
-        effect."""
-        return dataset
+        """Return the value that a function creates for the only replica."""
+        return value_fn(ValueContext())
+
+    def experimental_distribute_dataset(
+        self, dataset: object, options: object = None
+    ) -> Any:
+        """Return a data set of the batches of the replica.
+
+        In a job, each process gets its rows of each global batch, for `run`.
+
+        Args:
+            dataset: a data set of global batches, equal in all processes.
+            options: has no effect.
+        """
+        current = distribution()
+        return dataset if current is None else current.distribute_dataset(dataset)
 
     def distribute_datasets_from_function(
-        self, dataset_fn: Callable[[Any], Any], options: object = None
+        self, dataset_fn: Callable[[InputContext], object], options: object = None
     ) -> Any:
-        """Return the data set that a function creates from an InputContext.
+        """Return the batches of the data set that a function creates.
 
-        `options` have no effect.
+        Args:
+            dataset_fn: a function of an InputContext. It returns global batches, the
+                same in all processes: there is one pipeline.
+            options: has no effect.
         """
-        return dataset_fn(InputContext())
+        return self.experimental_distribute_dataset(dataset_fn(InputContext()))
+
+
+def _same(value: object) -> object:
+    return value
+
+
+class ReplicaContext:
+    """Context of the code in `Strategy.run`: the only replica.
+
+    Args:
+        strategy: the strategy.
+    """
+
+    num_replicas_in_sync = 1
+    replica_id_in_sync_group = 0
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+
+    def all_reduce(
+        self, reduce_op: object, value: object, options: object = None
+    ) -> Any:
+        """Return the value, because it is that of all replicas."""
+        return map_structure(convert, value)
+
+    def all_gather(self, value: object, axis: int, options: object = None) -> Any:
+        """Return the value, because it is that of all replicas."""
+        return map_structure(convert, value)
+
+    def merge_call(
+        self,
+        merge_fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Return `merge_fn(strategy, *args, **kwargs)`."""
+        with _replica.override(strategy=None):
+            return merge_fn(self.strategy, *args, **(kwargs or {}))
+
+
+class ValueContext:
+    """Argument of a function that creates the value of a replica."""
+
+    num_replicas_in_sync = 1
+    replica_id_in_sync_group = 0
 
 
 class InputContext:
@@ -135,7 +261,7 @@ def _count_workers() -> int:
         ) from error
 
 
-def _check_one(strategy: str, devices: Sequence[Any] | None) -> None:
+def _check_one(strategy: str, devices: Sequence[object] | None) -> None:
     if devices is not None and len(devices) > 1:
         raise UnsupportedError(
             f"{strategy}: expected one device; received {list(devices)}: use "
@@ -153,8 +279,9 @@ class MirroredStrategy(Strategy):
     """
 
     def __init__(
-        self, devices: Sequence[Any] | None = None, cross_device_ops: object = None
+        self, devices: Sequence[object] | None = None, cross_device_ops: object = None
     ) -> None:
+        super().__init__()
         _check_one("MirroredStrategy", devices)
 
 
@@ -166,6 +293,7 @@ class OneDeviceStrategy(Strategy):
     """
 
     def __init__(self, device: str) -> None:
+        super().__init__()
         _check_job("OneDeviceStrategy")
         self._device = device
 
@@ -177,9 +305,9 @@ class OneDeviceStrategy(Strategy):
 
     def run(
         self,
-        fn: Callable[..., Any],
-        args: Any = (),
-        kwargs: Any = None,
+        fn: Callable[..., object],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
         options: object = None,
     ) -> Any:
         """Return the result of `fn(*args, **kwargs)`, computed on the device."""
@@ -196,8 +324,9 @@ class MultiWorkerMirroredStrategy(Strategy):
     """
 
     def __init__(
-        self, cluster_resolver: Any = None, communication_options: object = None
+        self, cluster_resolver: object = None, communication_options: object = None
     ) -> None:
+        super().__init__()
         if cluster_resolver is not None:
             raise UnsupportedError(
                 "MultiWorkerMirroredStrategy: only cluster_resolver=None is supported, "
@@ -216,9 +345,10 @@ class CentralStorageStrategy(Strategy):
 
     def __init__(
         self,
-        compute_devices: Sequence[Any] | None = None,
+        compute_devices: Sequence[object] | None = None,
         parameter_device: object = None,
     ) -> None:
+        super().__init__()
         _check_one("CentralStorageStrategy", compute_devices)
 
 
@@ -241,7 +371,7 @@ class CommunicationOptions:
         self,
         bytes_per_pack: int = 0,
         timeout_seconds: float | None = None,
-        implementation: Any = CommunicationImplementation.AUTO,
+        implementation: object = CommunicationImplementation.AUTO,
     ) -> None:
         self.bytes_per_pack = bytes_per_pack
         self.timeout_seconds = timeout_seconds
@@ -260,17 +390,26 @@ _entered: list[Strategy] = []
 
 def get_strategy() -> Strategy:
     """Return the strategy of the innermost scope, or the default one."""
+    if _replica.strategy is not None:
+        return _replica.strategy
     return _entered[-1] if _entered else _default
 
 
 def has_strategy() -> bool:
-    """Return whether the code runs in a strategy's scope."""
-    return bool(_entered)
+    """Return whether the code runs in a strategy's scope or in its `run`."""
+    return bool(_entered) or _replica.strategy not in (None, _default)
 
 
 def in_cross_replica_context() -> bool:
-    """Return whether the code runs in a strategy's scope."""
-    return has_strategy()
+    """Return whether the code runs in a strategy's scope, and not in its `run`."""
+    return has_strategy() and _replica.strategy is None
+
+
+def get_replica_context() -> ReplicaContext | None:
+    """Return the context of the replica, or None in a cross-replica context."""
+    if in_cross_replica_context():
+        return None
+    return ReplicaContext(_replica.strategy or _default)
 
 
 def __getattr__(name: str) -> Any:

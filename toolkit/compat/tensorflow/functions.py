@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -15,14 +15,17 @@ from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
-from toolkit.compat.tensorflow.modes import NeedsValues, local
+from toolkit.compat.tensorflow.modes import NeedsJob, NeedsValues, local
 from toolkit.compat.tensorflow.tensor_classes import wrap_tensors
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn, warn_once
 from toolkit.core.composites import Composite, has_composites
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
+from toolkit.data.batch_shards import LocalRows
 from toolkit.dtypes import STRING
-from toolkit.errors import SignatureError
+from toolkit.errors import SignatureError, UnsupportedError
+from toolkit.functions.distributed import DistributedFunction
 from toolkit.ops import zeros
 
 if TYPE_CHECKING:
@@ -62,10 +65,13 @@ class Function(tensor_classes.Function):
 
     autograph = True  # whether Python's control flow can depend on tensors
     _runs_eagerly = False  # True after an operation that a graph cannot contain
+    _in_job: JobFunction | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if config.functions_run_eagerly():
             return self.python_function(*args, **kwargs)
+        if state.trace is None and self._needs_job(args, kwargs):
+            return self.in_job()(*args, **kwargs)
         if state.trace is None and self._runs_eagerly:
             return self._call_eagerly(args, kwargs)
         if state.trace is None and has_composites((args, kwargs)):
@@ -74,11 +80,35 @@ class Function(tensor_classes.Function):
         try:
             with _mark_tracing():
                 return wrap_tensors(super().__call__(*args, **kwargs))
+        except NeedsJob:
+            if state.trace is not None:
+                raise  # the calling function is computed by the job
+            return self.in_job()(*args, **kwargs)
         except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
                 raise  # the calling function also runs eagerly
             self._run_eagerly(reason)
         return self._call_eagerly(args, kwargs)
+
+    def _needs_job(self, args: object, kwargs: object) -> bool:
+        """Return whether the processes of a job compute the call together."""
+        if distribution_context.current() is None:
+            return False
+        return self._in_job is not None or any(
+            isinstance(leaf, LocalRows) for leaf in tree.flatten((args, kwargs))
+        )
+
+    def in_job(self) -> JobFunction:
+        """Return the function that all processes of the job compute together."""
+        if self._in_job is None:
+            self._in_job = JobFunction(
+                self.python_function,
+                self.input_signature,
+                self.reduce_retracing,
+                self.jit_compile,
+            )
+            self._in_job.autograph = self.autograph
+        return self._in_job
 
     def _warn_of_composites(self) -> None:
         """Warn once that a trace cannot contain the arguments."""
@@ -154,6 +184,30 @@ class Function(tensor_classes.Function):
     def experimental_get_tracing_count(self) -> int:
         """Return the number of traces."""
         return self.trace_count
+
+
+class JobFunction(Function, DistributedFunction):
+    """A function that all processes of a job compute together, on global batches."""
+
+    def in_job(self) -> JobFunction:
+        return self
+
+    def _needs_job(self, args: object, kwargs: object) -> bool:
+        return False  # it is the function of the job
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if config.functions_run_eagerly():
+            raise self._error("tf.config.run_functions_eagerly(True)")
+        return super().__call__(*args, **kwargs)
+
+    def _call_eagerly(self, args: object, kwargs: object) -> NoReturn:
+        raise self._error("an operation that needs values, or a ragged argument")
+
+    def _error(self, reason: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.name}: expected a function that is traced, because the processes "
+            f"of the job compute it together; received {reason}"
+        )
 
 
 @contextmanager

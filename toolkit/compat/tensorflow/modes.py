@@ -30,6 +30,16 @@ class NeedsValues(TraceError):
         )
 
 
+class NeedsJob(TraceError):
+    """Signal that all processes of a job must compute a traced function together."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "strategy.run: expected a tf.function, or a call outside of any function, "
+            "in a job; received a call in another trace"
+        )
+
+
 def require_eager(function: str) -> None:
     """Raise in the trace of a tf.function, for a function with a side effect in each
     call."""
