@@ -1,6 +1,7 @@
 """Scripts as ranks of a job, each in a subprocess with a time limit."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,7 +105,16 @@ def environment_of(**variables):
     return {**os.environ, **dict.fromkeys(roots, "1"), **fixed, **variables}
 
 
-def run_ranks(folder, count, source, *arguments, engine="mpi", timeout=60, **variables):
-    """Run Python source as `count` ranks to its end."""
+def run_ranks(
+    folder, count, source, *arguments, engine="sockets", timeout=60, **variables
+):
+    """Run Python source as `count` ranks to its end.
+
+    MPI starts the ranks itself. The output has no ranks at the start of lines.
+    """
     make_command = command_of if engine == "mpi" else toolkit_command
-    return start(make_command(folder, count, source, *arguments), timeout, **variables)
+    command = make_command(folder, count, source, *arguments)
+    result = start(command, timeout, **variables)
+    if engine == "sockets" and count > 1:
+        result.out = re.sub(r"(?m)^\d+: ", "", result.out)
+    return result
