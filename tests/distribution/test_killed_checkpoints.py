@@ -161,7 +161,7 @@ def test_full_disk_of_one_rank_is_reported_by_all(tmp_path, wait):
     assert process.code == 0, process.errors
     lines = sorted(process.out.splitlines())
     assert [line[:2] for line in lines] == ["0:", "1:", "2:"]
-    assert all("process 1: [Errno 27] File too large" in line for line in lines)
+    assert all("process 1: " in line and "File too large" in line for line in lines)
     assert sorted(os.listdir(tmp_path / "x")) == ["new", "old"]
 
 
