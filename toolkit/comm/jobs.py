@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 from toolkit import settings
 from toolkit.comm.engine import ElasticGroup, Engine
 from toolkit.comm.group import Group
-from toolkit.comm.launchers import launcher_variable, uses_mpi
+from toolkit.comm.launchers import launcher_variable, remember_launcher, uses_mpi
 from toolkit.comm.local import single
 from toolkit.comm.mpi import MpiEngine
 from toolkit.comm.replacements import PendingReplacements, SimulatedGroup
@@ -159,6 +159,7 @@ def _join() -> Group:
     launcher = launcher_variable()
     if launcher is None or (launcher[1] == 1 and not is_elastic()):
         return single()
+    remember_launcher(*launcher)
     engine: Engine = (MpiEngine if uses_mpi() else SocketEngine)(*launcher)
     _engine[:] = [engine]
     bridge = engine.bridge_to_job()

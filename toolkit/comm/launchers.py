@@ -14,12 +14,24 @@ _SLURM_MPI_VARIABLES = ("PMIX_RANK", "PMI_FD")
 _RANK_VARIABLES = ("RANK", "JOB_COMPLETION_INDEX")
 
 
+# The variable of the job that this process has joined. An engine may remove variables
+# from the environment, so that children of the process are no ranks of the job.
+_joined: list[tuple[str, int]] = []
+
+
+def remember_launcher(variable: str, size: int) -> None:
+    """Record that this process has joined the job of a launcher."""
+    _joined[:] = [(variable, size)]
+
+
 def launcher_variable() -> tuple[str, int] | None:
     """Return the launcher's variable for the number of ranks, and its value.
 
     Return None without a launcher. Under `mpirun` in a Slurm allocation, the `srun`
     step is the step of mpirun's daemons, so it has a low priority.
     """
+    if _joined:
+        return _joined[0]
     for name in ("TOOLKIT_PROCESSES", *_MPI_VARIABLES):
         if name in os.environ:
             return name, _read_count(name)
