@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from toolkit import data
-from toolkit.data.batching import Batch
 from toolkit.errors import ArgumentError
 
 # Stages that can remove all elements, although their number is unknown before a pass.
@@ -11,6 +10,8 @@ _REMOVING = {
     *("filter", "flat_map", "interleave", "skip", "take", "take_while", "unbatch"),
     *("ignore_errors", "rejection_resample", "shard", "window"),
 }
+# The name of the stage, because `fit` on arrays does not import pipelines.
+_BATCH = "batch"
 
 
 def empty_data_error(batches: object = None) -> ArgumentError:
@@ -36,9 +37,10 @@ def _explain(dataset: data.Dataset) -> str:
         counts = [parent.cardinality() for parent in stage._parents]
         if stage.cardinality() != 0 or not counts or 0 in counts:
             continue
-        if isinstance(stage, Batch) and counts[0] > 0:
+        if stage._name == _BATCH and counts[0] > 0:
+            size = getattr(stage, "_size", "")
             return (
-                f"batch({stage._size}, drop_remainder=True) drops all {counts[0]} "
+                f"batch({size}, drop_remainder=True) drops all {counts[0]} "
                 "elements, because they do not fill a batch; use a smaller batch, or "
                 "drop_remainder=False"
             )
@@ -54,6 +56,6 @@ def _explain(dataset: data.Dataset) -> str:
 
 
 def _can_remove(stage: data.Dataset) -> bool:
-    if isinstance(stage, Batch):
-        return bool(stage._drops)
+    if stage._name == _BATCH:
+        return bool(getattr(stage, "_drops", True))
     return stage._name in _REMOVING
