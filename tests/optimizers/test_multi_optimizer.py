@@ -117,3 +117,12 @@ def test_invalid_maps_are_refused():
         OptimizerMap("sgd")
     with pytest.raises(ArgumentError, match="No gradients"):
         make_multi_optimizer().apply([None] * 3, three())
+
+
+def test_keys_without_a_variable_are_reported():
+    model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1, name="d")])
+    keys = {"d/.*": optimizers.SGD(), ".*/d/.*": optimizers.SGD()}
+    chosen = OptimizerMap(optimizers.Adam(), keys)
+    with pytest.warns(UserWarning, match="'d/.*' matches no variable") as caught:
+        MultiOptimizer(chosen).build(model.trainable_variables)
+    assert len(caught) == 1 and f"'{model.name}/d/bias'" in str(caught[0].message)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from typing import Any
 
 from toolkit import serialization
+from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.optimizers.loss_scale_optimizer import LossScaleOptimizer
@@ -90,6 +91,21 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
             variable: the variable.
         """
         return self[variable.path]
+
+    def warn_of_unused_keys(self, variables: Iterable[Variable]) -> None:
+        """Warn if a key matches no variable, so that the default updates all.
+
+        Args:
+            variables: the variables to update.
+        """
+        paths = [variable.path for variable in variables]
+        for key in self._optimizers:
+            if not any(key == path or re.fullmatch(key, path) for path in paths):
+                examples = ", ".join(map(repr, paths[-3:]))
+                warn(
+                    f"OptimizerMap: the key {key!r} matches no variable. A key must "
+                    f"match the complete path, such as {examples}"
+                )
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -224,6 +240,8 @@ class MultiOptimizer(Optimizer):
         self._trainable_variables = list(variables)
         self._index()
         optimizers = [self.optimizer_map(v) for v in self._trainable_variables]
+        if isinstance(self.optimizer_map, OptimizerMap):
+            self.optimizer_map.warn_of_unused_keys(self._trainable_variables)
         self._numbers = [self._number(optimizer) for optimizer in optimizers]
         for optimizer, group in zip(
             self.optimizers, self._groups(self._trainable_variables), strict=True
