@@ -396,6 +396,15 @@ class TextLineDataset(Records):
             yield self.parse(line), len(line)
 
     def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        """Return the index of the lines of a file.
+
+        Args:
+            file: the open file.
+            size: has no effect.
+
+        Returns:
+            The index.
+        """
         index = index_lines(file, 0)
         assert index is not None
         return index
@@ -531,6 +540,15 @@ class FixedLengthRecordDataset(Records):
         return self._size, self._header, self._footer
 
     def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
+        """Return the index of the records of a file.
+
+        Args:
+            file: has no effect.
+            size: the size of the file in bytes.
+
+        Returns:
+            The index.
+        """
         return index_equal_records(self._size, self._header, size - self._footer)
 
     def split_block(self, block: bytes) -> Sequence[bytes]:

@@ -93,7 +93,10 @@ class SocketEngine:
     def spawn(
         self, group: ElasticGroup, arguments: Sequence[str], count: int
     ) -> SocketBridge:
-        """See `Engine.spawn`; the launcher starts a process for each new file."""
+        """See `Engine.spawn`; the launcher starts a process for each new file.
+
+        `arguments` has no effect: the launcher starts the command of the job.
+        """
         assert isinstance(group, SocketGroup)
         assert self._folder is not None
         folder = self._folder

@@ -195,11 +195,17 @@ class ReplicaContext:
     def all_reduce(
         self, reduce_op: object, value: object, options: object = None
     ) -> Any:
-        """Return the value, because it is that of all replicas."""
+        """Return the value, because it is that of all replicas.
+
+        `reduce_op` has no effect, and `options` has no effect.
+        """
         return map_structure(convert, value)
 
     def all_gather(self, value: object, axis: int, options: object = None) -> Any:
-        """Return the value, because it is that of all replicas."""
+        """Return the value, because it is that of all replicas.
+
+        `axis` has no effect, and `options` has no effect.
+        """
         return map_structure(convert, value)
 
     def merge_call(
