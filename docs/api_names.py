@@ -63,6 +63,8 @@ def _imports_from_elsewhere(module: ModuleType) -> Iterator[str]:
 
 def _imports(module: ModuleType) -> Iterator[tuple[str, tuple[str, bool]]]:
     """Yield the names that a module imports: the source, and whether `x as x`."""
+    if not getattr(module, "__file__", None):  # a namespace that is no file
+        return
     tree = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -326,6 +326,7 @@ def test_manifest_describes_the_job(tmp_path):
         "shape": [1, 1],
         "axis_names": ["batch", "model"],
         "batch_dim_name": "batch",
+        "axis_shards": {},
     }
     checkpoint.restore(tmp_path / "x")  # no value that changes bits differs
 

@@ -134,19 +134,6 @@ def test_files_are_written_by_one_process(tmp_path, how):
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
 
 
-def test_save_of_a_single_process_is_named(tmp_path):
-    script = """
-    distribution.set_distribution(distribution.DataParallel())
-    x = np.ones((8, 6), "float32")
-    model = network()
-    model.fit(x, x[:, :1], verbose=0)
-    if rank == 0: model.save("alone.keras")
-    model.evaluate(x, x[:, :1], verbose=0)
-    """
-    process = run(tmp_path, 2, script, timeout=1, code=124)
-    assert "an operation that rank 0 writes for all" in process.errors
-
-
 ALONE = """
     distribution.set_distribution(distribution.DataParallel())
     x = np.ones((80, 6), "float32")

@@ -19,9 +19,9 @@ class Subclass(Model):
         self.blocks = [layers.Dense(4), layers.Dropout(0.5)]
         self.out = layers.Dense(3)
 
-    def call(self, x):
+    def call(self, x, training=False):
         for block in self.blocks:
-            x = block(x)
+            x = block(x, training=training)
         return self.out(x)
 
 

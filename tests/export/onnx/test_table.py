@@ -18,7 +18,7 @@ TAKEN_APART = {
     *("batch_statistics", "matmul_int4", "reread", "variance"),
     *("first_maximum", "first_minimum", "exchange_rows"),
     *("gather_in_shard", "add_in_shard", "set_in_shard"),
-    *("leaf_terms", "sum_leaves"),
+    *("leaf_terms", "sum_leaves", "sort"),
 }
 
 

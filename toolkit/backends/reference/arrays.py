@@ -211,6 +211,11 @@ def argsort(x: Array, axis: int) -> Array:
     return np.argsort(upcast(x), axis, kind="stable").astype(np.int32)
 
 
+def sort(x: Array, axis: int) -> Array:
+    """Return the sorted elements along `axis`, NaN last."""
+    return np.take_along_axis(x, argsort(x, axis), axis)
+
+
 def searchsorted(sorted_values: Array, values: Array, side: Any) -> Array:
     """Return the insertion points of `values` in a sorted 1-D array."""
     return np.searchsorted(upcast(sorted_values), upcast(values), side).astype(np.int32)
