@@ -79,7 +79,8 @@ def test_terminal_sends_ctrl_c_to_all_ranks(tmp_path):
         os.killpg(launcher.pid, signal.SIGINT)
         output, errors = launcher.communicate(timeout=20)
     assert launcher.returncode == 130, errors
-    assert output.count("interrupted") == 2
+    # The launcher ends the other rank if one is faster.
+    assert output.count("interrupted") in (1, 2)
     assert_end(pids)
 
 

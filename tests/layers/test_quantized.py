@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit import (
     DTypePolicy,
     GradientTape,
@@ -382,7 +383,8 @@ def assert_near(x, scale, dtype):
 @pytest.mark.parametrize("name", ["dense", "einsum"])
 def test_float8_of_layers(name):
     make, shape, _ = CASES[name]
-    layer, x = make(), inputs_of(name, shape)
+    toolkit.utils.set_random_seed(0)  # in 1 of 300 draws the error exceeds a tenth
+    layer, x = make(), np.random.default_rng(0).normal(size=shape).astype("float32")
     before = np.asarray(layer(x))
     layer.quantize("float8")
     assert len(layer.trainable_variables) == 8
