@@ -45,7 +45,8 @@ def folder(tmp_path_factory):
         (folder / f"{index}.csv").write_text(
             "\n".join(["n,x", *(f"{n},a" for n in texts)])
         )
-        with open(folder / f"{index}.quoted.csv", "w", newline="") as file:
+        path = folder / f"{index}.quoted.csv"
+        with open(path, "w", encoding="utf-8", newline="") as file:
             file.write("n,x\r\n")
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
             writer.writerows([n, 'two\nlines, "q"'] for n in texts)
