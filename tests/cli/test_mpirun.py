@@ -7,6 +7,7 @@ import pytest
 
 from tests.comm import ranks
 from toolkit.cli import mpirun
+from toolkit.comm.launchers import rank_command
 from toolkit.errors import LaunchError
 
 OPEN_MPI = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
@@ -23,7 +24,7 @@ def install_launchers(monkeypatch):
 
 
 def test_options_of_each_library(install_launchers):
-    launch = mpirun.rank_command(["train.py", "--x"])
+    launch = rank_command(["train.py", "--x"])
     assert launch[0] == sys.executable and launch[-2:] == ["train.py", "--x"]
     install_launchers(OPEN_MPI)
     command = mpirun.launch_command(2, ["train.py", "--x"])

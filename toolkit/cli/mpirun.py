@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from toolkit.comm.launchers import JOB_VARIABLES, rank_command
 from toolkit.comm.loopback import LOOPBACK_NETWORK
 from toolkit.errors import LaunchError
-from toolkit.processes import clean_environment, find_program, python_command
+from toolkit.processes import clean_environment, find_program
 from toolkit.release import install_command
 
 LIBRARIES = ("auto", "openmpi", "mpich")
-# Variables of a rank of `toolkit run` over sockets, which can itself start a job.
-_RANK_VARIABLES = ("TOOLKIT_JOB", "TOOLKIT_RANK", "TOOLKIT_LAUNCHER")
 # Names of the launchers; distributions with several libraries use suffixes.
 _LAUNCHER_NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
 _WINDOWS_LAUNCHER_NAMES = ("mpiexec",)  # Microsoft's and Intel's
@@ -44,13 +43,6 @@ class Launcher(NamedTuple):
     library: str
     version: int
     is_in_environment: bool
-
-
-def rank_command(script: Sequence[str]) -> list[str]:
-    """Return the command of one rank, which runs a script with its arguments."""
-    return python_command(
-        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
-    )
 
 
 def launch_command(
@@ -106,9 +98,10 @@ def launch_environment(
     replace: bool = False,
 ) -> dict[str, str]:
     """Return the environment of all processes of a job."""
-    environment = clean_environment(TOOLKIT_PROCESSES=str(processes))
-    for name in _RANK_VARIABLES:
+    environment = clean_environment()
+    for name in JOB_VARIABLES:
         environment.pop(name, None)
+    environment["TOOLKIT_PROCESSES"] = str(processes)
     if timeout is not None:
         environment["TOOLKIT_TIMEOUT"] = str(timeout)
     if elastic:

@@ -14,7 +14,12 @@ from typing import Any, NoReturn, cast
 from toolkit import settings
 from toolkit.comm.engine import ElasticGroup, Engine
 from toolkit.comm.group import Group
-from toolkit.comm.launchers import launcher_variable, remember_launcher, uses_mpi
+from toolkit.comm.launchers import (
+    launcher_variable,
+    rank_command,
+    remember_launcher,
+    uses_mpi,
+)
 from toolkit.comm.local import single
 from toolkit.comm.mpi import MpiEngine
 from toolkit.comm.replacements import PendingReplacements, SimulatedGroup
@@ -22,7 +27,6 @@ from toolkit.comm.slow_link import with_simulated_link
 from toolkit.comm.sockets.engine import SocketEngine
 from toolkit.comm.watchdog import STALLED_EXIT_CODE, Watchdog, WatchedGroup
 from toolkit.errors import LaunchError, RankLostError
-from toolkit.processes import python_command
 
 # Seconds until a stalled collective ends the job.
 TIMEOUT = 600.0
@@ -106,12 +110,7 @@ def start_replacements(count: int) -> PendingReplacements:
 
     The ranks continue and do not wait for the processes."""
     path, *arguments = script
-    command = python_command(
-        "toolkit.launch:main",
-        *(os.path.abspath(path), *arguments),
-        runs_user_code=True,
-        has_script=True,
-    )
+    command = rank_command([os.path.abspath(path), *arguments])
     # Without the interpreter.
     bridge = _engine[0].spawn(_elastic(world()), command[1:], count)
     return PendingReplacements(bridge)

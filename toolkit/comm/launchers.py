@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from toolkit.errors import LaunchError
+from toolkit.processes import python_command
+
+# Variables of a rank of `toolkit run`; a script that a rank starts is no rank.
+JOB_VARIABLES = (
+    *("TOOLKIT_JOB", "TOOLKIT_RANK", "TOOLKIT_PROCESSES", "TOOLKIT_LAUNCHER"),
+    "TOOLKIT_REPLACEMENT",
+)
 
 # Variables of process managers that start the ranks of an MPI library.
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _SLURM_MPI_VARIABLES = ("PMIX_RANK", "PMI_FD")
 # Variables of torchrun and similar launchers, and of an indexed job of Kubernetes.
 _RANK_VARIABLES = ("RANK", "JOB_COMPLETION_INDEX")
-
-
 # The variable of the job that this process has joined. An engine may remove variables
 # from the environment, so that children of the process are no ranks of the job.
 _joined: list[tuple[str, int]] = []
+
+
+def rank_command(script: Sequence[str]) -> list[str]:
+    """Return the command of one rank, which runs a script with its arguments."""
+    return python_command(
+        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
+    )
 
 
 def remember_launcher(variable: str, size: int) -> None:

@@ -12,17 +12,12 @@ from pathlib import Path
 from toolkit import settings
 from toolkit.comm.engine import ElasticGroup
 from toolkit.comm.group import exchange
+from toolkit.comm.launchers import JOB_VARIABLES
 from toolkit.comm.sockets.bridge import SocketBridge
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.keys import derive_keys
 from toolkit.comm.sockets.node import Address, Node
 from toolkit.comm.sockets.rendezvous import Membership, find_membership, join_job
-
-# A script that a rank starts is no rank of the job.
-_RANK_VARIABLES = (
-    *("TOOLKIT_JOB", "TOOLKIT_RANK", "TOOLKIT_PROCESSES", "TOOLKIT_LAUNCHER"),
-    "TOOLKIT_REPLACEMENT",
-)
 
 
 class SocketEngine:
@@ -50,7 +45,7 @@ class SocketEngine:
         self._node, self._folder = node, membership.folder
         atexit.register(self.finish)  # for scripts without `toolkit.launch`
         if membership.folder is not None:
-            for name in _RANK_VARIABLES:
+            for name in JOB_VARIABLES:
                 os.environ.pop(name, None)
 
     def bridge_to_job(self) -> SocketBridge | None:
