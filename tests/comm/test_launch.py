@@ -22,6 +22,8 @@ def how_it_ends(how):
         comm.compare_programs(group, ["one", "two" if is_last else "three"])
     if how == "late" and is_last:
         time.sleep(1)
+    if how == "other, one late" and group.rank == 1:
+        time.sleep(0.3)
     if not is_last:
         return
     if how == "raise":
@@ -36,7 +38,7 @@ def how_it_ends(how):
         os.kill(os.getpid(), getattr(signal, how))
     if how == "sleep":
         time.sleep(100)
-    if how == "other":
+    if how.startswith("other"):
         with comm.named("another"):
             group.broadcast(np.zeros(3))
 
@@ -132,8 +134,9 @@ def test_collective_timeout_names_the_other_collective(tmp_path):
     assert "is in another operation" in process.errors
 
 
-def test_different_collectives_in_shared_memory_are_an_error(tmp_path):
-    process = run("sockets", tmp_path, "other")
+@pytest.mark.parametrize("how", ["other", "other, one late"])
+def test_different_collectives_in_shared_memory_are_an_error(tmp_path, how):
+    process = run("sockets", tmp_path, how)
     assert process.code == 1
     assert "rank 1 runs barrier; rank 2 runs all_gather of 24 bytes" in process.errors
     assert process.errors.count("Traceback") == 1

@@ -108,6 +108,8 @@ class MemoryExchange:
         )
         for peer in self._peers:
             self._wait(peer, count)
+        # A peer that has not arrived still has the description of an older call.
+        for peer in self._peers:
             if counters[peer * self._stride + offset] != description:
                 self._raise_mismatch(offset)
 
