@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
@@ -42,6 +42,16 @@ class Address(NamedTuple):
     secret: str
     machine: str
     pid: int
+
+
+def request_all(
+    send_request: Callable[[int], Response], ranks: Sequence[int]
+) -> dict[int, Response]:
+    """Return the answers of several ranks, requested in parallel."""
+    if not ranks:
+        return {}
+    with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
+        return dict(zip(ranks, pool.map(send_request, ranks), strict=True))
 
 
 class SideChannel:
@@ -100,13 +110,11 @@ class SideChannel:
                 return None
         return response
 
-    def send_requests(self, ranks: list[int], request: Request) -> dict[int, Response]:
+    def send_requests(
+        self, ranks: Sequence[int], request: Request
+    ) -> dict[int, Response]:
         """Return the answers of several ranks, requested in parallel."""
-        if not ranks:
-            return {}
-        with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
-            responses = pool.map(lambda rank: self.send_request(rank, request), ranks)
-            return dict(zip(ranks, responses, strict=True))
+        return request_all(lambda rank: self.send_request(rank, request), ranks)
 
     def close(self) -> None:
         """Stop answering."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 from toolkit.comm.side_channel import (
@@ -13,6 +12,7 @@ from toolkit.comm.side_channel import (
     Handler,
     Request,
     Response,
+    request_all,
 )
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.node import REQUEST
@@ -54,11 +54,7 @@ class SocketSideChannel:
         self, ranks: Sequence[int], request: Request
     ) -> dict[int, Response]:
         """Return the answers of several ranks, requested in parallel."""
-        if not ranks:
-            return {}
-        with ThreadPoolExecutor(min(len(ranks), 32)) as pool:
-            responses = pool.map(lambda rank: self.send_request(rank, request), ranks)
-            return dict(zip(ranks, responses, strict=True))
+        return request_all(lambda rank: self.send_request(rank, request), ranks)
 
     def close(self) -> None:
         """Stop answering."""
