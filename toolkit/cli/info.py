@@ -40,8 +40,10 @@ EXTRAS = {
     "keras": ("keras", "Keras with this package as its backend: keras_toolkit"),
 }
 # Required package -> its module.
-REQUIRED = dict.fromkeys(("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite"), "")
-REQUIRED["pyzmq"] = "zmq"
+REQUIRED = {
+    **{name: name for name in ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")},
+    "pyzmq": "zmq",
+}
 _CUDA13_DRIVER = 580  # first driver version with CUDA 13
 
 
@@ -65,9 +67,7 @@ def run(options: argparse.Namespace) -> int:
             width = max(len(name) for name, _ in rows)
             for name, value in rows:
                 print(f"  {name:{width}}  {value}")
-    return int(
-        any(find_spec(module or name) is None for name, module in REQUIRED.items())
-    )
+    return int(any(find_spec(module) is None for module in REQUIRED.values()))
 
 
 Rows = Iterator[tuple[str, object]]
@@ -145,8 +145,8 @@ def _describe_folder(
 
 
 def _missing_package_rows() -> Rows:
-    for name, required_module in REQUIRED.items():
-        if find_spec(required_module or name) is None:
+    for name, module in REQUIRED.items():
+        if find_spec(module) is None:
             yield name, f'is required: pip install "{name}"'
     for extra, (module, purpose) in EXTRAS.items():
         if find_spec(module) is None and _is_relevant(extra):
