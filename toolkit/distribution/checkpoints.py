@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import comm
-from toolkit.console.frames import warn
+from toolkit.console.frames import warn, warn_once
 from toolkit.core.placement import set_local_shard
 from toolkit.core.variable import Variable
 from toolkit.distribution import shard_files
@@ -85,7 +85,6 @@ class Checkpoint:
         optimizer: Any = None,
     ) -> None:
         self._model, self._optimizer = model, optimizer
-        self._has_warned = False
         self._group = comm.world() if group is None else group
         self._background = self._group.duplicate()  # for the writer threads
         self._saves: list[_SaveThread] = []
@@ -201,12 +200,12 @@ class Checkpoint:
         """Return the variables of the state by name."""
         variables, optimizer = variables_of(self._model, self._optimizer)
         has_lost_state = optimizer is None and bool(self._model.trainable_variables)
-        if has_lost_state and not self._has_warned and self._group.rank == 0:
-            self._has_warned = True
-            warn(
+        if has_lost_state and self._group.rank == 0:
+            warn_once(
+                self,
                 f"Checkpoint: the model {self._model.name!r} is not compiled, so the "
                 "checkpoint has no optimizer state; for a custom training loop, use "
-                "Checkpoint(model, optimizer=optimizer)"
+                "Checkpoint(model, optimizer=optimizer)",
             )
         return variables
 
