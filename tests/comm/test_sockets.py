@@ -226,8 +226,11 @@ def test_counts_that_do_not_match_are_refused():
 
 
 def test_the_loss_of_a_rank_is_an_error_on_all_others(run):
+    everyone = threading.Barrier(3)
+
     def of(group):
         group.barrier()
+        everyone.wait(10)
         if group.rank == 2:
             group.node.close(0)
             return None
@@ -246,9 +249,13 @@ def test_the_loss_of_a_rank_is_an_error_on_all_others(run):
 
 
 def test_successive_losses_shrink_the_group(run):
+    everyone = {1: threading.Barrier(4), 3: threading.Barrier(3)}
+
     def of(group):
         group.barrier()
         for lost in (1, 3):
+            # A rank that ends while another is in the call before it breaks that call.
+            everyone[lost].wait(10)
             if group.node.process == lost:
                 group.node.close(0)
                 return None
