@@ -179,3 +179,22 @@ def test_output_is_printed_once(tmp_path):
     process = run(tmp_path, 2, script, code=3)
     assert process.out.count("early stopping") == 1
     assert process.out.count("Epoch 2/5") == 1
+
+
+CREATED_ALONE = """
+    distribution.set_distribution(distribution.DataParallel())
+    x = np.ones((80, 6), "float32")
+    model = network()
+    if rank == 0:
+        distribution.Checkpoint(model).save("step-1")  # only here
+    model.fit(x, x[:, :1], verbose=0)
+"""
+
+
+@pytest.mark.parametrize("engine", ranks.ENGINES)
+def test_job_with_a_checkpoint_of_a_single_process_ends_at_once(tmp_path, engine):
+    flags = ranks.FLAGS[engine]
+    limits = {"timeout": 240, "seconds": 120, "code": 124}
+    process = run(tmp_path, 2, CREATED_ALONE, **limits, flags=flags)
+    assert "makes another call" in process.errors
+    assert "only here" in process.errors

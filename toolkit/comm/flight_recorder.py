@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import threading
 import time
 import traceback
@@ -154,7 +155,8 @@ def format_stack(thread: int | None) -> list[str]:
     frames = frames[max(launcher_frames, default=-1) + 1 :]
     innermost = frames[-_MAX_FRAMES:]
     # The line of the script, which may be further out.
-    user_frames = [x for x in frames if not x.filename.startswith(_PACKAGE)]
+    library = (_PACKAGE, sysconfig.get_path("stdlib"))
+    user_frames = [x for x in frames if not x.filename.startswith(library)]
     first = [x for x in user_frames[-1:] if x not in innermost]
     lines = traceback.format_list([*first, *innermost])
     return [line.rstrip() for entry in lines for line in entry.splitlines()]

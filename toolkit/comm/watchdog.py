@@ -349,15 +349,17 @@ class WatchedGroup:
         """See `Group.split`."""
         with self.record.record_call("split", 0):
             derived_group = self.wrapped_group.split(color, key)
-        return self._watch_derived(
-            derived_group, f"split-{self._next_number()}-{color}"
-        )
+            members = self._exchange_members(derived_group)
+        name = f"split-{self._next_number()}-{color}"
+        return self._watch_derived(derived_group, name, members)
 
     def duplicate(self) -> WatchedGroup:
         """See `Group.duplicate`."""
         with self.record.record_call("duplicate", 0):
             derived_group = self.wrapped_group.duplicate()
-        return self._watch_derived(derived_group, f"copy-{self._next_number()}")
+            members = self._exchange_members(derived_group)
+        name = f"copy-{self._next_number()}"
+        return self._watch_derived(derived_group, name, members)
 
     def close(self) -> None:
         """See `Group.close`."""
@@ -369,8 +371,18 @@ class WatchedGroup:
         self._derived_count += 1
         return self._derived_count
 
-    def _watch_derived(self, derived_group: Group, name: str) -> WatchedGroup:
-        members = exchange(derived_group, self.record.members[self.rank])
+    def _exchange_members(self, derived_group: Group) -> list[int]:
+        """Return the world ranks of a derived group; all of its ranks call this.
+
+        The call is a part of the recorded call: an engine can create a group without
+        a message, and another rank may make another call.
+        """
+        members: list[int] = exchange(derived_group, self.record.members[self.rank])
+        return members
+
+    def _watch_derived(
+        self, derived_group: Group, name: str, members: Sequence[int]
+    ) -> WatchedGroup:
         watched_group = self.watchdog.watch(
             derived_group, f"{self.record.key}/{name}", members
         )
