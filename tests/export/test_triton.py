@@ -146,6 +146,7 @@ def test_the_command(model, tmp_path, capsys):
     model.save(tmp_path / "m.keras")
     command = ["export", str(tmp_path / "m.keras"), "--triton", str(tmp_path / "to")]
     assert cli.main([*command, "--batch", "1,64"]) == 0
+    assert "to/m: wrote version 1\n" in capsys.readouterr().out.replace("\\", "/")
     text = (tmp_path / "to" / "m" / "config.pbtxt").read_text()
     assert 'name: "m"' in text and "max_batch_size: 64" in text
     onnx.checker.check_model(str(tmp_path / "to" / "m" / "1" / "model.onnx"))

@@ -176,3 +176,38 @@ def test_long_texts_do_not_pad_other_requests():
             assert answer.status == status and peak < 2**26
             if status == 200:
                 assert answer.json["outputs"][0]["data"] == [2, 1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "layer, known, unknown",
+    [
+        (layers.StringLookup(vocabulary=["a", "b"], num_oov_indices=0), "b", "c"),
+        (layers.IntegerLookup(vocabulary=[5, 7], num_oov_indices=0), 7, 6),
+    ],
+)
+def test_vocabulary_without_unknown_words_serves_its_words(layer, known, unknown):
+    dtype, datatype = ("string", "BYTES") if known == "b" else ("int64", "INT64")
+    inputs = toolkit.Input((1,), dtype=dtype, name="x")
+    model = toolkit.Model(inputs, layer(inputs), name="m")
+    with serving({"m": model}) as server:
+        answers = [
+            ask(
+                server,
+                "POST",
+                "/v2/models/m/infer",
+                {
+                    "inputs": [
+                        {
+                            "name": "x",
+                            "shape": [1, 1],
+                            "datatype": datatype,
+                            "data": [x],
+                        }
+                    ]
+                },
+            )
+            for x in (known, unknown)
+        ]
+    assert answers[0].json["outputs"][0]["data"] == [1]
+    assert answers[1].status == 400
+    assert "all inputs should be in the vocabulary" in answers[1].json["error"]

@@ -210,7 +210,12 @@ def _export_to_repository(options: argparse.Namespace) -> int:
     with custom_objects_scope(options):
         model = load_whole_model(options.source)
         export_model(model, options.triton, "triton", verbose=False, **arguments)
-    print(f"{options.triton / arguments['name']}: the next version exists already")
+    versions = sorted(
+        int(folder.name)
+        for folder in (options.triton / arguments["name"]).iterdir()
+        if folder.name.isdecimal()
+    )
+    print(f"{options.triton / arguments['name']}: wrote version {versions[-1]}")
     return 0
 
 

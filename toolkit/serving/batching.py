@@ -340,14 +340,14 @@ class Batcher:
             # Only a batch of one request can be split into several computations.
             check = batch[0].check if len(batch) == 1 else None
             return self.servable.compute(arrays, rows, buffers, check)
-        except RequestError as error:
-            return [error] * len(batch)
         except Exception as error:
             if len(batch) > 1:
                 return [self._compute([item], buffers)[0] for item in batch]
             return [self._request_error(error)]
 
     def _request_error(self, error: Exception) -> RequestError:
+        if isinstance(error, RequestError):
+            return error
         if isinstance(error, OutOfRangeError):
             return RequestError(400, "an index among the inputs is out of range")
         if isinstance(error, MemoryError):

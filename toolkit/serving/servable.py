@@ -12,7 +12,7 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.core.convert import convert
 from toolkit.core.trace import Trace
-from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
+from toolkit.errors import ArgumentError, InputError, NotBuiltError, UnsupportedError
 from toolkit.export.batching import can_be_batched
 from toolkit.export.inference import (
     BATCH,
@@ -251,9 +251,12 @@ class ModelServable(Servable):
         )
         if self.takes_whole_batches:
             _log.info(
-                "%s: rows can depend on other rows of a batch, so each request runs "
-                "separately",
+                "%s: each request runs separately, because the rows of a batch can "
+                "depend on each other%s",
                 model.name,
+                ""
+                if model._can_compile()
+                else "; this is unknown for layers that are Python code",
             )
             self.allowed_rows = self.sizes if fixed_sizes else None
         self.model = model
@@ -268,6 +271,22 @@ class ModelServable(Servable):
             _tensor_spec(name, y.dtype, y.shape)
             for name, y in zip(names, outputs, strict=True)
         )
+
+    def warm(self) -> None:
+        """Compute a batch of each size; see `Servable.warm`.
+
+        A layer of Python code can reject the values of the trial batch. The first
+        request is then slower.
+        """
+        try:
+            super().warm()
+        except RequestError as error:
+            _log.warning(
+                "%s: no warm-up, the first requests are slower, because the model "
+                "rejects a trial batch of zeros and empty texts: %s",
+                self.model.name,
+                error,
+            )
 
     def run(self, arrays: Arrays) -> list[Any]:
         """Return the outputs of the model; see `Servable.run`.
@@ -314,7 +333,10 @@ class ModelServable(Servable):
         ]
         with restore_on_error():
             step = self.model.make_predict_function()
-            outputs = step(tree.pack_sequence_as(self._structure, leaves))
+            try:
+                outputs = step(tree.pack_sequence_as(self._structure, leaves))
+            except InputError as error:  # a word that is not in a vocabulary, ...
+                raise RequestError(400, str(error)) from error
         results = [np.asarray(y) for y in tree.flatten(outputs)]
         self._check_rows([y.shape for y in results], len(arrays[0]))
         return results
