@@ -26,3 +26,45 @@ def test_cheap_elements_are_counted_for_those_around_them():
     assert sum(1 for _ in dataset) == 3000
     stats = dataset.stats()
     assert 0.02 <= stats.rows[-1]["busy"] <= 1.2 * stats.elapsed
+
+
+def wait(x):
+    time.sleep(0.003)
+    return x
+
+
+def test_stages_of_interleaved_data_sets_come_before_it():
+    def source(_):
+        return Dataset.range(10).map(wait)
+
+    for calls in (None, 4):
+        dataset = Dataset.range(4).interleave(
+            source, cycle_length=4, num_parallel_calls=calls
+        )
+        start = time.perf_counter()
+        assert len(list(dataset.batch(8))) == 5
+        assert len(list(dataset)) == 40
+        stats = dataset.stats()
+        seconds = time.perf_counter() - start
+        rows = {row["stage"]: row for row in stats.rows}
+        names = list(rows)
+        assert names.index("range > map") < names.index("interleave")
+        assert rows["range > map"]["busy"] >= 40 * 0.003
+        assert rows["interleave"]["busy"] < 0.5 * seconds
+        assert "The slowest stage is range > map(wait)" in stats.verdict
+
+
+def test_consumer_of_interleaved_data_does_not_wait_for_ready_elements():
+    dataset = Dataset.range(4).interleave(
+        lambda _: Dataset.range(10).map(wait), cycle_length=4, num_parallel_calls=4
+    )
+    for _ in dataset.prefetch(40):
+        time.sleep(0.01)
+    assert "Data is ready" in dataset.stats().verdict
+
+
+def test_batch_after_parallel_calls_contains_only_its_own_time():
+    dataset = Dataset.range(60).map(wait, num_parallel_calls=2).batch(6)
+    assert len(list(dataset)) == 10
+    rows = {row["stage"]: row for row in dataset.stats().rows}
+    assert rows["batch"]["busy"] < 0.5 * rows["map"]["waited"]

@@ -428,6 +428,7 @@ class DatasetIterator:
         if self._function is not None:
             run.last_functions[dataset] = self._function
         stream = context.open(dataset._with_prefetch())
+        run.watch.output = stream.stage
         if state is not None:
             stream.restore(decode(state["position"]))
         for stage in dataset._ancestors():

@@ -201,6 +201,13 @@ class _Child:
         self.elements = iter(stream)
 
 
+class _ChildPrefetch(ParallelStream):
+    """Stream of an open data set that a thread prefetches."""
+
+    def title(self) -> str:
+        return f"prefetch for {self.dataset._name}"
+
+
 class _InterleaveStream(Stream):
     """Stream of the open data sets; the first one is current."""
 
@@ -280,12 +287,13 @@ class _InterleaveStream(Stream):
         stream = context.open(dataset)
         if self._prefetch_count:
             buffer = Knob(max(2, self._stage._block))
-            prefetching = ParallelStream(
+            prefetching = _ChildPrefetch(
                 *(self._stage, context, stream, None, Knob(1), buffer),
                 gate=self._gate,
                 news=self._news,
             )
             stream = prefetching
+        self.stage.add_input(stream.stage, max(1, self._prefetch_count))
         if position is not None:
             stream.restore(position)
         if self._prefetch_count:

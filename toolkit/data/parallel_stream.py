@@ -141,6 +141,7 @@ class ParallelStream(Stream):
             start = perf_counter_ns()  # excludes the source, which stays serial
             if is_first and not self._is_computed_soon(slot):
                 self._start(source, slot)
+                self.stage.waited += perf_counter_ns() - start
                 return
             if not is_first:
                 self._compute(slot, draws)
@@ -162,9 +163,10 @@ class ParallelStream(Stream):
 
     def _start_after(self, source: Iterator[Any], waited: int) -> None:
         """Start the threads after elements for which the consumer waited."""
-        self.stage.waited += waited
+        start = perf_counter_ns()
         self._base, self._since = self.parent.state(), 0
         self._start(source)
+        self.stage.waited += waited + perf_counter_ns() - start
 
     def _is_computed_soon(self, slot: Slot) -> bool:
         """Return whether the first element is fast enough to need no threads."""
@@ -353,11 +355,11 @@ class ParallelStream(Stream):
         with slot.ready:  # another thread can wait for it too
             pass
         waited = perf_counter_ns() - start
-        self.stage.waited += waited
         self.stage.buffered = queue.slots.qsize()
         queue.room.put(None)
         if self._tuner.is_due(waited, empty, self.stage.buffered == 0):
             self._tuner.adjust(lambda: size_of(slot.value))
             self._start_missing_threads(queue)
             queue.enlarge(self._max_slots())
+        self.stage.waited += perf_counter_ns() - start  # with starts of threads
         return slot

@@ -45,12 +45,16 @@ class StageProfile:
             that there is no buffer.
         choices: a description of the AUTOTUNE choices.
         events: the latest elements.
+        inputs: the stages before it, also those of data sets that it opens.
+        copies: the number of threads that run it at the same time, each for another
+            data set.
     """
 
-    def __init__(self, name: str, detail: str, parents: list[StageProfile]) -> None:
+    def __init__(self, name: str, detail: str, inputs: list[StageProfile]) -> None:
         self.name: str = name
         self.detail: str = detail
-        self.parents: list[StageProfile] = parents
+        self.inputs: list[StageProfile] = inputs
+        self.copies: int = 1
         self.elements: int = 0
         self.spent: int = 0
         self.waited: int = 0
@@ -100,16 +104,59 @@ class StageProfile:
         self.events.append(Event(start, end, threading.get_ident()))
 
     @property
-    def total(self) -> float:
-        """Return the seconds for all elements, with the time of earlier stages."""
-        return self.spent * 1e-9
+    def delay(self) -> float:
+        """Return the seconds for which the next stage, or the consumer, waits for it.
+
+        The measured elements of a stage are a sample, which can miss rare waits. The
+        waits for threads are measured completely.
+        """
+        if self.workers:
+            return self.waited * 1e-9
+        total, inputs = self.spent * 1e-9, sum(stage.delay for stage in self.inputs)
+        return total + inputs if self.excludes_inputs else max(total, inputs)
+
+    @property
+    def busy(self) -> float:
+        """Return the seconds of its own work, summed over its threads."""
+        if self.excludes_inputs:
+            return self.spent * 1e-9
+        if self.workers:  # other threads run and measure earlier stages
+            return self.spent * 1e-9 if self.computes_elements else 0.0
+        return max(0.0, self.delay - sum(stage.delay for stage in self.inputs))
+
+    @property
+    def load(self) -> float:
+        """Return the seconds of its own work in each of its threads."""
+        return self.busy / max(1, self.workers, self.copies)
+
+    def add_input(self, stage: StageProfile, copies: int) -> None:
+        """Add a data set that this stage opens.
+
+        Args:
+            stage: the last stage of the data set.
+            copies: the number of such data sets that threads read at the same time.
+        """
+        if stage not in self.inputs:
+            self.inputs.append(stage)
+            stage.set_copies(copies)
+
+    def set_copies(self, copies: int) -> None:
+        """Set the number of copies of this stage and of the stages before it."""
+        self.copies = copies
+        for stage in self.inputs:
+            stage.set_copies(copies)
 
 
 class PassProfile:
-    """Measurements of the stages of one pass."""
+    """Measurements of the stages of one pass.
+
+    Attributes:
+        output: the last stage, whose elements the consumer takes.
+    """
+
+    output: StageProfile
 
     def __init__(self) -> None:
-        self.stages: list[StageProfile] = []
         self.started: int = perf_counter_ns()
         self.ended: int | None = None
         self._by_key: dict[Any, StageProfile] = {}
@@ -123,11 +170,23 @@ class PassProfile:
             self.ended = perf_counter_ns()
 
     def stage(
-        self, key: Any, name: str, dataset: Dataset, parents: list[StageProfile]
+        self, key: Any, name: str, dataset: Dataset, inputs: list[StageProfile]
     ) -> StageProfile:
         """Return the record of a stage; all openings of a stage share one."""
         profile = self._by_key.get(key)
         if profile is None:
-            profile = self._by_key[key] = StageProfile(name, dataset._detail(), parents)
-            self.stages.append(profile)
+            profile = self._by_key[key] = StageProfile(name, dataset._detail(), inputs)
         return profile
+
+    @property
+    def stages(self) -> list[StageProfile]:
+        """Return the stages, each after its inputs."""
+        ordered: dict[StageProfile, None] = {}
+
+        def add(stage: StageProfile) -> None:
+            for before in stage.inputs:
+                add(before)
+            ordered[stage] = None
+
+        add(self.output)
+        return list(ordered)

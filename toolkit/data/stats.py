@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ class Stats:
             "stage": stage.name,
             "detail": stage.detail,
             "elements": stage.elements,
-            "busy": busy_seconds(stage),
+            "busy": stage.busy,
             "waited": stage.waited * 1e-9,
             "buffered": stage.buffered,
             "capacity": stage.capacity,
@@ -66,20 +66,17 @@ class Stats:
 
     def _judge(self) -> str:
         last = self._stages[-1]
-        consumer_time = last.waited * 1e-9 if last.workers else last.total
-        share = consumer_time / max(self.elapsed, 1e-9)
+        share = last.delay / max(self.elapsed, 1e-9)
         if share < MAX_WAIT_FRACTION:
             return (
                 "Data is ready when the consumer needs it: the consumer waits "
                 f"{share:.0%} of the time."
             )
-        slowest = max(
-            self._stages, key=lambda stage: busy_seconds(stage) / max(1, stage.workers)
-        )
+        slowest = max(self._stages, key=lambda stage: stage.load)
         return (
             f"The consumer waits for data {share:.0%} of the time. The slowest stage "
             f"is {slowest.name}{_in_brackets(slowest.detail)}: "
-            f"{_advice(slowest, last)}"
+            f"{_advice(slowest, self._stages)}"
         )
 
     # Table
@@ -170,15 +167,6 @@ class Stats:
         return picture
 
 
-def busy_seconds(stage: StageProfile) -> float:
-    """Return the seconds of work of a stage, summed over its threads."""
-    if stage.excludes_inputs:
-        return stage.total
-    if stage.workers:  # other threads run and measure earlier stages
-        return stage.total if stage.computes_elements else 0.0
-    return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
-
-
 def consumer_times(stage: StageProfile) -> Iterator[Event]:
     """Yield the times between elements: the work of the consumer."""
     events = list(stage.events)
@@ -186,7 +174,8 @@ def consumer_times(stage: StageProfile) -> Iterator[Event]:
         yield Event(before.end, after.start, before.thread)
 
 
-def _advice(slowest: StageProfile, last: StageProfile) -> str:
+def _advice(slowest: StageProfile, stages: Sequence[StageProfile]) -> str:
+    last = stages[-1]
     if "map" in slowest.name and not slowest.workers:
         return (
             "run it in parallel, map(..., num_parallel_calls=AUTOTUNE), with "
@@ -206,6 +195,8 @@ def _advice(slowest: StageProfile, last: StageProfile) -> str:
         )
     if not last.workers:
         return "add .prefetch(AUTOTUNE), or read from several sources in parallel."
+    if any(stage.copies > 1 for stage in stages):
+        return "make this stage faster, or store its results: save(), or cache()."
     return (
         "read from several sources in parallel, by interleave(..., "
         "num_parallel_calls=AUTOTUNE)."
