@@ -1,5 +1,6 @@
 """Test weights in files: round trips, rollback, corrupt and hostile files."""
 
+import io
 import os
 from pathlib import Path
 
@@ -422,3 +423,23 @@ def test_many_nested_models_are_all_saved(tmp_path):
     restored.load_weights(tmp_path / "nested.weights.h5")
     for a, b in zip(model.get_weights(), restored.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["m.keras", "folder", "stream"])
+def test_file_without_the_state_of_the_optimizer(tmp_path, kind):
+    toolkit.utils.set_random_seed(0)
+    model = toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2)])
+    model.compile(toolkit.optimizers.Adam(0.25), "mse")
+    x = np.ones((4, 3), "float32")
+    model.fit(x, x[:, :2], verbose=0)
+    file = io.BytesIO() if kind == "stream" else tmp_path / kind
+    zipped = False if kind == "folder" else None
+    toolkit.saving.save_model(model, file, zipped=zipped, include_optimizer=False)
+    if kind == "stream":
+        file.seek(0)
+    loaded = toolkit.saving.load_model(file)
+    np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
+    assert float(loaded.optimizer.learning_rate) == 0.25
+    assert int(loaded.optimizer.iterations) == 0
+    assert not any(np.any(v.numpy()) for v in loaded.optimizer.variables[2:])
+    loaded.fit(x, x[:, :2], verbose=0)

@@ -379,6 +379,8 @@ def resolve(mode: Any, config: Any) -> Any:
     """
     if isinstance(config, str):
         mode, config = config, None
+    if isinstance(mode, QuantizationConfig) and config is None:
+        mode, config = None, mode
     if config is not None and not isinstance(config, QuantizationConfig):
         raise ArgumentError(
             "quantize: `config` must be an instance of `QuantizationConfig`; received "

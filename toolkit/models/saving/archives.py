@@ -57,14 +57,16 @@ _MAX_RATIO = 200  # maximum ratio of a member's size to its compressed size
 # --- writing --------------------------------------------------------------------------
 
 
-def save_archive(model: Any, path: Path) -> None:
+def save_archive(model: Any, path: Path, include_optimizer: bool = True) -> None:
     """Write a whole model to a `.keras` file, atomically."""
-    replace_file(path, lambda temporary: _write_archive(model, temporary))
+    replace_file(
+        path, lambda temporary: _write_archive(model, temporary, include_optimizer)
+    )
 
 
-def _write_archive(model: Model, path: Path) -> None:
+def _write_archive(model: Model, path: Path, include_optimizer: bool) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".keras-") as folder:
-        write_members(model, Path(folder))
+        write_members(model, Path(folder), include_optimizer)
         with zipfile.ZipFile(path, "x") as archive:
             for name in (METADATA, CONFIG, WEIGHTS):
                 archive.write(Path(folder, name), name)
@@ -73,10 +75,12 @@ def _write_archive(model: Model, path: Path) -> None:
                     archive.write(Path(folder, name), name)
 
 
-def write_members(model: Any, folder: Path) -> None:
+def write_members(model: Any, folder: Path, include_optimizer: bool) -> None:
     """Write the files of a model into an empty folder; the metadata list them."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
-    write_groups(Path(folder, WEIGHTS), variables_by_group(model))
+    optimizer = getattr(model, "optimizer", None)
+    skip = [] if include_optimizer or optimizer is None else [optimizer]
+    write_groups(Path(folder, WEIGHTS), variables_by_group(model, skip))
     for where, layer in parts_of(model).items():
         if hasattr(layer, "save_assets"):
             folder_of_layer = Path(folder, ASSETS, where)

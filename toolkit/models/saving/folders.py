@@ -28,8 +28,13 @@ from toolkit.reading.hdf5 import contents_checksum, format_checksum, open_datase
 _NAMES = (METADATA, CONFIG, WEIGHTS)
 
 
-def save_folder(model: Any, path: Path) -> None:
+def save_folder(model: Any, path: Path, include_optimizer: bool = True) -> None:
     """Write a whole model to a folder, atomically.
+
+    Args:
+        model: the model.
+        path: the folder.
+        include_optimizer: whether to write the state of the optimizer, too.
 
     Raises:
         UnwritableFileError: it cannot be written, or contains foreign files.
@@ -44,7 +49,7 @@ def save_folder(model: Any, path: Path) -> None:
     files = _files(path)
     try:
         with files.replace(lambda: _own_files(files.root)) as folder:
-            write_members(model, folder)
+            write_members(model, folder, include_optimizer)
     finally:
         if is_new:
             with suppress(OSError):  # a non-empty folder stays

@@ -47,7 +47,8 @@ def save_model(
             any value of `zipped`, or with `save_format="h5"` an `.h5` file.
         overwrite: whether an existing file can be replaced.
         zipped: whether to write one `.keras` file instead of a folder.
-        include_optimizer: for ".h5": whether to write the optimizer, too.
+        include_optimizer: whether to write the state of the optimizer, too. An ".h5"
+            file then has no compile arguments either.
         save_format: "keras", "keras_v3" or "h5", the format of a file object. The
             ending of a path determines its format.
 
@@ -81,9 +82,9 @@ def save_model(
         if path.name.endswith(H5):
             save_legacy(model, path, include_optimizer)
         elif zipped is False:
-            save_folder(model, path)
+            save_folder(model, path, include_optimizer)
         else:
-            save_archive(model, path)
+            save_archive(model, path, include_optimizer)
 
     distribution_context.on_chief(write_file, all_variables(model))
 
@@ -96,7 +97,7 @@ def _save_to_stream(
         if is_legacy:
             save_legacy(model, path, include_optimizer)
         else:
-            save_archive(model, path)
+            save_archive(model, path, include_optimizer)
 
 
 def _checked_path(filepath: Any, zipped: bool | None) -> Path:
