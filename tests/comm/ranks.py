@@ -40,8 +40,16 @@ REASON = unavailable_reason()
 needs_mpi = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 # Engines of jobs, as the flags of `toolkit run`.
 FLAGS = {"sockets": [], "mpi": ["--mpi", "openmpi"]}
-ENGINES = ["sockets", pytest.param("mpi", marks=needs_mpi)]
+# The default engine is tested each day, and MPI too by the tests of the launcher.
+ENGINES = ["sockets", pytest.param("mpi", marks=[needs_mpi, pytest.mark.slow])]
 for_engines = pytest.mark.parametrize("engine", ENGINES)
+for_engines_each_day = pytest.mark.parametrize(
+    "engine", ["sockets", pytest.param("mpi", marks=needs_mpi)]
+)
+# Numbers of processes of jobs that are compared. Three divide four shards unequally.
+for_sizes = pytest.mark.parametrize(
+    "sizes", [(1, 3), pytest.param((2, 3, 4), marks=pytest.mark.slow)], ids=str
+)
 
 
 @dataclass

@@ -69,13 +69,14 @@ def results(process):
 
 
 @ranks.for_engines
-def test_training_has_the_same_bits_on_any_number_of_processes(job, engine):
+@ranks.for_sizes
+def test_training_has_the_same_bits_on_any_number_of_processes(job, engine, sizes):
     text = """
     distribution.set_distribution(distribution.DataParallel(shards=4))
     train(network(), rows=47, batch=15)  # the last batch has two rows
     """
-    jobs = [results(job(count, text, engine=engine)) for count in (1, 2, 3, 4)]
-    assert [len(reports) for reports in jobs] == [1, 2, 3, 4]
+    jobs = [results(job(count, text, engine=engine)) for count in sizes]
+    assert tuple(len(reports) for reports in jobs) == sizes
     assert len({digest for reports in jobs for _, _, digest, _ in reports}) == 1
 
 

@@ -57,14 +57,14 @@ def run(engine, folder, how, **variables):
     )
 
 
-@ranks.for_engines
+@ranks.for_engines_each_day
 @pytest.mark.parametrize("how", ["well", "late"])
 def test_normal_exit_waits_for_all_ranks(engine, tmp_path, how):
     process = run(engine, tmp_path, how)
     assert (process.code, process.out.count("end of")) == (0, 3), process.errors
 
 
-@ranks.for_engines
+@ranks.for_engines_each_day
 @pytest.mark.parametrize(
     "how, code, words",
     [
@@ -84,7 +84,7 @@ def test_exception_ends_all_ranks_with_one_traceback(
     assert "end of" not in process.out
 
 
-@ranks.for_engines
+@ranks.for_engines_each_day
 @pytest.mark.parametrize(
     "how, code, words",
     [
@@ -105,7 +105,7 @@ def test_exit_codes_and_signals_end_all_ranks(engine, tmp_path, how, code, words
     assert "end of" not in process.out
 
 
-@ranks.for_engines
+@ranks.for_engines_each_day
 @pytest.mark.parametrize(
     "how, words",
     [
@@ -142,7 +142,7 @@ def test_different_collectives_in_shared_memory_are_an_error(tmp_path, how):
     assert process.errors.count("Traceback") == 1
 
 
-@ranks.for_engines
+@ranks.for_engines_each_day
 def test_a_job_ends_at_once_if_a_script_ends_before_a_collective(engine, tmp_path):
     process = run(engine, tmp_path, "exit 0")  # no collective has a timeout
     assert process.code == 124

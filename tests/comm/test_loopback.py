@@ -213,7 +213,14 @@ group.barrier()
 
 @linux
 @needs_mpi
-@pytest.mark.parametrize("how, code", [("stall", 124), ("fail", 1), ("end", 0)])
+@pytest.mark.parametrize(
+    "how, code",
+    [
+        pytest.param("stall", 124, marks=pytest.mark.slow),
+        ("fail", 1),
+        pytest.param("end", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_hanging_launcher_does_not_block_a_job(tmp_path, how, code):
     begin = time.monotonic()
     options = ("--timeout", "3")

@@ -73,7 +73,7 @@ def run(
     ]
     process = ranks.start(command, seconds)
     assert process.code == code, process.errors
-    assert errors is None or process.errors == errors
+    assert errors is None or process.errors == errors, process.errors
     if code:
         return process
     lines = [line for line in process.out.splitlines() if "result " in line]

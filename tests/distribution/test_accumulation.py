@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import toolkit as tk
+from tests.comm import ranks
 from tests.distribution import jobs
 from toolkit import distribution, layers
 from toolkit.distribution import DataParallel
@@ -57,19 +58,15 @@ TRAINING = """
 """
 
 
-def reports_of(folder, text, *arguments):
-    """Return the reports of all processes of jobs with 1 to 4 processes."""
-    found = []
-    for processes in (1, 2, 3, 4):
-        path = folder / str(processes)
-        path.mkdir()
-        found += run(path, processes, MODEL + text, *arguments)
-    return found
-
-
-def test_one_hash_for_any_number_of_processes(tmp_path):
-    first, *others = reports_of(tmp_path, TRAINING)
-    assert len(others) == 9 and all(report == first for report in others)
+@ranks.for_sizes
+def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
+    reports = []
+    for processes in sizes:
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        reports += run(folder, processes, MODEL + TRAINING)
+    assert len(reports) == sum(sizes)
+    assert all(report == reports[0] for report in reports)
 
 
 EXCHANGES = """

@@ -3,6 +3,7 @@
 import numpy as np
 
 import toolkit as tk
+from tests.comm import ranks
 from tests.distribution.jobs import run
 
 LOOP = """
@@ -51,9 +52,10 @@ TRAINING = """
 """
 
 
-def test_one_hash_for_any_number_of_processes(tmp_path):
+@ranks.for_sizes
+def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
     found = []
-    for processes in (1, 2, 3, 4):
+    for processes in sizes:
         folder = tmp_path / str(processes)
         folder.mkdir()
         reports = run(folder, processes, LOOP + TRAINING)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.comm import ranks
 from tests.distribution.embedding_steps import (
     UNITS,
     gradient_step,
@@ -194,8 +195,8 @@ CASES = {
 def test_bits_do_not_depend_on_the_number_of_ranks(name):
     create, options = CASES[name]
     digests = set()
-    for ranks in (1, 2, 3, 4):
-        _, result, _ = trained(create(RATE), ranks=ranks, **options)
+    for size in (1, 2, 3, 4):
+        _, result, _ = trained(create(RATE), ranks=size, **options)
         digests.add(result.digest)
     assert len(digests) == 1
 
@@ -279,13 +280,14 @@ MODELS = """
 """
 
 
-def test_one_hash_for_any_number_of_processes(tmp_path):
+@ranks.for_sizes
+def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
     reports = []
-    for processes in (1, 2, 3, 4):
+    for processes in sizes:
         folder = tmp_path / str(processes)
         folder.mkdir()
         reports += run(folder, processes, MODELS, timeout=120, seconds=300)
-    assert len(reports) == 10
+    assert len(reports) == sum(sizes)
     for report in reports:
         assert report == reports[0]
 

@@ -53,14 +53,14 @@ def reports_of(folder, *shape):
 
 def test_one_hash_for_any_mesh(tmp_path):
     (expected,) = reports_of(tmp_path, 1, 1)
-    for shape in ((2, 1), (1, 2), (2, 2)):
+    for shape in ((1, 2), (2, 2)):
         assert all(r == expected for r in reports_of(tmp_path, *shape)), shape
 
 
 @pytest.mark.slow
-def test_one_hash_for_four_devices_along_an_axis(tmp_path):
+def test_one_hash_for_more_meshes(tmp_path):
     (expected,) = reports_of(tmp_path, 1, 1)
-    for shape in ((4, 1), (1, 4), (3, 1)):
+    for shape in ((2, 1), (4, 1), (1, 4), (3, 1)):
         assert all(r == expected for r in reports_of(tmp_path, *shape)), shape
 
 

@@ -93,7 +93,12 @@ def scaled(y, expected):
 
 
 FIRST_SAMPLES = {row.name: row for row in reversed(SAMPLES) if row.traced}
-ROWS = sorted(FIRST_SAMPLES.values(), key=str)
+# Each takes 5 to 15 s: long graphs, compiled for each dtype.
+LONG_COMPILES = ("igammac", "logm", "polygamma")
+ROWS = [
+    pytest.param(row, marks=pytest.mark.slow) if row.name in LONG_COMPILES else row
+    for row in sorted(FIRST_SAMPLES.values(), key=str)
+]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
