@@ -88,6 +88,7 @@ def forward(text, notices):
         # A replacement writes lines without tags.
         (RULE + EXIT.replace("\n\n2", "\nmine\n\n2") + RULE + "x\n", "mine\nx\n"),
         (tag_lines(1, FAILED) + FAILED, ""),
+        ("LAUNCHER JOB OBJECT NOT FOUND\n", ""),
         (RULE + "mine\n" + RULE, RULE + "mine\n" + RULE),
         ("improperly. There are three reasons this could occur:\n\nline.\n", None),
         ("log: " + FAILED, None),

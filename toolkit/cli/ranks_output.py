@@ -28,7 +28,8 @@ _REDUNDANT_NOTICE = re.compile(
 )
 # Messages of Open MPI about a lost process, redundant if the job continues without it.
 # `mpirun` reports every process that does not finalize MPI, and MPI each collective
-# that fails with one of its three errors of lost processes.
+# that fails with one of its three errors of lost processes. Its launcher can
+# print one more line in a job with replacements.
 _EXIT_NOTICE = re.compile(
     rb"prterun has exited due to process rank \d+ with PID \d+ on node \S+ exiting\s*$"
 )
@@ -54,9 +55,9 @@ You can avoid this message by specifying -quiet on the prterun command
 line.
 """.split("\n")
 )
-_FAILED_COLLECTIVE = re.compile(
-    rb"NBC_Progress: an error 7[567] was found during schedule \S+ at row-offset -?\d+"
-    rb" - aborting the schedule\s*$"
+_LINE_ABOUT_LOSS = re.compile(
+    rb"(?:NBC_Progress: an error 7[567] was found during schedule \S+ at row-offset "
+    rb"-?\d+ - aborting the schedule|LAUNCHER JOB OBJECT NOT FOUND)\s*$"
 )
 # Exit codes without a restart of the job: SIGINT and SIGTERM.
 _REQUESTED_EXIT_CODES = (130, 143)
@@ -269,7 +270,7 @@ def _without_lost_processes(
                 yield separator
             separator = line if is_separator else b""
             tag = _TAG.match(line)
-            if _FAILED_COLLECTIVE.match(line, tag.end() if tag else 0):
+            if _LINE_ABOUT_LOSS.match(line, tag.end() if tag else 0):
                 notices.append(line)
             elif not is_separator:
                 yield line
