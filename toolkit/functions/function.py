@@ -48,6 +48,7 @@ from toolkit.functions.signatures import (
     join_lists,
     static_key,
 )
+from toolkit.garbage_collection import paused_collection
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement
@@ -390,7 +391,12 @@ class Function:
     ) -> tuple[ConcreteFunction, list[Tensor]]:
         """Run the Python code on placeholders and compile the trace."""
         scope = nullcontext() if self.dialect is None else self.dialect.activate()
-        with scope, restore_on_error(), show_progress(f"compiling {self.name}"):
+        with (
+            scope,
+            restore_on_error(),
+            show_progress(f"compiling {self.name}"),
+            paused_collection(),
+        ):
             concrete, calls = self._compile_trace(key, args, kwargs, leaves, arguments)
         results: list[Tensor] = []
         if calls.functions:
