@@ -18,7 +18,12 @@ from toolkit.distribution import (
     shard_files,
 )
 from toolkit.distribution.snapshots import WritePlan
-from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
+from toolkit.errors import (
+    ArgumentError,
+    ModelFileError,
+    NotBuiltError,
+    UnwritableFileError,
+)
 from toolkit.files import staging
 
 
@@ -348,11 +353,45 @@ def test_position_that_is_not_json_is_refused_by_all(tmp_path):
 
     def of(group):
         position = [0, {1, 2}][group.rank]
-        with pytest.raises(UnwritableFileError, match="process 1: TypeError: .*JSON"):
+        with pytest.raises(UnwritableFileError, match="process 1: .*received .1, 2."):
             Checkpoint(models[group.rank], group).save(tmp_path / "x", position)
 
     local.run(2, of)
     assert not os.listdir(tmp_path)
+
+
+def test_arguments_in_one_process(tmp_path):
+    checkpoint = Checkpoint(make(1))
+    with pytest.raises(ArgumentError, match="position of dicts.*received .1. of type"):
+        checkpoint.save(tmp_path / "x", {"step": {1}})
+    checkpoint.save(tmp_path / "x", {"step": np.int64(1), "loss": np.float32(0.5)})
+    assert checkpoint.restore(tmp_path / "x") == {"step": 1, "loss": 0.5}
+    with pytest.raises(UnwritableFileError, match=r"x': '\S*x' exists already"):
+        checkpoint.save(tmp_path / "x")
+    with pytest.raises(ModelFileError, match="no complete checkpoint.*has x"):
+        checkpoint.restore(tmp_path / "y")
+
+
+def test_model_without_weights_is_refused(tmp_path):
+    checkpoint = Checkpoint(tk.Sequential([tk.layers.Dense(3)]))
+    with pytest.raises(NotBuiltError, match="has no weights yet"):
+        checkpoint.save(tmp_path / "x")
+    Checkpoint(make(1)).save(tmp_path / "x")
+    with pytest.raises((NotBuiltError, ModelFileError), match="has no weights yet"):
+        checkpoint.restore(tmp_path / "x")
+
+
+def test_latest_checkpoint_is_the_last_complete_one(tmp_path):
+    checkpoint = Checkpoint(make(1))
+    assert Checkpoint.latest(tmp_path / "none") is None
+    for name in ("10", "9", "z"):
+        checkpoint.save(tmp_path / name)
+    assert Checkpoint.latest(tmp_path) == tmp_path / "z"
+    (tmp_path / "z" / "rank-00000.bin").unlink()
+    (tmp_path / ".11.tmp").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "file").touch()
+    assert Checkpoint.latest(tmp_path) == tmp_path / "9"
 
 
 def custom_loop(path, checkpointed_steps, optimizer):

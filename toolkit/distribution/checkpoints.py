@@ -31,6 +31,7 @@ from toolkit.errors import (
     ArgumentError,
     CommunicationError,
     ModelFileError,
+    NotBuiltError,
     UnwritableFileError,
 )
 from toolkit.files.staging import Stage, describe_write_error, remove_stale_stages
@@ -60,7 +61,7 @@ class Checkpoint:
     restore it, with any layout.
 
     Args:
-        model: a built model.
+        model: a model that has its weights, for example by an `Input` or `build`.
         group: the group of the processes, by default all of the job. The thread that
             uses the group must also call `save` and `restore`.
         optimizer: the optimizer of a custom training loop, by default the optimizer
@@ -77,6 +78,23 @@ class Checkpoint:
         >>> checkpoint.restore(path)
         {'step': 1}
     """
+
+    @staticmethod
+    def latest(folder: str | os.PathLike[str]) -> Path | None:
+        """Return the checkpoint in a folder that was completed last, or None.
+
+        A process that ends during a save leaves a folder that is no checkpoint.
+
+        Args:
+            folder: the folder that contains the folders of checkpoints.
+
+        Example:
+            >>> import tempfile
+            >>> from toolkit.distribution import Checkpoint
+            >>> Checkpoint.latest(tempfile.mkdtemp()) is None
+            True
+        """
+        return shard_files.latest(Path(folder))
 
     def __init__(
         self,
@@ -98,7 +116,7 @@ class Checkpoint:
 
         Args:
             path: the folder to create, which must not exist.
-            position: a JSON value to store, such as the epoch.
+            position: a JSON value to store, such as the epoch. Numbers can be NumPy's.
             wait: whether to return only when the checkpoint is on disk. If not, a
                 thread writes a copy of the state. Two saves can be in progress; a third
                 waits for the first. A failure is raised by the second `save` after it,
@@ -106,6 +124,8 @@ class Checkpoint:
 
         Raises:
             UnwritableFileError: any of the processes cannot write it.
+            ArgumentError: the position is not JSON.
+            NotBuiltError: the model has no weights yet.
         """
         self._save(Path(path), position, wait, lambda: None)
 
@@ -161,6 +181,7 @@ class Checkpoint:
 
         Raises:
             ModelFileError: the checkpoint is corrupt, or does not match the model.
+            NotBuiltError: the model has no weights yet.
         """
         self.wait()
         folder = Path(path)
@@ -198,6 +219,11 @@ class Checkpoint:
 
     def _variables(self) -> dict[str, Any]:
         """Return the variables of the state by name."""
+        if not self._model.built:
+            raise NotBuiltError(
+                f"Checkpoint: the model {self._model.name!r} has no weights yet; give "
+                "it an Input, or call its `build` with the shape of a batch"
+            )
         variables, optimizer = variables_of(self._model, self._optimizer)
         has_lost_state = optimizer is None and bool(self._model.trainable_variables)
         if has_lost_state and self._group.rank == 0:
@@ -231,7 +257,7 @@ class Checkpoint:
 
         def plan_local() -> Any:
             variables = self._variables()
-            return variables, WritePlan.of(variables), json.loads(json.dumps(position))
+            return variables, WritePlan.of(variables), _to_json(position)
 
         previous, reason = self._plan, f"cannot write {str(target)!r}"
         (variables, plan, json_position), are_unchanged = run_on_all_ranks(
@@ -363,6 +389,23 @@ class _CollectiveWrite:
 
         reason = f"cannot write {str(self._target)!r}"
         return run_on_all_ranks(self._group, named_work, UnwritableFileError, reason)[1]
+
+
+def _to_json(position: Any) -> Any:
+    """Return a position as JSON data, which all processes store."""
+
+    def convert_number(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"{value!r} of type {type(value).__name__}")
+
+    try:
+        return json.loads(json.dumps(position, default=convert_number))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(
+            "Checkpoint.save: expected a position of dicts, lists, texts, numbers and "
+            f"None; received {error}"
+        ) from None
 
 
 def _describe_job(group: comm.Group) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def run_on_all_ranks(
     Raises:
         BaseException: an error of type `error_class`. In the process that raised it, an
             exception that is not an `Exception`, such as an interrupt, is raised
-            unchanged.
+            unchanged. A single process raises an error of the package unchanged.
 
     Example:
         >>> from toolkit.comm import local
@@ -51,7 +51,10 @@ def run_on_all_ranks(
     )
     if isinstance(failure, error_class) or not isinstance(failure, Exception | None):
         raise failure
+    if group.size == 1 and isinstance(failure, ToolkitError):
+        raise failure
     for rank, (error_text, _) in enumerate(reports):
         if error_text is not None:
-            raise error_class(f"{reason}: process {rank}: {error_text}") from failure
+            source = f"process {rank}: " if group.size > 1 else ""
+            raise error_class(f"{reason}: {source}{error_text}") from failure
     return result, [value for _, value in reports]

@@ -114,12 +114,29 @@ def read_state(folder: Path) -> dict[str, Any]:
         ):
             raise ValueError(f"its {STATE} is corrupt")
         state["sha256"] = digest
+    except FileNotFoundError as error:
+        names = (x.name for x in folder.parent.glob("*") if (x / STATE).exists())
+        found = ", ".join(sorted(names)[-3:])
+        raise ModelFileError(
+            f"{str(folder)!r}: there is no complete checkpoint"
+            + (f"; this folder has {found}" if found else "")
+        ) from error
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
         raise ModelFileError(
             f"{str(folder)!r}: expected a checkpoint of version {VERSION} ({reason})"
         ) from error
     return dict(state)
+
+
+def latest(folder: Path) -> Path | None:
+    """Return the complete checkpoint in a folder that was completed last, or None."""
+    times = {}
+    for path in folder.glob("[!.]*"):
+        with suppress(OSError):
+            times[path] = os.stat(path / STATE).st_mtime_ns
+    newest_first = sorted(times, key=lambda path: (times[path], path.name))[::-1]
+    return next(filter(is_complete, newest_first), None)
 
 
 def is_complete(folder: Path) -> bool:
