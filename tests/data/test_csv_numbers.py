@@ -5,6 +5,7 @@ import pytest
 
 import toolkit
 from toolkit.data import CsvDataset
+from toolkit.errors import DatasetError
 from toolkit.reading.text import parse_number
 
 WRONG = ["1_000", "١٢", "１２", "1٫5", "x", "1 2", "0b1"]
@@ -82,3 +83,23 @@ def test_vocabularies_of_integers(tmp_path, text):
     (tmp_path / "words.txt").write_text(f"3\n{text}\n", encoding="utf-8")
     with pytest.raises(toolkit.errors.ToolkitError, match="expected integers"):
         toolkit.layers.IntegerLookup(vocabulary=str(tmp_path / "words.txt"))
+
+
+def test_header_without_the_argument_is_explained(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("age,plan\n3,basic\n")
+    with pytest.raises(DatasetError, match=r"field 0: .*'age'; if the first.*header="):
+        list(CsvDataset(str(path), ["float32", "string"]))
+    path.write_text("1,x\nold,y\n")
+    with pytest.raises(DatasetError, match=r"record 1: field 0: .*'old'\n"):
+        list(CsvDataset(str(path), ["float32", "string"]))
+
+
+@pytest.mark.parametrize("name", ["float", "int", "str", "flaot32", "bool", "Float32"])
+def test_text_that_looks_like_a_dtype_is_reported(tmp_path, name):
+    with pytest.warns(UserWarning, match=rf"record_defaults\[1\]='{name}'.*'float32'"):
+        CsvDataset("a.csv", [0.0, name])
+
+
+def test_default_texts_are_accepted(tmp_path):
+    CsvDataset("a.csv", ["", "unknown", "?", "string", "float64"])

@@ -146,3 +146,58 @@ def test_model_without_call():
 def test_inspect_without_a_step():
     with pytest.raises(ArgumentError, match="no step has been compiled"):
         make_model().inspect()
+
+
+def make_named(**dtypes):
+    inputs = {name: Input((1,), dtype=d, name=name) for name, d in dtypes.items()}
+    numbers = [
+        layers.StringLookup(vocabulary=["a"], output_mode="one_hot")(x)
+        if x.dtype == "string"
+        else x
+        for x in inputs.values()
+    ]
+    joined = layers.Concatenate()(numbers) if len(numbers) > 1 else numbers[0]
+    return Model(inputs, layers.Dense(1)(joined))
+
+
+ONE = np.ones((1, 1), "float32")
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ({"n": np.array([["x"]]), "w": np.array([["a"]])}, "input n: expected numbers"),
+        ({"n": ONE, "w": ONE}, "input w: expected strings; received .* float32"),
+        ({"n": ONE, "w": np.array([["a"], [None]])[1:]}, "by a text, if the model"),
+        ({"n": [20.0], "w": ["a"]}, r"received x\['n'\], a list of 1 numbers; conv"),
+        ({"n": ONE, "w": ["a", "b"]}, r"x\['w'\], a list of 2 texts; .*np.array\(x\["),
+        ({"n": 20.0, "w": "a"}, r"x\['n'\], 20.0 of type float; use np.array"),
+    ],
+)
+def test_column_of_wrong_data_is_named(data, message):
+    with pytest.raises((ArgumentError, DTypeError), match=message):
+        make_named(n="float32", w="string").predict(data, verbose=0)
+
+
+def test_list_of_texts_is_named():
+    inputs = Input((), dtype="string")
+    model = Model(inputs, layers.StringLookup(vocabulary=["a"])(inputs))
+    with pytest.raises(ArgumentError, match="a list of 2 texts; convert it by np.arr"):
+        model.predict(["a", "b"], verbose=0)
+
+
+def test_inputs_of_a_call():
+    model = make_named(a="float32", b="float32")
+    with pytest.raises(ShapeError, match="name 'a'.*found shape=.*a batch axis"):
+        model({"a": 1.0, "b": 2.0})
+    with pytest.raises(ArgumentError, match=r"with keys \['a', 'b'\]; received .*'b'"):
+        model({"a": ONE})
+    model({"a": [1.0], "b": [2.0]})  # no warning: lists of numbers are arrays
+
+
+def test_warning_has_the_line_of_the_script():
+    model = Sequential([Input((4,)), layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=[lambda y, p: abs(y - p)])
+    with pytest.warns(UserWarning, match="are broadcast to") as caught:
+        model.fit(X, Y[:, 0], verbose=0)
+    assert {warning.filename for warning in caught} == {__file__}

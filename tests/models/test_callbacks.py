@@ -567,3 +567,15 @@ def test_states_of_saving_callbacks_keep_their_names(tmp_path):
     assert saved == [1, 6]  # two batches after the three, then five
     backup = callbacks.BackupAndRestore(tmp_path)
     assert backup.state_dict() == {"_epoch": 0, "_last_batch": -1, "_waiting": 0}
+
+
+def test_callbacks_name_a_schedule_of_the_optimizer():
+    schedule = toolkit.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    model = make_model()
+    model.compile(toolkit.optimizers.SGD(schedule, name="s"), "mse")
+    scheduler = callbacks.LearningRateScheduler(lambda epoch, rate: rate)
+    with pytest.raises(TypeError, match="LearningRateScheduler: the optimizer 's' has"):
+        model.fit(X, Y, callbacks=[scheduler], verbose=0)
+    reduction = callbacks.ReduceLROnPlateau("loss")
+    with pytest.warns(UserWarning, match="ReduceLROnPlateau: the optimizer 's' has a"):
+        model.fit(X, Y, callbacks=[reduction], verbose=0)

@@ -594,7 +594,7 @@ def test_the_command_serves_reloads_and_stops(tmp_path):
 @pytest.mark.parametrize(
     "arguments, code, words",
     [
-        (["none.keras"], 1, "there is no file 'none.keras'"),
+        (["none.keras"], 1, "serve: there is no file 'none.keras'"),
         (["m.so"], 1, "there is no file 'm.so'"),
         (["a.keras", "b/a.keras"], 1, "expected each name once; received 'a'"),
         (["a", "--port", "70000"], 2, "expected 0 to 65535"),

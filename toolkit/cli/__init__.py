@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (ToolkitError, OSError, ImportError) as error:
             if top_options.debug or options.debug:
                 raise
-            print(f"{name}: {error}", file=sys.stderr)
+            reason = str(error).removeprefix(f"{top_options.command}: ")
+            print(f"{name}: {reason}", file=sys.stderr)
             return FAILED
 
 

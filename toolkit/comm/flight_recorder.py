@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import threading
 import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from toolkit.console.frames import is_user_file
+
 # Number of innermost stack frames in a report.
 _MAX_FRAMES = 12
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Entry(NamedTuple):
@@ -155,8 +154,7 @@ def format_stack(thread: int | None) -> list[str]:
     frames = frames[max(launcher_frames, default=-1) + 1 :]
     innermost = frames[-_MAX_FRAMES:]
     # The line of the script, which may be further out.
-    library = (_PACKAGE, sysconfig.get_path("stdlib"))
-    user_frames = [x for x in frames if not x.filename.startswith(library)]
+    user_frames = [x for x in frames if is_user_file(x.filename)]
     first = [x for x in user_frames[-1:] if x not in innermost]
     lines = traceback.format_list([*first, *innermost])
     return [line.rstrip() for entry in lines for line in entry.splitlines()]

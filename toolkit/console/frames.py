@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import warnings
 from types import FrameType
 
+_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_FOLDER) + os.sep
 _EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # counts as user code
@@ -19,6 +21,17 @@ def is_package_frame(frame: FrameType) -> bool:
     return path.startswith(_PACKAGE) and not path.startswith(_EXAMPLES)
 
 
+def is_user_file(path: str) -> bool:
+    """Return whether a file is neither of the package nor of the standard library."""
+    if path.startswith("<frozen "):
+        return False
+    path = os.path.abspath(path)
+    if path.startswith(_PACKAGE):
+        return path.startswith(_EXAMPLES)
+    in_library = path.startswith(_LIBRARY)
+    return not in_library or f"{os.sep}site-packages{os.sep}" in path
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning with the innermost line of user code as its location.
 
@@ -27,7 +40,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         category: the class of the warning.
     """
     frame = sys._getframe(1)
-    while is_package_frame(frame) and frame.f_back is not None:
+    while not is_user_file(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     module_globals = frame.f_globals
     warnings.warn_explicit(

@@ -211,21 +211,29 @@ def is_strings(x: TensorLike) -> bool:
     return x.dtype.kind != "O" or not x.size or isinstance(x.flat[0], (str, bytes))
 
 
-def convert_input(x: TensorLike, dtype: str) -> Any:
-    """Return `x` as a Tensor, or as an array of str if `dtype` is "string"."""
+def convert_input(x: TensorLike, dtype: str, name: str) -> Any:
+    """Return an input as a Tensor, or as an array of str if `dtype` is "string".
+
+    Args:
+        x: the data.
+        dtype: the dtype of the input.
+        name: the name of the input, for errors.
+    """
     if dtype != dtypes.STRING:
         if is_strings(x) or getattr(x, "dtype", None) == dtypes.STRING:
             raise DTypeError(
-                "input x: expected numbers; received strings; convert numbers that are "
-                "text by x.astype('float32'), and words by layers.TextVectorization or "
-                "layers.StringLookup"
+                f"input {name}: expected numbers; received strings; convert numbers "
+                "that are text by .astype('float32'), and words by "
+                "layers.TextVectorization or layers.StringLookup"
             )
         return convert(x, dtype)
     if isinstance(x, StringTensor) and x.is_traced:
         return x
-    array = as_array(x)
+    array = x if isinstance(x, Tensor) else as_array(x)
     if not is_strings(array):
-        raise DTypeError(f"expected strings; received data of dtype {array.dtype}")
+        raise DTypeError(
+            f"input {name}: expected strings; received data of dtype {array.dtype}"
+        )
     return array
 
 

@@ -20,7 +20,7 @@ from toolkit.data.record_index import (
 )
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
-from toolkit.errors import ArgumentError, ShapeError
+from toolkit.errors import ArgumentError, ShapeError, suggest_choice
 from toolkit.reading.text import parse_number
 
 
@@ -32,7 +32,9 @@ class CsvDataset(Records):
     Args:
         filenames: one path, several paths, or a data set of paths.
         record_defaults: for each selected column, a dtype for a required field, or a
-            default value for empty fields, which also sets the dtype.
+            default value for empty fields, which also sets the dtype. The texts
+            "float32", "float64", "int32", "int64" and "string" are dtypes. Any other
+            text is a default value of a column of texts.
         compression_type: "GZIP", "ZLIB", or None for uncompressed files.
         buffer_size: the read buffer size in bytes; 256 KB by default.
         header: whether the first row of each file is a header.
@@ -81,6 +83,8 @@ class CsvDataset(Records):
         self._left_out, self._skips = list(exclude_cols or ()), skip_errors
         self._defaults = list(record_defaults)
         self._columns = [_Column(default) for default in self._defaults]
+        for number, default in enumerate(self._defaults):
+            _warn_of_type_names(number, default)
         self._header, self._na, self._chosen = header, na_value, select_cols
         self._format = {
             "delimiter": field_delim,
@@ -191,12 +195,20 @@ class CsvDataset(Records):
             raise ShapeError(
                 f"expected {len(self._columns)} fields; received {len(fields)}"
             )
-        return tuple(
-            column.value(field, self._na, number)
-            for number, (column, field) in enumerate(
-                zip(self._columns, fields, strict=True)
-            )
-        )
+        values = []
+        for number, (column, field) in enumerate(
+            zip(self._columns, fields, strict=True)
+        ):
+            try:
+                values.append(column.value(field, self._na, number))
+            except (ValueError, OverflowError) as error:
+                raise RecordError(f"field {number}: {error}") from error
+        return tuple(values)
+
+    def hint_of_record(self, number: int) -> str:
+        if number or self._header:
+            return ""
+        return "; if the first row has the names of the columns, pass header=True"
 
     def _spec(self) -> Any:
         return tuple(TensorSpec((), column.dtype) for column in self._columns)
@@ -224,18 +236,29 @@ _DEFAULT_DTYPES = {
 }
 
 
+# Texts that name a dtype in `record_defaults`.
+_DTYPES = ("string", "float32", "float64", "int32", "int64")
+# Texts that name a type elsewhere.
+_TYPE_NAMES = ("float", "int", "str", "object", "bool", "double", "half", "float16")
+
+
+def _warn_of_type_names(number: int, default: object) -> None:
+    """Warn of a default text that a user may have meant as a dtype."""
+    if not isinstance(default, str) or default in _DTYPES:
+        return
+    if default.lower() in _TYPE_NAMES or suggest_choice(default, _DTYPES):
+        warn(
+            f"csv: record_defaults[{number}]={default!r} is the default text of a "
+            f"column of texts; the dtypes are {', '.join(map(repr, _DTYPES))}"
+        )
+
+
 class _Column:
     """Parser of one column; text stays text."""
 
     def __init__(self, default: Any) -> None:
         named = isinstance(default, type) or hasattr(default, "name")
-        self.is_required = named or default in (
-            "string",
-            "float32",
-            "float64",
-            "int32",
-            "int64",
-        )
+        self.is_required = named or default in _DTYPES
         if self.is_required:
             self.dtype = TensorSpec((), default).dtype
         else:

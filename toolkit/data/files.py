@@ -301,13 +301,20 @@ class Records(Dataset):
                     offset, number = offset + size, number + 1
         except CORRUPT_FILE_ERRORS as corruption:
             error = corruption
-        return _corrupt_record_error(path, offset, number, error)
+        return self.record_error(path, offset, number, error)
 
+    def record_error(
+        self, path: str, offset: int, number: int, error: Exception
+    ) -> DamagedFileError:
+        """Return the error of a record with its position and the likely fix."""
+        hint = self.hint_of_record(number)
+        return DamagedFileError(
+            f"{path}: byte {offset:,}, record {number:,}: {error}{hint}"
+        )
 
-def _corrupt_record_error(
-    path: str, offset: int, number: int, error: Exception
-) -> DamagedFileError:
-    return DamagedFileError(f"{path}: byte {offset:,}, record {number:,}: {error}")
+    def hint_of_record(self, number: int) -> str:
+        """Return the likely fix of an error in a record, or ""."""
+        return ""
 
 
 class _FileStream(Stream):
@@ -339,7 +346,7 @@ class _FileStream(Stream):
                 self.record += 1
                 yield element
         except CORRUPT_FILE_ERRORS as error:
-            raise _corrupt_record_error(
+            raise self._of.record_error(
                 path, self.offset, self.record, error
             ) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -38,7 +37,6 @@ MAX_TEXT_BYTES = 256 * 2**20
 # Slower batches are not computed in the thread that reads requests.
 QUICK_SECONDS = 1e-3
 
-_log = logging.getLogger("toolkit.serving")
 
 Arrays = Sequence[Any]
 Buffers = dict[tuple[int, ...], Any]
@@ -71,6 +69,7 @@ class Servable:
         allowed_rows: the allowed numbers of rows in a request; None means any.
         quick_rows: the maximum number of rows whose computation is faster than a
             transfer to a thread, after warm-up.
+        notes: sentences about the model that a server logs.
 
     Example:
         >>> import numpy as np
@@ -94,6 +93,7 @@ class Servable:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = tuple(sizes)
+        self.notes: list[str] = []
         self.quick_rows = 0
 
     def run(self, arrays: Arrays) -> list[Any]:
@@ -250,13 +250,10 @@ class ModelServable(Servable):
             model, signature, self.sizes[-1]
         )
         if self.takes_whole_batches:
-            _log.info(
-                "%s: each request runs separately, because the rows of a batch can "
-                "depend on each other%s",
-                model.name,
-                ""
-                if model._can_compile()
-                else "; this is unknown for layers that are Python code",
+            self.notes.append(
+                "each request runs separately, because the rows of a batch can depend "
+                "on each other"
+                + ("" if model._can_compile() else ": some layers are Python code")
             )
             self.allowed_rows = self.sizes if fixed_sizes else None
         self.model = model
@@ -281,11 +278,9 @@ class ModelServable(Servable):
         try:
             super().warm()
         except RequestError as error:
-            _log.warning(
-                "%s: no warm-up, the first requests are slower, because the model "
-                "rejects a trial batch of zeros and empty texts: %s",
-                self.model.name,
-                error,
+            self.notes.append(
+                "the first requests are slower, because the model rejects a trial "
+                f"batch of zeros and empty texts: {error}"
             )
 
     def run(self, arrays: Arrays) -> list[Any]:

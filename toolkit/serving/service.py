@@ -71,6 +71,8 @@ class ServedModel:
         self.opened_state = _file_state(self.source)
         servable = open_servable(self.source, self.batching, self.custom_objects)
         servable.warm()
+        for note in getattr(servable, "notes", ()):
+            _log.info("%s: %s", self.name, note)
         return servable
 
     def activate(

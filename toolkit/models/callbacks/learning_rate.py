@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import unknown_argument_error
-from toolkit.errors import ArgumentError
+from toolkit.console.frames import warn
+from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
 from toolkit.models.callbacks.monitor import MonitorCallback
+from toolkit.optimizers.schedules import LearningRateSchedule
 from toolkit.release.deprecation import warn_deprecated
 
 
@@ -26,6 +28,22 @@ def optimizers_of(model: Any) -> dict[str, Any]:
 def learning_rates(model: Any) -> dict[str, float]:
     """Return the learning rates by their names in the logs."""
     return {name: float(o.learning_rate) for name, o in optimizers_of(model).items()}
+
+
+def _describe_schedules(model: Any) -> str:
+    """Return the optimizers whose schedules set the learning rate, or ""."""
+    names = [
+        optimizer.name
+        for optimizer in optimizers_of(model).values()
+        if isinstance(getattr(optimizer, "_learning_rate", None), LearningRateSchedule)
+    ]
+    if not names:
+        return ""
+    return (
+        f"the optimizer {', '.join(map(repr, names))} has a LearningRateSchedule, "
+        "which sets the learning rate in each step; create the optimizer with a "
+        "number, or remove this callback"
+    )
 
 
 class LearningRateScheduler(Callback):
@@ -53,6 +71,11 @@ class LearningRateScheduler(Callback):
         super().__init__()
         self.schedule = schedule
         self.verbose = verbose
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        conflict = _describe_schedules(self.model)
+        if conflict:
+            raise ArgumentTypeError(f"LearningRateScheduler: {conflict}")
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         for name, optimizer in optimizers_of(self.model).items():
@@ -142,6 +165,9 @@ class ReduceLROnPlateau(MonitorCallback):
         self.cooldown_counter: float = 0
 
     def on_train_begin(self, logs: Logs = None) -> None:
+        conflict = _describe_schedules(self.model)
+        if conflict:  # an error at the first reduction, which may not happen
+            warn(f"ReduceLROnPlateau: {conflict}")
         if not self._is_resumed():
             self.best: Any = None
             self.wait = 0

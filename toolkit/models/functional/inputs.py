@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes, tree
 from toolkit.console.frames import warn
 from toolkit.core.composites import Composite
@@ -82,9 +84,11 @@ class FunctionalInputs(FunctionalSymbols):
     def _structure_message(self, inputs: Any) -> str:
         """Return the message for inputs in a wrong structure."""
         expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
-        count = f"{len(self._inputs)} input(s)"
+        structure = f"{len(self._inputs)} input(s), {expected!r}"
         if isinstance(expected, dict):
-            count = f"named input(s) with keys {list(expected)}"
+            structure = f"named input(s) with keys {list(expected)}"
+            if any(key != name for key, name in expected.items()):
+                structure += f", {expected!r}"
         keys = ""
         if isinstance(expected, dict) and isinstance(inputs, dict):
             absent = [key for key in expected if key not in inputs]
@@ -93,7 +97,7 @@ class FunctionalInputs(FunctionalSymbols):
             keys += f"; unexpected: {', '.join(map(repr, unknown))}" if unknown else ""
         return (
             "The structure of `inputs` doesn't match the expected structure: "
-            f"{self._kind} {self.name!r} expects {count}, {expected!r}; received "
+            f"{self._kind} {self.name!r} expects {structure}; received "
             f"{tree.map_structure(_brief, inputs)!r}{keys}"
         )
 
@@ -114,7 +118,9 @@ class FunctionalInputs(FunctionalSymbols):
         mask = mask_of(x)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None
         keeps_dtype = dtype is not None and dtypes.is_integer(str(dtype))
-        tensor = convert_input(x, str(dtype) if keeps_dtype else symbol.dtype)
+        target = str(dtype) if keeps_dtype else symbol.dtype
+        name = symbol.name if len(self._inputs) > 1 else "x"
+        tensor = convert_input(x, target, name)
         rank, expected = tensor.ndim, symbol.ndim
         if rank == expected + 1 and tensor.shape[-1] == 1:
             tensor = tensor[..., 0]
@@ -135,10 +141,11 @@ class FunctionalInputs(FunctionalSymbols):
 
     def _shape_message(self, x: Any, symbol: KerasTensor) -> str:
         """Return the message for an input of a wrong shape."""
+        shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
         return (
             f"{self._kind} {self.name!r}: input with name {symbol.name!r} and path "
             f"{self._path_of(symbol)!r}: expected shape={symbol.shape}, found "
-            f"shape={tuple(x.shape)}{_fix_of_shape(tuple(x.shape), symbol.shape)}"
+            f"shape={shape}{_fix_of_shape(shape, symbol.shape)}"
         )
 
 
@@ -155,6 +162,8 @@ def _spec_of(symbol: KerasTensor, name: str) -> InputSpec:
 def _fix_of_shape(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> str:
     """Return the likely fix for data of another shape than an Input, or ""."""
     sample = expected[1:]
+    if not shape:
+        return "; pass an array with a batch axis, such as np.array([x])"
     if len(shape) == len(expected) - 1:
         fixes = []
         if _fit(shape, sample):
@@ -219,7 +228,9 @@ def _has_same_structure(expected: Any, received: Any) -> bool:
             and len(expected) == len(received)
             and all(map(_has_same_structure, expected, received))
         )
-    return isinstance(received, dict) or not tree.is_nested(received)
+    if isinstance(received, (list, tuple)):  # a list of numbers is an array
+        return not any(hasattr(x, "shape") for x in tree.flatten(received))
+    return True
 
 
 def _brief(leaf: Any) -> Any:

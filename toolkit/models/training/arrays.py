@@ -77,7 +77,8 @@ def _fix_of_objects(array: Array) -> str:
             position = index[0] if len(index) == 1 else index
             return (
                 f", with {value!r:.40} of type {type(value).__name__} at index "
-                f"{position}; replace it, then convert by .astype('float32')"
+                f"{position}; replace it by a number, then convert by "
+                ".astype('float32'), or by a text, if the model has an input of texts"
             )
     return "; convert it by .astype('float32')"
 
@@ -162,14 +163,24 @@ def _describe_list(structure: Any, leaf: Any, name: str) -> str:
     """Describe data that is no nest of arrays, and the likely fix."""
     if structure is leaf and is_array(leaf):
         return "a scalar"
-    if not isinstance(structure, (list, tuple)) or not is_real(leaf):
+    if isinstance(structure, dict):
+        for key, value in structure.items():
+            if any(x is leaf for x in tree.flatten(value)):
+                part = f"{name}[{key!r}]"
+                return f"{part}, {_describe_list(value, leaf, part)}"
+    is_text = isinstance(leaf, (str, bytes))
+    if structure is leaf and (is_real(leaf) or is_text):
+        return f"{leaf!r:.60} of type {type(leaf).__name__}; use np.array([...])"
+    if not isinstance(structure, (list, tuple)) or not (is_real(leaf) or is_text):
         return f"{leaf!r:.60} of type {type(leaf).__name__}"
     kind = type(structure).__name__
     lengths = {len(x) for x in structure if isinstance(x, (list, tuple))}
     if not lengths:
-        sample = ", or np.array([x]) if it is one sample" if name == "x" else ""
+        is_sample = name == "x" and not is_text
+        sample = ", or np.array([x]) if it is one sample" if is_sample else ""
+        elements = "texts" if is_text else "numbers"
         return (
-            f"a {kind} of {len(structure)} numbers; convert it by np.array({name})"
+            f"a {kind} of {len(structure)} {elements}; convert it by np.array({name})"
             f"{sample}"
         )
     if len(lengths) == 1:
