@@ -16,7 +16,7 @@ LEVELS = (
     (
         *("errors", "machine", "release", "settings", "dtypes", "tree", "thread_state"),
         *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
-        *("processes", "buffer_pool", "garbage_collection"),
+        *("processes", "buffer_pool"),
         "reading",
     ),
     ("ir", "data", "comm"),

@@ -38,6 +38,7 @@ from toolkit.errors import (
     unknown_choice,
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
+from toolkit.functions.garbage_collection import paused_collection
 from toolkit.functions.job_checks import shared_step
 from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
@@ -48,7 +49,6 @@ from toolkit.functions.signatures import (
     join_lists,
     static_key,
 )
-from toolkit.garbage_collection import paused_collection
 from toolkit.ir import Spec
 from toolkit.ops.symbolic import any_symbolic
 from toolkit.settings import placement

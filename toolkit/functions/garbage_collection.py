@@ -18,7 +18,7 @@ class paused_collection:
 
     Example:
         >>> import gc
-        >>> from toolkit.garbage_collection import paused_collection
+        >>> from toolkit.functions.garbage_collection import paused_collection
         >>> with paused_collection():
         ...     gc.isenabled()
         False

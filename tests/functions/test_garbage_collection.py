@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import toolkit
-from toolkit.garbage_collection import paused_collection
+from toolkit.functions.garbage_collection import paused_collection
 
 
 def test_pauses_nest_and_end_with_an_error():
