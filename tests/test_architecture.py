@@ -48,9 +48,18 @@ LEVELS = (
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
 OPTIONAL = {
-    *("cloudpickle", "cudnn", "cupy", "cupyx", "h5py", "llvmlite", "matplotlib"),
-    *("mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "re2", "sklearn"),
-    *("tqdm", "zmq"),
+    *(
+        "cloudpickle",
+        "cudnn",
+        "google_crc32c",
+        "cupy",
+        "cupyx",
+        "h5py",
+        "llvmlite",
+        "matplotlib",
+    ),
+    *("matplotlib", "mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "re2"),
+    *("sklearn", "tqdm", "zmq"),
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, and two of them have the names of backends.

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 HEAVY = {"cupy", "h5py", "hypothesis", "llvmlite", "matplotlib", "ml_dtypes", "tqdm"}
-HEAVY |= {"zmq"}
+HEAVY |= {"google_crc32c", "zmq"}
 
 
 def modules_after(code):

@@ -5,7 +5,7 @@ import pytest
 
 import toolkit
 import toolkit.compat.tensorflow as tf
-from toolkit.data.records import read_record
+from toolkit.data.records import read_records
 from toolkit.errors import ArgumentError, UnsupportedError
 
 
@@ -181,7 +181,7 @@ def test_events_are_written(tmp_path):
     assert not tf.summary.scalar("loss", 0.5, step=1)
     (events,) = tmp_path.iterdir()
     with events.open("rb") as file:
-        records = list(iter(lambda: read_record(file), None))
+        records = list(read_records(file))
     assert len(records) == 5 and b"loss" in records[1]
 
 

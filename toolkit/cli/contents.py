@@ -21,7 +21,7 @@ import numpy as np
 from toolkit.cli.custom_objects import load_model_with_hint
 from toolkit.data.element_files import FIRST_LINE, StoredRows
 from toolkit.data.examples import read_example
-from toolkit.data.records import RecordError, masked_crc32c, read_record
+from toolkit.data.records import RecordError, is_valid_header, read_records
 from toolkit.definitions.records import record
 from toolkit.errors import (
     DatasetError,
@@ -124,7 +124,7 @@ def _select_reader(path: Path) -> Reader:
         return _open_safetensors_list
     if path.name.endswith(".json"):
         return _open_shards
-    if _is_tfrecord(head):
+    if is_valid_header(head):
         return _open_records
     if head[8:9] == b"{" or path.suffix == ".safetensors":
         return _open_safetensors
@@ -273,14 +273,6 @@ def _describe_element(element: object) -> str:
 # --- TFRecord -------------------------------------------------------------------------
 
 
-def _is_tfrecord(head: bytes) -> bool:
-    """Return whether the first bytes are a length and its checksum."""
-    if len(head) < 12:
-        return False
-    checksum = int.from_bytes(head[8:12], "little")
-    return masked_crc32c(head[:8]) == checksum
-
-
 @contextmanager
 def _open_records(path: Path) -> Iterator[Content]:
     with open(path, "rb") as file:
@@ -299,7 +291,7 @@ def _describe_records(path: Path, file: Any, kind: str) -> Content:
         features = ""
         if count and first_size <= _MAX_EXAMPLE:
             file.seek(0)
-            features = _describe_features(read_record(file) or b"")
+            features = _describe_features(next(read_records(file)))
     except (RecordError, OSError, EOFError, zlib.error) as error:
         raise ModelFileError(f"{str(path)!r}: expected TFRecord; {error}") from error
     facts = {"records": f"{count:,}", "bytes in them": f"{nbytes:,}"}
@@ -313,7 +305,7 @@ def _measure_records(file: IO[bytes]) -> tuple[int, int, int]:
     sizes: list[int] = []
     while head := file.read(12):
         (length,) = struct.unpack_from("<Q", head.ljust(8))
-        if not (_is_tfrecord(head) and _skip_record(file, length)):
+        if not (is_valid_header(head) and _skip_record(file, length)):
             raise RecordError(f"record {len(sizes):,} is corrupt or truncated")
         sizes.append(length)
     return len(sizes), sum(sizes), sizes[0] if sizes else 0

@@ -43,6 +43,7 @@ EXTRAS = {
 REQUIRED = {
     **{name: name for name in ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")},
     "pyzmq": "zmq",
+    "google-crc32c": "google_crc32c",
 }
 _CUDA13_DRIVER = 580  # first driver version with CUDA 13
 

@@ -26,7 +26,7 @@ from toolkit.data.record_index import (
 from toolkit.data.records import (
     RECORD_OVERHEAD,
     RecordError,
-    read_record,
+    read_records,
     split_records,
 )
 from toolkit.data.rows import Rows
@@ -470,7 +470,7 @@ class TFRecordDataset(Records):
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         limit = decompression_limit(path) if self._compression else None
-        while (record := read_record(file, limit)) is not None:
+        for record in read_records(file, limit):
             yield record, len(record) + RECORD_OVERHEAD
 
     def create_index(self, file: IO[bytes], size: int) -> RecordIndex:
@@ -480,9 +480,7 @@ class TFRecordDataset(Records):
         return split_records(block)
 
     def parse(self, record: bytes) -> bytes:
-        data = read_record(io.BytesIO(record))
-        assert data is not None
-        return data
+        return next(read_records(io.BytesIO(record)))
 
     def _spec(self) -> Any:
         return TensorSpec((), bytes)

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from toolkit.data.records import HEADER_SIZE, RECORD_OVERHEAD, are_valid_headers
+from toolkit.data.records import HEADER_SIZE, RECORD_OVERHEAD, is_valid_header
 from toolkit.type_aliases import Array
 
 CORRUPT_FILE_ERRORS = (  # errors when a file is corrupt; a RecordError is a ValueError
@@ -28,7 +28,6 @@ CORRUPT_FILE_ERRORS = (  # errors when a file is corrupt; a RecordError is a Val
 BLOCK_SIZE = 4096  # bytes: the minimum size of a block; it is read in one call
 _CHUNK_SIZE = 1 << 20  # bytes that a scan reads at once
 _CACHE_SIZE = 1 << 28  # bytes: the maximum total size of cached indices
-_HEADER_COUNT = 8192  # headers that are verified at once
 _SETTLED_SECONDS = 2.0  # s: a change within it may leave the time of a file unchanged
 
 
@@ -147,20 +146,15 @@ def tfrecord_sizes(file: IO[bytes], size: int) -> Iterator[int]:
     """
     position = 0
     while position < size:
-        headers: list[bytes] = []
-        lengths: list[int] = []
-        while position < size and len(headers) < _HEADER_COUNT:
-            header = file.read(HEADER_SIZE)
-            headers.append(header)
-            lengths.append(int.from_bytes(header[:8], "little") + RECORD_OVERHEAD)
-            position += lengths[-1]
-            if position < size:
-                file.seek(position)
-        for length, is_valid in zip(lengths, are_valid_headers(headers), strict=True):
-            if not is_valid:
-                yield size
-                return
-            yield length
+        header = file.read(HEADER_SIZE)
+        if not is_valid_header(header):
+            yield size
+            return
+        length = int.from_bytes(header[:8], "little") + RECORD_OVERHEAD
+        yield length
+        position += length
+        if position < size:
+            file.seek(position)
 
 
 class _IndexCache:

@@ -9,21 +9,19 @@ https://www.tensorflow.org/tutorials/load_data/tfrecord
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from functools import cache, lru_cache
-from typing import IO, Any, BinaryIO
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import IO, Any, BinaryIO, cast
 
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.files.writing import named_write_errors
 from toolkit.reading.decompression import read_exactly
-from toolkit.type_aliases import Array
 
-_POLYNOMIAL = 0x82F63B78  # of Castagnoli, reversed bit order
 HEADER_SIZE = 12  # bytes: the length of a record and its checksum
 RECORD_OVERHEAD = HEADER_SIZE + 4  # bytes of a record in addition to its data
-_MAX_LOOP_SIZE = 512  # bytes: a Python loop is faster for shorter data
+_HEADER = struct.Struct("<QI")
+_CHECKSUM = struct.Struct("<I")
+_BLOCK_SIZE = 1 << 18  # bytes of a read: many small records, or a part of a large one
 
 
 class RecordError(ValueError):
@@ -31,114 +29,73 @@ class RecordError(ValueError):
 
 
 @cache
-def _table() -> list[int]:
-    """Return the CRC lookup table for each byte."""
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-@cache
-def _table_array() -> Array:
-    return np.array(_table(), np.uint32)
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of data.
+def crc32c_function() -> Callable[[bytes], int]:
+    """Import the function that computes the CRC-32C of bytes; most programs need none.
 
     Example:
-        >>> from toolkit.data.records import crc32c
-        >>> hex(crc32c(b"123456789"))
+        >>> from toolkit.data.records import crc32c_function
+        >>> hex(crc32c_function()(b"123456789"))
         '0xe3069283'
     """
-    if len(data) >= _MAX_LOOP_SIZE:
-        return _long_crc32c(data)
-    crc, table = 0xFFFFFFFF, _table()
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
+    from google_crc32c import value
 
-
-def _long_crc32c(data: bytes) -> int:
-    """Compute the CRC of many segments in parallel, then combine them.
-
-    A CRC is linear over bits. The CRC of two segments is the CRC of the first, shifted
-    by the length of the second, XOR the CRC of the second.
-    """
-    lanes = 1 << (len(data).bit_length() // 2 + 1)
-    steps = -(-len(data) // lanes)
-    padded = np.zeros(lanes * steps, np.uint8)
-    start = padded.size - len(data)  # leading zeros change nothing
-    padded[start:] = np.frombuffer(data, np.uint8)
-    padded[start : start + 4] ^= 0xFF  # the initial value of a CRC
-    crc, table = np.zeros(lanes, np.uint32), _table_array()
-    for column in np.ascontiguousarray(padded.reshape(lanes, steps).T):
-        crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
-    while len(crc) > 1:
-        crc = _apply_linear_map(_zero_bytes_map(steps), crc[0::2]) ^ crc[1::2]
-        steps *= 2
-    return int(crc[0]) ^ 0xFFFFFFFF
-
-
-def _apply_linear_map(columns: Array, crc: Array) -> Array:
-    """Apply a linear map of 32 bits, given by the image of each bit."""
-    result = np.zeros_like(crc)
-    for bit in range(32):
-        result ^= np.where(crc >> np.uint32(bit) & 1, columns[bit], 0).astype(np.uint32)
-    return result
-
-
-@lru_cache(256)
-def _zero_bytes_map(count: int) -> Array:
-    """Return the linear map of a CRC over this number of zero bytes."""
-    bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    if count == 0:
-        return bits
-    half = _zero_bytes_map(count // 2)
-    moved = _apply_linear_map(half, half)
-    return _table_array()[moved & 0xFF] ^ moved >> 8 if count % 2 else moved
+    return cast(Callable[[bytes], int], value)
 
 
 def masked_crc32c(data: bytes) -> int:
     """Return the masked CRC-32C of data."""
-    crc = crc32c(data)
+    crc = crc32c_function()(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def write_record(file: BinaryIO, data: bytes) -> None:
     """Append one record to a file."""
-    length = struct.pack("<Q", len(data))
-    file.write(length + struct.pack("<I", masked_crc32c(length)))
-    file.write(data + struct.pack("<I", masked_crc32c(data)))
+    length = len(data).to_bytes(8, "little")
+    head = length + _CHECKSUM.pack(masked_crc32c(length))
+    file.write(b"".join((head, data, _CHECKSUM.pack(masked_crc32c(data)))))
 
 
-def read_record(file: IO[bytes], limit: int | None = None) -> bytes | None:
-    """Read the next record of a file; return None at its end.
+def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
+    """Yield the records of a file from its position on.
 
     Args:
         file: a file open for binary reading.
         limit: the maximum record size in bytes; None means no limit.
+
+    Raises:
+        RecordError: a record is corrupt or truncated, after the records before it.
     """
-    head = file.read(12)
-    if not head:
-        return None
-    if len(head) < 12:
-        raise RecordError("the file is truncated inside of a record's length")
-    length, checksum = struct.unpack("<QI", head)
-    if masked_crc32c(head[:8]) != checksum:
-        raise RecordError("the checksum of the record's length is wrong")
-    data = read_exactly(file, length + 4, limit)
-    if len(data) < length + 4:
-        raise RecordError(
-            f"the file is truncated: the record has {length:,} bytes, but only "
-            f"{len(data):,} remain"
-        )
-    if masked_crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
-        raise RecordError("the checksum of the record is wrong")
-    return data[:-4]
+    checksum, unpack, start = crc32c_function(), _HEADER.unpack_from, 0
+    data = file.read(_BLOCK_SIZE)
+    while True:
+        if len(data) - start < HEADER_SIZE:
+            data, start = data[start:] + file.read(_BLOCK_SIZE), 0
+            if not data:
+                return
+            if len(data) < HEADER_SIZE:
+                raise RecordError("the file is truncated inside of a record's length")
+        length, expected = unpack(data, start)
+        crc = checksum(data[start : start + 8])
+        if (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF) != expected:
+            raise RecordError("the checksum of the record's length is wrong")
+        end = start + RECORD_OVERHEAD + length
+        if end > len(data):
+            data = data[start:]
+            data += read_exactly(file, end - start - len(data), limit)
+            start, end = 0, end - start
+            if end > len(data):
+                raise RecordError(
+                    f"the file is truncated: the record has {length:,} bytes, but only "
+                    f"{len(data) - HEADER_SIZE:,} remain"
+                )
+        record = data[start + HEADER_SIZE : end - 4]
+        crc = checksum(record)
+        if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != int.from_bytes(
+            data[end - 4 : end], "little"
+        ):
+            raise RecordError("the checksum of the record is wrong")
+        data, start = (data, end) if end < len(data) else (b"", 0)
+        yield record
 
 
 def split_records(data: bytes) -> list[bytes]:
@@ -152,18 +109,11 @@ def split_records(data: bytes) -> list[bytes]:
     return records
 
 
-def are_valid_headers(headers: Sequence[bytes]) -> list[bool]:
-    """Return for each header whether its checksum is correct."""
-    joined = b"".join(header.ljust(HEADER_SIZE, b"\0") for header in headers)
-    columns = np.frombuffer(joined, np.uint8).reshape(-1, HEADER_SIZE)
-    crc, table = np.full(len(headers), 0xFFFFFFFF, np.uint32), _table_array()
-    for column in columns.T[:8]:
-        crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
-    crc ^= np.uint32(0xFFFFFFFF)
-    masked = (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
-    expected = np.ascontiguousarray(columns[:, 8:]).view("<u4").ravel()
-    is_full = np.array([len(header) == HEADER_SIZE for header in headers], bool)
-    return ((masked == expected) & is_full).tolist()
+def is_valid_header(header: bytes) -> bool:
+    """Return whether the checksum of a record's length is correct."""
+    if len(header) < HEADER_SIZE:
+        return False
+    return masked_crc32c(header[:8]) == int.from_bytes(header[8:HEADER_SIZE], "little")
 
 
 class _Deflated:
