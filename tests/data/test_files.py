@@ -549,3 +549,12 @@ def test_records_of_any_size_cross_the_blocks_of_a_read(tmp_path, compression):
     resumed = iter(dataset)
     resumed.set_state(state)
     assert list(resumed) == records[5:]
+
+
+def test_records_are_bytes_of_any_type(tmp_path):
+    with TFRecordWriter(tmp_path / "a") as writer:
+        for record in (b"ab", bytearray(b"ab"), memoryview(b"xab")[1:]):
+            writer.write(record)
+        with pytest.raises(TypeError):
+            writer.write(3)
+    assert list(TFRecordDataset(tmp_path / "a")) == [b"ab"] * 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import IO, Any, BinaryIO, cast
 
 from toolkit.errors import ArgumentError, unknown_choice
@@ -48,11 +48,20 @@ def masked_crc32c(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+@lru_cache(4096)
+def _header_of(size: int) -> bytes:
+    """Return the header of a record; the records of a file have few sizes."""
+    length = size.to_bytes(8, "little")
+    return length + _CHECKSUM.pack(masked_crc32c(length))
+
+
 def write_record(file: BinaryIO, data: bytes) -> None:
     """Append one record to a file."""
-    length = len(data).to_bytes(8, "little")
-    head = length + _CHECKSUM.pack(masked_crc32c(length))
-    file.write(b"".join((head, data, _CHECKSUM.pack(masked_crc32c(data)))))
+    if type(data) is not bytes:
+        data = bytes(memoryview(data))
+    crc = crc32c_function()(data)
+    end = _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    file.write(b"".join((_header_of(len(data)), data, end)))
 
 
 def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
