@@ -6,7 +6,9 @@ Blocks of ```python run as they are, and blocks that start with `>>> ` run as do
 They share one namespace. Blocks of ```sh run in a shell, where `toolkit`, `python` and
 their names in `.venv/bin` mean this interpreter. Blocks of ```text are not code. A
 comment before a block changes this: `<!-- slow -->` runs it only with --slow, and
-`<!-- not run: REASON -->` never runs it. The runner also reads code in plain fences
+`<!-- not run: REASON -->` never runs it. `<!-- needs TOOL -->` runs it only if the
+program is installed. A block of ```c after `<!-- file: NAME -->` is written to that
+file. The runner also reads code in plain fences
 inside directives of MyST, such as ```{note}. Any other block is an error.
 """
 
@@ -15,6 +17,7 @@ import doctest
 import linecache
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,15 +32,26 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _REASON = re.compile("not run: .+")
+_FILE = re.compile("^file: (.+)$")
+_TOOL = re.compile("^needs (.+)$")
 
 
 class Block(NamedTuple):
-    """A block of code: its language, text, first line, and whether it is slow."""
+    """A block of code.
+
+    Attributes:
+        language, code, line: its language, text and first line.
+        slow: whether it is slow.
+        file: the file to write it to, or "".
+        tool: the program that it needs, or "".
+    """
 
     language: str
     code: str
     line: int
     slow: bool
+    file: str = ""
+    tool: str = ""
 
     @property
     def padded(self) -> str:
@@ -56,15 +70,22 @@ def blocks(text: str, before: int = 0) -> list[Block]:
         if language.startswith("{") and "code" not in language:
             code_blocks += blocks(match["code"], line - 1)
             continue
-        if language not in ("python", "sh"):
+        file = "".join(_FILE.findall(comment))
+        tool = "".join(_TOOL.findall(comment))
+        if language not in ("python", "sh") and not file:
             raise ValueError(f"line {line - 1}: cannot run a block of {language!r}")
-        code_blocks.append(Block(language, match["code"], line, comment == "slow"))
+        slow = comment == "slow"
+        code_blocks.append(Block(language, match["code"], line, slow, file, tool))
     return code_blocks
 
 
 def run(block: Block, page: Path, names: dict[str, Any]) -> None:
     """Run a block in the current folder of the process."""
-    if block.language == "sh":
+    if block.tool and shutil.which(block.tool) is None:
+        print(f"skipped: {block.tool} is not installed")
+    elif block.file:
+        Path(block.file).write_text(block.code, encoding="utf-8")
+    elif block.language == "sh":
         subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.code], check=True, timeout=600
         )

@@ -182,6 +182,26 @@ def test_blocks_run_in_order_and_share_their_names(tmp_path):
     assert (tmp_path / "folder" / "slow").exists()
 
 
+def test_a_block_of_c_is_written_to_its_file(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- file: main.c -->\n```c\nint x;\n```\n\n"
+        "```sh\ntest \"$(cat main.c)\" = 'int x;'\n```\n"
+    )
+    code, printed = run(page, tmp_path / "folder")
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize("tool, runs", [("sh", True), ("no-such-tool", False)])
+def test_a_block_that_needs_a_tool(tool, runs, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- needs {tool} -->\n```sh\ntouch file\n```\n")
+    code, printed = run(page, tmp_path / "folder")
+    assert code == 0, printed
+    assert (tmp_path / "folder" / "file").exists() == runs
+    assert ("no-such-tool is not installed" in printed) != runs
+
+
 def test_directives_are_read():
     text = "a\n\n````{note}\n:class: b\n\n```python\nx = 1\n```\n````\n"
     assert [(b.code, b.line) for b in blocks(text)] == [("x = 1\n", 7)]
@@ -203,6 +223,7 @@ def test_slow_block_is_skipped(tmp_path):
         ("```python\nx = 1 / 0\n```\n", "page.md, line 2"),
         ("```python\n>>> 1\n2\n\n```\n", "Expected:\n    2\nGot:\n    1"),
         ("```sh\nfalse\ntrue\n```\n", "returned non-zero exit status 1"),
+        ("```c\nint x;\n```\n", "line 1: cannot run a block of 'c'"),
         ("```\nx = 1\n```\n", "line 1: cannot run a block of ''"),
         ("```python\nimport warnings; warnings.warn('w')\n```\n", "UserWarning: w"),
     ],

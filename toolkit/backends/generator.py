@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +207,17 @@ class CodeGenerator:
             UnsupportedError: the backend generates no machine code, or none for that.
         """
         raise UnsupportedError(f"backend {self.name} does not support native libraries")
+
+    def missing_dtypes(self, processor: Any) -> Mapping[str, Sequence[str]]:
+        """Return the dtypes that machine code for a processor cannot compute.
+
+        Args:
+            processor: one of `processors`.
+
+        Returns:
+            For each dtype, the names of the processors whose code can compute it.
+        """
+        return {}
 
     def build_library(self, source: LibrarySource) -> Library:
         """Build one object file that needs neither Python nor this package.

@@ -424,6 +424,46 @@ def test_refusals(folder, make, options, error, expected):
     assert names(folder) == []
 
 
+def halves():
+    policy = "mixed_float16"
+    return toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2, dtype=policy)])
+
+
+def complex_numbers():
+    x = toolkit.Input((3,))
+    return toolkit.Model(x, ops.real(ops.cast(x, "complex64") * 2))
+
+
+FLOAT16_TARGETS = ("x86-64-v3", "x86-64-v4", "aarch64")
+
+
+@pytest.mark.parametrize(
+    "target, processor",
+    [
+        ("x86-64-v2", "x86-64-v2"),
+        ("x86-64", "x86-64-v2"),
+        *((name, name) for name in ("armv7", "riscv64", "wasm32")),
+    ],
+)
+def test_a_processor_without_float16_is_named(folder, target, processor):
+    expected = (
+        f"for float16 on {processor}, the dtype of cast in .*dense.*"
+        f"Use the target {', '.join(FLOAT16_TARGETS)}, or another dtype"
+    )
+    with pytest.raises(UnsupportedError, match=expected):
+        halves().export("m.o", target=target)
+
+
+@pytest.mark.parametrize("target", FLOAT16_TARGETS)
+def test_processors_with_float16(folder, target):
+    halves().export("m.o", target=target, verbose=False)
+
+
+def test_a_dtype_without_machine_code_is_named(folder):
+    with pytest.raises(UnsupportedError, match=r"for complex64 on .*Use another dtype"):
+        complex_numbers().export("m.o")
+
+
 def test_format_by_name_needs_a_suffix(folder):
     with pytest.raises(ArgumentError, match="ends in one of"):
         small().export("m.bin", format="native")

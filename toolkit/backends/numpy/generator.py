@@ -53,6 +53,7 @@ class LlvmGenerator(CodeGenerator):
     lower_branch = staticmethod(loop.lower_branch)
     lower_while = staticmethod(loop.lower_while)
     processors = staticmethod(processor.find)
+    missing_dtypes = staticmethod(processor.missing_dtypes)
     build_library = staticmethod(build.build_library)
     peak_rates = staticmethod(roofline.peaks)
     cache_folder = staticmethod(engine.cache_folder)

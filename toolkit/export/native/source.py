@@ -240,27 +240,49 @@ def _compile(label: str, inference: InferenceGraph, processor: Any) -> Program:
     target = Target(backend(), processor=processor, updates=updates, frozen=frozen)
     program = compile_program(inference.graph, target, label)
     if program.code is None:
-        raise UnsupportedError(
-            f"{label}: no machine code is generated for "
-            f"{', '.join(_uncompiled_primitives(program))}, but a native library "
-            "needs it. Do this operation outside of the model, or export the model "
-            "as ONNX"
-        )
+        raise _missing_code(label, program, processor)
     return program
 
 
-def _uncompiled_primitives(program: Program) -> list[str]:
-    """Return the primitives without generated code, and their layers."""
-    nodes = [
+def _missing_code(label: str, program: Program, processor: Any) -> UnsupportedError:
+    """Return the error for operations without generated code; it names the cause."""
+    nodes = _uncompiled_nodes(program)
+    for dtype, targets in backend().generator.missing_dtypes(processor).items():
+        affected = [node for node in nodes if dtype in _dtypes_of(node)]
+        if affected:
+            hint = f"the target {', '.join(targets)}, or " if targets else ""
+            return UnsupportedError(
+                f"{label}: no machine code is generated for {dtype} on "
+                f"{processor.name}, the dtype of {_describe(affected)}. Use {hint}"
+                "another dtype, or export the model as ONNX"
+            )
+    return UnsupportedError(
+        f"{label}: no machine code is generated for {_describe(nodes)}, but a native "
+        "library needs it. Do this operation outside of the model, or export the "
+        "model as ONNX"
+    )
+
+
+def _uncompiled_nodes(program: Program) -> list[Any]:
+    """Return the nodes without generated code."""
+    return [
         program.graph.nodes[i]
         for segment in program.segments
         for i in segment.members
         if segment.code is None and not program.is_view(i)
     ]
+
+
+def _dtypes_of(node: Any) -> set[str]:
+    return {x.spec.dtype for x in (*node.inputs, *node.outputs)}
+
+
+def _describe(nodes: Sequence[Any]) -> str:
+    """Return the primitives and their layers."""
     descriptions = dict.fromkeys(
         f"{node.op.name} in {node.origin or 'the model itself'}" for node in nodes
     )
-    return list(descriptions) or ["a model without operations"]
+    return ", ".join(descriptions) or "a model without operations"
 
 
 class _Weights:

@@ -105,6 +105,16 @@ class Processor:
         return not self.architecture.startswith("arm")
 
     @property
+    def name(self) -> str:
+        """The name in `PROCESSORS`; for another processor, the name of LLVM."""
+        names = (
+            name
+            for name, processor in PROCESSORS.items()
+            if (processor.triple, processor.cpu) == (self.triple, self.cpu)
+        )
+        return next(names, self.cpu)
+
+    @property
     def is_arm64(self) -> bool:
         """Whether it is a 64-bit ARM."""
         return self.architecture in _ARM64
@@ -278,3 +288,11 @@ def find(name: str | None = None, threads: bool = True) -> tuple[Processor, ...]
         replace(processor, threads=threads and processor.threads)
         for processor in processors
     )
+
+
+def missing_dtypes(processor: Processor) -> dict[str, list[str]]:
+    """Return the dtypes without code for a processor, and the processors with code."""
+    missing: dict[str, list[str]] = {"complex64": [], "complex128": []}
+    if not processor.converts_float16:
+        missing["float16"] = [n for n, p in PROCESSORS.items() if p.converts_float16]
+    return missing
