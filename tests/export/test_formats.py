@@ -1,9 +1,14 @@
 """Test the formats of exports, and the errors for other formats."""
 
+import inspect
+import re
+from importlib import import_module
+
 import pytest
 
 import toolkit
 from toolkit.errors import ArgumentError, UnsupportedError
+from toolkit.export.formats import EXPORTERS
 
 
 @pytest.fixture
@@ -39,3 +44,12 @@ def test_formats_of_other_frameworks_are_refused(model, path, format, reason, tm
 def test_unknown_formats_are_refused(model, path, format, expected, tmp_path):
     with pytest.raises(ArgumentError, match=expected):
         model.export(tmp_path / path, format)
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_the_help_of_export_lists_each_option(name):
+    sections = re.split(r"\n *Options of ", toolkit.Model.export.__doc__)[1:]
+    listed = "".join(s for s in sections if f'"{name}"' in s.partition(":\n")[0])
+    parameters = inspect.signature(import_module(EXPORTERS[name]).export).parameters
+    missing = [x for x in list(parameters)[3:] if f"`{x}`" not in listed]
+    assert not missing

@@ -278,15 +278,39 @@ class Model(QuantizableModel, Trainer, Layer):
 
         Args:
             filepath: the path; its ending determines the format if `format` is None.
-            format: a name in `export.formats.EXPORTERS`. Formats that need another
+            format: "native", "onnx", "openvino" or "triton". Formats that need another
                 framework to write are rejected.
             verbose: whether to print the path; True by default.
             input_signature: the signature, if the model's inputs do not define it: an
                 `InputSpec` with a shape for each input, in the model's nest.
-            **kwargs: options of the format. For "onnx" and "openvino": `opset_version`
-                (17 to 24; 20), `dynamic_axes` (names of dynamic extents, such as
-                {"tokens": {1: "steps"}}), `allow_random`; for "onnx" also
-                `external_data` and `metadata`.
+            **kwargs: options of the format; the lists below have all of them.
+
+        Options of "onnx" and "openvino":
+            - `opset_version`: the version of the operators, 17 to 24; 20 by default.
+            - `dynamic_axes`: names of dynamic extents by input and axis, such as
+              {"tokens": {1: "steps"}}.
+            - `allow_random`: whether to write operators that draw random numbers.
+            - `external_data`, only of "onnx": whether weights of 1 KB and more are in
+              a separate file; above 1.5 GB in total by default.
+            - `metadata`, only of "onnx": strings by name.
+
+        Options of "native", for the endings .o, .a, .so, .dylib and .wasm:
+            - `target`: the processor, "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64"
+              for these three, "aarch64", "armv7", "riscv64" or "wasm32"; this machine
+              by default.
+            - `batch`: one or more batch sizes; 1, 4, 16, 64 and 256 by default.
+            - `sizes`: a number for each other dynamic extent, such as {"dim_0_1": 64}.
+            - `weights`: "embed" or "file"; "embed" up to 64 MB by default.
+            - `threads`: whether the library can run on several threads; by default if
+              the target has threads.
+            - `linker`: the command of the linker; by default an installed one.
+            - `prefix`: the prefix of the C functions; the file name by default.
+            - `workspace`: the maximum memory of the default batch sizes, in bytes.
+
+        Options of "triton", whose path is the folder of a model repository:
+            - `name`: the name of the model in the repository.
+            - `max_batch_size`: the maximum batch size; 32 by default.
+            - `opset_version`, `external_data`: as for "onnx".
 
         Example:
             >>> import toolkit
