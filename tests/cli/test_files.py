@@ -371,6 +371,31 @@ def test_plot_accepts_a_path_and_a_direction(folder, capsys):
     assert "rankdir=LR" in (folder / "y.dot").read_text().replace('"', "")
 
 
+@pytest.mark.parametrize(
+    "arguments, existing",
+    [
+        (["plot", "m.keras"], "m.svg"),
+        (["plot", "m.keras", "-o", "old.svg"], "old.svg"),
+        (["convert", "m.keras", "old.npz"], "old.npz"),
+        (["export", "m.keras", "-o", "old.o"], "old.o"),
+        (["export", "m.keras", "-o", "old.xml"], "old.bin"),
+        (["simulate", "m.keras", "--plot", "old.svg"], "old.svg"),
+        (["bench", "--only", "tiny_mlp", "--json", "old.json"], "old.json"),
+    ],
+)
+def test_a_file_is_replaced_only_with_force(arguments, existing, folder, capsys):
+    (folder / existing).write_text("old")
+    code, _, message = call(capsys, *arguments)
+    assert (code, (folder / existing).read_text()) == (cli.FAILED, "old")
+    assert f"{existing!r} exists already; use --force to replace it" in message
+
+
+def test_force_replaces_a_picture(folder, capsys):
+    (folder / "m.svg").write_text("old")
+    assert call(capsys, "plot", "m.keras", "--force")[:2] == (0, "m.svg\n")
+    assert ElementTree.parse("m.svg").getroot() is not None
+
+
 def test_plot_needs_a_model(folder, capsys):
     code, _, message = call(capsys, "plot", "m.weights.h5")
     assert code == cli.FAILED and "expected the file of a complete model" in message

@@ -42,6 +42,7 @@ from toolkit.cli.custom_objects import (
     custom_objects_scope,
     load_model_with_hint,
 )
+from toolkit.cli.overwriting import add_force_option, check_overwrite
 from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.files.staging import replace_file
@@ -76,9 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="GB",
         help="5, or so many",
     )
-    parser.add_argument(
-        "--force", action="store_true", help="replace TO if it exists already"
-    )
+    add_force_option(parser, "TO")
     add_import_option(parser)
 
 
@@ -103,10 +102,7 @@ def _parse_gigabytes(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Convert the file and print the new path and size; return 1 on failure."""
     source, target = options.source, options.target
-    if target.exists() and not options.force:
-        raise ArgumentError(
-            f"{str(target)!r} exists already; use --force to replace it"
-        )
+    check_overwrite(options, target)
     is_weights = target.name.endswith(WEIGHT_ENDINGS)
     with custom_objects_scope(options), open_content(source) as content:
         kind = content.kind

@@ -28,6 +28,7 @@ from typing import Any
 from toolkit.cli import choice_type
 from toolkit.cli.contents import load_whole_model
 from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
+from toolkit.cli.overwriting import add_force_option, check_overwrite
 from toolkit.console.messages import format_size
 from toolkit.errors import ArgumentError
 from toolkit.export.formats import export_model, format_of
@@ -76,9 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the library on random inputs and compare it with the model",
     )
-    parser.add_argument(
-        "--force", action="store_true", help="replace TO if it exists already"
-    )
+    add_force_option(parser, "TO")
     add_import_option(parser)
 
 
@@ -168,8 +167,8 @@ def run(options: argparse.Namespace) -> int:
             "--check supports only shared libraries, .so or .dylib; received "
             f"{str(path)!r}"
         )
-    if path.exists() and not options.force:
-        raise ArgumentError(f"{str(path)!r} exists already; use --force to replace it")
+    weights = [path.with_suffix(".bin")] if path.suffix == ".xml" else []
+    check_overwrite(options, path, *weights)
     arguments = {name: getattr(options, name) for name in _EXPORTER_OPTIONS}
     if arguments["sizes"] is not None:
         arguments["sizes"] = dict(arguments["sizes"])

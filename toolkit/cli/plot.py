@@ -16,6 +16,7 @@ from pathlib import Path
 from toolkit.cli import choice_type
 from toolkit.cli.contents import load_whole_model
 from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
+from toolkit.cli.overwriting import add_force_option, check_overwrite
 from toolkit.models.plotting.plot import DIRECTIONS, plot_model
 
 ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
@@ -46,6 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="direction of the arrows: TB from top to bottom (the default), BT, LR or "
         "RL",
     )
+    add_force_option(parser, "the picture")
     add_import_option(parser)
 
 
@@ -56,6 +58,7 @@ def _parse_picture_path(text: str) -> Path:
 def run(options: argparse.Namespace) -> int:
     """Draw the model and print the picture's path."""
     output = options.output or Path(f"{options.file.stem}.svg")
+    check_overwrite(options, output)
     with custom_objects_scope(options):
         model = load_whole_model(options.file, compile=False)
     plot_model(

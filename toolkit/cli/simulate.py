@@ -20,6 +20,7 @@ import numpy as np
 import toolkit
 from toolkit.cli.contents import load_whole_model
 from toolkit.cli.custom_objects import add_import_option, custom_objects_scope
+from toolkit.cli.overwriting import add_force_option, check_overwrite
 from toolkit.errors import ArgumentError
 
 
@@ -44,11 +45,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot", type=Path, metavar="PATH", help="write a picture of the efficiency"
     )
+    add_force_option(parser, "the picture")
     add_import_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the predictions, and plot them if requested."""
+    if options.plot:
+        check_overwrite(options, options.plot)
     with custom_objects_scope(options):
         model = load_whole_model(options.file, compile=True)
     if not getattr(model, "optimizer", None) or len(model.inputs) != 1:
