@@ -104,8 +104,11 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-def activate() -> None:
+def activate(overrides: bool = False) -> None:
     """Choose this backend for the Keras that is imported next.
+
+    Args:
+        overrides: whether later values of KERAS_BACKEND have no effect.
 
     Raises:
         RuntimeError: if Keras is imported already, with another backend.
@@ -117,17 +120,26 @@ def activate() -> None:
             f"{imported.backend()!r}; import keras_toolkit before keras"
         )
     os.environ["KERAS_BACKEND"] = NAME
-    add_finder()
+    add_finder().overrides |= overrides
 
 
-def add_finder() -> None:
-    """Add the import finder once."""
-    if not any(isinstance(finder, KerasFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, KerasFinder())
+def add_finder() -> KerasFinder:
+    """Add the import finder once, and return it."""
+    for finder in sys.meta_path:
+        if isinstance(finder, KerasFinder):
+            return finder
+    sys.meta_path.insert(0, KerasFinder())
+    return add_finder()
 
 
 class KerasFinder(MetaPathFinder):
-    """Find the modules that need a branch for this backend."""
+    """Find the modules that need a branch for this backend.
+
+    Attributes:
+        overrides: whether other values of KERAS_BACKEND have no effect.
+    """
+
+    overrides = False
 
     def find_spec(
         self,
@@ -135,6 +147,8 @@ class KerasFinder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
+        if self.overrides and fullname == "keras":
+            _restore_choice()
         is_chosen = os.environ.get("KERAS_BACKEND") == NAME
         if not is_chosen or fullname not in PATCHES and fullname not in BRANCHES:
             return None
@@ -145,6 +159,18 @@ class KerasFinder(MetaPathFinder):
             return spec
         spec.loader = _BranchLoader(spec.loader.name, spec.loader.path)
         return spec
+
+
+def _restore_choice() -> None:
+    """Choose this backend again, and report the choice of the script."""
+    choice = os.environ.get("KERAS_BACKEND")
+    if choice != NAME:
+        os.environ["KERAS_BACKEND"] = NAME
+        print(
+            f"keras_toolkit: the script selects the backend {choice!r}; it runs on "
+            f"{NAME}",
+            file=sys.stderr,
+        )
 
 
 class _BranchLoader(importlib.machinery.SourceFileLoader):

@@ -20,7 +20,8 @@ print(type(x).__module__, sys.argv[1:])
 
 
 def run(*arguments, cwd, backend=None):
-    environment = {**os.environ, "KERAS_HOME": str(cwd)}
+    paths = os.pathsep.join(sys.path)  # the tested checkout is first
+    environment = {**os.environ, "KERAS_HOME": str(cwd), "PYTHONPATH": paths}
     environment.pop("KERAS_BACKEND", None)
     if backend is not None:
         environment["KERAS_BACKEND"] = backend
@@ -58,6 +59,51 @@ def test_module_runs_a_module(script, tmp_path):
     assert result.stdout == "toolkit.core.tensor ['a']\n", result.stderr
 
 
+OWN_CHOICE = "import os\nos.environ['KERAS_BACKEND'] = 'tensorflow'\n"
+OVERRIDE = (
+    "keras_toolkit: the script selects the backend 'tensorflow'; it runs on toolkit\n"
+)
+
+
+@pytest.mark.parametrize("arguments", [["script.py", "a"], ["-m", "script", "a"]])
+def test_module_overrides_the_choice_of_a_script(arguments, script, tmp_path):
+    script.write_text(OWN_CHOICE + SCRIPT)
+    result = run("-m", "keras_toolkit", *arguments, cwd=tmp_path)
+    assert (result.stdout, result.stderr) == ("toolkit.core.tensor ['a']\n", OVERRIDE)
+
+
+def test_import_after_the_choice_of_a_script(script, tmp_path):
+    script.write_text(OWN_CHOICE + "import keras_toolkit\n" + SCRIPT)
+    result = run(script, cwd=tmp_path)
+    assert result.stdout == "toolkit.core.tensor []\n", result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["no.py"], "keras_toolkit: cannot open 'no.py': there is no such file\n"),
+        (["-m", "no_such"], "keras_toolkit: there is no module 'no_such'\n"),
+        (["-m", "no_such.part"], "keras_toolkit: there is no module 'no_such.part'\n"),
+        (["-m"], "keras_toolkit: expected a module after -m\n"),
+        ([], "expected a script, -m, --install or --uninstall\n"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, expected, tmp_path):
+    result = run("-m", "keras_toolkit", *arguments, cwd=tmp_path)
+    assert result.returncode != 0 and "Traceback" not in result.stderr
+    assert expected in result.stderr
+    if expected.startswith("keras_toolkit"):
+        assert result.stderr == expected
+
+
+def test_usage_shows_a_script(tmp_path):
+    result = run("-m", "keras_toolkit", "--help", cwd=tmp_path)
+    usage = result.stdout.partition("\n\n")[0]
+    assert "python -m keras_toolkit script.py [arguments]" in usage
+    assert "-m module" in usage and "--uninstall" in usage
+
+
 def test_import_after_keras_with_another_backend_is_refused(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
@@ -91,6 +137,14 @@ def test_start_file_chooses_the_backend_by_its_name(script, tmp_path):
     assert result.stdout == "toolkit.core.tensor []\n", result.stderr
     assert "removed" in command.uninstall(path)
     assert not path.exists()
+
+
+def test_changed_start_file_is_not_replaced(tmp_path):
+    path = tmp_path / "start.pth"
+    path.write_text("import os\n")
+    with pytest.raises(SystemExit, match="was changed"):
+        command.install(path)
+    assert path.read_text() == "import os\n"
 
 
 def test_changed_start_file_is_not_removed(tmp_path):
