@@ -31,6 +31,37 @@ def mlp(**options):
     return model
 
 
+def _fit(library, shuffle):
+    """Return the first weights, the losses and random numbers of one library."""
+    x, y = data()
+    library.utils.set_random_seed(0)
+    model = library.Sequential(
+        [
+            library.Input((8,)),
+            library.layers.Reshape((2, 2, 2)),
+            library.layers.Conv2D(4, 2, activation="relu"),
+            library.layers.Flatten(),
+            library.layers.Dropout(0.5),
+            library.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    first = [np.asarray(w.value) for w in model.weights]
+    model.compile("adam", "sparse_categorical_crossentropy")
+    fit = model.fit(x, y, batch_size=8, epochs=3, shuffle=shuffle, verbose=0)
+    numbers = np.asarray(library.random.normal((5,), seed=3))
+    return first, fit.history["loss"], numbers
+
+
+def test_equal_seeds_of_the_two_libraries():  # as docs/migrating/keras.md says
+    (ours, our_losses, our_numbers), (theirs, their_losses, their_numbers) = (
+        _fit(library, shuffle=False) for library in (toolkit, keras)
+    )
+    for our_weight, their_weight in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(our_weight, their_weight)
+    np.testing.assert_allclose(our_losses, their_losses, rtol=1e-5)
+    np.testing.assert_array_equal(our_numbers, their_numbers)
+
+
 def test_fit_learns_and_traces_the_step_once():
     x, y = data()
     model = mlp()
