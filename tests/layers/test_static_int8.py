@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -26,9 +24,7 @@ def model_of(*stack, shape=(9, 8, 8)):
 
 
 def quantized(model, x=IMAGES, **kwargs):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "BatchNormalization")  # which stay floating
-        model.quantize(config=Int8QuantizationConfig(dataset=x), **kwargs)
+    model.quantize(config=Int8QuantizationConfig(dataset=x), **kwargs)
     return model
 
 
@@ -151,10 +147,53 @@ def test_unsupported_layers_stay_floating():
     few_channels = layers.Conv2D(8, 3)
     stack = few_channels, layers.Conv2D(8, 1, groups=2), layers.Conv2D(4, 1)
     model = model_of(*stack, layers.Flatten(), layers.Dense(3), shape=(9, 8, 3))
-    quantized(model, IMAGES[..., :3])
+    with pytest.warns(UserWarning, match="not quantized, because") as record:
+        quantized(model, IMAGES[..., :3])
+    assert len(record) == 2
     modes = [layer.quantization_mode for layer in model.layers]
     assert modes == [None, None, "int8", None, "int8"]
     assert model.layers[-1].quantization_config.dataset is None
+
+
+FLOATING = {
+    "its inputs have 1 channel, fewer than 8": (layers.Conv2D(8, 3), 1),
+    "its inputs have 7 channels, fewer than 8": (layers.DepthwiseConv2D(3), 7),
+    "it has 2 groups": (layers.Conv2D(8, 1, groups=2), 8),
+    "its depth_multiplier is 2": (layers.DepthwiseConv2D(3, depth_multiplier=2), 8),
+    "its dilation_rate is (2, 2)": (layers.DepthwiseConv2D(3, dilation_rate=2), 8),
+}
+
+
+@pytest.mark.parametrize("data", [True, False])
+@pytest.mark.parametrize("reason", FLOATING)
+def test_a_warning_has_the_reason(reason, data):
+    layer, channels = FLOATING[reason]
+    layer = layer.__class__(**_config(layer) | {"name": "conv"})
+    model = model_of(layer, layers.Dense(2), shape=(9, 8, channels))
+    x = np.ones((1, 9, 8, channels), "float32") if data else None
+    expected = f"{type(layer).__name__} 'conv': not quantized, because {reason}"
+    with pytest.warns(UserWarning) as record:
+        quantized(model, x)
+    assert [str(warning.message) for warning in record] == [expected]
+    assert model.layers[0].quantization_mode is None
+
+
+def test_normalizations_keep_their_vectors_without_a_warning():
+    model = model_of(
+        layers.Conv2D(8, 3, activation="relu"),
+        layers.BatchNormalization(),
+        layers.LayerNormalization(),
+        layers.Flatten(),
+        layers.Dense(2),
+    )
+    quantized(model)
+
+
+def test_other_layers_with_matrices_are_named():
+    model = toolkit.Sequential([layers.Input((3, 4)), layers.GRU(2), layers.Dense(2)])
+    with pytest.warns(UserWarning, match="GRUCell '.*supported are Dense") as record:
+        model.quantize("int8")
+    assert "policy" not in str(record[0].message)
 
 
 def test_convolutions_without_data_stay_floating():
@@ -271,7 +310,8 @@ def test_accuracy():
     model.compile("adam", loss, metrics=["accuracy"])
     model.fit(x[:400], y[:400], epochs=8, verbose=0)
     before = model.evaluate(x[400:], y[400:], return_dict=True, verbose=0)["accuracy"]
-    quantized(model, x[:100])
+    with pytest.warns(UserWarning, match="its inputs have 1 channel"):
+        quantized(model, x[:100])
     assert model.layers[2].quantization_mode == "int8"
     after = model.evaluate(x[400:], y[400:], return_dict=True, verbose=0)["accuracy"]
     assert before > 0.9 and after >= before - 0.01

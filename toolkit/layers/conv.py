@@ -10,7 +10,10 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.low_rank import LowRankLayer
-from toolkit.layers.adapters.static_int8 import FEWEST_CHANNELS, CalibratedConvolution
+from toolkit.layers.adapters.static_int8 import (
+    CalibratedConvolution,
+    describe_few_channels,
+)
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.input_spec import InputSpec
 from toolkit.layers.weights import (
@@ -183,8 +186,10 @@ class _Conv(Convolution, CalibratedConvolution):
     # --- quantization -----------------------------------------------------------------
 
     @property
-    def _gains(self) -> bool:
-        return self.groups == 1 and Weight(self).shape[-2] >= FEWEST_CHANNELS
+    def _float_reason(self) -> str | None:
+        if self.groups > 1:
+            return f"it has {self.groups} groups"
+        return describe_few_channels(Weight(self).shape[-2])
 
     def _as_filters(self, weight: Any) -> Any:
         return weight

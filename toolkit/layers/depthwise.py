@@ -8,7 +8,10 @@ from typing import Any, Unpack
 from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
-from toolkit.layers.adapters.static_int8 import FEWEST_CHANNELS, CalibratedConvolution
+from toolkit.layers.adapters.static_int8 import (
+    CalibratedConvolution,
+    describe_few_channels,
+)
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.conv import Convolution
 from toolkit.layers.weights import create_weight
@@ -68,9 +71,12 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
     # --- quantization -----------------------------------------------------------------
 
     @property
-    def _gains(self) -> bool:
-        is_single = self.depth_multiplier == 1 and {*self.dilation_rate} == {1}
-        return is_single and Weight(self).shape[-2] >= FEWEST_CHANNELS
+    def _float_reason(self) -> str | None:
+        if self.depth_multiplier != 1:
+            return f"its depth_multiplier is {self.depth_multiplier}"
+        if {*self.dilation_rate} != {1}:
+            return f"its dilation_rate is {self.dilation_rate}"
+        return describe_few_channels(Weight(self).shape[-2])
 
     def _as_filters(self, weight: Any) -> Any:
         return ops.reshape(weight, (*self.kernel_size, 1, -1))

@@ -110,7 +110,8 @@ class Precision:
             raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)
         raise UnsupportedError(
             f"{type(self).__name__} {self.name!r}: quantize(mode={mode!r}) is not "
-            "supported; use a dtype policy such as 'mixed_bfloat16' for smaller values"
+            "supported; supported are Dense, EinsumDense and Embedding layers, and "
+            "convolutions by `Model.quantize` with data"
         )
 
     def _refuse_mode(self, mode: str) -> NoReturn:

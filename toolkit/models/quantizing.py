@@ -116,9 +116,11 @@ class QuantizableModel:
         """Quantize convolutions for the ranges of their inputs and return them."""
         possible, static = [], Int8QuantizationConfig(None, StaticQuantizer())
         for layer in layers:
-            if not isinstance(layer, CalibratedConvolution) or not layer._gains:
+            if not isinstance(layer, CalibratedConvolution):
                 continue
-            if _is_possible(layer, static, type_check):
+            if layer._float_reason is not None:
+                warn(layer._describe_float())
+            elif _is_possible(layer, static, type_check):
                 possible.append(layer)
         return calibrate_ranges(self, possible, config)
 
@@ -171,11 +173,15 @@ def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:
 
 
 def _quantize(layer: Layer, config: Any, type_check: bool) -> bool:
-    """Try to quantize the layer; warn about weights that stay floating."""
+    """Try to quantize the layer; warn about matrices that stay floating.
+
+    Vectors have no warning: they are small, and a program folds the vectors of a
+    batch normalization into the scales.
+    """
     try:
         layer.quantize(config.mode, type_check=type_check, config=config)
     except NotImplementedError as error:
-        if layer.weights:
+        if any(len(weight.shape) > 1 for weight in layer.weights):
             warn(str(error))
         return False
     return True

@@ -30,6 +30,14 @@ from toolkit.type_aliases import Shape, TensorLike
 FEWEST_CHANNELS = 8
 
 
+def describe_few_channels(count: int) -> str | None:
+    """Return why a number of channels is too small, or None."""
+    if count >= FEWEST_CHANNELS:
+        return None
+    channels = "1 channel" if count == 1 else f"{count} channels"
+    return f"its inputs have {channels}, fewer than {FEWEST_CHANNELS}"
+
+
 class InputRange(Weight):
     """Floating weight that records the range of the layer's inputs.
 
@@ -165,9 +173,16 @@ class CalibratedConvolution(QuantizableLayer):
         raise NotImplementedError
 
     @property
-    def _gains(self) -> bool:
-        """Return whether there is a fast integer kernel for this layer."""
+    def _float_reason(self) -> str | None:
+        """Return why there is no fast integer kernel for this layer, or None."""
         raise NotImplementedError
+
+    def _describe_float(self) -> str:
+        """Return the warning for a layer that stays in floating point."""
+        return (
+            f"{type(self).__name__} {self.name!r}: not quantized, because "
+            f"{self._float_reason}"
+        )
 
     # --- computation ------------------------------------------------------------------
 
@@ -200,6 +215,8 @@ class CalibratedConvolution(QuantizableLayer):
 
     def _check_quantizable(self, config: Any, type_check: bool) -> None:
         super()._check_quantizable(config, type_check)
+        if not config.is_static and self._float_reason is not None:
+            raise UnsupportedError(self._describe_float())
         if not config.is_static:
             raise UnsupportedError(
                 f"{type(self).__name__} {self.name!r}: quantize(mode='int8') needs "
