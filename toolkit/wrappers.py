@@ -37,6 +37,10 @@ else:
     _BaseEstimator, _ClassifierMixin, _RegressorMixin, _TransformerMixin = _bases()
 
 
+# Arguments that are dicts. GridSearchCV can set their entries, as "model_kwargs__units".
+_NESTED = ("model_kwargs", "fit_kwargs")
+
+
 class _Estimator(_BaseEstimator):
     """Common base of the three estimators: creation, fit and prediction of a model."""
 
@@ -58,6 +62,45 @@ class _Estimator(_BaseEstimator):
         self.warm_start = warm_start
         self.model_kwargs = model_kwargs
         self.fit_kwargs = fit_kwargs
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the estimator.
+
+        Args:
+            deep: whether to include each entry of `model_kwargs` and `fit_kwargs`, with
+                a name such as `model_kwargs__units`.
+
+        Returns:
+            The arguments by name.
+        """
+        params: dict[str, Any] = super().get_params(deep=deep)
+        for name in _NESTED if deep else ():
+            entries = params[name] if isinstance(params[name], dict) else {}
+            params |= {f"{name}__{key}": value for key, value in entries.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set arguments of the estimator.
+
+        Args:
+            **params: arguments by name. `model_kwargs__units` is the entry "units" of
+                `model_kwargs`, and `fit_kwargs__epochs` one of `fit_kwargs`. The other
+                entries do not change.
+
+        Returns:
+            The estimator.
+        """
+        nested = {
+            name: (owner, key)
+            for name in params
+            for owner, separator, key in [name.partition("__")]
+            if separator and owner in _NESTED
+        }
+        super().set_params(**{x: y for x, y in params.items() if x not in nested})
+        for name, (owner, key) in nested.items():
+            entries = getattr(self, owner) or {}
+            setattr(self, owner, {**entries, key: params[name]})
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -189,7 +232,8 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
             returns one and takes at least `X` and `y`.
         warm_start: whether a fit continues with the weights of the previous one; then a
             given model is not cloned.
-        model_kwargs: further arguments of that callable.
+        model_kwargs: further arguments of that callable. A grid search can set one of
+            them, as `model_kwargs__units`.
         fit_kwargs: arguments of `Model.fit`, unless the estimator's `fit` receives
             them. `verbose` also applies to predictions.
 

@@ -61,6 +61,50 @@ def test_estimator_checks(estimator):
     assert len(results) > 30
 
 
+@pytest.mark.parametrize("kind", CLASSES)
+def test_names_with_two_underscores_set_one_argument(kind):
+    arguments = {"loss": "mse"}
+    estimator = kind(make, model_kwargs=arguments)
+    estimator.set_params(
+        model_kwargs__seed=3, fit_kwargs__epochs=2, warm_start=True
+    ).set_params(model_kwargs__loss="mae")
+    assert estimator.model_kwargs == {"loss": "mae", "seed": 3}
+    assert estimator.fit_kwargs == {"epochs": 2} and estimator.warm_start
+    assert arguments == {"loss": "mse"}
+    params = estimator.get_params()
+    assert params["model_kwargs__seed"] == 3 and params["fit_kwargs__epochs"] == 2
+    assert sorted(estimator.get_params(deep=False)) == [
+        *("fit_kwargs", "model", "model_kwargs", "warm_start")
+    ]
+    copy = base.clone(kind(make)).set_params(**params)
+    assert copy.get_params() == params
+    copy.set_params(model_kwargs={"loss": "mse"}, model_kwargs__seed=1)
+    assert copy.model_kwargs == {"loss": "mse", "seed": 1}
+    with pytest.raises(ValueError, match="Invalid parameter 'model_kwarg'"):
+        copy.set_params(model_kwarg__seed=1)
+
+
+def test_grid_search_over_arguments_of_the_model():
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def linear(X, y, rate):
+        model = Sequential([layers.Input((3,)), layers.Dense(1)])
+        model.compile(optimizers.Adam(rate), "mse")
+        return model
+
+    fit = {"verbose": 0}
+    estimator = wrappers.SKLearnRegressor(linear, fit_kwargs=fit)
+    grid = {"model_kwargs__rate": [1e-9, 0.1], "fit_kwargs__epochs": [30]}
+    search = GridSearchCV(estimator, grid, cv=2).fit(X, Y)
+    best = {"model_kwargs__rate": 0.1, "fit_kwargs__epochs": 30}
+    assert search.best_params_ == best and fit == {"verbose": 0}
+    pipeline = make_pipeline(StandardScaler(), estimator)
+    name = "sklearnregressor__model_kwargs__rate"
+    GridSearchCV(pipeline, {name: [0.1]}, cv=2).fit(X, Y)
+
+
 def test_classifier_labels():
     y = np.where(Y > 0, "high", "low")
     estimator = base.clone(CLASSIFIER).fit(X, y, epochs=30)
