@@ -37,7 +37,7 @@ else:
     _BaseEstimator, _ClassifierMixin, _RegressorMixin, _TransformerMixin = _bases()
 
 
-# Arguments that are dicts. GridSearchCV can set their entries, as "model_kwargs__units".
+# Dict arguments whose entries have names such as "model_kwargs__units".
 _NESTED = ("model_kwargs", "fit_kwargs")
 
 
