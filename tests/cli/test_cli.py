@@ -55,6 +55,7 @@ def test_without_a_command_it_shows_help(capsys):
         (["run", "digit_cnn"], 2, "did you mean 'digits_cnn'?"),
         (["run", "digits_cnn", "--help"], 0, "--epochs"),
         (["run", "digits_cnn", "--epochs", "x"], 2, "invalid int value: 'x'"),
+        (["run", "no.py"], 2, "argument NAME: there is no file 'no.py'"),
         (["plot", "x", "-o", "x.sgv"], 2, "'.sgv'; did you mean '.svg'?"),
         (["plot", "x", "--direction", "UP"], 2, "expected one of BT, LR, RL, TB"),
         (["export", "x", "--batch", "1,0"], 2, "received '1,0'"),

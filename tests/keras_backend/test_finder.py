@@ -65,10 +65,17 @@ OVERRIDE = (
 )
 
 
-@pytest.mark.parametrize("arguments", [["script.py", "a"], ["-m", "script", "a"]])
-def test_module_overrides_the_choice_of_a_script(arguments, script, tmp_path):
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["keras_toolkit", "script.py"],
+        ["keras_toolkit", "-m", "script"],
+        ["toolkit", "run", "--keras", "script.py"],
+    ],
+)
+def test_the_runners_override_the_choice_of_a_script(arguments, script, tmp_path):
     script.write_text(OWN_CHOICE + SCRIPT)
-    result = run("-m", "keras_toolkit", *arguments, cwd=tmp_path)
+    result = run("-m", *arguments, "a", cwd=tmp_path)
     assert (result.stdout, result.stderr) == ("toolkit.core.tensor ['a']\n", OVERRIDE)
 
 

@@ -101,7 +101,9 @@ def _parse_seconds(text: str) -> float:
 
 def _parse_script(text: str) -> Path:
     """Return the path of a script, or of an example by its name."""
-    if text.endswith(".py") and Path(text).is_file():
+    if text.endswith(".py"):
+        if not Path(text).is_file():
+            raise argparse.ArgumentTypeError(f"there is no file {text!r}")
         return Path(text)
     return example_path(choice_type(*list_examples())(text))
 
@@ -139,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
     for name in (name for name, value in job_options.items() if value):
         raise ArgumentError(f"{name} needs --processes")
     if options.keras:
-        import_module("keras_toolkit")
+        import_module("keras_toolkit.finder").activate(overrides=True)
     saved = sys.argv, sys.path
     sys.argv = [str(path), *options.arguments]
     sys.path = [os.path.dirname(os.path.abspath(path)), *sys.path]
