@@ -420,7 +420,7 @@ def test_stateless_apply():
     for actual, v in zip(
         [*values, *memory], [*other_variables, *other.variables], strict=True
     ):
-        np.testing.assert_array_equal(actual.numpy(), v.numpy())
+        np.testing.assert_allclose(actual.numpy(), v.numpy(), 1e-12)
     for v, p in zip(vs, parameters, strict=True):
         np.testing.assert_array_equal(v.numpy(), p)
 

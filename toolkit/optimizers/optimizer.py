@@ -22,6 +22,7 @@ from toolkit.core.variable import Variable
 from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError
 from toolkit.functions.job_checks import check_update
+from toolkit.optimizers.compiled_updates import CompiledUpdates
 from toolkit.optimizers.gradients import clip_by_global_norm, clip_by_norm, fit_shape
 from toolkit.optimizers.rows import (
     PARTS,
@@ -103,6 +104,7 @@ class Optimizer(OptimizerState):
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._check_arguments()
         self.built = False
+        self._compiled_updates = CompiledUpdates()
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._indices: dict[int, int] = {}
@@ -176,14 +178,21 @@ class Optimizer(OptimizerState):
         if not grads:
             return
         with no_tapes():
-            taken: list[Any] = []
-            others: list[Any] = []
-            for g, v in zip(grads, variables, strict=True):
-                (taken if v.overwrite_with_gradient else others).append((g, v))
-            pairs = self._present(others)
-            self._overwrite(taken)
-            self._apply_present([g for g, _ in pairs], [v for _, v in pairs])
-            self._iterations.assign_add(1)
+            program = self._compiled_updates
+            if not program.run(self, grads, variables, self._apply_matched):
+                self._apply_matched(grads, variables)
+
+    def _apply_matched(
+        self, grads: Sequence[Any], variables: Sequence[Variable]
+    ) -> None:
+        taken: list[Any] = []
+        others: list[Any] = []
+        for g, v in zip(grads, variables, strict=True):
+            (taken if v.overwrite_with_gradient else others).append((g, v))
+        pairs = self._present(others)
+        self._overwrite(taken)
+        self._apply_present([g for g, _ in pairs], [v for _, v in pairs])
+        self._iterations.assign_add(1)
 
     def _matched(
         self, grads: Sequence[Any], trainable_variables: Sequence[Variable] | None
