@@ -6,8 +6,9 @@ contain it. This module alone reduces gradients of broadcast inputs to the input
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import reduce
 from typing import Any
 
 from toolkit import dtypes, ops, tree
@@ -21,6 +22,8 @@ from toolkit.errors import GradientError, unknown_choice
 from toolkit.ir import Kind, Node, Primitive
 from toolkit.ops.shape import sum_to
 
+# The compiled reverse pass, which `toolkit.functions` adds: it depends on this module.
+reverse_passes: list[Callable[[GradientTape, Any, Any], list[Any] | None]] = []
 # Name scope of nodes that a reverse pass traces, inside the scope of the layer.
 _GRADIENT = "gradient"
 
@@ -194,7 +197,6 @@ class GradientTape:
         self._used = True
         if not self.persistent:
             state.tapes = self._other_tapes()
-        gradients = self._start(target, output_gradients)
         leaves = [unwrap_variable(leaf) for leaf in tree.flatten(sources)]
         for leaf in leaves:
             if not isinstance(leaf, (Tensor, Variable)):
@@ -202,12 +204,20 @@ class GradientTape:
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"
                 )
+        results = None
         if output_gradients is None:  # otherwise it is a step of a larger gradient
             _warn_of_integers(target, leaves)
-        reached = self._backward(gradients, leaves)
-        results = [
-            self._result(reached, leaf, unconnected_gradients) for leaf in leaves
-        ]
+            for reverse in reverse_passes:
+                results = reverse(self, tree.flatten(target), leaves)
+        if results is None:
+            gradients = self._start(target, output_gradients)
+            reached = self._backward(gradients, leaves)
+            results = [self._result(reached, leaf) for leaf in leaves]
+        if unconnected_gradients == "zero":
+            results = [
+                ops.zeros(leaf.shape, leaf.dtype) if g is None else g
+                for g, leaf in zip(results, leaves, strict=True)
+            ]
         if not self.persistent:
             self._clear()
         return tree.pack_sequence_as(sources, results)
@@ -279,15 +289,9 @@ class GradientTape:
             else:
                 yield source
 
-    def _result(self, reached: dict[Tensor, Any], source: Any, unconnected: str) -> Any:
-        total = None
-        for tensor in self._tensors_of([source]):
-            g = reached.get(tensor)
-            if g is not None:
-                total = g if total is None else add_slices(total, g)
-        if total is None and unconnected == "zero":
-            return ops.zeros(source.shape, source.dtype)
-        return total
+    def _result(self, reached: dict[Tensor, Any], source: Any) -> Any:
+        gradients = map(reached.get, self._tensors_of([source]))
+        return add_all([g for g in gradients if g is not None])
 
     def jacobian(
         self,
@@ -407,6 +411,11 @@ def _warn_of_integers(target: Any, sources: list[Any]) -> None:
                 f"a {label} of {dtypes_of_tensors[0]}, which gives None"
             )
             return
+
+
+def add_all(gradients: list[Any]) -> Any:
+    """Return the sum of gradients in their order, or None."""
+    return reduce(add_slices, gradients) if gradients else None
 
 
 def as_tuple(x: Any) -> tuple[Any, ...]:

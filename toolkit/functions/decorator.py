@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from toolkit.functions import reverse_programs  # noqa: F401, it adds itself to tapes
 from toolkit.functions.distributed import DistributedFunction
 from toolkit.functions.function import Function
 
