@@ -117,8 +117,8 @@ def _attributes_of(optimizer: Optimizer) -> list[Any]:
 
 def _has_only_package_code(optimizer: Optimizer, variables: Sequence[Variable]) -> bool:
     """Return whether an update runs no code of the user, with its side effects."""
-    parts: list[Any] = [optimizer]
+    objects: list[Any] = [optimizer]
     if not isinstance(optimizer._learning_rate, Variable):
-        parts.append(optimizer._learning_rate)
-    parts += [v.constraint for v in variables if v.constraint is not None]
-    return all(type(part).__module__.startswith(_PACKAGE) for part in parts)
+        objects.append(optimizer._learning_rate)
+    objects += [v.constraint for v in variables if v.constraint is not None]
+    return all(type(item).__module__.startswith(_PACKAGE) for item in objects)

@@ -185,12 +185,12 @@ class Optimizer(OptimizerState):
     def _apply_matched(
         self, grads: Sequence[Any], variables: Sequence[Variable]
     ) -> None:
-        taken: list[Any] = []
-        others: list[Any] = []
+        overwriting: list[Any] = []
+        ordinary: list[Any] = []
         for g, v in zip(grads, variables, strict=True):
-            (taken if v.overwrite_with_gradient else others).append((g, v))
-        pairs = self._present(others)
-        self._overwrite(taken)
+            (overwriting if v.overwrite_with_gradient else ordinary).append((g, v))
+        pairs = self._present(ordinary)
+        self._overwrite(overwriting)
         self._apply_present([g for g, _ in pairs], [v for _, v in pairs])
         self._iterations.assign_add(1)
 
