@@ -186,6 +186,7 @@ class Tensor(Operators, Value):
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's control flow"
+                f"{_fix_of_missing_values()}"
             )
         return data if data.ndim else data[()]
 
@@ -209,8 +210,8 @@ class Tensor(Operators, Value):
                 f"NumPy cannot read a tensor of shape {self.shape} and dtype "
                 f"{self.dtype}: it has no value inside a traced function, such as a "
                 "loss, a metric or a layer of a compiled model; use functions of "
-                "toolkit.ops, such as ops.mean instead of np.mean, or compile with "
-                "run_eagerly=True"
+                "toolkit.ops, such as ops.mean instead of np.mean"
+                f"{_fix_of_missing_values()}"
             )
         if copy:
             return np.array(self.numpy(), dtype=dtype)
@@ -293,6 +294,12 @@ class Tensor(Operators, Value):
 
     def __str__(self) -> str:
         return repr(self) if self._array is None else str(self.numpy())
+
+
+def _fix_of_missing_values() -> str:
+    """Return the fix of the current trace for code that needs values, or ""."""
+    fix = "" if state.trace is None else state.trace.fix_of_missing_values()
+    return fix and f", or {fix}"
 
 
 _eager_kernels: dict[str, Any] = {}

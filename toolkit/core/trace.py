@@ -93,6 +93,8 @@ class Trace(Overlay):
         super().__init__()
         self.name = name
         self.creates_variables = creates_variables
+        # The fix, for errors about values that do not exist in the trace.
+        self.fix = ""
         self.has_created = False  # whether the trace created a Variable
         self.tapes: tuple[Any, ...] = tapes
         self.scope: Scope = Scope()
@@ -123,6 +125,11 @@ class Trace(Overlay):
     def enclosing(self) -> Trace | None:
         """Return the trace in which this trace was entered, if any."""
         return self._outer[0]
+
+    def fix_of_missing_values(self) -> str:
+        """Return the fix for code that needs values; the outermost trace decides."""
+        outer = self.enclosing
+        return self.fix if outer is None else outer.fix_of_missing_values()
 
     def placeholder(self, spec: Spec) -> Tensor:
         """Return a new input of the graph."""

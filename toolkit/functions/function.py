@@ -75,6 +75,8 @@ class Function:
     fixes_strings: ClassVar[bool] = True
     # Whether to compile at the first call with a new shape of results of host calls.
     compiles_new_results: bool = True
+    # The fix, for errors about values that do not exist in a trace.
+    fix_of_missing_values: ClassVar[str] = "call it outside of `toolkit.function`"
 
     def __init__(
         self,
@@ -465,6 +467,7 @@ class Function:
             stage("tracing"),
             Trace(self.name, creates_variables=creates_variables) as trace,
         ):
+            trace.fix = self.fix_of_missing_values
             calls = HostCalls(trace)
             if self.dialect is None and self.distribution is None:
                 trace.host_calls = calls

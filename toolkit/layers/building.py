@@ -117,6 +117,7 @@ class Buildable(StateOwner, Precision):
     # dtypes.
     _traces_call = False
     _build_shapes: dict[str, Any] | None = None
+    _output_shapes = ""  # of the first call, as text; "" before it
     _building = False
     _input_spec: Any = None
     _last_fit: Any = None  # a shape and a dtype that match `_input_spec`

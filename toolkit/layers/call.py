@@ -40,6 +40,7 @@ class _Context(ThreadState):
     # Layers that use their default mode, and the mode, if the caller collects them.
     defaulted: list[tuple[Any, bool | None]] | None = None
     weightless = False  # whether new weights can be zeros, because only shapes matter
+    is_eager = False  # whether layers must not trace, because of run_eagerly=True
 
 
 context: _Context = _Context()
@@ -345,6 +346,29 @@ def map_shapes(function: Any, shapes: Any) -> Any:
     if isinstance(shapes, dict):
         return {key: map_shapes(function, value) for key, value in shapes.items()}
     return type(shapes)(map_shapes(function, value) for value in shapes)
+
+
+class _Text:
+    """Value that prints without quotes in a nest."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
+def shapes_text(outputs: Any) -> str:
+    """Return the shapes of tensors or symbols, in their structure, as text."""
+
+    def shape_of(leaf: Any) -> Any:
+        if not is_tensor(leaf):
+            return _Text(leaf)
+        return _Text(tuple(None if n in PROBES else n for n in leaf.shape))
+
+    shapes = tree.map_structure(shape_of, outputs)
+    leaves = tree.flatten(shapes)
+    return str(leaves[0] if len(leaves) == 1 else shapes)
 
 
 def explain(error: ToolkitError, call: Call) -> None:

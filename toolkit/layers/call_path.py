@@ -30,6 +30,7 @@ from toolkit.layers.call import (
     is_tensor,
     name_training,
     propagate_arguments,
+    shapes_text,
     standardize_input,
 )
 from toolkit.layers.input_spec import check_inputs
@@ -281,9 +282,12 @@ def _set_path(inner: Step) -> Step:
 
     def step(call: Call) -> Any:
         layer = call.layer
-        if layer.built and layer._path is None:
-            layer._set_path()
-        return inner(call)
+        if not layer.built or layer._path is not None:
+            return inner(call)
+        layer._set_path()
+        outputs = inner(call)
+        layer.__dict__["_output_shapes"] = shapes_text(outputs)  # for `summary`
+        return outputs
 
     return step
 
@@ -298,6 +302,7 @@ def _build(inner: Step) -> Step:
         outputs = inner(call)
         if not layer.built:
             layer._finish_build()
+        layer.__dict__["_output_shapes"] = shapes_text(outputs)  # for `summary`
         return outputs
 
     return step

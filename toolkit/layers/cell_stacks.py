@@ -159,6 +159,8 @@ def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:
     if not cell._needs_no_build():
         cell.build(step_shape)
         return
+    if context.is_eager:  # the first call builds it
+        return
     # A cell without `build` has sublayers that only a call with states builds.
     dtype = cell.compute_dtype
     symbols = map_shapes(lambda shape: KerasTensor(shape, dtype), step_shape)

@@ -16,9 +16,11 @@ from toolkit.errors import (
     OutOfRangeError,
     ShapeError,
     ToolkitError,
+    TraceError,
     describe_value,
 )
 from toolkit.layers import InputLayer
+from toolkit.layers.call import Arguments, context, is_shape
 from toolkit.layers.layer import Layer
 from toolkit.layers.rollback import rollback_on_error
 from toolkit.layers.tracking import no_tracking, unique
@@ -160,6 +162,31 @@ class Sequential(Model):
         with rollback_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
 
+    def _build_for(self, arguments: Arguments) -> None:
+        """Build for the arguments of the first call, with symbols if that is possible.
+
+        If not, the call of each layer builds it.
+        """
+        if not context.is_eager:
+            try:
+                super()._build_for(arguments)
+                return
+            except TraceError:  # a layer needs the values of its inputs
+                pass
+        self._set_path()
+        self.__dict__["_build_shapes"] = dict(list(arguments.shapes().items())[:1])
+
+    def build_from_config(self, config: dict[str, Any] | None) -> None:
+        """Build the model with the result of `get_build_config`.
+
+        Layers that need the values of their inputs are built by the first call.
+
+        Args:
+            config: the result of `get_build_config`.
+        """
+        with suppress(TraceError):
+            super().build_from_config(config)
+
     def _build_for_batches(self, x: Any) -> None:
         shape = getattr(x, "shape", None)
         if not self.built and shape is not None and self.layers:
@@ -239,6 +266,11 @@ class Sequential(Model):
             mask = None  # the tensors have their masks from now on
         return outputs
 
+    def _output_symbols(self, batch_size: int) -> Any:
+        if self._functional is None or type(self).call is not Sequential.call:
+            return None
+        return self._functional._output_symbols(batch_size)
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs.
 
@@ -292,12 +324,26 @@ class Sequential(Model):
         )
 
     def _graph(self, description: str) -> Functional:
+        if self._functional is None and self.built:
+            self._chain_built_layers()
         if self._functional is None:
             raise NotBuiltError(
                 f"Sequential {self.name!r} has no {description} yet; "
                 "start with an Input, build it or call it first"
             )
         return self._functional
+
+    def _chain_built_layers(self) -> None:
+        """Create the graph of a model that a call without symbols has built."""
+        (shape,) = (self._build_shapes or {"inputs": None}).values()
+        if not is_shape(shape):
+            return
+        try:
+            with rollback_on_error([self]):
+                self._chain_layers((None, *shape[1:]))
+        except TraceError as error:
+            message = f"Sequential {self.name!r} has no graph: {error}"
+            raise NotBuiltError(message) from None
 
     @property
     def inputs(self) -> list[KerasTensor]:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit import dtypes, pictures, tree
+from toolkit import dtypes, pictures
 from toolkit.console.messages import format_size, print_message
 from toolkit.errors import ArgumentError
-from toolkit.layers.call import map_shapes
-from toolkit.ops.symbolic import FunctionOperation, is_symbolic
+from toolkit.layers.call import map_shapes, shapes_text
+from toolkit.ops.symbolic import FunctionOperation, KerasTensor
 
 if TYPE_CHECKING:
     from toolkit.layers.layer import Layer
@@ -178,41 +178,26 @@ def class_name(operation: Any) -> str:
 def _shape(layer: Layer) -> str:
     if not layer._inbound_nodes:
         return _shape_without_calls(layer)
-    outputs = layer._inbound_nodes[-1].attrs["outputs"]
-    return _shape_text(
-        tree.map_structure(lambda x: _Text(x.shape if is_symbolic(x) else x), outputs)
-    )
+    return shapes_text(layer._inbound_nodes[-1].attrs["outputs"])
 
 
 def _shape_without_calls(layer: Any) -> str:
-    """Return the output shape of a layer for the input shapes of its build."""
+    """Return the output shape of a layer of its first call, or for its build."""
     try:
         return str(layer.output_shape)
     except (AttributeError, ValueError):
         pass
+    recorded: str = getattr(layer, "_output_shapes", "")
+    if recorded:
+        return recorded
     ends = getattr(layer, "_build_shapes", None)
     if not ends or not layer.built:
         return "?"
     try:
         shapes = layer.compute_output_shape(*ends.values())
-    except (NotImplementedError, TypeError, ValueError):
+        return shapes_text(map_shapes(KerasTensor, shapes))
+    except Exception:  # code of the user, which can fail with symbols
         return "?"
-    return _shape_text(map_shapes(_Text, shapes))
-
-
-def _shape_text(shapes: Any) -> str:
-    leaves = tree.flatten(shapes)
-    return str(leaves[0] if len(leaves) == 1 else shapes)
-
-
-class _Text:
-    """Shape that prints without quotes in a nest."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return str(self.value)
 
 
 def _params(layer: Layer) -> str:

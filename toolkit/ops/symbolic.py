@@ -216,7 +216,11 @@ class Undetermined(ShapeError):
 
 
 def infer(
-    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any = None
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    pinned: Any = None,
+    fix: str = "",
 ) -> Any:
     """Infer the symbols that `function` returns for arguments with symbols.
 
@@ -224,11 +228,13 @@ def infer(
         function: receives tensors for the symbols in the arguments.
         args, kwargs: the arguments.
         pinned: maps (symbol, axis) to a fixed extent for an unknown one.
+        fix: the fix, for errors about values that do not exist; "" for the one of
+            layers.
     """
     symbols = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
-    runs = [_probe(function, args, kwargs, PROBES[0], pinned)]
+    runs = [_probe(function, args, kwargs, PROBES[0], pinned, fix)]
     if runs[0].probed or any(None in x.shape for x in symbols):
-        runs.append(_probe(function, args, kwargs, PROBES[1], pinned))
+        runs.append(_probe(function, args, kwargs, PROBES[1], pinned, fix))
     first, last = (run.outputs for run in (runs[0], runs[-1]))
     if tree.signature(first) != tree.signature(last):
         raise Undetermined(
@@ -239,22 +245,34 @@ def infer(
     return tree.pack_sequence_as(first, leaves)
 
 
+_FIX = (
+    "define `compute_output_shape` in the layer (`output_shape` of a Lambda), and "
+    "compile the model with run_eagerly=True"
+)
+
+
 class Probe(Trace):
     """A trace that infers output shapes, with `extent` for unknown extents."""
 
-    def __init__(self, extent: int) -> None:
+    def __init__(self, extent: int, fix: str = "") -> None:
         super().__init__("shape inference")
         self.extent = extent
+        self.fix = fix or _FIX
         self.probed = False  # whether an extent depends on values
         self.stood_for: dict[Tensor, KerasTensor] = {}  # by placeholder
         self.outputs: Any = None
 
 
 def _probe(
-    function: Callable[..., Any], args: Any, kwargs: Any, extent: int, pinned: Any
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    extent: int,
+    pinned: Any,
+    fix: str = "",
 ) -> Probe:
     pinned = pinned or {}
-    trace = Probe(extent)
+    trace = Probe(extent, fix)
     with restore_on_error(), trace:
 
         def stand_in(leaf: Any) -> Any:

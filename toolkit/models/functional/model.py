@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from toolkit import tree
@@ -177,6 +178,15 @@ class Functional(FunctionalInputs, Model):
         if self._has_one_output:
             return results[0]
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
+
+    def _output_symbols(self, batch_size: int) -> Any:
+        shapes = [x.shape[1:] for x in self._outputs]
+        if type(self).call is not Functional.call or None in chain(*shapes):
+            return None
+        return tree.map_structure(
+            lambda x: KerasTensor((batch_size, *x.shape[1:]), x.dtype),
+            _unpack(self._outputs_struct),
+        )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return None: the sublayers attach masks to the outputs.

@@ -15,7 +15,9 @@ from toolkit.console.frames import warn_once
 from toolkit.core.composites import has_composites
 from toolkit.core.fetching import fetch
 from toolkit.core.tensor import Tensor
+from toolkit.core.trace import StatelessScope
 from toolkit.errors import ArgumentError, NotCompiledError, ShapeError, unknown_choice
+from toolkit.layers.call import context as layer_context
 from toolkit.layers.input_spec import InputSpec
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import python_logs
@@ -31,7 +33,8 @@ from toolkit.models.training.epochs import EpochBatches, make_batches
 from toolkit.models.training.logit_checks import Head, find_heads
 from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import DEFAULT_BATCH
-from toolkit.models.training.steps import Steps, overrides
+from toolkit.models.training.step_functions import EAGER_FIX
+from toolkit.models.training.steps import Steps, batch_size, overrides
 from toolkit.ops.symbolic import KerasTensor, infer
 from toolkit.thread_state import restore_on_error
 from toolkit.type_aliases import Array
@@ -302,6 +305,9 @@ class Evaluation(Steps):
                 for component in components
                 if component is not None and not component.built
             ]
+        if self.run_eagerly:
+            self._build_eagerly(batch, unbuilt_components)
+            return
         self._build_for_batches(unpack_x_y_sample_weight(batch)[0])
         has_unbuilt_layers = not all(layer.built for layer in self._flatten_layers())
         if (has_unbuilt_layers or unbuilt_components) and self._defines_call():
@@ -314,7 +320,7 @@ class Evaluation(Steps):
                     heads[:] = find_heads(outputs)
                     return outputs
 
-                y_pred = infer(forward, (x,), {})
+                y_pred = infer(forward, (x,), {}, fix=EAGER_FIX)
             else:
                 y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)
                 y_pred = tree.map_structure(_symbol, y_pred)
@@ -322,6 +328,30 @@ class Evaluation(Steps):
                 component.build(y, y_pred)
             if any(component is self._compile_loss for component in unbuilt_components):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred, heads)
+
+    def _build_eagerly(self, batch: Any, unbuilt_components: list[Any]) -> None:
+        """Create missing weights, losses and metrics by a call on a batch.
+
+        Nothing is traced, so that layers can use the values of their inputs.
+        """
+        is_built = all(layer.built for layer in self._flatten_layers())
+        if (is_built and not unbuilt_components) or not self._defines_call():
+            return
+        x, y, _ = unpack_x_y_sample_weight(batch)
+        y_pred = self._output_symbols(batch_size(x)) if is_built else None
+        if y_pred is None:
+            # The first step follows: it must receive the same seeds and states.
+            with layer_context.override(is_eager=True), StatelessScope():
+                y_pred = self._forward(x, training=False)
+            y_pred = tree.map_structure(_symbol, y_pred)
+        for component in unbuilt_components:
+            component.build(tree.map_structure(_symbol, y), y_pred)
+        if any(component is self._compile_loss for component in unbuilt_components):
+            self._check_targets(y, y_pred, [])
+
+    def _output_symbols(self, batch_size: int) -> Any:
+        """Return symbols like the outputs of a batch; None if a call must show them."""
+        return None
 
     def _build_for_batches(self, x: Any) -> None:
         """Build the model for batches of any size, if its class supports it."""

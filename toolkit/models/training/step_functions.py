@@ -18,6 +18,7 @@ from toolkit.errors import HostCallError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function, NewResultsError
 from toolkit.functions.job_checks import shared_step
 from toolkit.ir import Spec
+from toolkit.layers.call import context as layer_context
 from toolkit.models.training.compile_checks import describe_indices
 from toolkit.models.training.structure import Structure
 from toolkit.thread_state import restore_on_error
@@ -26,9 +27,14 @@ Step = Callable[[Any], Any]
 _TENSOR = {Tensor}
 
 
+# The fix of an error about a value that does not exist in a traced step.
+EAGER_FIX = "compile the model with run_eagerly=True"
+
+
 class _StepFunction(Function):
     """Traced step: a batch of strings differs in each call."""
 
+    fix_of_missing_values = EAGER_FIX
     fixes_strings = False
     # Each length of texts has a program. A length that occurs once is not worth one.
     compiles_new_results = False
@@ -247,17 +253,22 @@ class EagerStep:
     Args:
         step: the function.
         reason: why it is not compiled.
+        is_requested: whether the user requested it; then layers trace nothing, too.
     """
 
-    def __init__(self, step: Step, reason: str = "") -> None:
+    def __init__(
+        self, step: Step, reason: str = "", is_requested: bool = False
+    ) -> None:
         self.step = step
         self.reason = reason
+        self._is_requested = is_requested
 
     def __call__(self, batch: Any) -> Any:
         job = distribution_context.current()
         has_all_rows = job is None or job.auto_shard_dataset
         context = shared_step() if has_all_rows else nullcontext()
-        with restore_on_error(), context, StatelessScope() as scope:
+        mode = layer_context.override(is_eager=self._is_requested)
+        with restore_on_error(), context, mode, StatelessScope() as scope:
             outputs = self.step(batch)
         writes = list(scope.writes.items())
         try:

@@ -288,7 +288,8 @@ class Steps:
 
     def _make_function(self, step: Step) -> Any:
         if self.run_eagerly:
-            return EagerStep(step, "run_eagerly=True disables compilation")
+            reason = "run_eagerly=True disables compilation"
+            return EagerStep(step, reason, is_requested=True)
         layer = self._uncompiled_layer()
         if layer is None:
             self._warn_of_split()
