@@ -165,3 +165,11 @@ def test_variables_are_named_in_their_kernels():
     texts = texts_of(training_step().plot("graph", expand=True))
     assert sum(text.endswith("/conv/kernel") for text in texts) == 2
     assert texts.count("input 0") == 1
+
+
+def test_the_text_of_a_recurrent_step_has_no_internals():
+    model = toolkit.Sequential([toolkit.Input((5, 3)), toolkit.layers.LSTM(4)])
+    model.compile("sgd", "mse")
+    text = str(model.inspect(np.ones((2, 5, 3), "float32"), np.ones((2, 4), "float32")))
+    assert "backward=Backward(<graph of" in text
+    assert "Graph(" not in text and "<Tensor" not in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields, is_dataclass
 from typing import Any
 
 from toolkit.definitions.records import record
@@ -228,6 +228,24 @@ def format_graph(graph: Graph, marks: Mapping[Node, str] | None = None) -> str:
 
 
 def _brief(attribute: Any) -> str:
+    """Return an attribute as text, with the numbers of nodes of its graphs."""
     if isinstance(attribute, Graph):
         return f"<graph of {len(attribute.nodes)} nodes>"
+    if isinstance(attribute, (tuple, list)) and any(map(_has_graph, attribute)):
+        return f"[{', '.join(map(_brief, attribute))}]"
+    if _has_graph(attribute):  # of a record, only the graphs
+        values = (getattr(attribute, item.name) for item in fields(attribute))
+        graphs = ", ".join(_brief(value) for value in values if _has_graph(value))
+        return f"{type(attribute).__name__}({graphs})"
     return str(attribute)
+
+
+def _has_graph(attribute: Any) -> bool:
+    """Return whether an attribute is or contains a graph."""
+    if isinstance(attribute, (tuple, list)):
+        return any(map(_has_graph, attribute))
+    if isinstance(attribute, type) or not is_dataclass(attribute):
+        return False
+    return isinstance(attribute, Graph) or any(
+        _has_graph(getattr(attribute, item.name)) for item in fields(attribute)
+    )

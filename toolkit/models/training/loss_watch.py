@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -11,8 +12,13 @@ from toolkit.backends.memory import device_memories
 from toolkit.console.frames import warn
 from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.models.training.nonfinite import Search, describe_nonfinite
+from toolkit.models.training.nonfinite_steps import find_nonfinite
 
 _WATCH = 0.1  # seconds between two checks of the loss
+_ADVICE = (
+    "look for a logarithm, division or square root of 0, and for very large values; "
+    "`find_nonfinite(x, y)` of a new model names the operation"
+)
 
 
 class LossWatch:
@@ -22,10 +28,12 @@ class LossWatch:
     would block the next step. Earlier losses can be non-finite, too.
 
     Args:
+        model: the trained model.
         find_nonfinite: a function that searches the data of the run for NaN.
     """
 
-    def __init__(self, find_nonfinite: Callable[[], Search]) -> None:
+    def __init__(self, model: Any, find_nonfinite: Callable[[], Search]) -> None:
+        self._model = model
         self._find_nonfinite = find_nonfinite
         self._batch: object = None  # the newest one
         # A reference would prevent the reuse of its memory on an accelerator.
@@ -77,13 +85,21 @@ class LossWatch:
             if rows := describe_nonfinite(self._batch):
                 location = f"in the last batch, {rows}"
             checked = checked or "Only the last batch was checked, and it is finite."
+        step = self._step + first + 1
         advice = (
             f"{location}; remove these samples, or replace the values by np.nan_to_num"
             if location
-            else f"try a lower learning rate or clip the gradients. "
+            else f"{self._describe_step(step)}. "
             f"{checked or 'The data cannot be read again, so it was not checked.'}"
         )
-        warn(
-            f"fit: the loss is {float(losses[first])} since step "
-            f"{self._step + first + 1}; {advice}"
-        )
+        warn(f"fit: the loss is {float(losses[first])} since step {step}; {advice}")
+
+    def _describe_step(self, step: int) -> str:
+        """Return the cause if the weights still show it; else advice for a step."""
+        if self._batch is not None:
+            with suppress(Exception):  # a warning must not end the training
+                if cause := find_nonfinite(self._model, self._batch):
+                    return cause
+        if step == 1:
+            return f"the first loss does not depend on the learning rate: {_ADVICE}"
+        return f"try a lower learning rate or clip the gradients; or {_ADVICE}"

@@ -27,6 +27,7 @@ from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sampl
 from toolkit.models.training.epochs import EpochBatches, is_due, make_batches
 from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
 from toolkit.models.training.loss_watch import LossWatch
+from toolkit.models.training.nonfinite_steps import find_nonfinite
 from toolkit.models.training.resuming import Progress
 from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
 from toolkit.models.training.sources import make_source
@@ -235,7 +236,7 @@ class Trainer(CompileConfigured, Evaluation):
         validation_freq: Any,
     ) -> None:
         self.stop_training = False
-        watch = LossWatch(batches.source.find_nonfinite)
+        watch = LossWatch(self, batches.source.find_nonfinite)
         logs: dict[str, Any] = {}
         progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
@@ -363,6 +364,38 @@ class Trainer(CompileConfigured, Evaluation):
         raise ArgumentError(
             "inspect: no step has been compiled; pass a batch or call `fit` first"
         )
+
+    def find_nonfinite(self, x: Any, y: Any = None, sample_weight: Any = None) -> str:
+        """Return the cause of a loss or gradient that is not finite, as text.
+
+        It runs one step of training on a batch, as Python code, and changes nothing.
+        Use the weights from before the step whose loss is NaN: this step changes all
+        weights to NaN.
+
+        Args:
+            x, y, sample_weight: a batch, the same as in `fit`.
+
+        Returns:
+            A text that names the data, or the operation and its layer; "" if the loss
+            and all gradients are finite.
+
+        Raises:
+            ArgumentError: some weights are not finite.
+
+        Example:
+            >>> import toolkit
+            >>> from toolkit import layers, ops
+            >>> logarithm = layers.Lambda(ops.log, name="log")
+            >>> model = toolkit.Sequential([toolkit.Input((1,)), logarithm])
+            >>> model.compile(loss="mse")
+            >>> model.find_nonfinite(ops.zeros((2, 1)), ops.zeros((2, 1)))
+            "the loss is inf because of `log` of values from 0 to 0, in the layer 'log'"
+        """
+        self._check_compiled("find_nonfinite")
+        with named_errors("find_nonfinite"):
+            batch = make_batch(x, y, sample_weight)
+            self._prepare_for(batch, "train_step")
+            return find_nonfinite(self, batch)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle everything except the identities of Variables."""
