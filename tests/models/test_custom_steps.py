@@ -168,7 +168,8 @@ def test_losses_and_metrics_match_the_operands_of_the_step():
 
     model = Explained()
     model.compile("adam", "mse", metrics=["mae"])
-    history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
+    with pytest.warns(UserWarning, match="does not update the metric 'loss'"):
+        history = model.fit(X, Y, batch_size=4, epochs=2, verbose=0).history
     assert sorted(history) == ["loss", "mae"] and history["mae"][1] > 0
     result = np.abs(np.asarray(model(X)[0]) - Y).mean()
     logs = model.evaluate(X, Y, verbose=0, return_dict=True)
@@ -266,3 +267,38 @@ def test_old_names_of_loss_and_metrics_work_with_a_warning(metrics):
     np.testing.assert_allclose(logs["found"], (error**2).mean(), rtol=1e-5)
     if metrics:
         np.testing.assert_allclose(logs["mae"], abs(error).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("updates", [False, True])
+def test_a_step_that_does_not_update_the_loss_metric_warns(updates):
+    class Custom(tk.Model):
+        """A model whose step uses `compute_metrics`."""
+
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tk.GradientTape() as tape:
+                outputs = self(x, training=True)
+                loss = self.compute_loss(x, y, outputs)
+            variables = self.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, variables), variables)
+            for metric in self.metrics if updates else ():
+                if metric.name == "loss":
+                    metric.update_state(loss, sample_weight=len(x))
+            return self.compute_metrics(x, y, outputs)
+
+    model = Custom()
+    model.compile("sgd", "mse", metrics=["mae"])
+    x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32") * 5
+    if not updates:
+        with pytest.warns(UserWarning, match=r"metric 'loss'.*update_state\(loss\)"):
+            model.fit(x, y, verbose=0)
+        return
+    history = model.fit(x, y, verbose=0).history
+    assert history["loss"][0] > 0 and history["mae"][0] > 0

@@ -387,6 +387,15 @@ class Evaluation(Steps):
         namesakes = [m for m in self.metrics if tracker and m.name == tracker.name]
         if len(namesakes) == 1 and namesakes[0] is tracker and tracker.count == 0:
             results[tracker.name] = logs[tracker.name]  # the step did not update it
+            if len(results) > 1 and float(logs[tracker.name]) == 0:
+                warn_once(
+                    self,
+                    f"{self.name}: the loss in the logs is 0, because the custom step "
+                    "does not update the metric 'loss', and `compute_metrics` does not, "
+                    "either; for the metric of this name in `self.metrics`, call "
+                    "metric.update_state(loss)",
+                    topic="loss metric",
+                )
         return python_logs(results)
 
     def _order_logs(self, logs: dict[str, Any]) -> Any:
