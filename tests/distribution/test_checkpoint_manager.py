@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -268,3 +269,25 @@ def test_run_continues_after_a_rank_fails_during_a_save(
     for bits, latest, remaining in train(3, killer, batch, delay):
         assert (bits, remaining) == (expected_bits, 2)
         assert int(latest.removeprefix("checkpoint-")) >= 15
+
+
+@pytest.mark.parametrize("kind", [CheckpointManager, tk.callbacks.BackupAndRestore])
+def test_a_resumed_run_prints_its_checkpoint(tmp_path, kind, capsys):
+    def run(epochs, *stops, verbose=2):
+        with pytest.raises(Stopped) if stops else nullcontext():
+            callbacks = [*stops, kind(tmp_path / "saves", **options)]
+            make().fit(X, Y, 4, epochs, verbose=verbose, callbacks=callbacks)
+        lines = capsys.readouterr().out.splitlines()
+        return [line for line in lines if line.startswith("fit: continues from")]
+
+    is_backup = kind is tk.callbacks.BackupAndRestore
+    options = {"save_freq": 4}
+    options |= {"delete_checkpoint": False} if is_backup else {"wait": True}
+    assert run(3, Stop(11)) == []
+    (line,) = run(3)
+    assert "saves" in line and line.endswith(": epoch 2 of 3, after 2 steps")
+    options["save_freq"] = "epoch"
+    assert run(4) != []
+    (line,) = run(4)
+    assert line.endswith("all 4 epochs are complete")
+    assert run(4, verbose=0) == []

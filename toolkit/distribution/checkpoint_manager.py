@@ -32,7 +32,8 @@ class CheckpointManager(RegularSaves):
 
     The saved state, and the exactness of a resumed run, are the same as for
     `BackupAndRestore`. The results are bitwise equal on any number of processes if the
-    distribution has the same `shards`. Each process writes its shard, as with
+    distribution has the same `shards`. It saves after the other callbacks of the step or
+    epoch. `fit` prints from which checkpoint and epoch it resumes. Each process writes its shard, as with
     `Checkpoint`, and needs this callback.
 
     Args:
@@ -41,7 +42,8 @@ class CheckpointManager(RegularSaves):
         max_to_keep: the number of checkpoints to keep. Older ones are removed after a
             newer one is on disk. None keeps all.
         wait: whether training waits until a checkpoint is on disk. If not, it waits
-            only for the copy of the state, and at its end for the last checkpoints.
+            only for the copy of the state, and at its end for the last checkpoints. A
+            killed process loses the checkpoints that are not on disk yet.
         restore: whether `fit` resumes from the newest complete checkpoint. A corrupt
             one is skipped with a warning.
 
@@ -148,6 +150,7 @@ class CheckpointManager(RegularSaves):
             self._epoch = position["epoch"]
             self._first_batch = position.get("batch", 0)
             self.model._progress.restore(position["run"], self._epoch)
+            self._report_resumption(self._path(number), self._first_batch)
             return
         if first_error is not None:
             raise first_error

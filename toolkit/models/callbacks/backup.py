@@ -110,6 +110,7 @@ class BackupAndRestore(RegularSaves):
         self.model.load_weights(folder / _WEIGHTS)
         self._epoch = record.get("epoch", 0)
         self.model._progress.restore(record.get("run"), self._epoch)
+        self._report_resumption(self._folder, record.get("batch", 0))
 
     # --- saving -----------------------------------------------------------------------
 

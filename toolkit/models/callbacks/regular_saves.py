@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from toolkit.models.callbacks.callback import Callback, Logs
+import os
+
+from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
 
 
 class RegularSaves(Callback):
@@ -34,6 +36,23 @@ class RegularSaves(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self.save_freq == "epoch":
             self._save(None, logs)
+
+    def _report_resumption(self, path: str | os.PathLike[str], batch: int) -> None:
+        """Print from which checkpoint and epoch `fit` continues, unless verbose=0.
+
+        Args:
+            path: the checkpoint.
+            batch: the number of steps of the epoch that the checkpoint contains.
+        """
+        epochs = self.params.get("epochs", self._epoch + 1)
+        if self.params.get("verbose") == 0:
+            return
+        source = f"fit: continues from {os.fspath(path)!r}"
+        if self._epoch >= epochs:
+            print_on_chief(f"{source}: all {epochs} epochs are complete")
+        else:
+            steps = f", after {batch} steps" if batch else ""
+            print_on_chief(f"{source}: epoch {self._epoch + 1} of {epochs}{steps}")
 
     def _save(self, batch: int | None, logs: Logs) -> None:
         """Save; `batch` is None at the end of an epoch."""

@@ -391,8 +391,8 @@ class Evaluation(Steps):
                 warn_once(
                     self,
                     f"{self.name}: the loss in the logs is 0, because the custom step "
-                    "does not update the metric 'loss', and `compute_metrics` does not, "
-                    "either; for the metric of this name in `self.metrics`, call "
+                    "does not update the metric 'loss', and `compute_metrics` does "
+                    "not, either; for the metric of this name in `self.metrics`, call "
                     "metric.update_state(loss)",
                     topic="loss metric",
                 )
