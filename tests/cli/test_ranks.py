@@ -92,6 +92,19 @@ def test_no_rank_remains_if_the_launcher_is_killed(tmp_path):
     assert_end(pids)
 
 
+@pytest.mark.parametrize("code", [0, 5])
+def test_a_rank_that_exits_without_a_word_is_named(tmp_path, code):
+    script = "import os\nfrom toolkit import comm\n"
+    script += f"comm.world().barrier()\nos._exit({code} * comm.world().rank)\n"
+    command = ranks.toolkit_command(tmp_path, 2, script)
+    process = subprocess.run(
+        command, env=ranks.environment_of(), capture_output=True, text=True, timeout=40
+    )
+    assert process.returncode == code
+    line = "toolkit: rank 1 ended with exit code 5; the job ends\n"
+    assert process.stderr.count(line) == (code == 5), process.stderr
+
+
 def test_killed_rank_is_named(tmp_path):
     launcher, pids = start(tmp_path, "collective")
     with launcher:

@@ -147,6 +147,8 @@ class _Job:
         self._code = shell_code
         if code < 0 and not is_ending:
             _report(f"{_signal_name(-code)} ended rank {number}; the job ends")
+        elif not is_ending:  # also for os._exit, which prints nothing
+            _report(f"rank {number} ended with exit code {code}; the job ends")
         self._end(signal.SIGTERM, _END_SECONDS)
 
     def _end(self, number: int, seconds: float) -> None:

@@ -32,9 +32,9 @@ class CheckpointManager(RegularSaves):
 
     The saved state, and the exactness of a resumed run, are the same as for
     `BackupAndRestore`. The results are bitwise equal on any number of processes if the
-    distribution has the same `shards`. It saves after the other callbacks of the step or
-    epoch. `fit` prints from which checkpoint and epoch it resumes. Each process writes its shard, as with
-    `Checkpoint`, and needs this callback.
+    distribution has the same `shards`. It saves after the other callbacks of the step
+    or epoch. `fit` prints from which checkpoint and epoch it resumes. Each process
+    writes its shard, as with `Checkpoint`, and needs this callback.
 
     Args:
         directory: a folder for this run only, which all processes can access.
