@@ -1,8 +1,9 @@
 """Tests of the time statistics of a pass."""
 
+import re
 import time
 
-from toolkit.data import Dataset
+from toolkit.data import AUTOTUNE, Dataset
 
 
 def test_one_slow_element_does_not_scale():
@@ -51,7 +52,7 @@ def test_stages_of_interleaved_data_sets_come_before_it():
         assert names.index("range > map") < names.index("interleave")
         assert rows["range > map"]["busy"] >= 40 * 0.003
         assert rows["interleave"]["busy"] < 0.5 * seconds
-        assert "The slowest stage is range > map(wait)" in stats.verdict
+        assert "The slowest stage is map(wait) in range > map:" in stats.verdict
 
 
 def test_consumer_of_interleaved_data_does_not_wait_for_ready_elements():
@@ -68,3 +69,52 @@ def test_batch_after_parallel_calls_contains_only_its_own_time():
     assert len(list(dataset)) == 10
     rows = {row["stage"]: row for row in dataset.stats().rows}
     assert rows["batch"]["busy"] < 0.5 * rows["map"]["waited"]
+
+
+def increment(x):
+    return x + 1
+
+
+def test_the_maps_of_a_fused_stage_are_measured():
+    for batches in (False, True):
+        dataset = Dataset.range(40).map(increment).map(wait).map(increment)
+        dataset = dataset.batch(8) if batches else dataset
+        assert len(list(dataset)) == (5 if batches else 40)
+        stats = dataset.stats()
+        (row,) = stats.rows
+        functions = row["functions"]
+        names = ["map(increment)", "map(wait)", "map(increment)"]
+        assert [function["stage"] for function in functions] == names
+        assert [function["elements"] for function in functions] == [40] * 3
+        seconds = [function["busy"] for function in functions]
+        assert 0.12 <= seconds[1] <= row["busy"] <= seconds[1] + 0.1
+        assert max(seconds[0], seconds[2]) < 0.02
+        assert "The slowest stage is map(wait) in range > map" in stats.verdict
+        assert "num_parallel_calls=AUTOTUNE" in stats.verdict
+        assert "\n  map(wait) " in str(stats)
+
+
+def test_maps_of_a_full_cache_get_no_advice():
+    dataset = Dataset.range(40).map(wait, num_parallel_calls=8).cache().batch(4)
+    for _ in range(2):
+        assert len(list(dataset)) == 10
+    stats = dataset.stats()
+    assert stats.rows[0]["functions"] == []
+    assert "num_parallel_calls" not in stats.verdict
+
+
+def test_choices_of_threads_have_their_own_rates():
+    dataset = Dataset.range(400).map(wait, num_parallel_calls=AUTOTUNE)
+    assert len(list(dataset)) == 400
+    choices = [choice for row in dataset.stats().rows for choice in row["choices"]]
+    assert choices
+    number = r"\d+: [\d,]+"
+    pattern = rf"threads: \d+ \({number} elements per second(, {number})?\)"
+    previous = "16"
+    for choice in choices:
+        if "buffer" in choice:
+            continue
+        if "processors in use" not in choice:
+            assert re.fullmatch(pattern, choice), choice
+            assert f"({previous}: " in choice
+        previous = choice.split()[1]

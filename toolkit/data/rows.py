@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from toolkit.data.batch_shards import RowSelector, rows_to_read, shard_of_batch
 from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.profiling import FunctionProfile
 from toolkit.data.randomness import (
     CHUNK,
     LAST_CHUNK,
@@ -64,6 +66,14 @@ class Rows:
     def origin(self, number: int) -> str | None:
         """Return the origin of an element, such as its file, or None."""
         return None
+
+    def maps(self) -> Iterator[MappedRows]:
+        """Yield the maps that compute these rows, the first one first."""
+        source = getattr(self, "_rows", None)
+        if isinstance(source, Rows):
+            yield from source.maps()
+        if isinstance(self, MappedRows):
+            yield self
 
 
 class ArrayRows(Rows):
@@ -162,6 +172,7 @@ class MappedRows(Rows):
     def __init__(self, rows: Rows, function: Callable[[Any], Any], name: str) -> None:
         super().__init__(len(rows))
         self._rows, self._function, self._name = rows, function, name
+        self.profile = FunctionProfile(f"map({name})")
 
     def __getitem__(self, number: int) -> Any:
         element = self._rows[number]
@@ -175,15 +186,18 @@ class MappedRows(Rows):
         function = self._function
         results: list[Any] = []
         try:
-            for element in self._rows.gather(numbers):
+            elements = self._rows.gather(numbers)
+            start = perf_counter_ns()
+            for element in elements:
                 results.append(function(element))
+            self.profile.record(start, perf_counter_ns(), len(results))
         except Exception as error:
             self._note(error, int(numbers[len(results)]))
             raise
         return results
 
     def iterate(self, start: int) -> Iterator[Any]:
-        return map(self._function, self._rows.iterate(start))
+        return self.profile.apply(self._function, self._rows.iterate(start))
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(number)

@@ -25,7 +25,9 @@ class Stats:
     Attributes:
         rows: for each stage a dict: `stage`, `detail`, `elements`, `busy` and `waited`
             in seconds (for its own threads), `buffered` and `capacity` of its buffer,
-            `bytes` of an element, `workers`, and the `choices` of AUTOTUNE.
+            `bytes` of an element, `workers`, and the `choices` of AUTOTUNE. A row of
+            several stages has `functions`, a dict for each of its maps that ran:
+            `stage`, `elements`, and `busy`.
         elapsed: seconds from the first request for an element to the last.
         verdict: a sentence with the slowest stage and advice.
 
@@ -60,6 +62,11 @@ class Stats:
             "bytes": stage.bytes,
             "workers": stage.workers,
             "choices": list(stage.choices),
+            "functions": [
+                {"stage": f.name, "elements": f.calls, "busy": f.spent * 1e-9}
+                for f in stage.functions
+                if f.calls
+            ],
         }
 
     # Verdict
@@ -75,8 +82,7 @@ class Stats:
         slowest = max(self._stages, key=lambda stage: stage.load)
         return (
             f"The consumer waits for data {share:.0%} of the time. The slowest stage "
-            f"is {slowest.name}{_in_brackets(slowest.detail)}: "
-            f"{_advice(slowest, self._stages)}"
+            f"is {_label(slowest)}: {_advice(slowest, self._stages)}"
         )
 
     # Table
@@ -94,6 +100,9 @@ class Stats:
                 buffer,
                 str(row["workers"] or ""),
             )
+            for function in row["functions"]:
+                cells = f"{function['elements']:,}", _seconds(function["busy"])
+                yield (f"  {function['stage']}", *cells, "", "", "")
 
     def __str__(self) -> str:
         table = [COLUMNS, *self._cells()]
@@ -174,9 +183,18 @@ def consumer_times(stage: StageProfile) -> Iterator[Event]:
         yield Event(before.end, after.start, before.thread)
 
 
+def _label(stage: StageProfile) -> str:
+    """Return the name of a stage, or of the map that takes most of its time."""
+    function = stage.slowest_function
+    if function is None:
+        return f"{stage.name}{_in_brackets(stage.detail)}"
+    return f"{function.name} in {stage.name}"
+
+
 def _advice(slowest: StageProfile, stages: Sequence[StageProfile]) -> str:
     last = stages[-1]
-    if "map" in slowest.name and not slowest.workers:
+    is_map = slowest.name == "map" or slowest.slowest_function is not None
+    if is_map and not slowest.workers:
         return (
             "run it in parallel, map(..., num_parallel_calls=AUTOTUNE), with "
             'workers="process" if its function keeps Python busy.'

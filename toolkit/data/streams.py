@@ -264,6 +264,12 @@ class RowStream(Stream):
         super().__init__(dataset, context)
         self._rows = rows
         self.position: int = 0
+        functions = self.stage.functions
+        for index, mapped in enumerate(rows.maps()):
+            if index < len(functions):  # of another stream of the same stage
+                mapped.profile = functions[index]
+            else:
+                functions.append(mapped.profile)
 
     def title(self) -> str:
         return " > ".join(self.dataset._names())

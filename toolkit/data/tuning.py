@@ -125,13 +125,13 @@ class Tuner:
         knob = self._workers
         if self._trial_start is not None:
             number, earlier = self._trial_start
+            rates = f"{knob.value}: {rate:,.0f} elements per second, "
+            rates += f"{number}: {earlier:,.0f}"
             gain = rate / earlier
             is_better = gain > FASTER if knob.value > number else gain > HARDLY_SLOWER
             self._trial_start = None
             if not is_better:
-                self._set(
-                    number, f"{knob.value} changed the rate by a factor of {gain:.2f}"
-                )
+                self._set(number, rates)
                 self._factor = 1 / self._factor
                 self._pause = PAUSE_WINDOWS if self._factor < 1 else 0
                 return
@@ -144,7 +144,7 @@ class Tuner:
             self._factor, self._pause = 1 / self._factor, PAUSE_WINDOWS
             return
         self._trial_start = knob.value, rate
-        self._set(tried, f"{rate:,.0f} elements per second")
+        self._set(tried, f"{self._trial_start[0]}: {rate:,.0f} elements per second")
 
     def _set(self, number: int, reason: str) -> None:
         self._workers.value = number
