@@ -9,6 +9,7 @@ import pytest
 import toolkit as tk
 from toolkit import callbacks, layers
 from toolkit.data import Dataset
+from toolkit.errors import DTypeError
 
 
 @pytest.fixture
@@ -127,3 +128,14 @@ def test_error_of_a_stage_keeps_its_type(model):
 
     with pytest.raises(KeyError, match="label"):
         model.fit(Dataset.from_tensor_slices(pairs()).map(fail).batch(4), verbose=0)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_data_sets_of_data_sets_are_refused(batches):
+    data = Dataset.range(8).window(3, shift=1, drop_remainder=True)
+    data = data.batch(2) if batches else data
+    model = tk.Sequential([tk.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for run in (model.fit, model.evaluate, model.predict):
+        with pytest.raises(DTypeError, match=r"is a data set.*\.flat_map\(lambda w: "):
+            run(data, verbose=0)

@@ -17,6 +17,7 @@ from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
 from toolkit.data.batch_shards import LocalRows
+from toolkit.data.dataset import Dataset
 from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -68,6 +69,12 @@ def _fix_of_objects(array: Array) -> str:
     if array.dtype.kind in "Mm":
         return "; convert times to numbers, for example by .astype('int64')"
     for index, value in np.ndenumerate(array):
+        if isinstance(value, Dataset):
+            return (
+                ", because each element of the data set is a data set, for example "
+                "from window; combine them to arrays: after window(n), call "
+                ".flat_map(lambda w: w.batch(n))"
+            )
         if np.ndim(value):
             return (
                 f"; row {index[0]} has the length {len(value)}: rows of different "
