@@ -3,6 +3,7 @@ ones.
 """
 
 import io
+import json
 import pickle
 import runpy
 import shutil
@@ -103,6 +104,22 @@ def test_inspect_shows_every_kind(name, words, folder, capsys):
     code, printed, _ = call(capsys, "inspect", name)
     assert code == 0
     assert [word for word in words if word not in printed] == []
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5", "saved"])
+def test_inspect_names_the_program_that_wrote_a_file(name, folder, capsys):
+    printed = call(capsys, "inspect", name)[1]
+    assert f"saved with toolkit: {toolkit.__version__}\n" in printed
+    assert "format: Keras 3.15.1\n" in printed
+    assert "saved with Keras" not in printed
+
+
+def test_inspect_names_keras_for_a_file_of_keras(folder, capsys):
+    path = folder / "saved" / "metadata.json"
+    metadata = json.loads(path.read_text("utf-8"))
+    del metadata["toolkit_version"]
+    path.write_text(json.dumps(metadata), "utf-8")
+    assert "saved with Keras: 3.15.1\n" in call(capsys, "inspect", "saved")[1]
 
 
 def test_inspect_detects_the_format_by_content(folder, capsys):

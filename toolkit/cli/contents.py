@@ -171,12 +171,19 @@ def _open_folder(path: Path) -> Iterator[Content]:
 def _describe_model(config: Any, metadata: Any) -> dict[str, str]:
     model_config = config.get("config")
     layers = model_config.get("layers") if isinstance(model_config, dict) else None
-    facts = {"class": config.get("class_name"), "saved with Keras": None}
-    facts["saved with Keras"] = metadata.get("keras_version")
+    facts = {"class": config.get("class_name"), **_describe_writer(metadata)}
     facts["saved on"] = metadata.get("date_saved")
     if isinstance(layers, list):
         facts["layers"] = len(layers)
     return {name: str(value) for name, value in facts.items() if value is not None}
+
+
+def _describe_writer(metadata: Any) -> dict[str, str]:
+    """Return the program that wrote a file, and the version of its format."""
+    keras, version = metadata.get("keras_version"), metadata.get("toolkit_version")
+    if version is None:
+        return {} if keras is None else {"saved with Keras": str(keras)}
+    return {"saved with toolkit": str(version), "format": f"Keras {keras}"}
 
 
 @contextmanager
@@ -189,7 +196,7 @@ def _open_hdf5(path: Path) -> Iterator[Content]:
             yield Content(
                 "a model in the older .h5 format",
                 datasets,
-                {"saved with Keras": str(file.attrs.get("keras_version"))},
+                _describe_writer(file.attrs),
                 lambda compile: load_legacy(path, None, compile),
                 fill=fill,
             )

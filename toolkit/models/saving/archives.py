@@ -41,6 +41,7 @@ from toolkit.reading.hdf5 import (
     open_datasets,
 )
 from toolkit.reading.zips import Members, open_members
+from toolkit.release import VERSION
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
@@ -88,7 +89,8 @@ def write_members(model: Any, folder: Path, include_optimizer: bool) -> None:
             _check_distinct(folder_of_layer, where)
             layer.save_assets(str(folder_of_layer))
     metadata = {
-        "keras_version": KERAS_VERSION,
+        "keras_version": KERAS_VERSION,  # of the format
+        "toolkit_version": VERSION,
         "date_saved": datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         "files": dict(_listed(folder)),
     }

@@ -92,10 +92,10 @@ class KerasFileEditor:
     def summary(self) -> None:
         """Print the objects, and the shapes and dtypes of their weights."""
         if self.metadata is not None:
-            version = self.metadata.get("keras_version")
-            print_message(
-                f"Saved with Keras {version}, {self.metadata.get('date_saved')}"
-            )
+            program = f"Keras {self.metadata.get('keras_version')}"
+            if version := self.metadata.get("toolkit_version"):
+                program = f"toolkit {version} in the format of {program}"
+            print_message(f"Saved with {program}, {self.metadata.get('date_saved')}")
         print_message(f"Weights in {self.filepath!r}")
         print_message("\n".join(self._lines(self.weights_dict, "", "  ")))
 

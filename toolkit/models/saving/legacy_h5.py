@@ -37,6 +37,7 @@ from toolkit.optimizers.accumulators import accepts_saved, saved_value
 from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.hdf5 import Dataset, check_datasets, convert_h5py_errors, open_file
 from toolkit.reading.text import parse_json
+from toolkit.release import VERSION
 from toolkit.serialization import ObjectSharingScope
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
     with ObjectSharingScope():
         config = {"class_name": type(model).__name__, "config": model.get_config()}
     attributes: dict[str, Any] = {
-        "keras_version": "3.15.1",
+        "keras_version": "3.15.1",  # of the format
+        "toolkit_version": VERSION,
         "backend": settings.backend(),
         "model_config": _json(config),
     }
