@@ -17,7 +17,6 @@ from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
 from toolkit.data.batch_shards import LocalRows
-from toolkit.data.dataset import Dataset
 from toolkit.data.padding import Ragged
 from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
@@ -69,7 +68,7 @@ def _fix_of_objects(array: Array) -> str:
     if array.dtype.kind in "Mm":
         return "; convert times to numbers, for example by .astype('int64')"
     for index, value in np.ndenumerate(array):
-        if isinstance(value, Dataset):
+        if hasattr(value, "flat_map"):
             return (
                 ", because each element of the data set is a data set, for example "
                 "from window; combine them to arrays: after window(n), call "

@@ -53,7 +53,14 @@ class Recorder:
         state.tapes = self._outer
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
-        """Record an operation; `bind` calls this."""
+        """Record an operation; `bind` calls this.
+
+        Args:
+            op: the primitive.
+            inputs: its operands.
+            attrs: no effect.
+            outputs: its results.
+        """
         source = Producer(op.name, tuple(inputs), scopes.names, self.differentiated)
         for y in outputs if type(outputs) is tuple else (outputs,):
             self.producers.setdefault(y, source)
@@ -62,7 +69,11 @@ class Recorder:
         """Do nothing: all operations are recorded."""
 
     def watches(self, inputs: object) -> bool:
-        """Return False: operands need no placeholder in a nested trace."""
+        """Return False: operands need no placeholder in a nested trace.
+
+        Args:
+            inputs: no effect.
+        """
         return False
 
     def first_producer(self, tensor: Tensor) -> Producer | None:
