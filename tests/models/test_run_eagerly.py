@@ -202,6 +202,18 @@ def test_files_of_models_that_need_values(tmp_path):
     assert np.array_equal(loaded.predict(x), model.predict(x))
 
 
+def test_copies_of_models_without_symbols():
+    model = compiled(lambda: tk.Sequential([layers.Dense(3), layers.Dense(1)]))
+    model.fit(x, y, verbose=0)
+    clone = tk.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    assert np.array_equal(clone.predict(x), model.predict(x))
+    model = compiled(lambda: tk.Sequential([Values(), layers.Dense(1)]))
+    model.fit(x, y, verbose=0)
+    clone = tk.models.clone_model(model)
+    assert not clone.built and clone(x).shape == (48, 1)
+
+
 def test_the_advice_fits_the_trace():
     with pytest.raises(TraceError, match="compile the model with run_eagerly=True"):
         model = Subclass()

@@ -143,7 +143,10 @@ def _clone_sequential(model: Sequential, input_tensors: Any, clone: Clone) -> An
         layers = [Input(tensor=tensors[0], name=first.name if first else None), *layers]
     elif first is not None:
         layers = [InputLayer.from_config(first.get_config()), *layers]
-    return Sequential(layers, name=model.name, trainable=model.trainable)
+    twin = Sequential(layers, name=model.name, trainable=model.trainable)
+    if model.built and not twin.built:  # calls without symbols built the model
+        twin.build_from_config(model.get_build_config())
+    return twin
 
 
 def _clone_functional(

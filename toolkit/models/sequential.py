@@ -184,6 +184,9 @@ class Sequential(Model):
         Args:
             config: the result of `get_build_config`.
         """
+        shape = (config or {}).get("input_shape")
+        if is_shape(shape):  # for batches of any size
+            config = {"input_shape": (None, *shape[1:])}
         with suppress(TraceError):
             super().build_from_config(config)
 
@@ -335,15 +338,23 @@ class Sequential(Model):
 
     def _chain_built_layers(self) -> None:
         """Create the graph of a model that a call without symbols has built."""
-        (shape,) = (self._build_shapes or {"inputs": None}).values()
-        if not is_shape(shape):
+        shape = self._first_shape()
+        if shape is None:
             return
         try:
             with rollback_on_error([self]):
-                self._chain_layers((None, *shape[1:]))
+                self._chain_layers(shape)
         except TraceError as error:
             message = f"Sequential {self.name!r} has no graph: {error}"
             raise NotBuiltError(message) from None
+
+    def _first_shape(self) -> tuple[int | None, ...] | None:
+        """Return the shape of the input of the first call, for batches of any size.
+
+        None: there are several inputs, or no call.
+        """
+        shape = next(iter((self._build_shapes or {}).values()), None)
+        return (None, *shape[1:]) if is_shape(shape) else None
 
     @property
     def inputs(self) -> list[KerasTensor]:
@@ -385,6 +396,8 @@ class Sequential(Model):
         }
         if self._functional is not None:
             config["build_input_shape"] = tuple(self._layers[0].batch_shape)
+        elif self.built and (shape := self._first_shape()) is not None:
+            config["build_input_shape"] = shape
         return config
 
     @classmethod
@@ -434,7 +447,8 @@ class Sequential(Model):
         shape = config.get("build_input_shape")
         if model._functional is None and shape is not None:
             if all(n is None or isinstance(n, int) for n in tree.flatten(shape)):
-                model.build(tuple(shape))
+                with suppress(TraceError):  # a layer needs values: the call builds it
+                    model.build(tuple(shape))
         return model
 
 
