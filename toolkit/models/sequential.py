@@ -184,7 +184,7 @@ class Sequential(Model):
         Args:
             config: the result of `get_build_config`.
         """
-        shape = (config or {}).get("input_shape")
+        shape: Any = (config or {}).get("input_shape")
         if is_shape(shape):  # for batches of any size
             config = {"input_shape": (None, *shape[1:])}
         with suppress(TraceError):
@@ -353,7 +353,7 @@ class Sequential(Model):
 
         None: there are several inputs, or no call.
         """
-        shape = next(iter((self._build_shapes or {}).values()), None)
+        shape: Any = next(iter((self._build_shapes or {}).values()), None)
         return (None, *shape[1:]) if is_shape(shape) else None
 
     @property
