@@ -369,8 +369,8 @@ class Trainer(CompileConfigured, Evaluation):
         """Return the cause of a loss or gradient that is not finite, as text.
 
         It runs one step of training on a batch, as Python code, and changes nothing.
-        Use the weights from before the step whose loss is NaN: this step changes all
-        weights to NaN.
+        Use the weights from before the first step with NaN: this step changes weights
+        to NaN.
 
         Args:
             x, y, sample_weight: a batch, the same as in `fit`.
