@@ -53,7 +53,11 @@ def test_without_a_command_it_shows_help(capsys):
         (["inspect", "x", "--valeus"], 2, "--valeus; did you mean '--values'?"),
         (["inspect"], 2, "the following arguments are required: FILE"),
         (["run", "digit_cnn"], 2, "did you mean 'digits_cnn'?"),
-        (["run", "--processes", "2", "a/absent.py"], 2, "there is no file 'a/absent.py'"),
+        (
+            ["run", "--processes", "2", "a/absent.py"],
+            2,
+            "there is no file 'a/absent.py'",
+        ),
         (["run", "digits_cnn", "--help"], 0, "--epochs"),
         (["run", "digits_cnn", "--epochs", "x"], 2, "invalid int value: 'x'"),
         (["run", "no.py"], 2, "argument NAME: there is no file 'no.py'"),

@@ -178,7 +178,7 @@ def _describe_model(config: Any, metadata: Any) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _describe_writer(metadata: Any) -> dict[str, str]:
+def _describe_writer(metadata: Mapping[str, object]) -> dict[str, str]:
     """Return the program that wrote a file, and the version of its format."""
     keras, version = metadata.get("keras_version"), metadata.get("toolkit_version")
     if version is None:

@@ -51,8 +51,8 @@ class FunctionProfile:
         self.spent += end - start
 
     def apply(
-        self, function: Callable[[Any], Any], elements: Iterator[Any]
-    ) -> Iterator[Any]:
+        self, function: Callable[[object], object], elements: Iterator[object]
+    ) -> Iterator[object]:
         """Yield the results of a function, and measure the time of some calls."""
         for element in elements:
             start = perf_counter_ns()

@@ -240,7 +240,7 @@ def _brief(attribute: Any) -> str:
     return str(attribute)
 
 
-def _has_graph(attribute: Any) -> bool:
+def _has_graph(attribute: object) -> bool:
     """Return whether an attribute is or contains a graph."""
     if isinstance(attribute, (tuple, list)):
         return any(map(_has_graph, attribute))

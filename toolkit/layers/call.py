@@ -358,10 +358,10 @@ class _Text:
         return str(self.value)
 
 
-def shapes_text(outputs: Any) -> str:
+def shapes_text(outputs: object) -> str:
     """Return the shapes of tensors or symbols, in their structure, as text."""
 
-    def shape_of(leaf: Any) -> Any:
+    def shape_of(leaf: Any) -> _Text:
         if not is_tensor(leaf):
             return _Text(leaf)
         return _Text(tuple(None if n in PROBES else n for n in leaf.shape))

@@ -269,7 +269,7 @@ class Sequential(Model):
             mask = None  # the tensors have their masks from now on
         return outputs
 
-    def _output_symbols(self, batch_size: int) -> Any:
+    def _output_symbols(self, batch_size: int) -> object:
         if self._functional is None or type(self).call is not Sequential.call:
             return None
         return self._functional._output_symbols(batch_size)

@@ -179,7 +179,7 @@ class Functional(FunctionalInputs, Model):
             return results[0]
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
-    def _output_symbols(self, batch_size: int) -> Any:
+    def _output_symbols(self, batch_size: int) -> object:
         shapes = [x.shape[1:] for x in self._outputs]
         if type(self).call is not Functional.call or None in chain(*shapes):
             return None

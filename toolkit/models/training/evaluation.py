@@ -329,7 +329,7 @@ class Evaluation(Steps):
             if any(component is self._compile_loss for component in unbuilt_components):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred, heads)
 
-    def _build_eagerly(self, batch: Any, unbuilt_components: list[Any]) -> None:
+    def _build_eagerly(self, batch: object, unbuilt_components: list[Any]) -> None:
         """Create missing weights, losses and metrics by a call on a batch.
 
         Nothing is traced, so that layers can use the values of their inputs.
@@ -349,7 +349,7 @@ class Evaluation(Steps):
         if any(component is self._compile_loss for component in unbuilt_components):
             self._check_targets(y, y_pred, [])
 
-    def _output_symbols(self, batch_size: int) -> Any:
+    def _output_symbols(self, batch_size: int) -> object:
         """Return symbols like the outputs of a batch; None if a call must show them."""
         return None
 

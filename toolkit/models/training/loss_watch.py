@@ -13,6 +13,7 @@ from toolkit.console.frames import warn
 from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.models.training.nonfinite import Search, describe_nonfinite
 from toolkit.models.training.nonfinite_steps import find_nonfinite
+from toolkit.models.training.steps import Steps
 
 _WATCH = 0.1  # seconds between two checks of the loss
 _ADVICE = (
@@ -32,7 +33,7 @@ class LossWatch:
         find_nonfinite: a function that searches the data of the run for NaN.
     """
 
-    def __init__(self, model: Any, find_nonfinite: Callable[[], Search]) -> None:
+    def __init__(self, model: Steps, find_nonfinite: Callable[[], Search]) -> None:
         self._model = model
         self._find_nonfinite = find_nonfinite
         self._batch: object = None  # the newest one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from toolkit.errors import ArgumentError
 from toolkit.ir import Node, Primitive
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
 from toolkit.models.training.nonfinite import describe_nonfinite
+from toolkit.models.training.steps import Steps
 
 _LISTED = 3  # weights that a message names
 
@@ -52,7 +54,13 @@ class Recorder:
     def __exit__(self, *exception: object) -> None:
         state.tapes = self._outer
 
-    def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
+    def record(
+        self,
+        op: Primitive,
+        inputs: Iterable[Tensor],
+        attrs: object,
+        outputs: Tensor | tuple[Tensor, ...],
+    ) -> None:
         """Record an operation; `bind` calls this.
 
         Args:
@@ -62,7 +70,7 @@ class Recorder:
             outputs: its results.
         """
         source = Producer(op.name, tuple(inputs), scopes.names, self.differentiated)
-        for y in outputs if type(outputs) is tuple else (outputs,):
+        for y in outputs if isinstance(outputs, tuple) else (outputs,):
             self.producers.setdefault(y, source)
 
     def watch_variable(self, variable: Variable, tensor: Tensor) -> None:
@@ -115,7 +123,7 @@ class DescribedTape(GradientTape):
             self._recorder.differentiated = None
 
 
-def find_nonfinite(model: Any, batch: Any) -> str:
+def find_nonfinite(model: Steps, batch: object) -> str:
     """Return a text that names the first non-finite value of a step, or "".
 
     The step changes no weight and no state.
@@ -155,12 +163,12 @@ def find_nonfinite(model: Any, batch: Any) -> str:
     return ""
 
 
-def nonfinite_weights(model: Any) -> list[str]:
+def nonfinite_weights(model: Steps) -> list[str]:
     """Return the paths of the weights that contain NaN or infinity."""
     return [v.path for v in model.weights if not is_finite(v)]
 
 
-def is_finite(x: Any) -> bool:
+def is_finite(x: Tensor | Variable) -> bool:
     """Return whether all elements are finite; integers and strings are."""
     if not dtypes.is_float(str(x.dtype)):
         return True

@@ -365,7 +365,9 @@ class Trainer(CompileConfigured, Evaluation):
             "inspect: no step has been compiled; pass a batch or call `fit` first"
         )
 
-    def find_nonfinite(self, x: Any, y: Any = None, sample_weight: Any = None) -> str:
+    def find_nonfinite(
+        self, x: object, y: object = None, sample_weight: object = None
+    ) -> str:
         """Return the cause of a loss or gradient that is not finite, as text.
 
         It runs one step of training on a batch, as Python code, and changes nothing.
