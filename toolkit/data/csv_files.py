@@ -20,7 +20,12 @@ from toolkit.data.record_index import (
 )
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
-from toolkit.errors import ArgumentError, ShapeError, suggest_choice
+from toolkit.errors import (
+    ArgumentError,
+    DamagedFileError,
+    ShapeError,
+    suggest_choice,
+)
 from toolkit.reading.text import parse_number
 
 
@@ -205,10 +210,13 @@ class CsvDataset(Records):
                 raise RecordError(f"field {number}: {error}") from error
         return tuple(values)
 
-    def hint_of_record(self, number: int) -> str:
-        if number or self._header:
-            return ""
-        return "; if the first row has the names of the columns, pass header=True"
+    def record_error(
+        self, path: str, offset: int, number: int, error: Exception
+    ) -> DamagedFileError:
+        if number == 0 and not self._header:
+            hint = "if the first row has the names of the columns, pass header=True"
+            error = RecordError(f"{error}; {hint}")
+        return super().record_error(path, offset, number, error)
 
     def _spec(self) -> Any:
         return tuple(TensorSpec((), column.dtype) for column in self._columns)

@@ -306,7 +306,7 @@ class Records(Dataset):
     def record_error(
         self, path: str, offset: int, number: int, error: Exception
     ) -> DamagedFileError:
-        """Return the error of a record with its position and the likely fix.
+        """Return the error of a record with its position.
 
         Args:
             path: the path of the file.
@@ -314,18 +314,7 @@ class Records(Dataset):
             number: the number of the record, from 0.
             error: the error of the record.
         """
-        hint = self.hint_of_record(number)
-        return DamagedFileError(
-            f"{path}: byte {offset:,}, record {number:,}: {error}{hint}"
-        )
-
-    def hint_of_record(self, number: int) -> str:
-        """Return the likely fix of an error in a record, or "".
-
-        Args:
-            number: the number of the record, from 0.
-        """
-        return ""
+        return DamagedFileError(f"{path}: byte {offset:,}, record {number:,}: {error}")
 
 
 class _FileStream(Stream):
