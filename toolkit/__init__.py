@@ -68,6 +68,7 @@ _NAMES = {
     "Variable": "toolkit.core.variable",
     "__version__": "toolkit.release",
     "device": "toolkit.core.tensor",
+    "launch_notebook": "toolkit.distribution",
     "load_native": "toolkit.export.native.loading",
     "name_scope": "toolkit.core.naming",
     "register_backend": "toolkit.backends.registry",

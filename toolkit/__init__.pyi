@@ -42,6 +42,7 @@ from toolkit.core.naming import name_scope as name_scope
 from toolkit.core.tensor import Tensor as Tensor, device as device
 from toolkit.core.trace import StatelessScope as StatelessScope
 from toolkit.core.variable import Variable as Variable
+from toolkit.distribution.notebook import launch_notebook as launch_notebook
 from toolkit.dtype_policies.policy import (
     DTypePolicy as DTypePolicy,
     FloatDTypePolicy as FloatDTypePolicy,
@@ -110,6 +111,7 @@ __all__ = [
     "function",
     "initializers",
     "inspection",
+    "launch_notebook",
     "layers",
     "legacy",
     "load_native",

@@ -16,12 +16,16 @@ import runpy
 import signal
 import sys
 import time
+from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from toolkit.errors import JoinError, RankLostError, ToolkitError
 from toolkit.machine import available_cores
-from toolkit.processes import enter_user_code
+from toolkit.processes import enter_user_code, exit_with_parent
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
 # Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH,
@@ -40,6 +44,7 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 # Seconds for the launcher to end the job before this rank reports the loss of another.
 _LOSS_SECONDS = 2.0
+_FUNCTION_FILE = "function_files.py"  # calls the function of a notebook
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of sys/prctl.h
 
 
@@ -88,6 +93,60 @@ def main(arguments: list[str]) -> int:
     if not arguments or not os.path.isfile(arguments[0]):
         reason = f": there is no file {arguments[0]!r}" if arguments else ""
         return _report_failure(f"toolkit.launch{reason}; {USAGE}", WRONG_USAGE)
+
+    def run_script() -> None:
+        script = arguments[0]
+        sys.argv[:] = arguments
+        enter_user_code()
+        sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+        runpy.run_path(script, run_name="__main__")
+
+    return _run_rank(run_script, arguments, _print_traceback)
+
+
+def run_function(arguments: list[str]) -> int:
+    """Run the function of `toolkit.distribution.launch_notebook` as a rank.
+
+    Args:
+        arguments: the name of the module that loads the function and writes its result
+            and its error, and the folder of the job, which contains them.
+    """
+    # The launcher keeps the input open, and does not write to it. The function has an
+    # empty input, as the ranks of a script.
+    lifeline = os.dup(0)
+    with open(os.devnull) as empty_input:
+        os.dup2(empty_input.fileno(), 0)
+    exit_with_parent(lifeline)
+    module, folder = arguments[0], Path(arguments[1])
+
+    def load_module() -> Any:
+        # After the limit of threads, because it imports NumPy.
+        return import_module(module)
+
+    def run() -> None:
+        sys.argv[:] = [""]  # as in an interactive session
+        enter_user_code()
+        load_module().run_function(folder)
+
+    def report(error: BaseException) -> None:
+        error.__traceback__ = _user_trace(error.__traceback__)
+        load_module().write_error(folder, error)
+
+    return _run_rank(run, [], report)
+
+
+def _run_rank(
+    run: Callable[[], object],
+    script: list[str],
+    report: Callable[[BaseException], object],
+) -> int:
+    """Join the job, run a function, and return the exit code.
+
+    Args:
+        run: the function.
+        script: the script and its arguments, for replacements of lost ranks; or empty.
+        report: a function that reports an error of the function.
+    """
     if not follow_launcher():
         return FAILED
     if isinstance(sys.stdout, TextIOWrapper):
@@ -99,7 +158,7 @@ def main(arguments: list[str]) -> int:
     # After the limit, because libraries read it when NumPy loads them.
     from toolkit.comm import jobs
 
-    jobs.script[:] = arguments
+    jobs.script[:] = script
     try:
         jobs.world()
     except ToolkitError as error:
@@ -107,12 +166,8 @@ def main(arguments: list[str]) -> int:
         return _report_failure(f"toolkit.launch: {error}", FAILED, is_local)
     # Functions that the script registers run before it.
     atexit.register(jobs.finish_job)
-    script = arguments[0]
-    sys.argv[:] = arguments
-    enter_user_code()
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
-        runpy.run_path(script, run_name="__main__")
+        run()
     except SystemExit as error:
         code = exit_code(error.code)
         if code:
@@ -128,7 +183,7 @@ def main(arguments: list[str]) -> int:
         if isinstance(error, RankLostError):
             time.sleep(_LOSS_SECONDS)  # the launcher ends the job for the lost rank
         exception = error  # Python deletes the other name after this block
-        jobs.report_failure(lambda: _print_traceback(exception), FAILED)
+        jobs.report_failure(lambda: report(exception), FAILED)
         return FAILED
     return 0
 
@@ -155,15 +210,21 @@ def _report_failure(message: str, code: int, is_local: bool = False) -> int:
 
 def _print_traceback(error: BaseException) -> None:
     """Print the traceback like Python, starting at the script's first frame."""
-    trace: TracebackType | None = error.__traceback__
+    trace = _user_trace(error.__traceback__)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
+
+
+def _user_trace(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without its first frames, which are of the launcher."""
     while trace is not None and _is_launcher_frame(trace):
         trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    return trace
 
 
 def _is_launcher_frame(trace: TracebackType) -> bool:
     filename = trace.tb_frame.f_code.co_filename
-    return filename == __file__ or "runpy" in os.path.basename(filename)
+    name = os.path.basename(filename)
+    return filename == __file__ or "runpy" in name or name == _FUNCTION_FILE
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Tests of the launcher and the options that start a job."""
 
+import os
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.comm import ranks
 from toolkit.cli import mpirun
-from toolkit.comm.launchers import rank_command
+from toolkit.comm.launchers import launch_environment, rank_command
 from toolkit.errors import LaunchError
 
 OPEN_MPI = mpirun.Launcher("/env/mpirun", "openmpi", 5, True)
@@ -89,8 +90,8 @@ def test_launcher_is_identified_by_its_version(monkeypatch, output, library, ver
 
 
 def test_the_environment_of_a_job(monkeypatch):
-    monkeypatch.setattr(mpirun.os, "geteuid", lambda: 0)
-    variables = mpirun.launch_environment(3, 2.5, elastic=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    variables = launch_environment(3, 2.5, elastic=True)
     assert variables["TOOLKIT_PROCESSES"] == "3"
     assert (variables["TOOLKIT_TIMEOUT"], variables["TOOLKIT_ELASTIC"]) == ("2.5", "1")
     assert variables["OMPI_ALLOW_RUN_AS_ROOT"] == "1"

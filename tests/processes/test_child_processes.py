@@ -163,6 +163,15 @@ open("script.py", "w").write("import toolkit, sys; print(toolkit.__file__, sys.a
 done = subprocess.run(command, capture_output=True, text=True, env=clean_environment())
 assert done.stdout.split()[0] == toolkit.__file__, done
 """,
+    "the function of a notebook": """
+def function(x):
+    from toolkit import comm
+    return comm.exchange(comm.world(), [x, toolkit.__file__])
+
+if __name__ == "__main__":
+    assert toolkit.launch_notebook(function, 2, arguments=[3]) == [
+        [3, toolkit.__file__]] * 2
+""",
     "linkers": """
 from toolkit import layers
 from toolkit.export.native.link import find_linker

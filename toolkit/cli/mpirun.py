@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkit.comm.launchers import JOB_VARIABLES, rank_command
+from toolkit.comm.launchers import rank_command
 from toolkit.comm.loopback import LOOPBACK_NETWORK
 from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program
@@ -89,31 +89,6 @@ def _open_mpi_options(launcher: Launcher, elastic: bool, replace: bool) -> list[
     if "OMPI_MCA_btl_tcp_if_exclude" not in os.environ:  # a conflict
         options += _LOOPBACK_OPTIONS
     return [*options, "--with-ft", "ulfm"] if elastic else options
-
-
-def launch_environment(
-    processes: int,
-    timeout: float | None = None,
-    elastic: bool = False,
-    replace: bool = False,
-) -> dict[str, str]:
-    """Return the environment of all processes of a job."""
-    environment = clean_environment()
-    for name in JOB_VARIABLES:
-        environment.pop(name, None)
-    environment["TOOLKIT_PROCESSES"] = str(processes)
-    if timeout is not None:
-        environment["TOOLKIT_TIMEOUT"] = str(timeout)
-    if elastic:
-        environment["TOOLKIT_ELASTIC"] = "1"
-    if replace:
-        environment["TOOLKIT_REPLACE"] = "1"
-    if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI otherwise refuses root
-        environment |= {
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        }
-    return environment
 
 
 def find_launcher(library: str = "auto", elastic: bool = False) -> Launcher:

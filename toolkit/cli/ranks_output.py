@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, TypeAlias, cast
 
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_listeners
+from toolkit.comm.rank_processes import shell_code, split_lines
 from toolkit.comm.watchdog import KILL_SIGNAL
 
 # Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
@@ -154,8 +155,7 @@ def run_launcher(command: Sequence[str], environment: dict[str, str]) -> int:
         if notices and _read_outcome(outcome)[0] != "ended":
             sys.stderr.buffer.write(b"".join(notices))
             sys.stderr.flush()
-    # As in shells, for a process that a signal ended.
-    return 128 - code if code < 0 else code
+    return shell_code(code)
 
 
 def _wait_for_launcher(
@@ -202,16 +202,6 @@ def forward_lines(
     for line in filter_notices(split_lines(source), notices):
         target.write(line)
         target.flush()
-
-
-def split_lines(source: BufferedReader) -> Iterator[bytes]:
-    """Yield lines, and redraws of a progress bar, each with its line end."""
-    remainder = b""
-    while chunk := source.read1(1 << 16):
-        *lines, remainder = re.split(rb"(?<=[\r\n])", remainder + chunk)
-        yield from lines
-    if remainder:
-        yield remainder
 
 
 def filter_notices(

@@ -27,10 +27,10 @@ from pathlib import Path
 
 from toolkit.cli import choice_type, parse_count, program_name
 from toolkit.cli.examples import example_path, list_examples
-from toolkit.cli.mpirun import LIBRARIES, launch_command, launch_environment
-from toolkit.cli.ranks import run_ranks
+from toolkit.cli.mpirun import LIBRARIES, launch_command
 from toolkit.cli.ranks_output import RunRanks, run_job, run_launcher
-from toolkit.comm.launchers import rank_command
+from toolkit.comm.launchers import launch_environment, rank_command
+from toolkit.comm.rank_processes import run_ranks
 from toolkit.errors import ArgumentError
 
 

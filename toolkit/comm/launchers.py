@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from toolkit.errors import LaunchError
-from toolkit.processes import python_command
+from toolkit.processes import clean_environment, python_command
 
 # Variables of a rank of `toolkit run`; a script that a rank starts is no rank.
 JOB_VARIABLES = (
@@ -30,6 +30,31 @@ def rank_command(script: Sequence[str]) -> list[str]:
     return python_command(
         "toolkit.launch:main", *script, runs_user_code=True, has_script=True
     )
+
+
+def launch_environment(
+    processes: int,
+    timeout: float | None = None,
+    elastic: bool = False,
+    replace: bool = False,
+) -> dict[str, str]:
+    """Return the environment of all processes of a job."""
+    environment = clean_environment()
+    for name in JOB_VARIABLES:
+        environment.pop(name, None)
+    environment["TOOLKIT_PROCESSES"] = str(processes)
+    if timeout is not None:
+        environment["TOOLKIT_TIMEOUT"] = str(timeout)
+    if elastic:
+        environment["TOOLKIT_ELASTIC"] = "1"
+    if replace:
+        environment["TOOLKIT_REPLACE"] = "1"
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI otherwise refuses root
+        environment |= {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+    return environment
 
 
 def remember_launcher(variable: str, size: int) -> None:

@@ -66,14 +66,17 @@ def pickle_function(function: Callable[..., Any], stage: str) -> bytes:
 
 def picklable_error(error: Exception) -> Any:
     """Return an error that another process can load, with its traceback as a note."""
-    error.add_note("".join(traceback.format_exception(error)).rstrip())
+    note = "".join(traceback.format_exception(error)).rstrip()
+    error.add_note(note)
     for candidate in (error, _RebuiltError(error)):
         try:
             if type(pickle.loads(dumps(candidate))) is type(error):
                 return candidate
         except Exception:
             continue
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    fallback = RuntimeError(f"{type(error).__name__}: {error}")
+    fallback.add_note(note)
+    return fallback
 
 
 class _RebuiltError:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
@@ -15,7 +13,7 @@ from toolkit.data.errors import unpack_tuple
 from toolkit.data.pickling import picklable_error
 from toolkit.data.randomness import pass_draws
 from toolkit.data.shared_memory import Exchange
-from toolkit.processes import enter_user_code
+from toolkit.processes import enter_user_code, exit_with_parent
 
 
 def serve_elements(connection: Connection, exchange: Exchange) -> None:
@@ -54,21 +52,6 @@ def load_function(data: bytes) -> Callable[[Any], Any]:
         raise failure
 
     return fail
-
-
-def exit_with_parent(life: int) -> None:
-    """End this process when the parent ends, whatever it is doing.
-
-    Args:
-        life: a pipe that the parent keeps open and never writes to. A connection is not
-            enough: macOS reports a hangup only on a read.
-    """
-
-    def wait() -> None:
-        os.read(life, 1)
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from toolkit.distribution.checkpoints import Checkpoint
 from toolkit.distribution.data_parallel import DataParallel
 from toolkit.distribution.devices import get_device_count, initialize, list_devices
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
+from toolkit.distribution.notebook import launch_notebook
 from toolkit.distribution.pipelines import PipelineParallel
 from toolkit.distribution.simulation import Prediction, Simulation, simulate
 from toolkit.distribution.strategies import (
@@ -31,6 +32,7 @@ __all__ = [
     "distribution",
     "get_device_count",
     "initialize",
+    "launch_notebook",
     "list_devices",
     "set_distribution",
     "simulate",

@@ -13,6 +13,7 @@ from toolkit.processes.programs import (
 )
 from toolkit.processes.python import (
     enter_user_code as enter_user_code,
+    exit_with_parent as exit_with_parent,
     import_main_module as import_main_module,
     python_command as python_command,
 )

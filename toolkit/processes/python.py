@@ -17,6 +17,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -227,6 +228,21 @@ def enter_user_code() -> None:
     sys.path[:] = user["path"]
     _context["modules"].update(user["modules"])
     os.environ.update(_context["environment"])
+
+
+def exit_with_parent(life: int) -> None:
+    """End this process when the parent ends, whatever it is doing.
+
+    Args:
+        life: a pipe that the parent keeps open and never writes to. A connection is not
+            enough: macOS reports a hangup only on a read.
+    """
+
+    def wait() -> None:
+        os.read(life, 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def import_main_module() -> None:

@@ -137,8 +137,12 @@ class CompiledStep:
         return "" if self._python_step is None else self._python_step.reason
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copy without traces: they use the Variables of the original."""
-        return {**self.__dict__, "_functions": {}, "_past_traces": 0}
+        """Copy without traces: they use the Variables of the original.
+
+        The distribution of the traces belongs to this process.
+        """
+        dropped = {"_functions": {}, "_past_traces": 0, "_context": None}
+        return {**self.__dict__, **dropped}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
         context = distribution_context.current()

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, cast
+from typing import IO, TypeAlias, cast
 
-from toolkit.cli.ranks_output import split_lines
 from toolkit.comm.sockets.keys import create_job_folder
 from toolkit.comm.watchdog import KILL_SIGNAL
 
 # Seconds for processes to end after a signal to this one, and after the end of a rank.
-_INTERRUPTION_SECONDS, _END_SECONDS = 5.0, 2.0
+INTERRUPTION_SECONDS, _END_SECONDS = 5.0, 2.0
 # Seconds for processes to react to Ctrl-C, which the terminal sends to all of them.
 _CTRL_C_SECONDS = 1.0
 _POLL_SECONDS = 0.05
+# Receives each line of a rank: the rank, whether it is of stderr, and the line.
+RankOutput: TypeAlias = Callable[[int, bool, bytes], None]
 
 
 def run_ranks(
@@ -43,83 +45,129 @@ def run_ranks(
     """
     folder = create_job_folder()
     try:
-        return _Job(command, folder, environment, elastic).run(processes)
+        job = RankProcesses(command, environment, folder, elastic=elastic)
+        with job.end_at_sigterm():
+            return job.run(range(processes))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Job:
+def write_to_terminal(rank: int, is_error: bool, line: bytes) -> None:
+    """Write a line with its rank to the output of this process."""
+    target = (sys.stderr if is_error else sys.stdout).buffer
+    target.write(b"%d: %b" % (rank, line))
+    target.flush()
+
+
+class RankProcesses:
     """Processes of a job.
 
-    The folder of the job has the secret and the sockets, and a file `ended-N` for each
-    process that has ended. Rank 0 requests a new process by a file `start-N`.
+    Args:
+        command: the command of each process.
+        environment: the environment of all of them.
+        folder: the folder of the job, with the secret and the sockets. It receives a
+            file `ended-N` for each process that has ended. Rank 0 requests a new
+            process by a file `start-N`. None: the processes connect over a network.
+        elastic: whether the job continues if a signal ends a process.
+        output: receives the lines of the processes, from several threads.
+        has_lifeline: whether the input of each process is a pipe that closes when this
+            process ends. If not, rank 0 has the input of this process.
+
+    Attributes:
+        first_failure: the rank and the exit code of the first process that failed, as
+            of `subprocess`; None if no process failed.
     """
 
     def __init__(
         self,
         command: Sequence[str],
-        folder: Path,
         environment: Mapping[str, str],
-        elastic: bool,
+        folder: Path | None,
+        *,
+        elastic: bool = False,
+        output: RankOutput = write_to_terminal,
+        has_lifeline: bool = False,
     ) -> None:
         self._command = command
         self._folder = folder
-        self._environment = environment
+        self._environment = dict(environment)
+        if folder is not None:
+            self._environment["TOOLKIT_JOB"] = str(folder)
         self._elastic = elastic
+        self._output = output
+        self._has_lifeline = has_lifeline
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
+        self._lifelines: list[IO[bytes]] = []
         self._readers: list[threading.Thread] = []
         self._code = 0
         self._kill_time = float("inf")
+        self.first_failure: tuple[int, int] | None = None
 
-    def run(self, processes: int) -> int:
-        """Start the processes, wait for their end, and return the exit code."""
-        previous_handler = signal.signal(
-            signal.SIGTERM, lambda *_: self._end(signal.SIGTERM, _INTERRUPTION_SECONDS)
-        )
+    def run(self, ranks: Iterable[int]) -> int:
+        """Start the processes, wait for their end, and return the exit code.
+
+        Args:
+            ranks: the ranks of the processes.
+        """
         try:
-            for rank in range(processes):
+            for rank in ranks:
                 self._start(rank)
             self._wait()
         except KeyboardInterrupt:
             self._interrupt()
             raise
         finally:
-            signal.signal(signal.SIGTERM, previous_handler)
             for process in list(self._processes.values()):
                 process.kill()
+            for lifeline in self._lifelines:
+                lifeline.close()
             for reader in self._readers:
                 reader.join(1)
         return self._code
+
+    @contextmanager
+    def end_at_sigterm(self) -> Iterator[None]:
+        """End the processes if this one receives SIGTERM; only in the main thread."""
+        previous_handler = signal.signal(signal.SIGTERM, lambda *_: self.end())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, previous_handler)
 
     def _start(self, number: int, **variables: str) -> None:
         """Start a process; its rank is the number, unless it replaces a lost one."""
         environment = {
             **self._environment,
-            "TOOLKIT_JOB": str(self._folder),
             "TOOLKIT_RANK": str(number),
             "TOOLKIT_LAUNCHER": str(os.getpid()),
             **variables,
         }
+        rank_input = None if number == 0 else subprocess.DEVNULL
         process = subprocess.Popen(
             self._command,
             env=environment,
-            stdin=None if number == 0 else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if self._has_lifeline else rank_input,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         self._processes[number] = process
-        for source, target in (
-            (process.stdout, sys.stdout.buffer),
-            (process.stderr, sys.stderr.buffer),
-        ):
-            arguments = number, cast(BufferedReader, source), target
-            reader = threading.Thread(target=_forward, args=arguments, daemon=True)
+        if process.stdin is not None:
+            self._lifelines.append(process.stdin)
+        for source, is_error in ((process.stdout, False), (process.stderr, True)):
+            arguments = number, is_error, cast(BufferedReader, source)
+            reader = threading.Thread(target=self._forward, args=arguments, daemon=True)
             reader.start()
             self._readers.append(reader)
         threading.Thread(
             target=lambda: self._ended.put((number, process.wait())), daemon=True
         ).start()
+
+    def _forward(self, number: int, is_error: bool, source: BufferedReader) -> None:
+        """Forward lines with the rank, as they arrive."""
+        with source:
+            for line in split_lines(source):
+                self._output(number, is_error, line)
 
     def _wait(self) -> None:
         """Wait until all processes have ended."""
@@ -134,33 +182,37 @@ class _Job:
 
     def _handle_end(self, number: int, code: int) -> None:
         del self._processes[number]
-        Path(self._folder, f"ended-{number}").touch()
-        # As in shells, for a process that a signal ended.
-        shell_code = 128 - code if code < 0 else code
+        if self._folder is not None:
+            Path(self._folder, f"ended-{number}").touch()
         is_ending = self._kill_time < float("inf")
         if not code or self._code:
             return
         if self._elastic and code < 0 and self._processes and not is_ending:
-            name = _signal_name(-code)
+            name = signal_name(-code)
             _report(f"{name} ended rank {number}; the job continues without it")
             return
-        self._code = shell_code
+        self.first_failure = number, code
+        self._code = shell_code(code)
         if code < 0 and not is_ending:
-            _report(f"{_signal_name(-code)} ended rank {number}; the job ends")
+            _report(f"{signal_name(-code)} ended rank {number}; the job ends")
         elif not is_ending:  # also for os._exit, which prints nothing
             _report(f"rank {number} ended with exit code {code}; the job ends")
-        self._end(signal.SIGTERM, _END_SECONDS)
+        self.end(_END_SECONDS)
 
-    def _end(self, number: int, seconds: float) -> None:
-        """Send a signal to all processes, and kill the remaining ones later."""
+    def end(self, seconds: float = INTERRUPTION_SECONDS) -> None:
+        """End all processes by SIGTERM, and kill the remaining ones later.
+
+        Args:
+            seconds: the time until they are killed.
+        """
         self._kill_time = min(self._kill_time, time.monotonic() + seconds)
-        self._signal(number)
+        self._signal(signal.SIGTERM)
         if hasattr(signal, "SIGCONT"):
             self._signal(signal.SIGCONT)  # for a stopped process
 
     def _interrupt(self) -> None:
         """Wait for the end of the processes after Ctrl-C."""
-        end = time.monotonic() + _INTERRUPTION_SECONDS
+        end = time.monotonic() + INTERRUPTION_SECONDS
         signal_time = time.monotonic() + _CTRL_C_SECONDS
         while self._processes and time.monotonic() < end:
             with suppress(Empty):
@@ -175,21 +227,30 @@ class _Job:
             process.send_signal(number)
 
     def _start_replacements(self) -> None:
+        assert self._folder is not None
         for path in sorted(self._folder.glob("start-*")):
             number = int(path.name.partition("-")[2])
             request = path.rename(self._folder / f"request-{number}")
             self._start(number, TOOLKIT_REPLACEMENT=str(request))
 
 
-def _forward(number: int, source: BufferedReader, target: BinaryIO) -> None:
-    """Copy lines with the rank, as they arrive."""
-    tag = b"%d: " % number
-    for line in split_lines(source):
-        target.write(tag + line)
-        target.flush()
+def split_lines(source: BufferedReader) -> Iterator[bytes]:
+    """Yield lines, and redraws of a progress bar, each with its line end."""
+    remainder = b""
+    while chunk := source.read1(1 << 16):
+        *lines, remainder = re.split(rb"(?<=[\r\n])", remainder + chunk)
+        yield from lines
+    if remainder:
+        yield remainder
 
 
-def _signal_name(number: int) -> str:
+def shell_code(code: int) -> int:
+    """Return an exit code of `subprocess` as shells do after a signal."""
+    return 128 - code if code < 0 else code
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
