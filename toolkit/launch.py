@@ -31,7 +31,7 @@ USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
 # Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH,
 # torchrun, Slurm.
 _LOCAL_RANK_VARIABLES = (
-    "TOOLKIT_PROCESSES",
+    *("TOOLKIT_LOCAL_PROCESSES", "TOOLKIT_PROCESSES"),
     *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
     *("LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"),
 )

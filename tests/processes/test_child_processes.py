@@ -201,7 +201,10 @@ def test_children_run_no_file_of_the_current_folder(kind, hostile, tmp_path):
     assert process.returncode == 0, process.stderr
 
 
-@pytest.mark.parametrize("command", ["inspect latest.h5", "info", "run sub/script.py"])
+COMMANDS = ["inspect latest.h5", "info", "run sub/script.py"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "run --hosts localhost sub/script.py"])
 def test_commands_run_no_file_of_the_current_folder(command, hostile):
     with h5py.File(hostile / "latest.h5", "w", libver="latest") as file:
         file["x"] = [1.0]

@@ -6,11 +6,17 @@ exit code, or with 128 plus the number of the signal. The code is 124 if a colle
 exceeded its timeout. With --mpi, an MPI library connects the processes, which needs
 `pip install "toolkit-nn[mpi]"`.
 
+With --hosts, ssh starts the processes on other machines. ssh must not need a password.
+Each host has the same working folder, script, Python and packages, at the same paths,
+and can connect to the first host by its name. The processes get the environment
+variables that start with TOOLKIT_, and a secret of the job.
+
 Examples:
   $ toolkit run digits_cnn
   $ toolkit run digits_cnn --epochs 5
   $ toolkit run digits_cnn --help
   $ toolkit run --processes 2 train.py
+  $ toolkit run --hosts node1:2,node2:2 train.py
   $ toolkit run --keras keras_script.py
 """
 
@@ -27,6 +33,7 @@ from pathlib import Path
 
 from toolkit.cli import choice_type, parse_count, program_name
 from toolkit.cli.examples import example_path, list_examples
+from toolkit.cli.hosts import parse_hosts, run_hosts
 from toolkit.cli.mpirun import LIBRARIES, launch_command
 from toolkit.cli.ranks_output import RunRanks, run_job, run_launcher
 from toolkit.comm.launchers import launch_environment, rank_command
@@ -41,6 +48,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=parse_count,
         metavar="N",
         help="the number of processes of the job",
+    )
+    parser.add_argument(
+        "--hosts",
+        type=parse_hosts,
+        metavar="HOSTS",
+        help="start the processes on these hosts by ssh, such as a,b:2 for one process "
+        "on a and two on b; --processes is the number for each host without a number",
     )
     parser.add_argument(
         "--timeout",
@@ -122,9 +136,28 @@ def _job_function(options: argparse.Namespace, script: Sequence[str]) -> RunRank
     return partial(run_launcher, command)
 
 
+def _run_hosts(options: argparse.Namespace) -> int:
+    """Run a script on several hosts."""
+    refused_options = {
+        "--mpi": options.mpi is not None,
+        "--elastic": options.elastic,
+        "--replace": options.replace,
+        "--restarts": options.restarts is not None,
+        "--keras": options.keras,
+    }
+    for name in (name for name, value in refused_options.items() if value):
+        raise ArgumentError(f"--hosts does not support {name}")
+    processes = options.processes or 1
+    environment = launch_environment(processes, options.timeout)
+    script = [str(options.name), *options.arguments]
+    return run_hosts(options.hosts, processes, script, environment)
+
+
 def run(options: argparse.Namespace) -> int:
     """Run it as Python runs a script, with its folder on the path."""
     path = options.name
+    if options.hosts is not None:
+        return _run_hosts(options)
     if options.processes is not None:
         if options.keras:
             raise ArgumentError("--keras runs one process; received --processes")

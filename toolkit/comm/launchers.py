@@ -9,10 +9,14 @@ from importlib.util import find_spec
 from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, python_command
 
-# Variables of a rank of `toolkit run`; a script that a rank starts is no rank.
+# Variables with the private folder of a job on one machine, or with the address of
+# rank 0 of a job of several hosts. A launcher of toolkit has started these jobs.
+PRIVATE_JOB_VARIABLES = ("TOOLKIT_JOB", "TOOLKIT_JOB_ADDRESS")
+# Variables of a rank of these jobs; a script that a rank starts is no rank.
 JOB_VARIABLES = (
-    *("TOOLKIT_JOB", "TOOLKIT_RANK", "TOOLKIT_PROCESSES", "TOOLKIT_LAUNCHER"),
-    "TOOLKIT_REPLACEMENT",
+    *PRIVATE_JOB_VARIABLES,
+    *("TOOLKIT_RANK", "TOOLKIT_PROCESSES", "TOOLKIT_LOCAL_PROCESSES"),
+    *("TOOLKIT_LAUNCHER", "TOOLKIT_REPLACEMENT"),
 )
 
 # Variables of process managers that start the ranks of an MPI library.
@@ -25,10 +29,19 @@ _RANK_VARIABLES = ("RANK", "JOB_COMPLETION_INDEX")
 _joined: list[tuple[str, int]] = []
 
 
-def rank_command(script: Sequence[str]) -> list[str]:
-    """Return the command of one rank, which runs a script with its arguments."""
+def rank_command(script: Sequence[str], on_other_host: bool = False) -> list[str]:
+    """Return the command of one rank, which runs a script with its arguments.
+
+    Args:
+        script: the path of the script and its arguments.
+        on_other_host: whether the rank is on another host.
+    """
     return python_command(
-        "toolkit.launch:main", *script, runs_user_code=True, has_script=True
+        "toolkit.launch:main",
+        *script,
+        runs_user_code=True,
+        has_script=True,
+        on_other_host=on_other_host,
     )
 
 
@@ -83,7 +96,7 @@ def launcher_variable() -> tuple[str, int] | None:
 
 def uses_mpi() -> bool:
     """Return whether MPI has started the ranks of this job."""
-    if "TOOLKIT_JOB" in os.environ:
+    if any(name in os.environ for name in PRIVATE_JOB_VARIABLES):
         return False
     if any(name in os.environ for name in _MPI_VARIABLES):
         return True

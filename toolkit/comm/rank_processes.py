@@ -59,6 +59,11 @@ def write_to_terminal(rank: int, is_error: bool, line: bytes) -> None:
     target.flush()
 
 
+def terminal_input(rank: int) -> int | None:
+    """Return the input of this process for rank 0, and no input for other ranks."""
+    return None if rank == 0 else subprocess.DEVNULL
+
+
 class RankProcesses:
     """Processes of a job.
 
@@ -70,8 +75,8 @@ class RankProcesses:
             process by a file `start-N`. None: the processes connect over a network.
         elastic: whether the job continues if a signal ends a process.
         output: receives the lines of the processes, from several threads.
-        has_lifeline: whether the input of each process is a pipe that closes when this
-            process ends. If not, rank 0 has the input of this process.
+        choose_input: a function that returns the input of a rank, as for `subprocess`.
+            An input that is a pipe closes when this process ends.
 
     Attributes:
         first_failure: the rank and the exit code of the first process that failed, as
@@ -86,7 +91,7 @@ class RankProcesses:
         *,
         elastic: bool = False,
         output: RankOutput = write_to_terminal,
-        has_lifeline: bool = False,
+        choose_input: Callable[[int], int | None] = terminal_input,
     ) -> None:
         self._command = command
         self._folder = folder
@@ -95,12 +100,13 @@ class RankProcesses:
             self._environment["TOOLKIT_JOB"] = str(folder)
         self._elastic = elastic
         self._output = output
-        self._has_lifeline = has_lifeline
+        self._choose_input = choose_input
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         self._lifelines: list[IO[bytes]] = []
         self._readers: list[threading.Thread] = []
         self._code = 0
+        self._is_ending = False
         self._kill_time = float("inf")
         self.first_failure: tuple[int, int] | None = None
 
@@ -112,10 +118,13 @@ class RankProcesses:
         """
         try:
             for rank in ranks:
+                if self._is_ending:
+                    self._code = shell_code(-signal.SIGTERM)
+                    break
                 self._start(rank)
             self._wait()
         except KeyboardInterrupt:
-            self._interrupt()
+            self._wait_after_ctrl_c()
             raise
         finally:
             for process in list(self._processes.values()):
@@ -143,11 +152,10 @@ class RankProcesses:
             "TOOLKIT_LAUNCHER": str(os.getpid()),
             **variables,
         }
-        rank_input = None if number == 0 else subprocess.DEVNULL
         process = subprocess.Popen(
             self._command,
             env=environment,
-            stdin=subprocess.PIPE if self._has_lifeline else rank_input,
+            stdin=self._choose_input(number),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -184,7 +192,7 @@ class RankProcesses:
         del self._processes[number]
         if self._folder is not None:
             Path(self._folder, f"ended-{number}").touch()
-        is_ending = self._kill_time < float("inf")
+        is_ending = self._is_ending
         if not code or self._code:
             return
         if self._elastic and code < 0 and self._processes and not is_ending:
@@ -205,12 +213,19 @@ class RankProcesses:
         Args:
             seconds: the time until they are killed.
         """
+        self._is_ending = True
         self._kill_time = min(self._kill_time, time.monotonic() + seconds)
         self._signal(signal.SIGTERM)
         if hasattr(signal, "SIGCONT"):
             self._signal(signal.SIGCONT)  # for a stopped process
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
+        """Send SIGINT to all processes, and kill the remaining ones later."""
+        self._is_ending = True
+        self._kill_time = min(self._kill_time, time.monotonic() + INTERRUPTION_SECONDS)
+        self._signal(signal.SIGINT)
+
+    def _wait_after_ctrl_c(self) -> None:
         """Wait for the end of the processes after Ctrl-C."""
         end = time.monotonic() + INTERRUPTION_SECONDS
         signal_time = time.monotonic() + _CTRL_C_SECONDS

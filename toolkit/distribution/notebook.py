@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import threading
 from collections import deque
@@ -96,7 +97,7 @@ def launch_notebook(
             folder,
             elastic=elastic,
             output=output,
-            has_lifeline=True,
+            choose_input=lambda _: subprocess.PIPE,
         )
         code = job.run(range(processes))
         error = function_files.read_error(folder)

@@ -37,6 +37,7 @@ def python_command(
     *arguments: str,
     runs_user_code: bool = False,
     has_script: bool = False,
+    on_other_host: bool = False,
     options: Sequence[str] = (),
 ) -> list[str]:
     """Return the command of a Python process that calls a function of the package.
@@ -51,6 +52,8 @@ def python_command(
             called `enter_user_code`.
         has_script: whether the child runs another script than this process. Then it
             does not search the folder of this process's script.
+        on_other_host: whether the process runs on another host, with the same folders.
+            Its code keeps the search paths of programs and libraries of that host.
         options: more options of the interpreter.
 
     Raises:
@@ -68,7 +71,10 @@ def python_command(
     if runs_user_code:
         context["user"] = _module_folders(_user_folders(has_script))
         context["main"] = _main_module()
-        context["environment"] = _changed_variables()
+        variables = _changed_variables()
+        if on_other_host:
+            variables = {n: v for n, v in variables.items() if n == "PYTHONPATH"}
+        context["environment"] = variables
     start = Path(__file__).with_name("start.py")
     command = [sys.executable, *_interpreter_options(), *options, str(start)]
     return [*command, json.dumps(context), *arguments]

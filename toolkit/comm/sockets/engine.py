@@ -12,7 +12,7 @@ from pathlib import Path
 from toolkit import settings
 from toolkit.comm.engine import ElasticGroup
 from toolkit.comm.group import exchange
-from toolkit.comm.launchers import JOB_VARIABLES
+from toolkit.comm.launchers import JOB_VARIABLES, PRIVATE_JOB_VARIABLES
 from toolkit.comm.sockets.bridge import SocketBridge
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.keys import derive_keys
@@ -44,8 +44,8 @@ class SocketEngine:
         """Use the connections of this process, which its children do not get."""
         self._node, self._folder = node, membership.folder
         atexit.register(self.finish)  # for scripts without `toolkit.launch`
-        if membership.folder is not None:
-            for name in JOB_VARIABLES:
+        if any(name in os.environ for name in PRIVATE_JOB_VARIABLES):
+            for name in (*JOB_VARIABLES, "TOOLKIT_JOB_SECRET"):
                 os.environ.pop(name, None)
 
     def bridge_to_job(self) -> SocketBridge | None:

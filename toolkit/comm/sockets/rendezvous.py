@@ -64,6 +64,16 @@ def find_membership(size: int) -> Membership:
         secret = Path(folder, "secret").read_bytes()
         root, endpoint = f"ipc://{folder}/0", f"ipc://{folder}/{rank}"
         return Membership(rank, size, endpoint, root, "", secret, Path(folder))
+    job_address = settings.environment("JOB_ADDRESS")
+    if job_address is not None:
+        address, _, digits = job_address.rpartition(":")
+        if not (address and digits.isdecimal()):
+            raise LaunchError(
+                "TOOLKIT_JOB_ADDRESS: expected HOST:PORT of rank 0; received "
+                f"{job_address!r}"
+            )
+        rank = _read_number("TOOLKIT_RANK")
+        return _network_membership(rank, size, address.strip("[]"), int(digits), False)
     if "SLURM_PROCID" in variables and "RANK" not in variables:
         rank = _read_number("SLURM_PROCID")
         nodes = variables.get(
@@ -81,7 +91,27 @@ def find_membership(size: int) -> Membership:
     if "MASTER_PORT" in variables:
         # The store of torch listens at the port itself.
         port = _read_number("MASTER_PORT") + 1
-    is_local |= address in _LOOPBACK_NAMES
+    return _network_membership(rank, size, address, port, is_local)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name of a host is of the machine that reads it."""
+    return host in _LOOPBACK_NAMES
+
+
+def _network_membership(
+    rank: int, size: int, address: str, port: int, is_local: bool
+) -> Membership:
+    """Return the membership in a job over a network.
+
+    Args:
+        rank: the rank of this process.
+        size: the number of processes.
+        address: the host of rank 0.
+        port: the port at which rank 0 listens.
+        is_local: whether all processes are on one machine.
+    """
+    is_local |= is_loopback(address)
     secret = _find_secret(is_local)
     if is_local:
         endpoint = f"tcp://127.0.0.1:{port if rank == 0 else '*'}"
