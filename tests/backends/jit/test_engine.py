@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -157,3 +159,43 @@ def test_invalid_code_is_an_error(monkeypatch):
     texts = {name: lambda text=text: text for name, text in several().items()}
     with pytest.raises(RuntimeError, match="parsing error"):
         engine.machine_codes({**texts, "bad": lambda: "nonsense"})
+
+
+FRAGMENTED = """
+import ctypes, mmap
+import numpy as np
+import toolkit as tk
+
+x = tk.ops.ones((64, 8))
+tk.function(lambda x: tk.ops.exp(x) * 2)(x)  # loads the libraries
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+numbers = [ctypes.c_int] * 3
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *numbers, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+page, distance, count = 4096, 3 << 30, 512
+block = libc.mmap(None, count * distance, 0, flags, -1, 0)
+assert block and block != ctypes.c_void_p(-1).value
+for size in (1 << 24, 1 << 20, 1 << 16, 1 << 14, 1 << 12):
+    for _ in range(2000):
+        libc.mmap(None, size, 0, flags, -1, 0)
+for i in range(count):
+    libc.munmap(block + i * distance, page)
+for n in range(1, 30):
+    f = tk.function(lambda x: tk.ops.exp(x) * n + tk.ops.sin(x) ** n)
+    np.testing.assert_allclose(f(x), np.exp(1) * n + np.sin(1) ** n, rtol=1e-5)
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills the memory with mmap")
+def test_code_loads_into_fragmented_memory():
+    """The only free pages are 3 GB apart, further than a relocation of 32 bits."""
+    process = subprocess.run(
+        [sys.executable, "-c", FRAGMENTED],
+        env={**os.environ, "TOOLKIT_CACHE_DIR": "off"},
+        capture_output=True,
+        text=True,
+    )
+    assert (process.returncode, process.stdout) == (0, "done\n"), process.stderr[-500:]

@@ -148,7 +148,12 @@ def link(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
     library = llvm.binding()
     # An engine owns its machine, so each engine needs a new machine.
     machine = library.Target.from_default_triple().create_target_machine(jit=True)
-    linked = library.create_mcjit_compiler(library.parse_assembly(""), machine)
+    # The memory manager of llvmlite places the sections of an object together. The one
+    # of LLVM can place them further apart than an address of 32 bits reaches, in a
+    # process whose memory is fragmented, such as a worker of Ray. LLVM then aborts.
+    linked = library.create_mcjit_compiler(
+        library.parse_assembly(""), machine, use_lmm=True
+    )
     for code in objects:
         linked.add_object_file(library.ObjectFileRef.from_data(code))
     linked.finalize_object()
