@@ -48,6 +48,7 @@ INDEX = {
         "toolkit.export": "Export",
         "toolkit.serving": "Serving",
         "toolkit.distribution": "Distributed training",
+        "toolkit.ray": "Training on Ray",
     },
     "Settings and tools": {
         "toolkit.config": "Settings",

@@ -40,7 +40,7 @@ LEVELS = (
         *("backend", "callbacks", "datasets", "utils", "bench", "cli", "launch"),
         "serving",
     ),
-    ("wrappers", "visualization", "distillation", "distribution"),
+    ("wrappers", "visualization", "distillation", "distribution", "ray"),
     ("legacy", "preprocessing", "applications"),
     ("__init__", "__main__"),
     ("compat",),
@@ -48,18 +48,9 @@ LEVELS = (
 LEVEL_OF = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 
 OPTIONAL = {
-    *(
-        "cloudpickle",
-        "cudnn",
-        "google_crc32c",
-        "cupy",
-        "cupyx",
-        "h5py",
-        "llvmlite",
-        "matplotlib",
-    ),
-    *("matplotlib", "mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "re2"),
-    *("sklearn", "tqdm", "zmq"),
+    *("cloudpickle", "cudnn", "cupy", "cupyx", "google_crc32c", "h5py", "llvmlite"),
+    *("matplotlib", "mkl", "ml_dtypes", "mpi4py", "onnx", "openvino", "PIL", "ray"),
+    *("re2", "sklearn", "tqdm", "zmq"),
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
 # `info` names packages, and two of them have the names of backends.

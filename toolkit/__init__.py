@@ -32,6 +32,7 @@ _MODULES = (
     "preprocessing",
     "quantizers",
     "random",
+    "ray",
     "regularizers",
     "saving",
     "serialization",

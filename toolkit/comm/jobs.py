@@ -57,6 +57,11 @@ def world() -> Group:
     return _world[0]
 
 
+def has_joined() -> bool:
+    """Return whether this process has joined a job, or is a job of one rank."""
+    return bool(_world)
+
+
 def recover() -> Group:
     """Remove lost ranks from the job; all remaining ranks call this.
 

@@ -94,14 +94,17 @@ class Recovery:
         self._num_committed += 1
 
     def recover(self, version: int) -> None:
-        """Remove lost ranks after an operation raised an error.
+        """Remove lost ranks, in the handler of a `RankLostError` of an operation.
 
         Args:
             version: the version at the start of the operation.
 
         Raises:
             LaunchError: the job cannot continue.
+            RankLostError: the same error, if the job is not elastic.
         """
+        if not comm.is_elastic():
+            raise  # the error that the caller handles
         if version == self.version:
             self._remove_lost_ranks(has_results=False)
 

@@ -68,10 +68,13 @@ class BackupAndRestore(RegularSaves):
                 "BackupAndRestore: Invalid value for argument `save_freq`: expected "
                 f"'epoch' or a number of batches; received {save_freq!r}"
             )
-        self.backup_dir: str = os.fspath(backup_dir)
+        self._set_folder(backup_dir)
         self.save_freq = save_freq
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
+
+    def _set_folder(self, backup_dir: str | os.PathLike[str]) -> None:
+        self.backup_dir: str = os.fspath(backup_dir)
         self._folder = Path(backup_dir)
         self._files = FileSet(self._folder, "backup", _NAMES.__contains__, _METADATA)
 
