@@ -131,6 +131,15 @@ def test_failing_rank_ends_all_hosts(tmp_path, ssh):
     assert errors.count("Traceback") == 1 and "2: KeyError: 'x'" in errors
 
 
+def test_exit_code_of_a_script_is_no_code_of_ssh(tmp_path, ssh):
+    source = (
+        "import sys\nfrom toolkit import comm\ncomm.world().barrier()\nsys.exit(127)"
+    )
+    code, _, errors = run(tmp_path, ssh, source)
+    assert code == 127
+    assert "has failed, exit code 127" in errors and "cannot start" not in errors
+
+
 WAITING = """
 import os, time
 from toolkit import comm

@@ -72,6 +72,21 @@ def test_model_has_the_same_bits_as_in_one_process():
     model.fit(x, x[:, :3], verbose=0)  # the trained model is usable
 
 
+def test_job_of_its_own_in_a_rank(tmp_path):
+    """The processes of a rank have no settings of its job."""
+    source = """
+import toolkit
+from toolkit import comm
+rank = comm.world().rank
+print("sizes", comm.world().size, toolkit.launch_notebook(lambda: comm.world().size, 3))
+"""
+    process = ranks.start(
+        ranks.toolkit_command(tmp_path, 2, source, flags=["--elastic", "--replace"])
+    )
+    assert process.code == 0, process.errors
+    assert process.out.count("sizes 2 3") == 2
+
+
 def test_thread_that_is_not_the_main_thread():
     results = []
     thread = threading.Thread(

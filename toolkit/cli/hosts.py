@@ -25,7 +25,7 @@ from toolkit.comm.rank_processes import (
     shell_code,
     split_lines,
 )
-from toolkit.comm.remote_ranks import INTERRUPT, UNSUITABLE_HOST, RemoteRanks
+from toolkit.comm.remote_ranks import INTERRUPT, RemoteRanks
 from toolkit.comm.sockets.keys import SECRET_SIZE
 from toolkit.comm.sockets.rendezvous import is_loopback
 from toolkit.errors import LaunchError
@@ -156,6 +156,7 @@ class _HostsJob:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         self._readers: list[threading.Thread] = []
+        self._started_hosts: set[int] = set()
         self._code = 0
         self._kill_time = float("inf")
 
@@ -217,7 +218,9 @@ class _HostsJob:
         with source:
             for line in split_lines(source):
                 if line.startswith(port_line) and not is_error:
-                    self._send_port(int(line.removeprefix(port_line)))
+                    self._started_hosts.add(index)
+                    if index == 0:
+                        self._send_port(int(line.removeprefix(port_line)))
                     continue
                 is_complete = _TAG.match(line) or not line.strip()
                 target.write(line if is_complete else prefix + line)
@@ -255,9 +258,9 @@ class _HostsJob:
             process.stdin.close()
         if code and not self._code:
             self._code = shell_code(code)
-            reason = _describe_failure(self._hosts[index].name, code)
-            if reason:
-                print(f"toolkit: {reason}", file=sys.stderr, flush=True)
+            name, has_started = self._hosts[index].name, index in self._started_hosts
+            reason = _describe_failure(name, code, has_started)
+            print(f"toolkit: {reason}; the job ends", file=sys.stderr, flush=True)
             self._end()
 
     def _terminate(self, number: int, frame: object) -> None:
@@ -274,18 +277,26 @@ class _HostsJob:
                 process.stdin.close()
 
 
-def _describe_failure(host: str, code: int) -> str:
-    """Return the reason for an exit code of ssh that no rank explains, or ""."""
+def _describe_failure(host: str, code: int, has_started: bool) -> str:
+    """Return the reason for an exit code of ssh.
+
+    Args:
+        host: the name of the host.
+        code: the exit code.
+        has_started: whether the host has started its ranks. A script can end with any
+            code, so the codes of ssh and of the shell have a meaning before that only.
+    """
+    if has_started:
+        connection = ", or the connection is lost" if code == _SSH_FAILED else ""
+        return f"a process on host {host!r} has failed, exit code {code}{connection}"
     if code == _SSH_FAILED:
         return (
-            f"ssh cannot run the processes on host {host!r}, or has lost them. Check "
-            f"that this command needs no password: ssh -o BatchMode=yes {host} true"
+            f"ssh cannot run the processes on host {host!r}. Check that this command "
+            f"needs no password: ssh -o BatchMode=yes {host} true"
         )
     if code in _SHELL_FAILED:
         return (
             f"host {host!r} cannot start {sys.executable}; expected Python at the same "
             "path on each host"
         )
-    if code == UNSUITABLE_HOST:
-        return f"host {host!r} cannot start its processes"
-    return ""
+    return f"host {host!r} cannot start its processes, exit code {code}"

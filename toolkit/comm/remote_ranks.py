@@ -39,8 +39,8 @@ class RemoteRanks:
         folder: the working folder.
         variables: the environment variables of the job, with its secret.
         address: the host of rank 0.
-        port: the port of rank 0; 0 on the host of rank 0, which reports a free port.
-        token: a random word, which starts the line of this report.
+        port: the port of rank 0; 0 on the host of rank 0, which chooses a free port.
+        token: a random word. It starts a line with the port, which reports the start.
         version: the version of toolkit.
     """
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     port = description.port
     if not port:
         port = _find_free_port(description.address)
-        print(description.token, port, flush=True)
+    print(description.token, port, flush=True)
     address = description.address
     host = f"[{address}]" if ":" in address else address
     job = RankProcesses(

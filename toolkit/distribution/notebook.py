@@ -93,7 +93,7 @@ def launch_notebook(
                 *(function_files.__name__, str(folder)),
                 runs_user_code=True,
             ),
-            launch_environment(processes, timeout, elastic),
+            _environment(processes, timeout, elastic),
             folder,
             elastic=elastic,
             output=output,
@@ -109,6 +109,20 @@ def launch_notebook(
         return function_files.read_result(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment(
+    processes: int, timeout: float | None, elastic: bool
+) -> dict[str, str]:
+    """Return the environment of the processes.
+
+    It has no settings of a job to which this process itself belongs.
+    """
+    environment = launch_environment(processes, timeout, elastic)
+    settings = ["TOOLKIT_OUTCOME", "TOOLKIT_SNAPSHOTS", "TOOLKIT_REPLACE"]
+    for name in settings if elastic else [*settings, "TOOLKIT_ELASTIC"]:
+        environment.pop(name, None)
+    return environment
 
 
 def _check(processes: int, timeout: float | None) -> None:
