@@ -34,6 +34,7 @@ EXTRAS = {
     "plot": ("matplotlib", "pictures as PNG, PDF and JPEG; SVG needs no package"),
     "workers": ("cloudpickle", "worker processes for all functions"),
     "mpi": ("mpi4py", "distributed jobs over MPI: toolkit run --mpi"),
+    "ray": ("ray", "toolkit.ray, training on clusters of Ray"),
     "serve": ("uvicorn", "toolkit.serving.App in an ASGI server"),
     "aot": ("ziglang", "native libraries for other processors"),
     "sklearn": ("sklearn", "toolkit.wrappers, estimators for scikit-learn"),
