@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import comm
+from toolkit.backends.memory import to_host
 from toolkit.comm.local import single
 from toolkit.compiler.sharding.collectives import gather
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
@@ -31,6 +32,7 @@ class ShardPlacement:
 
     def take_local(self, array: Any) -> Any:
         """Return this rank's shard of a full value."""
+        array = to_host(array)
         for axis, split in self.splits:
             array = array[axis.local_slices(split, array)]
         return np.array(array)
@@ -38,13 +40,14 @@ class ShardPlacement:
     def gather(self, array: Any) -> Any:
         """Return the full value; all ranks call this."""
         notify_gather(self)
+        array = to_host(array)
         specs = [self.spec]
         for axis, split in self.splits[:-1]:
             units = split.units(specs[-1])
             specs.append(split.local(specs[-1], len(axis.rows(units))))
         for (axis, split), spec in zip(self.splits[::-1], specs[::-1], strict=True):
             out = np.empty(spec.shape, array.dtype)
-            gather(np.asarray(array), out, axis, split)
+            gather(array, out, axis, split)
             array = out
         return array
 

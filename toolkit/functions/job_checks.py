@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from toolkit import comm
+from toolkit.backends.memory import to_host
 from toolkit.comm.launchers import launcher_variable
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
@@ -208,5 +209,5 @@ def compare_variables(
 def _checksum(variable: Variable) -> int:
     """Return a checksum of a variable, without donating its buffer."""
     with variable.lock:
-        array = np.ascontiguousarray(variable._tensor._array)
+        array = np.ascontiguousarray(to_host(variable._tensor._array))
         return crc32(array.reshape(-1).view(np.uint8).data)

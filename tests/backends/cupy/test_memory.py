@@ -86,3 +86,13 @@ def test_live_buffers_do_not_overlap_and_outputs_are_written(on_host):
     }
     assert set(program.graph.outputs) <= written
     assert program.backend.generator.numerics == Numerics()
+
+
+def test_rows_that_are_not_aligned_are_copied(on_host):
+    """Kernels of a program load several elements at a time."""
+    memory, x = on_host.memory, np.arange(15, dtype="float32").reshape(5, 3)
+    array = memory.asarray(x)
+    rows = memory.as_row_major(array[1:])
+    assert memory.address(rows) % 16 == 0
+    np.testing.assert_array_equal(memory.to_numpy(rows), x[1:])
+    assert memory.as_row_major(array) is array

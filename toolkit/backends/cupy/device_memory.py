@@ -18,6 +18,8 @@ from toolkit.backends.pending_copy import PendingCopy
 from toolkit.plans.operands import align_up
 
 Array = Any
+# Bytes of the widest load of a kernel.
+ALIGNED = 16
 
 
 class DeviceMemory(Memory):
@@ -108,9 +110,13 @@ class DeviceMemory(Memory):
             self.device.copy(self.address(target), self.address(source), target.nbytes)
 
     def as_row_major(self, array: Any) -> Array:
-        """Return an array as steps expect it: on the device, in row-major order."""
+        """Return an array as steps expect it: on the device, row-major and aligned.
+
+        Kernels load several elements at a time, so a view of some rows is copied if its
+        first element is not aligned.
+        """
         result = self.asarray(array)
-        if result.flags.c_contiguous:
+        if result.flags.c_contiguous and self.device.address(result) % ALIGNED == 0:
             return result
         return self.kernels["stop_gradient"](result)
 
