@@ -33,6 +33,9 @@ class CodeGenerator:
     can_branch = True
     # Whether generated code can select a branch or end a loop by a computed value.
     can_jump = False
+    # Whether the bits of a row can depend on the other rows of its batch, even if a
+    # program requires independent rows. A job then computes each leaf separately.
+    rows_depend_on_batch = False
     # Whether `specialize` removes calls, so that frozen inputs bring a gain.
     can_specialize = False
     # The primitives that elementwise nodes can follow in a kernel.
@@ -75,6 +78,17 @@ class CodeGenerator:
             node: of a fused or of any other primitive.
             inputs, outputs: the operands in the order of the node.
             is_aligned: whether all addresses are multiples of 16 bytes.
+        """
+        return None
+
+    def lower_collective(
+        self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Any:
+        """Lower a collective; None: a kernel runs it on the host.
+
+        Args:
+            node: the node of the collective. All ranks of its group must decide alike.
+            inputs, outputs: the operands in the order of the node.
         """
         return None
 

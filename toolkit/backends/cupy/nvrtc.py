@@ -20,6 +20,8 @@ OPTIONS = ("--std=c++17", "-default-device", "--disable-warnings")
 # Skips the compiler's own headers, whose unused declarations cost 8 ms per source.
 # NVRTC 13 supports the option; it is an error in some earlier versions.
 MINIMAL = "--minimal"
+# For kernels whose bits must not depend on the fusion of products and sums.
+NO_CONTRACTION = "--fmad=false"
 
 
 @cache
@@ -150,4 +152,6 @@ def compile_kernel(
     kernel: Kernel, arch: int, extra_options: Sequence[str] = ()
 ) -> bytes:
     """Return the cubin of a kernel for a compute capability."""
-    return compile_source(kernel.source, kernel.name, arch, extra_options)[0]
+    contraction = () if kernel.is_contracted else (NO_CONTRACTION,)
+    options = (*contraction, *extra_options)
+    return compile_source(kernel.source, kernel.name, arch, options)[0]

@@ -37,18 +37,24 @@ _COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
 Terms = dict[int, Value]
 
 
-def partition(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+def partition(
+    sharded: ShardedGraph,
+    axis: MeshAxis,
+    inputs: Sequence[Layout],
+    builder: type[Local] | None = None,
+) -> Graph:
     """Return the graph that this rank runs.
 
     Args:
         sharded: result of `propagate`.
         axis: axis of the mesh.
         inputs: shardings of the graph's inputs, as passed to `propagate`.
+        builder: the builder of the graph; None for one node for all leaves of a rank.
 
     Returns:
         A graph with the same number of inputs and outputs, with local shapes.
     """
-    local = Local(axis, sharded)
+    local = (builder or Local)(axis, sharded)
     local_inputs = [
         local.define(x, layout)
         for x, layout in zip(sharded.graph.inputs, inputs, strict=True)
@@ -139,10 +145,14 @@ class Local:
             else:
                 self._add_for_leaves(choice)
             return
+        self._add_for_rows(choice)
+
+    def _add_for_rows(self, choice: Choice) -> None:
+        """Add a node that computes the results for all local rows."""
         inputs = self._inputs(choice)
         outputs = [
             self.define(y, layout)
-            for y, layout in zip(node.outputs, choice.outputs, strict=True)
+            for y, layout in zip(choice.node.outputs, choice.outputs, strict=True)
         ]
         self._append(choice, inputs, outputs)
 
@@ -175,17 +185,10 @@ class Local:
         (first,) = set(choice.outputs)
         assert isinstance(first, Partial)
         owned = self.axis.present(first.units)
-        local_leaves = [
-            leaf
-            for leaf in owned.range_of_rank(self.axis.group.rank, self.axis.group.size)
-            if leaf in owned.present
-        ]
+        local_leaves = self._local_leaves(first.units)
         terms: list[Terms] = [{} for _ in node.outputs]
         for leaf in local_leaves:
-            operands = [
-                self.leaf(x, layout, first.units, leaf)
-                for x, layout in zip(inputs, choice.inputs, strict=True)
-            ]
+            operands = self._leaf_operands(choice, inputs, first.units, leaf)
             if node.op.initial_operand is not None:
                 is_first = leaf == owned.present[0]
                 operands[node.op.initial_operand] = self._initial_or_zero(
@@ -202,6 +205,21 @@ class Local:
         self.sources.update(
             dict.fromkeys(node.outputs, initial if local_leaves else inputs)
         )
+
+    def _local_leaves(self, units: int) -> list[int]:
+        """Return the leaves of this rank that have units."""
+        group, leaves = self.axis.group, self.axis.present(units)
+        local = leaves.range_of_rank(group.rank, group.size)
+        return [leaf for leaf in local if leaf in leaves.present]
+
+    def _leaf_operands(
+        self, choice: Choice, inputs: Sequence[Value], units: int, leaf: int
+    ) -> list[Value]:
+        """Return the operands of a node for one leaf, from its local operands."""
+        return [
+            self.leaf(x, layout, units, leaf)
+            for x, layout in zip(inputs, choice.inputs, strict=True)
+        ]
 
     def _initial_or_zero(
         self, choice: Choice, inputs: Sequence[Value], is_first: bool
@@ -352,7 +370,17 @@ class Local:
 
     def _pieces(self, value: Value) -> list[Value]:
         """Return the subtrees of which this rank has all terms."""
-        partial, terms, spec = self.partials[value], self.terms[value], value.spec
+        partial, terms = self.partials[value], self.terms[value]
+        trees = pieces_of(self.axis, partial.units)
+        pieces = [
+            self._combine_terms(tree, terms, partial.op, value.spec) for tree in trees
+        ]
+        return [piece for piece in pieces if piece is not None]
+
+    def _combine_terms(
+        self, tree: Subtree, terms: Terms, op: str, spec: Spec
+    ) -> Value | None:
+        """Return the terms of a subtree, combined along it; None without a term."""
         names = _COMBINE_BOOLS if spec.dtype == "bool" else _COMBINE
 
         def term(tree: Subtree) -> Value | None:
@@ -360,11 +388,9 @@ class Local:
             return terms.get(first) if size == 1 else None
 
         def combine(left: Value, right: Value) -> Value:
-            return self.emit(names[partial.op], [left, right], spec)
+            return self.emit(names[op], [left, right], spec)
 
-        trees = pieces_of(self.axis, partial.units)
-        pieces = [combine_subtree(tree, term, combine) for tree in trees]
-        return [piece for piece in pieces if piece is not None]
+        return combine_subtree(tree, term, combine)
 
     def _gathered(self, value: Value, split: Split) -> Value:
         """Return the shards of all ranks."""

@@ -21,6 +21,7 @@ from toolkit.compiler.program import Program
 from toolkit.compiler.sharding.buckets import join_collectives
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.leaf_sums import separate_terms
+from toolkit.compiler.sharding.leafwise import LeafwiseLocal
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
 from toolkit.ir import Graph, Kind, Spec, Value
@@ -80,7 +81,9 @@ def compile_sharded(
         full = share(sharded.graph, target).pruned()
         if len(full.nodes) < len(sharded.graph.nodes):
             sharded = propagate(full, axis, layouts, output_layouts, stored)
-        local = partition(sharded, axis, layouts)
+        is_leafwise = backend.generator.rows_depend_on_batch and not axis.even
+        builder = LeafwiseLocal if is_leafwise else None
+        local = partition(sharded, axis, layouts, builder)
     local = join_collectives(local)
     compare_programs(comm.world(), _describe_lines(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)

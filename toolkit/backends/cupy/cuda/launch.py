@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.definitions.records import record
+from toolkit.plans.rules import rules
 
 
 @record
@@ -24,6 +25,8 @@ class Kernel:
         batched: the batched kernel for many launches of this one, or None;
             `batched_launch.build_table` builds its table.
         strides: if `batched` is set, the bytes that each address advances per `count`.
+        is_contracted: whether a product and a sum may be one rounded operation.
+            Otherwise the bits of an element do not depend on the fusion of its nodes.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Kernel:
     parameters: tuple[str, ...]
     batched: Kernel | None = None
     strides: tuple[int, ...] = ()
+    is_contracted: bool = True
 
 
 @record
@@ -138,6 +142,14 @@ def make_kernel(family: str, text: str, parameters: Sequence[str]) -> Kernel:
         text: the source, with `KERNEL` as the placeholder of the name.
         parameters: the C types of the arguments.
     """
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    is_contracted = not rules.rows_independent
+    # Kernels with the same text and different options have different names.
+    content = text if is_contracted else f"{text}// without contraction\n"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     name = f"{family}_{digest}"
-    return Kernel(name, text.replace("KERNEL", name), tuple(parameters))
+    return Kernel(
+        name,
+        text.replace("KERNEL", name),
+        tuple(parameters),
+        is_contracted=is_contracted,
+    )
