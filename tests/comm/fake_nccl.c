@@ -5,7 +5,7 @@
    and receives over these. A stream is a queue with a thread, by whatever pointer names
    it. It is stricter than the real one: a communicator that is called by two threads at
    once, or before a call that was in progress was polled, is an error, and so are sends
-   and receives that do not pair.
+   and receives that do not pair, or that a captured graph makes on one rank only.
 
    FAKE_NCCL_VERSION  the version to report (23203)
    FAKE_NCCL_DEVICE   the GPU of this process; two ranks with one are refused
@@ -42,7 +42,12 @@ typedef struct Comm {
   _Atomic int inside, state, polls, aborted, has_thread, pending, finalizes;
   _Atomic int served; /* groups, of which the next one waits, on whatever stream */
 } Comm;
-typedef struct { int peer, is_send, has_head; size_t done, nbytes; char* at; } Part;
+typedef struct {
+  int peer, is_send, has_head;
+  size_t done, nbytes;
+  char* at;
+  int is_captured;
+} Part;
 typedef struct Work {
   Comm* comm;
   Part* parts;
@@ -55,6 +60,7 @@ static Stream streams[16];
 static pthread_mutex_t queues = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 static char last_error[256];
+static int captures; /* whether a captured graph makes the next calls */
 static __thread int depth;       /* of groups */
 static __thread Work* collected; /* by the group that is open */
 static __thread void* collected_stream;
@@ -123,13 +129,20 @@ static int advance(Comm* comm, Part* part) {
   int me = comm->rank, you = part->peer;
   Ring* ring = &comm->meeting->ring[part->is_send ? me : you][part->is_send ? you : me];
   if (!part->has_head) {
-    size_t used = ring->written - ring->read, head = part->nbytes;
+    size_t used = ring->written - ring->read;
+    size_t head = 2 * part->nbytes + part->is_captured, expected = head;
     if ((part->is_send ? RING - used : used) < sizeof head) return 0;
     move(ring, (char*)&head, sizeof head, part->is_send);
     part->has_head = 1;
-    if (head != part->nbytes) {
+    if (head / 2 != part->nbytes) {
       comm->state = fail(USAGE, "rank %d sent %zu bytes, rank %d expected %zu", you,
-                         head, me, part->nbytes);
+                         head / 2, me, part->nbytes);
+      return 0;
+    }
+    if (head != expected) {
+      const char* names[] = {"outside of", "in"};
+      comm->state = fail(USAGE, "rank %d calls %s a captured graph, rank %d %s one", you,
+                         names[head % 2], me, names[expected % 2]);
       return 0;
     }
   }
@@ -184,6 +197,8 @@ static Stream* stream_of(void* name) {
   pthread_create(&thread, NULL, serve, &streams[made]);
   return &streams[made++];
 }
+/* Tell whether the next calls belong to the replay of a captured graph. */
+void fakeReplay(int is_captured) { captures = is_captured; }
 /* How many groups a stream has not ended: what an event would tell. */
 int fakeStreamPending(void* name) {
   int count = 0;
@@ -349,6 +364,7 @@ static int submit(void) {
   ++comm->groups;
   work->hangs = mine == number("FAKE_NCCL_HANG", -1);
   work->turn = mine;
+  for (int i = 0; i < work->count; ++i) work->parts[i].is_captured = captures;
   begin(comm);
   work->fails = mine == number("FAKE_NCCL_ERROR", -1);
   work->hangs |= work->fails;

@@ -244,6 +244,21 @@ def mismatched(control, path):
     return ""
 
 
+def captured_on_one_rank(control, path):
+    """Make the same call in a captured graph on rank 0 only."""
+    group, is_done = joined(control, path, timeout=2.0)
+    a, b = np.zeros(8, np.uint8), np.zeros(8 * group.size, np.uint8)
+    ctypes.CDLL(path).fakeReplay(int(group.rank == 0))
+    try:
+        group.all_gather(span(a), span(b))
+        group.wait(is_done, "step")
+    except CommunicationError as error:
+        return str(error)
+    finally:
+        group.abort()
+    return ""
+
+
 def on_host(control, wait, is_done):
     """Return a device whose kernels wait for earlier calls of the stand-in."""
 

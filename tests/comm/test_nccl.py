@@ -137,6 +137,12 @@ def test_different_receive_size_is_an_error(library, tmp_path):
     assert "rank 0 sent 64 bytes, rank 1 expected 32" in reports[1]
 
 
+def test_capture_on_one_rank_alone_is_an_error(library, tmp_path):
+    reports = run("captured_on_one_rank", library, tmp_path, 2)
+    words = "rank 0 calls in a captured graph, rank 1 outside of one"
+    assert words in reports[1]
+
+
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.one_in(2)

@@ -11,7 +11,8 @@ from toolkit.backends.composites import CompositeKernel
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel, KernelTable
 from toolkit.backends.memory import Memory
-from toolkit.errors import ArgumentError
+from toolkit.comm.group import Group
+from toolkit.errors import ArgumentError, BackendUnavailable
 from toolkit.ir import PRIMITIVES, Primitive
 from toolkit.machine import available_cores, cpu_model
 
@@ -81,6 +82,29 @@ class Backend:
     def devices(self) -> tuple[str, ...]:
         """Return the names of this backend's devices."""
         return tuple(f"cpu:{i}" for i in range(settings.logical_devices("cpu")))
+
+    @property
+    def device_identity(self) -> str:
+        """Return a name of the device that no other device of a job has."""
+        return self.device_name
+
+    @property
+    def device_model(self) -> str:
+        """Return the device's model and libraries, which determine its bits."""
+        return self.name
+
+    def connect(self, group: Group) -> None:
+        """Connect the devices of the ranks of a group; all of them call this.
+
+        Collectives of the group then run on the devices.
+
+        Args:
+            group: the ranks.
+
+        Raises:
+            BackendUnavailable: on all ranks, if one of them cannot connect its device.
+        """
+        raise BackendUnavailable(f"{self.name}: no library connects its devices")
 
     @property
     def device_name(self) -> str:

@@ -22,6 +22,7 @@ from toolkit.compiler.fusion.fuse import is_literal
 from toolkit.compiler.passes.placement import transfer_p
 from toolkit.compiler.passes.schedule import first_late_index
 from toolkit.compiler.program import LoweredGraph, Program, Segment, Unit
+from toolkit.compiler.staging import StagedCollective
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Kind, Node, Value, fused_node, fused_p
 from toolkit.plans.layout import Layouts
@@ -105,7 +106,9 @@ class _Lowering:
         if node.op.kind is Kind.CONTROL:
             return CONTROL_KERNELS[node.op.name](node.attrs, self._executable)
         if node.op.kind is Kind.COLLECTIVE:
-            return collective_kernel(node)
+            backend, kernel = self.target.backend, collective_kernel(node)
+            is_staged = backend.is_accelerator
+            return StagedCollective(kernel, backend.memory) if is_staged else kernel
         if node.op is fused_p:
             return Inlined(node.attrs, self._per_node_executable)
         if node.op.kind is Kind.COMPOSITE and not self.kernels.supports(node.op.name):
@@ -137,10 +140,13 @@ class _Lowering:
     def _lowered(self, node: Node, kernel: Any) -> Any:
         if not self.target.generate or node.outputs[0] in self.layouts.views:
             return None
-        if node.op.kind is Kind.COLLECTIVE:
-            return None
         inputs = [self._operand(x, node) for x in node.inputs]
         outputs = [self.layouts.operand(y) for y in node.outputs]
+        if node.op.kind is Kind.COLLECTIVE:
+            lowered = self.generator.lower_collective(node, inputs, outputs)
+            if lowered is not None:
+                self.generator.precompile(lowered)
+            return lowered
         if isinstance(kernel, ControlKernel) and not isinstance(kernel, Inlined):
             return kernel.lower(self.generator, inputs, outputs)
         layouts = (self.layouts[v] for v in (*node.inputs, *node.outputs))
@@ -247,7 +253,7 @@ def _collective_starts(units: Sequence[Unit], layouts: Layouts) -> dict[int, lis
             *operands, _ = inputs
             ready = max((computed_at.get(x, -1) + 1 for x in operands), default=0)
             earliest = max(earliest, ready)
-            if unit.kernel.background is None:
+            if unit.kernel.background is None or unit.lowered is not None:
                 earliest = i + 1
             else:
                 starts[earliest].append(i)

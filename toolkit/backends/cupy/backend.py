@@ -16,6 +16,7 @@ from toolkit.backends.cupy.device_memory import DeviceMemory
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.generator import CudaGenerator
 from toolkit.backends.kernels import Kernel, KernelTable
+from toolkit.comm.group import Group
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 from toolkit.plans.operands import Operand, contiguous
 
@@ -32,6 +33,8 @@ INITIALIZERS: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
     ("stop_gradient", (Operand(_LINE, (0,)),), {}),
 )
 # These operations need no kernel, in any layout.
+# Primitives of the compiler, which exist only where they can be lowered.
+UNNAMED = ("product", "combine_leaves")
 VIEWS = ("reshape", "transpose", "broadcast_to", "slice")
 
 
@@ -49,7 +52,7 @@ class CudaKernels(KernelTable):
         steps = {name: self._eager(name, kernel) for name, kernel in arrays.items()}
         views = {name: arrays[name] for name in VIEWS}
         super().__init__(
-            steps | views | {"product": products.raise_unlowered}, arrays.xp
+            steps | views | dict.fromkeys(UNNAMED, products.raise_unlowered), arrays.xp
         )
 
     def render(self, record: Primitive) -> Kernel | None:
@@ -113,6 +116,25 @@ class CupyBackend(Backend):
     def device_name(self) -> str:
         """Return the name of this backend's device."""
         return self.device.name
+
+    @property
+    def device_identity(self) -> str:
+        """Return a name of the device that no other device of a job has."""
+        return self.device.identity
+
+    @property
+    def device_model(self) -> str:
+        """Return the device's model and libraries, which determine its bits."""
+        return self.device.model
+
+    def connect(self, group: Group) -> None:
+        """Connect the GPUs of the ranks of a group: see `Backend.connect`.
+
+        Args:
+            group: the ranks.
+        """
+        if group not in self.device.groups:
+            self.device.connect(group)
 
     def describe(self) -> dict[str, Any]:
         """Return a description of the device, its libraries and its memory."""

@@ -16,8 +16,10 @@ from toolkit.backends.cupy.cuda.launch import (
     Scratch,
     Table,
 )
+from toolkit.backends.cupy.device_sums import bind_plan
 from toolkit.backends.cupy.joining import BoundLaunch, Call, batch_launches
-from toolkit.backends.cupy.steps import Address, Dnn, Loop, Product, Step
+from toolkit.backends.cupy.steps import Address, Dnn, Exchange, Loop, Product, Step
+from toolkit.comm.sum_plans import Location
 from toolkit.plans.operands import LoopOperand
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class Binder:
         program = self.runner.program
         plain = list(iter_steps(program))
         count = Counter(s.kernel for _, s in plain if isinstance(s, Launch))
+        exchanges = [step for _, step in plain if isinstance(step, Exchange)]
+        count.update(x.kernel for step in exchanges for x in step.launches)
         # These compile together with the kernels that can launch several of them at
         # once.
         twins = [k.batched for k, times in count.items() if k.batched and times > 1]
@@ -143,8 +147,29 @@ class Binder:
         elif isinstance(step, Dnn):
             plan = self.device.dnn(step.signature, self.dnn_limit)
             yield partial(plan, tuple(map(at, step.operands)), self.scratch)
+        elif isinstance(step, Exchange):
+            yield from self._bind_exchange(step, at)
         else:
             yield from self._unroll_loop(step, resolve, address)
+
+    def _bind_exchange(
+        self, step: Exchange, at: Callable[[Address], int]
+    ) -> Iterator[Callable[[], None]]:
+        """Yield the transfers and kernels of a collective."""
+        *addresses, scratch = map(at, step.operands)
+        bases = {
+            "piece": addresses[: step.pieces],
+            "out": addresses[step.pieces :],
+            "scratch": [scratch],
+        }
+
+        def locate(location: Location) -> int:
+            return bases[location.kind][location.number] + location.offset
+
+        starts = [(x, self.functions[x.kernel]) for x in step.launches]
+        group = self.device.groups[step.group]
+        arguments = group, self.device, locate, step.name
+        yield from bind_plan(step.plan, starts, *arguments)
 
     def _argument(
         self, argument: Any, at: Callable[[Address], int], step: Launch

@@ -23,6 +23,8 @@ from toolkit.backends.cupy.cuda.launch import Kernel, Launch
 from toolkit.backends.cupy.device import Array, Device, OutOfMemory
 from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.cupy.steps import WORKSPACES, Dnn, Step
+from toolkit.comm import nccl
+from toolkit.comm.group import Group
 
 # Runs of a timed plan in a graph, and launches of that graph.
 TIMED, ROUNDS = 10, 3
@@ -171,6 +173,21 @@ class CudaDevice(Device):
     def trim(self) -> None:
         self.synchronize()
         self.cupy.get_default_memory_pool().free_all_blocks()
+
+    # --- other GPUs -------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        return nccl.device_name(self.runtime.deviceGetPCIBusId(self.device.id))
+
+    @property
+    def model(self) -> str:
+        versions = f"CUDA {self.runtime.runtimeGetVersion()}"
+        return f"{self._model} with {versions} and {super().model}"
+
+    def connect(self, group: Group) -> None:
+        with self.device:
+            self.groups[group] = nccl.connect(group, self.identity, self.stream.ptr)
 
     # --- work -------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ import contextlib
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-from weakref import WeakMethod
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, WeakMethod
 
 import numpy as np
 
@@ -25,7 +25,14 @@ from toolkit.backends.cupy.signatures import Signature
 from toolkit.backends.cupy.steps import Step
 from toolkit.backends.memory import to_host
 from toolkit.backends.pending_copy import PendingCopy
-from toolkit.errors import DeviceError, OutOfDeviceMemory, OutOfRangeError
+from toolkit.comm.group import Group
+from toolkit.comm.nccl import DeviceBuffer, device_name
+from toolkit.errors import (
+    BackendUnavailable,
+    DeviceError,
+    OutOfDeviceMemory,
+    OutOfRangeError,
+)
 
 Array = Any
 # The ctypes of scalar kernel arguments.
@@ -81,6 +88,24 @@ class Failing:
             raise self.device.failed(error) from error
 
 
+class DeviceGroup(Protocol):
+    """Group of ranks that enqueues transfers of device memory on a stream."""
+
+    @property
+    def size(self) -> int: ...
+
+    def transfer(
+        self,
+        sends: Iterable[tuple[int, DeviceBuffer]],
+        receives: Iterable[tuple[int, DeviceBuffer]],
+        operation: str = "transfer",
+    ) -> None:
+        """Send to and receive from several ranks: see `NcclGroup.transfer`."""
+
+    def all_gathers(self, pairs: Iterable[tuple[DeviceBuffer, DeviceBuffer]]) -> None:
+        """Gather equal parts of all ranks: see `NcclGroup.all_gathers`."""
+
+
 class Device(ABC):
     """GPU: memory, kernels, libraries, and streams.
 
@@ -111,6 +136,28 @@ class Device(ABC):
         self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
         self._failing = Failing(self)
+        # Communicators between the GPUs of a group of ranks, by that group.
+        self.groups: WeakKeyDictionary[Group, DeviceGroup] = WeakKeyDictionary()
+
+    # --- other GPUs -------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """Return a name of the GPU that no other GPU of a job has."""
+        return device_name(self.name)
+
+    @property
+    def model(self) -> str:
+        """Return the model and the libraries: equal models compute equal bits."""
+        return ", ".join(sorted(self.libraries))
+
+    def connect(self, group: Group) -> None:
+        """Connect the GPUs of the ranks of a group; all of them call this.
+
+        Raises:
+            BackendUnavailable: on all ranks, if one of them has no library for it.
+        """
+        raise BackendUnavailable(f"{self.name}: no library connects this device")
 
     @cached_property
     def uploads(self) -> Uploads:

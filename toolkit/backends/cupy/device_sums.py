@@ -1,15 +1,81 @@
-"""Tree sums between GPUs: plans of `comm.sum_plans` on memory, by NCCL and kernels."""
+"""Collectives between GPUs: plans of `comm.sum_plans` by NCCL and kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar
 from toolkit.backends.cupy.cuda.tree import generate_combine
-from toolkit.backends.cupy.device import Device
-from toolkit.comm.nccl import NcclGroup, Span
+from toolkit.backends.cupy.device import Device, DeviceGroup
+from toolkit.backends.cupy.joining import BoundLaunch
+from toolkit.comm.nccl import Span
 from toolkit.comm.sum_plans import AllGather, Combine, Location, Move, SumPlan, Transfer
+
+
+def generate_combinations(plan: SumPlan) -> tuple[Launch, ...]:
+    """Return the launches of the combinations of a plan, in order."""
+    combines = (step for step in plan.steps if isinstance(step, Combine))
+    return tuple(map(generate_combine, combines))
+
+
+def bind_plan(
+    plan: SumPlan,
+    starts: Sequence[tuple[Launch, Callable[..., None]]],
+    group: DeviceGroup,
+    device: Device,
+    at: Callable[[Location], int],
+    name: str,
+) -> Iterator[Callable[[], None]]:
+    """Yield the calls that enqueue the steps of a plan on the stream, in order.
+
+    Args:
+        plan: the plan of this rank; all ranks of the group have built the same.
+        starts: each launch of its combinations, with its loaded kernel.
+        group: the ranks.
+        device: the device of this rank.
+        at: a function that returns the address of a location.
+        name: the collective in error messages.
+    """
+
+    def spans(moves: Sequence[Move]) -> list[tuple[int, Span]]:
+        return [(m.peer, Span(at(m.location), m.nbytes)) for m in moves]
+
+    remaining = iter(starts)
+    for step in plan.steps:
+        if isinstance(step, Transfer):
+            moves = spans(step.sends), spans(step.receives)
+            yield partial(group.transfer, *moves, name)
+        elif isinstance(step, AllGather):
+            pairs = [
+                (Span(at(shard), n), Span(at(full), n * group.size))
+                for shard, full, n in step.gathers
+            ]
+            yield partial(group.all_gathers, pairs)
+        else:
+            yield _bind_combination(step, *next(remaining), device, at)
+
+
+def _bind_combination(
+    step: Combine,
+    launch: Launch,
+    start: Callable[..., None],
+    device: Device,
+    at: Callable[[Location], int],
+) -> BoundLaunch:
+    received = () if step.received is None else (step.received,)
+    buffers = list(map(at, (*step.local_pieces, *received, step.target)))
+
+    def value(argument: Any) -> Any:
+        if isinstance(argument, Buffer):
+            return buffers[argument.index]
+        assert isinstance(argument, Scalar)
+        return device.scalar(argument.value, argument.ctype)
+
+    arguments = tuple(map(value, launch.arguments))
+    shape = launch.grid, launch.block
+    return BoundLaunch(launch.kernel, start, *shape, arguments, launch.shared_bytes)
 
 
 class DeviceSum:
@@ -21,17 +87,14 @@ class DeviceSum:
         plan: the steps.
     """
 
-    def __init__(self, device: Device, group: NcclGroup, plan: SumPlan) -> None:
+    def __init__(self, device: Device, group: DeviceGroup, plan: SumPlan) -> None:
         self.device = device
         self.group = group
         self.plan = plan
-        combines = [step for step in plan.steps if isinstance(step, Combine)]
-        launches = [generate_combine(step) for step in combines]
+        launches = generate_combinations(plan)
         with device.scope():
-            starts = device.load([launch.kernel for launch in launches])
-        self._kernels: list[tuple[Combine, Launch, Callable[..., None]]] = list(
-            zip(combines, launches, starts, strict=True)
-        )
+            kernels = device.load([launch.kernel for launch in launches])
+        self._starts = list(zip(launches, kernels, strict=True))
 
     def start(self, pieces: Sequence[int], outs: Sequence[int], scratch: int) -> None:
         """Enqueue all steps on the stream, in the order of the plan.
@@ -46,40 +109,8 @@ class DeviceSum:
         def at(location: Location) -> int:
             return bases[location.kind][location.number] + location.offset
 
-        def spans(moves: Sequence[Move]) -> list[tuple[int, Span]]:
-            return [(m.peer, Span(at(m.location), m.nbytes)) for m in moves]
-
-        kernels = iter(self._kernels)
         with self.device.scope(), self.device.failing():
-            for step in self.plan.steps:
-                if isinstance(step, Transfer):
-                    sends, receives = spans(step.sends), spans(step.receives)
-                    self.group.transfer(sends, receives, "all_reduce")
-                elif isinstance(step, AllGather):
-                    self.group.all_gathers(
-                        (Span(at(shard), n), Span(at(full), n * self.group.size))
-                        for shard, full, n in step.gathers
-                    )
-                else:
-                    self._launch(*next(kernels), at)
-
-    def _launch(
-        self,
-        step: Combine,
-        launch: Launch,
-        start: Callable[..., None],
-        at: Callable[[Location], int],
-    ) -> None:
-        received = () if step.received is None else (step.received,)
-        buffers = [
-            at(location) for location in (*step.local_pieces, *received, step.target)
-        ]
-
-        def value(argument: Any) -> Any:
-            if isinstance(argument, Buffer):
-                return buffers[argument.index]
-            assert isinstance(argument, Scalar)
-            return self.device.scalar(argument.value, argument.ctype)
-
-        arguments = [value(argument) for argument in launch.arguments]
-        start(launch.grid, launch.block, arguments, launch.shared_bytes)
+            for call in bind_plan(
+                self.plan, self._starts, self.group, self.device, at, "all_reduce"
+            ):
+                call()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit import settings
@@ -10,6 +11,7 @@ from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device
+from toolkit.backends.cupy.exchanges import lower_collective, name_collective
 from toolkit.backends.cupy.lowering import (
     ANCHORS,
     LibraryCalls,
@@ -19,7 +21,7 @@ from toolkit.backends.cupy.lowering import (
 )
 from toolkit.backends.cupy.passes import PASSES
 from toolkit.backends.cupy.program import CallTable, GpuProgram
-from toolkit.backends.cupy.steps import Loop, Lowered, name_steps
+from toolkit.backends.cupy.steps import Exchange, Loop, Lowered, name_steps
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
 from toolkit.ir import Spec
@@ -41,6 +43,7 @@ class CudaGenerator(CodeGenerator):
 
     can_generate = True
     can_branch = False
+    rows_depend_on_batch = True
     # Products and convolutions take an epilogue.
     anchors = ANCHORS
     passes = PASSES
@@ -101,9 +104,22 @@ class CudaGenerator(CodeGenerator):
             return None
         return name_steps(lowered, node)
 
+    def lower_collective(
+        self, node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+    ) -> Lowered | None:
+        """Lower a collective to a step, if the device has a group of its ranks."""
+        if node.attrs["axis"].group not in self.device.groups:
+            return None
+        lowered = lower_collective(node, inputs, outputs)
+        if lowered is None:
+            return None
+        return name_collective(replace(lowered, inputs=len(inputs)), node)
+
     def precompile(self, lowered: Lowered) -> None:
         """Start to compile kernels and to build plans in background threads."""
-        self.device.precompile(lowered.steps)
+        exchanges = (step for step in lowered.steps if isinstance(step, Exchange))
+        combinations = (launch for step in exchanges for launch in step.launches)
+        self.device.precompile((*lowered.steps, *combinations))
 
     def cancel_precompile(self) -> None:
         """Cancel the compilations and plans that have not started."""

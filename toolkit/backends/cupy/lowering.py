@@ -7,7 +7,14 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.cupy import attention, convolutions, norms, products, windows
+from toolkit.backends.cupy import (
+    attention,
+    convolutions,
+    exchanges,
+    norms,
+    products,
+    windows,
+)
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.generators import generate
 from toolkit.backends.cupy.cuda.launch import scratch_bytes
@@ -55,6 +62,7 @@ CAPABILITIES = (
     ProviderRule(norms.OPS, norms.DTYPES, "channels last", "norms", "cudnn"),
     ProviderRule(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
     ProviderRule(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
+    ProviderRule(("combine_leaves",), FLOATS, "any", "tree"),
     ProviderRule((), ALL, "any", "generated"),
     ProviderRule((), ALL, "any", "array"),
 )
@@ -186,6 +194,7 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
     "windows": windows.lower_by_windows,
     "attention": attention.lower_by_cudnn,
     "norms": norms.lower_by_cudnn,
+    "tree": exchanges.lower_combination,
 }
 
 

@@ -209,8 +209,8 @@ def is_gelu_supported(dtype: str, precision: str) -> bool:
 
 
 def raise_unlowered(*inputs: object, **attrs: object) -> NoReturn:
-    """Raise an error: this product exists only where it can be lowered."""
-    raise AssertionError("a matrix product of the compiler has no kernel")
+    """Raise an error: this primitive exists only where it can be lowered."""
+    raise AssertionError("a primitive of the compiler has no kernel")
 
 
 def multiply(

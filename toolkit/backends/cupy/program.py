@@ -3,7 +3,8 @@
 After two runs on the same memory, the steps are captured as a CUDA graph, which
 launches them in one call. Batches alternate between two addresses, so there are two
 graphs. Arrays with a different address in every call, for example new results, are
-copied to and from staging memory. A run never waits for the device.
+copied to and from staging memory. A run never waits for the device. A program with
+collectives is captured from its second run on, on all ranks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.cupy.steps import (
     WORKSPACES,
     Dnn,
+    Exchange,
     Loop,
     Lowered,
     Product,
@@ -101,6 +103,11 @@ class GpuProgram:
     def __init__(self, device: Device, nodes: Sequence[Lowered]) -> None:
         self.device = device
         self.nodes: list[Lowered] = list(nodes)
+        self.has_exchanges: bool = any(
+            isinstance(step, Exchange) for node in nodes for step in node.steps
+        )
+        # The number of runs with any memory.
+        self.runs: int = 0
 
     @property
     def moments(self) -> dict[int, StepSpan]:
@@ -191,7 +198,11 @@ class Runner:
             self.device.uploads.mark()
             binding = self._bound()
             self._copy(self.copies_in, is_inward=True)
-            if binding.replay is None and binding.runs and self.device.captures:
+            # NCCL requires that a collective is captured on all ranks or on none. The
+            # number of runs is equal on all ranks, but the addresses are not.
+            program = self.program
+            runs = program.runs if program.has_exchanges else binding.runs
+            if binding.replay is None and runs and self.device.captures:
                 binding.replay = self.device.capture(partial(self._start, binding))
             if binding.replay is None:
                 self._start(binding)
@@ -199,6 +210,7 @@ class Runner:
                 self.device.last = self._describe
                 binding.replay()
             binding.runs += 1
+            program.runs += 1
             self._copy(self.copies_out, is_inward=False)
             self.device.watch(binding.words, binding.problems)
 

@@ -20,6 +20,8 @@ from toolkit.backends.cupy.cuda.launch import (
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
+from toolkit.comm.group import Group
+from toolkit.comm.sum_plans import SumPlan
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 from toolkit.plans.locations import LoopBody
@@ -68,7 +70,28 @@ class Loop:
     iterations: int
 
 
-Step = Launch | Product | Dnn | Loop
+@record
+class Exchange:
+    """Collective between GPUs: a plan of transfers, kernels and gathers.
+
+    Attributes:
+        plan: the plan of this rank.
+        launches: the kernels of its combinations, in order.
+        operands: the local pieces, the results, and the scratch memory.
+        pieces: the number of local pieces.
+        group: the group of the ranks, by which the device finds its communicator.
+        name: the collective and its layers, for messages.
+    """
+
+    plan: SumPlan
+    launches: tuple[Launch, ...]
+    operands: tuple[Address, ...]
+    pieces: int
+    group: Group
+    name: str
+
+
+Step = Launch | Product | Dnn | Loop | Exchange
 
 
 @record
