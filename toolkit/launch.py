@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from toolkit.comm.local_gpus import assign_gpu
 from toolkit.errors import JoinError, RankLostError, ToolkitError
 from toolkit.machine import available_cores
 from toolkit.processes import enter_user_code, exit_with_parent
@@ -153,6 +154,7 @@ def _run_rank(
         # A pipe would delay lines, and a rank that is ended would lose them.
         sys.stdout.reconfigure(line_buffering=True)
     limit_threads()
+    assign_gpu(os.environ)
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]  # the current folder, where `python -m` searches
     # After the limit, because libraries read it when NumPy loads them.
