@@ -7,9 +7,11 @@ from typing import Any
 
 from toolkit import comm
 from toolkit.arguments import is_int
+from toolkit.backends.base import Backend
 from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
-from toolkit.distribution.devices import list_devices
+from toolkit.distribution.devices import current_kind, list_devices
+from toolkit.distribution.gpus import connect_gpus
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.distribution.placements import ShardPlacement, placement_of_layout
 from toolkit.distribution.shard_copies import ShardCopies
@@ -25,7 +27,8 @@ class DataParallel(Distribution):
 
     Args:
         device_mesh: a one-dimensional mesh of the devices.
-        devices: the device names instead. If both are None, all devices of the job.
+        devices: the device names instead. If both are None, all devices of the job of
+            the type of the current device: CPUs, or GPUs with TOOLKIT_DEVICE=gpu.
         auto_shard_dataset: see `Distribution`.
         shards: the number of parts of each batch; None means the number of devices. The
             sum over a batch adds the sums of its parts along a tree. Jobs with the same
@@ -55,7 +58,7 @@ class DataParallel(Distribution):
                 "DataParallel: expected device_mesh or devices; received both"
             )
         if device_mesh is None:
-            devices = list_devices() if devices is None else devices
+            devices = list_devices(current_kind()) if devices is None else devices
             device_mesh = DeviceMesh((len(devices),), ["batch"], devices)
         names = getattr(device_mesh, "axis_names", [None])
         super().__init__(device_mesh, names[0], auto_shard_dataset)
@@ -135,6 +138,10 @@ class DataParallel(Distribution):
         self.__dict__.pop("axes", None)
         assert self.axes  # all ranks create the groups now
         return previous_group
+
+    def _connect_gpus(self, name: str, backend: Backend) -> None:
+        """See `Distribution._connect_gpus`."""
+        connect_gpus(name, backend, self.axes[-1].group)
 
     def _commit_function(
         self, written: Sequence[Variable]

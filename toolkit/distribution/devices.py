@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import comm, config
+from toolkit.core.tensor import backend
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.random.seeds import global_state, set_global_state
 
@@ -41,6 +42,11 @@ def list_devices(device_type: str | None = None) -> list[str]:
             size = comm.world().size
             return devices if size == 1 else [f"{kind}:{i}" for i in range(size)]
     return []
+
+
+def current_kind() -> str:
+    """Return the type of the current device, on which steps run: "cpu" or "gpu"."""
+    return "gpu" if backend().is_accelerator else "cpu"
 
 
 def get_device_count(device_type: str | None = None) -> int:

@@ -21,6 +21,7 @@ from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
+from toolkit.distribution.gpus import check_device
 from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.placements import (
@@ -271,11 +272,9 @@ class Distribution(Job):
             variables: the variables among the inputs, after the batch.
             written: the variables whose new values are the last outputs.
         """
+        check_device(name, self.device_mesh, backend)
         if backend.is_accelerator:
-            raise UnsupportedError(
-                f"{name}: distributed steps are supported only on the CPU; received "
-                f"the device {backend.device_name}"
-            )
+            self._connect_gpus(name, backend)
         batch = len(graph.inputs) - len(variables)
         shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
         fetched: list[Split | None] = [None] * (len(graph.outputs) - len(written))
@@ -300,6 +299,17 @@ class Distribution(Job):
         commit = recovery.commit if comm.is_elastic() else None
         return compile_sharded(
             *arguments, axes, batch, commit, self._commit_function(written)
+        )
+
+    def _connect_gpus(self, name: str, backend: Backend) -> None:
+        """Connect the GPUs of the ranks for a step.
+
+        Raises:
+            UnsupportedError: the distribution is supported only on the CPU.
+        """
+        raise UnsupportedError(
+            f"{name}: {type(self).__name__} is supported only on the CPU; received the "
+            f"device {backend.device_name}. DataParallel also trains on GPUs"
         )
 
     def begin_run(self) -> None:

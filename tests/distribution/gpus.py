@@ -1,0 +1,187 @@
+"""GPUs of a job without a GPU: a device in host memory for each rank.
+
+An array of the device raises where NumPy would read it, as an array of CuPy does. The
+stand-in for NCCL checks that the ranks capture alike.
+"""
+
+import ctypes
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from tests.backends.cupy.host import Event, HostDevice
+from toolkit import comm
+from toolkit.backends import registry
+from toolkit.backends.cupy.backend import CupyBackend
+from toolkit.comm import nccl
+from toolkit.comm.nccl_library import Library
+
+STREAM, TIMEOUT = 77, 60.0
+
+
+def install(folder, library=None):
+    """Register a GPU for this rank, and return its device.
+
+    Args:
+        folder: the folder of built kernels, which the ranks share.
+        library: the file of the stand-in for NCCL; None: NCCL is not installed.
+    """
+    device = RankDevice(Path(folder), library)
+    registry.register_backend("cupy", lambda number=0: CupyBackend(device, np))
+    return device
+
+
+def unwrap(value):
+    """Return NumPy arrays in place of arrays of the device, in nested arguments."""
+    if isinstance(value, OpaqueArray):
+        return value.content
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(unwrap, value))
+    return value
+
+
+def wrap(value):
+    """Return arrays of the device in place of NumPy arrays."""
+    if isinstance(value, np.ndarray):
+        return OpaqueArray(value)
+    return tuple(map(wrap, value)) if isinstance(value, tuple) else value
+
+
+class OpaqueArray(NDArrayOperatorsMixin):
+    """Array of the device; only the functions of its array module read it."""
+
+    def __init__(self, content):
+        self.content = content
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if out is not None:
+            options["out"] = unwrap(out)
+        return wrap(getattr(ufunc, method)(*unwrap(inputs), **options))
+
+    def __array_function__(self, function, types, args, kwargs):
+        options = {name: unwrap(value) for name, value in kwargs.items()}
+        return wrap(function(*unwrap(args), **options))
+
+    def __getattr__(self, name):
+        if name.startswith("__"):  # no protocol of NumPy
+            raise AttributeError(name)
+        value = getattr(self.content, name)
+        return self._call(value) if callable(value) else wrap(value)
+
+    def _call(self, method):
+        return lambda *args, **options: wrap(method(*unwrap(args), **options))
+
+    def __getitem__(self, index):
+        return wrap(self.content[unwrap(index)])
+
+    def __setitem__(self, index, value):
+        self.content[unwrap(index)] = unwrap(value)
+
+    def __len__(self):
+        return len(self.content)
+
+
+class RankEvent(Event):
+    """Event that records the waits of the host."""
+
+    def synchronize(self):
+        if self.stream is not None:
+            self.device.launches.append(f"wait for {self.stream.name}")
+        super().synchronize()
+
+
+class RankDevice(HostDevice):
+    """GPU of a rank.
+
+    Attributes:
+        launches: the launches, copies and calls outside of captured graphs, "replay"
+            for each launch of a graph, and the waits of the host.
+    """
+
+    def __init__(self, folder, library):
+        super().__init__(folder, {})
+        self.library = library
+        self.launches = []
+        self.is_replaying = False
+
+    identity = property(lambda self: f"GPU-{comm.world().rank}")
+
+    def rounding(self, *extents):
+        """Return another rounding error for each shape, as of another algorithm."""
+        return 1 + 2**-20 * (sum(extents) % 5)
+
+    def connect(self, group):
+        if self.library is None:
+            super().connect(group)
+        library = ctypes.CDLL(self.library)
+        library.fakeStreamPending.argtypes = (ctypes.c_void_p,)
+        load = partial(Library, self.library)
+        ranks = nccl.connect(group, self.identity, STREAM, TIMEOUT, load)
+        self.groups[group] = StreamGroup(self, ranks, library)
+
+    def submit(self, stream, kind, work):
+        if kind not in ("mark", "wait", "poison") and not self.is_replaying:
+            self.launches.append(kind)
+        super().submit(stream, kind, work)
+
+    def event(self):
+        return RankEvent(self)
+
+    def synchronize(self):
+        self.launches.append("synchronize")
+        super().synchronize()
+
+    def capture(self, start):
+        replay = super().capture(start)
+
+        def run():
+            self.launches.append("replay")
+            self.is_replaying = True
+            try:
+                replay()
+            finally:
+                self.is_replaying = False
+
+        return run
+
+    def lend(self, memory, shape, dtype, lease):
+        return OpaqueArray(super().lend(unwrap(memory), shape, dtype, lease))
+
+    def view(self, arena, offset, shape, dtype):
+        return OpaqueArray(super().view(unwrap(arena), offset, shape, dtype))
+
+    def owns(self, array):
+        return isinstance(array, OpaqueArray)
+
+    def address(self, array):
+        return unwrap(array).ctypes.data
+
+
+class StreamGroup:
+    """Group whose calls run in the order of the device's stream."""
+
+    def __init__(self, device, ranks, library):
+        self.device, self.ranks, self.library = device, ranks, library
+        self.size = ranks.size
+
+    def transfer(self, sends, receives, operation="transfer"):
+        self._submit(operation, self.ranks.transfer, sends, receives, operation)
+
+    def all_gathers(self, pairs):
+        self._submit("all_gather", self.ranks.all_gathers, pairs)
+
+    def _submit(self, name, function, *arguments):
+        is_captured = self.device.is_replaying
+
+        def run():
+            self.library.fakeReplay(is_captured)
+            function(*arguments)
+            self.ranks.wait(lambda: not self.library.fakeStreamPending(STREAM), name)
+
+        self.device.log.append("nccl")
+        self.device.submit(self.device.stream, "nccl", run)
