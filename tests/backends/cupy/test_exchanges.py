@@ -1,0 +1,84 @@
+"""Test collectives as steps of a GPU program, as plain data."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from toolkit.backends.cupy.exchanges import lower_collective
+from toolkit.backends.cupy.steps import Exchange
+from toolkit.comm.sum_plans import AllGather, Combine, Transfer
+from toolkit.compiler.sharding.collectives import (
+    TOKEN,
+    all_gather_p,
+    all_reduce_p,
+    reduce_scatter_p,
+)
+from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
+from toolkit.ir import Node, Spec, Value
+from toolkit.plans.operands import contiguous
+
+
+def axis_of(rank=0, size=2, leaves=4):
+    group = SimpleNamespace(rank=rank, size=size)
+    return MeshAxis("batch", group, leaves, even=False)
+
+
+def lower(op, local_specs, /, **attrs):
+    """Lower a collective whose operands have these specs, with a token."""
+    values = [Value(spec) for spec in (*local_specs, TOKEN)]
+    node = Node(
+        op, values, attrs, [Value(y) for y in op.spec(*local_specs, TOKEN, **attrs)]
+    )
+    operands = ([contiguous(v.spec) for v in vs] for vs in (node.inputs, node.outputs))
+    return lower_collective(node, *operands)
+
+
+def gather(axis, spec, split, extents=(None,)):
+    rows = len(axis.rows(split.units(spec)))
+    attrs = {"splits": (split,), "specs": (spec,), "extents": extents}
+    return lower(all_gather_p, [split.local(spec, rows)], axis=axis, **attrs)
+
+
+def plan_of(lowered):
+    (step,) = lowered.steps
+    assert isinstance(step, Exchange)
+    return step.plan.steps
+
+
+def test_sums_are_transferred_and_combined():
+    spec = Spec((3, 5), "float32")
+    attrs = {"axis": axis_of(), "terms": (Partial("sum", 8),), "specs": (spec,)}
+    steps = plan_of(lower(all_reduce_p, [spec], **attrs))
+    assert [type(step) for step in steps] == [Transfer, Combine]
+
+
+def test_equal_shards_are_gathered_and_other_shards_are_sent():
+    (step,) = plan_of(gather(axis_of(), Spec((8, 3), "float32"), Split(0)))
+    assert isinstance(step, AllGather)
+    for rank, nbytes in ((0, 24), (1, 36)):  # of 2 and of 3 rows
+        spec = Spec((5, 3), "float32")
+        (step,) = plan_of(gather(axis_of(rank), spec, Split(0)))
+        assert [(move.peer, move.nbytes) for move in step.sends] == [
+            (0, nbytes),
+            (1, nbytes),
+        ]
+        assert [(move.peer, move.nbytes) for move in step.receives] == [
+            (0, 24),
+            (1, 36),
+        ]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_host_runs_other_collectives_on_all_ranks(rank):
+    axis, spec = axis_of(rank), Spec((8, 4), "float32")
+    assert gather(axis, spec, Split(0), extents=(100,)) is None  # it checks indices
+    assert gather(axis, spec, Split(1)) is None  # shards are not contiguous
+    for dtype, rows, is_step in (
+        ("float32", 8, True),
+        ("float32", 7, False),
+        ("complex64", 8, False),
+    ):
+        full = Spec((rows, 4), dtype)
+        attrs = {"term": Partial("sum", 8), "split": Split(0), "full_spec": full}
+        lowered = lower(reduce_scatter_p, [full], axis=axis, **attrs)
+        assert (lowered is not None) == is_step
