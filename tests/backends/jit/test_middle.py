@@ -97,3 +97,28 @@ def test_first_of_equal_values_and_nan_win(op, shape):
     check(op, x, (1,))
     x.reshape(-1)[[3, 8]] = np.nan
     check(op, x, (1,))
+
+
+@pytest.mark.parametrize("op", PLACES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "int64"])
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 64, 65, 300, 5000])
+def test_an_index_in_a_line(op, dtype, count):
+    generator = np.random.default_rng(count)
+    x = generator.integers(0, 4, (5, count)).astype(dtype)
+    check(op, x, (1,))
+    check(op, x.T, (0,))
+    x[...] = 0 if dtype == "uint8" else -1
+    check(op, x, (1,))  # all elements are equal
+
+
+@pytest.mark.parametrize("op", PLACES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [1, 16, 70])
+def test_an_index_among_infinities_and_nan(op, dtype, count):
+    for fill in (np.inf, -np.inf, np.nan):
+        x = np.full((3, count), fill, dtype)
+        check(op, x, (1,))
+        for nan in range(0, count, 13):
+            x[1, nan], x[2, count - 1 - nan] = np.nan, 0
+            check(op, x, (1,))
+            check(op, x.T, (0,))

@@ -78,6 +78,8 @@ ANCHORS = frozenset(
         *("matmul", "matmul_int4", "matmul_integer"),
     }
 )
+# Reductions whose separate kernel is faster than a loop nest of the reduction alone.
+INDEX_REDUCTIONS = ("argmax", "argmin")
 # The ANCHORS that are lowered with copies of factors that are not contiguous.
 CONTIGUOUS_ONLY = frozenset({"matmul_int4", "conv_integer"})
 
@@ -127,6 +129,8 @@ def lower(
         first = body.nodes[0].op.name
         is_copy = first == "stop_gradient" and len(body.nodes) == len(inputs) == 1
         name, argument = (first if first in ANCHORS or is_copy else name), body
+        if first in INDEX_REDUCTIONS and len(body.nodes) == 1:
+            name, argument = first, body.nodes[0]
     elif name in ANCHORS:
         argument = Graph(node.inputs, (node,), node.outputs)
     lower_node = lowering(name)
