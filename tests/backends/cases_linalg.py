@@ -19,6 +19,9 @@ def linalg():
         for lead in BATCHES:
             x = matrices(dtype, lead, 4, 4)
             yield Case("solve", (x, sample((*lead, 4, 2), dtype)), {}, 30)
+            for lower in (False, True):
+                operands = x, sample((*lead, 4, 2), dtype)
+                yield Case("solve_triangular", operands, {"lower": lower}, 30)
             yield Case("slogdet", (x,), {}, 30)
             symmetric = x + np.swapaxes(x, -1, -2)
             yield Case("cholesky", (symmetric,), {}, 30)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import toolkit as tk
 from tests.compiler.graphs import evaluate, op_names, target, trace_of
 from toolkit import ops
 from toolkit.backends.cupy.passes.casts import hoist_casts
@@ -280,3 +281,33 @@ def test_constants_do_not_prevent_the_move():
         a = ops.sum(x)
         b = x * ops.convert_to_tensor(np.arange(8, dtype="float32"))
     assert op_names(hoist_casts(trace.finish([a, b]), target())) == ["multiply", "sum"]
+
+
+FAILURES = {
+    "solve": lambda v, w: ops.solve(v * 0, ops.ones((3, 1))),
+    "solve of an updated value": lambda v, w: ops.solve(w * 0, ops.ones((3, 1))),
+    "gather": lambda v, w: ops.take(ops.ones((3, 1)), ops.cast(v[0] + 7, "int32"), 0),
+    "gather by an updated value": lambda v, w: ops.take(
+        ops.ones((3, 1)), ops.cast(w[0] + 7, "int32"), 0
+    ),
+}
+
+
+@pytest.mark.parametrize("compute", FAILURES.values(), ids=FAILURES)
+def test_an_error_changes_no_variable(compute):
+    variables = [tk.Variable(np.eye(3, dtype="float32")) for _ in range(2)]
+    out = tk.Variable(np.zeros((3, 1), "float32"))
+    before = [np.array(v) for v in (*variables, out)]
+
+    @tk.function
+    def step():
+        v, w = variables
+        w.assign_add(ops.ones((3, 3)))
+        out.assign(compute(ops.convert_to_tensor(v), ops.convert_to_tensor(w)))
+        v.assign_add(ops.ones((3, 3)))
+
+    for _ in range(2):
+        with pytest.raises(ValueError):
+            step()
+        for variable, old in zip((*variables, out), before, strict=True):
+            np.testing.assert_array_equal(variable, old)

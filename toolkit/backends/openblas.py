@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -50,6 +50,27 @@ def load_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]
             function.restype = result
             function.argtypes = arguments
             return function  # type: ignore[no-any-return]
+    return None
+
+
+def load_blas_function(
+    name: str, result: Any, arguments: Callable[[Any], Sequence[Any]]
+) -> Callable[..., Any] | None:
+    """Return a function of the BLAS of NumPy; None if it is missing.
+
+    Args:
+        name: a function of CBLAS.
+        result: the type of the result.
+        arguments: returns the types of the arguments for the type of an integer.
+    """
+    library = ctypes.CDLL(_library())
+    for spelling in ("scipy_{}64_", "{}64_", "scipy_{}", "{}"):
+        function: Any = getattr(library, spelling.format(name), None)
+        if function is not None:
+            integer = ctypes.c_int64 if "64_" in spelling else ctypes.c_int
+            function.restype, function.argtypes = result, tuple(arguments(integer))
+            typed: Callable[..., Any] = function
+            return typed
     return None
 
 

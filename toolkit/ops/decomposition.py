@@ -82,7 +82,9 @@ def _declare(
 # --- linear systems -------------------------------------------------------------------
 
 
-def _solve_spec(a: Spec, lead: tuple[int, ...], n: int, m: int, b: Spec) -> Spec:
+def _solve_spec(
+    a: Spec, lead: tuple[int, ...], n: int, m: int, b: Spec, **attrs: Any
+) -> Spec:
     if b.ndim < 2 or b.shape[-2] != n:
         raise ShapeError(
             f"solve: expected b of shape (..., {n}, k) for a of shape {a.shape}; "
@@ -101,9 +103,28 @@ solve_p: Primitive = _declare(
 )
 
 
-def right_solve(x: Tensor, a: Tensor) -> Tensor:
-    """Compute x @ inverse(a)."""
-    return transposed(bind(solve_p, transposed(a), transposed(x)))
+def _solve_triangular_vjp(
+    g: Tensor, y: Tensor, a: Tensor, b: Tensor, lower: bool
+) -> tuple[Tensor, Tensor]:
+    gb = triangular_solve(transposed(a), g, lower=not lower)
+    ga = (tril if lower else triu)(-matmul(gb, transposed(y)))
+    return sum_to(ga, a.shape), sum_to(gb, b.shape)
+
+
+# The other triangle of `a` is not read.
+solve_triangular_p: Primitive = _declare(
+    "solve_triangular", _solve_spec, _solve_triangular_vjp, axes="...__,...__->...__"
+)
+
+
+def triangular_solve(a: Tensor, b: Tensor, lower: bool) -> Tensor:
+    """Compute inverse(a) @ b for a triangle of a."""
+    return bind(solve_triangular_p, a, b, lower=lower)
+
+
+def right_triangular_solve(x: Tensor, a: Tensor, lower: bool) -> Tensor:
+    """Compute x @ inverse(a) for a triangle of a."""
+    return transposed(triangular_solve(transposed(a), transposed(x), not lower))
 
 
 def inverse(x: Tensor) -> Tensor:
@@ -126,7 +147,8 @@ slogdet_p: Primitive = _declare(
 def _cholesky_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
     inner = tril(matmul(transposed(y), g))
     inner = inner - 0.5 * inner * eye(inner.shape[-1], dtype=inner.dtype)
-    s = bind(solve_p, transposed(y), right_solve(inner, y))
+    s = right_triangular_solve(inner, y, lower=True)
+    s = triangular_solve(transposed(y), s, lower=False)
     return 0.5 * (s + transposed(s))
 
 
@@ -147,7 +169,7 @@ def _qr_vjp(g: Any, y: Any, x: Tensor, complete: bool) -> Tensor:
     gr, r = (leading(t, -2, n) for t in (g[1], y[1]))
     inner = matmul(r, transposed(gr)) - matmul(transposed(gq), q)
     inner = tril(inner) + transposed(tril(inner, -1))
-    return right_solve(gq + matmul(q, inner), transposed(r))
+    return right_triangular_solve(gq + matmul(q, inner), transposed(r), lower=True)
 
 
 qr_p: Primitive = _declare("qr", _qr_spec, _qr_vjp, square=False)
@@ -166,16 +188,17 @@ def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     solved = None
     if m > n:
         left, g_left = (leading(t, -2, k, is_tail=True) for t in (y[0], g[0]))
-        solved = right_solve(g_left, transposed(upper))
+        solved = right_triangular_solve(g_left, transposed(upper), lower=True)
         gu = gu - triu(matmul(transposed(left), solved))
     elif n > m:
         right, g_right = (leading(t, -1, k, is_tail=True) for t in (y[0], g[0]))
-        solved = bind(solve_p, transposed(lower), g_right)
+        solved = triangular_solve(transposed(lower), g_right, lower=False)
         gl = gl - tril(matmul(solved, transposed(right)), -1)
     inner = tril(matmul(transposed(lower), gl), -1) + triu(
         matmul(gu, transposed(upper))
     )
-    gx = bind(solve_p, transposed(lower), right_solve(inner, transposed(upper)))
+    gx = right_triangular_solve(inner, transposed(upper), lower=True)
+    gx = triangular_solve(transposed(lower), gx, lower=False)
     if solved is not None:
         gx = concatenate([gx, solved], axis=-2 if m > n else -1)
     order = expand_dims(argsort(y[2]), -1)

@@ -15,7 +15,7 @@ from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
 from toolkit.ops.checks import normalize_axis
 from toolkit.ops.contract import matmul
-from toolkit.ops.creation import tril, triu
+from toolkit.ops.creation import eye
 from toolkit.ops.decomposition import (
     cholesky_p,
     eig_p,
@@ -30,6 +30,7 @@ from toolkit.ops.decomposition import (
     solve_p,
     svd_p,
     transposed,
+    triangular_solve,
 )
 from toolkit.ops.elementwise import greater, not_equal, where, zero_like
 from toolkit.ops.normalization import vector_norm
@@ -107,7 +108,7 @@ def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
          [0.     0.0625]]
     """
     x = _matrices("cholesky_inverse", x, square=True)
-    y = inverse(triu(x) if upper else tril(x))
+    y = triangular_solve(x, eye(x.shape[-1], dtype=x.dtype), lower=not upper)
     return matmul(y, transposed(y)) if upper else matmul(transposed(y), y)
 
 
@@ -335,8 +336,8 @@ def logdet(x: TensorLike) -> Tensor:
 
 
 def _system(
-    op: str, a: TensorLike, b: TensorLike, triangle: Any = None, square: bool = True
-) -> tuple[Tensor | bool, ...]:
+    op: str, a: TensorLike, b: TensorLike, square: bool = True
+) -> tuple[Any, Tensor, bool]:
     """Return both as matrices, and whether b was a vector per matrix of a."""
     a, b = floating(a, b)
     a = _matrices(op, a, square)
@@ -346,8 +347,7 @@ def _system(
             f"{op}: b of shape {b.shape} does not fit a of shape {a.shape}; expected "
             f"(..., {a.shape[-2]}) or (..., {a.shape[-2]}, k)"
         )
-    b = expand_dims(b, -1) if vector else b
-    return (a if triangle is None else triangle(a)), b, vector
+    return a, expand_dims(b, -1) if vector else b, vector
 
 
 @operation
@@ -390,8 +390,8 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Tensor:
         >>> ops.solve_triangular(a, [2.0, 5.0], lower=True).tolist()
         [1.0, 4.0]
     """
-    a, b, vector = _system("solve_triangular", a, b, tril if lower else triu)
-    y = bind(solve_p, a, b)
+    a, b, vector = _system("solve_triangular", a, b)
+    y = triangular_solve(a, b, lower=bool(lower))
     return squeeze(y, -1) if vector else y
 
 

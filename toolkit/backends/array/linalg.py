@@ -78,6 +78,13 @@ class Linalg(Kernels):
         """Return x with a @ x = b; raise LinAlgError if a matrix is singular."""
         return self._run("solve", a, b, out=out)
 
+    def solve_triangular(
+        self, a: Array, b: Array, *, lower: bool, out: Any = None
+    ) -> Array:
+        """Return x with a @ x = b for a triangle of a, as `solve`."""
+        triangle = self.xp.tril(a) if lower else self.xp.triu(a)
+        return self._run("solve", triangle, b, out=out)
+
     def slogdet(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Return the sign and the logarithm of the determinant's absolute value."""
         return self._factors("slogdet", x, out)

@@ -11,6 +11,7 @@ from toolkit.backends import openblas
 from toolkit.backends.array.linalg import Linalg
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy import mkl, tiled_matmul
+from toolkit.backends.numpy.triangular import solve_by_blas
 from toolkit.backends.openblas import on_one_thread, single_threaded
 from toolkit.errors import unknown_choice
 
@@ -63,6 +64,7 @@ class Blas:
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:
         """Return the kernels of this library that replace kernels of `table`."""
         names = [name for name in vars(Linalg) if name in table]
+        table = table | {"solve_triangular": solve_by_blas(table["solve_triangular"])}
         return {name: on_one_thread(table[name]) for name in names}
 
 

@@ -130,6 +130,11 @@ def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: object) -> int:
     return prod(shape)
 
 
+def _stack_size(x: Any, *operands: Any, **attrs: object) -> int:
+    """Return the elements of a stack of matrices; 0 for a single matrix."""
+    return _largest_size(x, *operands) if x.ndim > 2 else 0
+
+
 # The work of a call by primitive, and the work from which generated code runs. NumPy
 # computes matrix products with BLAS, and copies windows before it reduces them.
 _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
@@ -142,6 +147,9 @@ _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
     "irdft": (_transform_size, 1 << 13),
     "gather": (_gathered_size, _MIN_ELEMENTS),
     "random_uniform": (_drawn_size, _MIN_ELEMENTS),
+    **dict.fromkeys(
+        ("solve", "solve_triangular", "slogdet", "cholesky"), (_stack_size, 1 << 9)
+    ),
 }
 
 

@@ -129,7 +129,7 @@ class Mkl:
             batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
             out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
         arrays = (a, b, out)
-        layouts = [_layout(x) for x in arrays]
+        layouts = [matrix_layout(x) for x in arrays]
         strides = [_batch_stride(x, out.shape[:-2]) for x in arrays]
         if None in layouts or None in strides or not _is_stack(out):
             with openblas.single_threaded:
@@ -219,7 +219,7 @@ class Mkl:
         tiled_matmul.run_tasks(tasks, self._count)
 
 
-def _layout(x: Array) -> tuple[int, int] | None:
+def matrix_layout(x: Array) -> tuple[int, int] | None:
     """Return the transposition flag of a matrix, and its leading dimension.
 
     Return None if BLAS cannot read the matrix with its strides.

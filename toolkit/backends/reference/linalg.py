@@ -45,6 +45,11 @@ def solve(a: Array, b: Array) -> Array:
     return _narrowed(b, np.linalg.solve(widen(a), widen(b)))
 
 
+def solve_triangular(a: Array, b: Array, lower: bool) -> Array:
+    """Return x with a @ x = b for a triangle of a."""
+    return solve(np.tril(a) if lower else np.triu(a), b)
+
+
 def slogdet(x: Array) -> Any:
     """Return the sign and the logarithm of the absolute value of the determinant."""
     return _narrowed(x, *np.linalg.slogdet(widen(x)))

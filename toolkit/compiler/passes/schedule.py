@@ -125,11 +125,19 @@ def _lateness(graph: Graph, updates: Updates) -> list[bool]:
     return is_late
 
 
+# Operations with an error for some elements of their operands. A scatter is checked
+# separately.
+_FALLIBLE = frozenset(
+    ("gather", "take_along_axis", "cholesky", "solve", "solve_triangular")
+)
+
+
 def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
     """Copy new values last where their nodes may not overwrite the old values.
 
-    Nodes that wait for collectives may not overwrite either: a collective can fail
-    because another rank fails.
+    A node that can fail, and the nodes that it depends on, may not overwrite either. An
+    index can be out of range, a matrix singular, and a collective can fail because
+    another rank fails.
 
     Args:
         graph: in execution order.
@@ -141,7 +149,7 @@ def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
     producers = graph.producers()
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}
     late = set(writers.values())
-    readers, early = _late_readers(graph, late), _before_collectives(graph)
+    readers, early = _late_readers(graph, late), _before_failures(graph)
     checked = _checked_rows(graph, updates)
     nodes, outputs = list(graph.nodes), list(graph.outputs)
     for i, number in updates:
@@ -199,13 +207,20 @@ def _rows_of(node: Node) -> Rows:
     return node.inputs[1], axis, node.inputs[0].spec.shape[axis]
 
 
-def _before_collectives(graph: Graph) -> set[Node]:
-    """Return the nodes that a collective depends on."""
+def _can_fail(node: Node) -> bool:
+    """Return whether a node can raise an error: for its elements, or another rank."""
+    members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
+    return node.op.kind is Kind.COLLECTIVE or any(
+        member.op.name in _FALLIBLE for member in members
+    )
+
+
+def _before_failures(graph: Graph) -> set[Node]:
+    """Return the nodes that can fail, and the nodes that they depend on."""
     ancestors: set[Node] = set()
     needed: set[Value] = set()
     for node in reversed(graph.nodes):
-        is_needed = any(y in needed for y in node.outputs)
-        if is_needed or node.op.kind is Kind.COLLECTIVE:
+        if _can_fail(node) or any(y in needed for y in node.outputs):
             ancestors.add(node)
             needed.update(node.inputs)
     return ancestors

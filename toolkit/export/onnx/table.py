@@ -24,7 +24,10 @@ _COMPLEX = "ONNX does not support complex arithmetic"
 # Name -> the reason why it is unsupported.
 UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(("cholesky", "eig", "eigh", "lu", "qr", "svd"), _LINEAR_ALGEBRA),
-    **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator for linear systems"),
+    **dict.fromkeys(
+        ("solve", "solve_triangular", "slogdet"),
+        "ONNX has no operator for linear systems",
+    ),
     **dict.fromkeys(("as_complex", "as_real"), _COMPLEX),
     **dict.fromkeys(("conv_kernel_grad", "max_pool_gather"), _GRADIENT),
     **dict.fromkeys(("max_pool_scatter", "sum_pool_grad"), _GRADIENT),

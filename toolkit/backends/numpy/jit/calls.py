@@ -12,6 +12,7 @@ from typing import Any
 
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.definitions.records import record
+from toolkit.errors import ArgumentError, OutOfRangeError
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand, align_up
@@ -41,6 +42,7 @@ class Call:
             runs all rows as one task. The result of a row must not depend on its task.
         problem: the message for a bad index, with {index} and {limit}, equal to the
             message of the NumPy kernel.
+        error: the class of the exception with this message.
     """
 
     code: Code
@@ -54,6 +56,7 @@ class Call:
     prepares: int = 0
     is_stream: bool = False
     problem: str = "index {index} is out of range for {limit} elements"
+    error: type[ArgumentError] = OutOfRangeError
 
     # Whether it can run in parallel with other calls.
     can_branch = True

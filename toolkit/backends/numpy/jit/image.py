@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.numpy.jit.calls import ERROR, Reference
+from toolkit.backends.numpy.jit.calls import ERROR, Call, Reference
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.loop import Loop
 from toolkit.backends.numpy.jit.sections import Branches, Section
@@ -74,7 +74,8 @@ class Image:
         words: numbers, or offsets from the bases in `bases`.
         bases: the base of each word that is an address, by its number.
         codes: the functions and their numbers.
-        problems: messages for a bad index, by the number of a section's first word.
+        problems: a call that can note an error, by the number of a section's first
+            word.
         error_word: the number of the image's first word for an index error.
         part_numbers: the number of the part that each event belongs to.
         is_shared: whether several threads are worthwhile for a section.
@@ -92,7 +93,7 @@ class Image:
         self.words: list[int] = []
         self.bases: dict[int, Base] = {}
         self.codes: dict[Code, int] = {}
-        self.problems: dict[int, str] = {}
+        self.problems: dict[int, Call] = {}
         self.part_numbers: list[int] = []
         self.is_shared = False
         self.shift = shift
@@ -179,8 +180,8 @@ class _Program:
             image.write(at, self._section(section, part_number))
             image.is_shared |= section.is_shared
             calls = (call for _, call in section.calls if ERROR in call.operands)
-            if problem := next((call.problem for call in calls), ""):
-                image.problems[at] = problem
+            if call := next(calls, None):
+                image.problems[at] = call
             part_number += len(section.sections)
         words: list[Word] = [
             len(self.patches) // 3,

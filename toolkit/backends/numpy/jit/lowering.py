@@ -64,6 +64,10 @@ LOWERINGS: dict[str, str | Lowering] = {
     "sort": "kernels.sort:lower_sort",
     "searchsorted": "kernels.sort:lower_searchsorted",
     "random_uniform": "kernels.random:lower_random_uniform",
+    "solve": "kernels.linalg:lower_solve",
+    "solve_triangular": "kernels.linalg:lower_solve_triangular",
+    "slogdet": "kernels.linalg:lower_slogdet",
+    "cholesky": "kernels.linalg:lower_cholesky",
     "attention": "kernels.attention:lower_attention",
     "attention_grad": "kernels.attention:lower_attention_grad",
 }

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.image import Base, Image, Resolve
 from toolkit.backends.numpy.jit.runtime import runtime, workers
-from toolkit.errors import OutOfRangeError
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
@@ -42,15 +41,16 @@ class Runner:
         """Run the program.
 
         Raises:
-            OutOfRangeError: if an index in an operand is out of range.
+            ArgumentError: if an index in an operand is out of range, or a matrix has no
+                result. It is the `error` of the call.
         """
         threads = workers() if self.image.is_shared else None
         if self._runtime.run(self.address, threads.pool if threads else 0):
             first = self.image.error_word
             _, index, limit, section = self._words[first : first + 4]
             word_number = (section - ctypes.addressof(self._words)) // 8
-            problem = self.image.problems.get(word_number, "")
-            raise OutOfRangeError(problem.format(index=index, limit=limit))
+            call = self.image.problems[word_number]
+            raise call.error(call.problem.format(index=index, limit=limit))
 
     def timed(self) -> list[tuple[int, int, int, int]]:
         """Run; return (part, start, end, thread) of each task, in clock ticks."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from toolkit.backends.numpy.jit.calls import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
+from toolkit.errors import ArgumentError
 from toolkit.plans.operands import OperandMemory
 
 # Approximate speed of one core, for the decision whether to use several threads.
@@ -90,7 +91,10 @@ class Section:
     @property
     def is_branch(self) -> bool:
         """Whether it can run on one thread, in parallel with other sections."""
-        return not self.is_shared and all(call.can_branch for _, call in self.calls)
+        # The branches of a step have one message for an error.
+        has_message = any(call.error is ArgumentError for _, call in self.calls)
+        can_branch = not has_message and all(call.can_branch for _, call in self.calls)
+        return can_branch and not self.is_shared
 
     def grain_with(self, call: Call, factor: int) -> int:
         """Return the grain if a call joins: some calls are slow for few rows.

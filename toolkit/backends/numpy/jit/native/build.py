@@ -115,8 +115,8 @@ class _Library:
             (offset, len(image.words), 8 * image.header, len(self.stream))
         )
         self.stream += self.images.stream(image)
-        for number, problem in image.problems.items():
-            message = _message(problem)
+        for number, call in image.problems.items():
+            message = _message(call.problem)
             if message not in self.problem_texts:
                 self.problem_texts += message
             text = self.problem_texts.find(message)

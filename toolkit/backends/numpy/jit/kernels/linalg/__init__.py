@@ -1,0 +1,8 @@
+"""Linear algebra on stacks of small matrices: one matrix in each lane of a vector."""
+
+from toolkit.backends.numpy.jit.kernels.linalg.lower import (
+    lower_cholesky as lower_cholesky,
+    lower_slogdet as lower_slogdet,
+    lower_solve as lower_solve,
+    lower_solve_triangular as lower_solve_triangular,
+)

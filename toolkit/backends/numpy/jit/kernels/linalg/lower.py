@@ -1,0 +1,154 @@
+"""The choice between a kernel for stacks of matrices and LAPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from toolkit import dtypes
+from toolkit.backends.numpy.jit.calls import ERROR, Call, Lowered, Reference, partition
+from toolkit.backends.numpy.jit.code import Code
+from toolkit.backends.numpy.jit.kernels.linalg.elimination import (
+    emit_slogdet,
+    emit_solve,
+)
+from toolkit.backends.numpy.jit.kernels.linalg.stack import lanes_of
+from toolkit.backends.numpy.jit.kernels.linalg.substitution import (
+    emit_cholesky,
+    emit_solve_triangular,
+)
+from toolkit.errors import ArgumentError
+from toolkit.plans.loops.nest import collapse_loops
+from toolkit.plans.operands import Operand, align_up
+from toolkit.plans.rules import rules
+
+if TYPE_CHECKING:
+    from toolkit.ir import Node
+
+_DTYPES = ("float32", "float64")
+# The vector operations up to which a single matrix is solved in one lane. Measured: a
+# system of n = 32 with one column takes 14 us, and 18 us with LAPACK.
+_MAX_SINGLE_WORK = 1 << 15
+# The vector operations of the load of one element.
+_LOAD_WORK = 10
+# The number of matrices from which larger ones are solved in lanes. Measured for 8
+# systems of n = 96 with 8 columns: 276 us, and 360 us with LAPACK.
+_MIN_STACK = 8
+# The largest matrices of a stack, and the largest triangular ones. The BLAS is faster
+# for larger triangular ones, because it only loads a triangle.
+_MAX_EXTENT, _MAX_TRIANGULAR_EXTENT = 256, 64
+# The columns of a right-hand side, if they are more than the rows of its matrix.
+_MAX_COLUMNS = 8
+# Bytes of the scratch memory of all tasks.
+_MAX_SCRATCH_BYTES = 1 << 26
+
+
+def lower_solve(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower the solution of linear systems."""
+    code = Code(emit_solve, inputs[0].spec.dtype)
+    return _lower_stack(code, inputs, outputs, 3, "solve: Singular matrix")
+
+
+def lower_solve_triangular(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower the solution of triangular systems."""
+    code = Code(emit_solve_triangular, inputs[0].spec.dtype, node.attrs["lower"])
+    problem = "solve_triangular: Singular matrix"
+    return _lower_stack(code, inputs, outputs, 0, problem, _MAX_TRIANGULAR_EXTENT)
+
+
+def lower_slogdet(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower the signs and logarithms of determinants."""
+    code = Code(emit_slogdet, inputs[0].spec.dtype)
+    return _lower_stack(code, inputs, outputs, 3, "")
+
+
+def lower_cholesky(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower the triangular factors of positive definite matrices."""
+    code = Code(emit_cholesky, inputs[0].spec.dtype)
+    problem = "cholesky: Matrix is not positive definite"
+    return _lower_stack(code, inputs, outputs, 6, problem)
+
+
+def _lower_stack(
+    code: Code,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    divisor: int,
+    problem: str,
+    max_extent: int = _MAX_EXTENT,
+) -> Lowered | None:
+    """Lower to groups of matrices, or return None if LAPACK is faster.
+
+    Args:
+        code: the kernel.
+        inputs, outputs: the operands.
+        divisor: n**3 over the multiplications of the decomposition; 0: none.
+        problem: the message of an error.
+        max_extent: the largest extent of a matrix.
+    """
+    a, b = inputs[0].spec, inputs[-1].spec
+    n, k = a.shape[-1], b.shape[-1] if len(inputs) > 1 else 0
+    if a.dtype not in _DTYPES or n > max_extent or k > max(n, _MAX_COLUMNS):
+        return None
+    if not outputs[0].spec.size:
+        return Lowered()
+    batch = b.shape[:-2] if len(inputs) == 1 else outputs[0].spec.shape[:-2]
+    strides = [_stack_strides(x, batch) for x in inputs]
+    multiplications = n * n * k + (n**3 // divisor if divisor else 0)
+    count, lanes = prod(batch), lanes_of(a.dtype)
+    work = multiplications + _LOAD_WORK * n * (n + k)
+    if None in strides or not _prefers_lanes(work, count):
+        return None
+    task = align_up(n * (n + k) * lanes * dtypes.itemsize(a.dtype))
+    groups = -(-count // lanes)
+    grain = partition(groups, _MAX_SCRATCH_BYTES // max(1, task))
+    numbers = [n, k, count, task, *(step for x in strides for step in x or ())]
+    operands: list[Reference] = [("in", i) for i in range(len(inputs))]
+    operands += [("out", i) for i in range(len(outputs))]
+    call = Call(
+        code,
+        (*operands, ("work", 0), ERROR),
+        tuple(numbers),
+        groups,
+        grain,
+        flops=2 * count * multiplications,
+        nbytes=sum(x.spec.nbytes for x in (*inputs, *outputs)),
+        problem=problem,
+        error=ArgumentError,
+    )
+    return Lowered((call,), task * call.tasks)
+
+
+def _prefers_lanes(work: int, count: int) -> bool:
+    """Return whether the kernel is faster than LAPACK.
+
+    If rows must be independent, the choice does not depend on the number of matrices:
+    a matrix then has the same bits in any stack.
+
+    Args:
+        work: the vector operations of a group.
+        count: the number of matrices.
+    """
+    is_stack = count >= _MIN_STACK and not rules.rows_independent
+    return is_stack or work <= _MAX_SINGLE_WORK
+
+
+def _stack_strides(x: Operand, batch: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the byte strides of a matrix, a row and a column; None if they vary."""
+    missing = len(batch) - (x.spec.ndim - 2)
+    extents = (1,) * missing + x.spec.shape[:-2]
+    strides = (0,) * missing + x.strides[:-2]
+    steps = [0 if n == 1 else step for n, step in zip(extents, strides, strict=True)]
+    _, (collapsed,) = collapse_loops(batch, [steps], 0)
+    if len(collapsed) > 1:
+        return None
+    return (*(collapsed or (0,)), *x.strides[-2:])
