@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.core.convert import convert, floating, operands, tensors
-from toolkit.core.tensor import Tensor
+from toolkit.core.convert import convert, floating, operands, tensors, to_float
+from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
 from toolkit.ops.checks import check_integers
 from toolkit.ops.creation import zeros_like
@@ -36,7 +36,16 @@ from toolkit.ops.numeric import (
 )
 from toolkit.ops.reduce import all
 from toolkit.ops.symbolic import operation
-from toolkit.ops.transcendental import arctan2, exp, log, log1p, power, sin, sqrt
+from toolkit.ops.transcendental import (
+    arctan2,
+    cbrt_p,
+    exp,
+    log,
+    log1p,
+    power,
+    sin,
+    sqrt,
+)
 from toolkit.type_aliases import TensorLike
 
 # --- comparing and classifying --------------------------------------------------------
@@ -344,8 +353,10 @@ def cbrt(x: TensorLike) -> Tensor:
         >>> print(ops.round(ops.cbrt([8.0, -27.0]), 4))
         [ 2. -3.]
     """
-    (x,) = floating(x)
-    return sign(x) * power(absolute(x), 1 / 3)
+    x = to_float(x)
+    if dtypes.is_complex(x.dtype):
+        return sign(x) * power(absolute(x), 1 / 3)
+    return bind(cbrt_p, x)
 
 
 @operation

@@ -41,6 +41,9 @@ rsqrt_p: Primitive = elementwise(
     lambda s, x: s.divide(s.const(1.0, x), s.sqrt(x)),
     lambda g, y, x: -0.5 * g * y / x,
 )
+cbrt_p: Primitive = elementwise(
+    "cbrt", lambda s, x: s.cbrt(x), lambda g, y, x: g / (3 * y * y)
+)
 sin_p: Primitive = elementwise("sin", lambda s, x: s.sin(x), lambda g, y, x: g * cos(x))
 cos_p: Primitive = elementwise(
     "cos", lambda s, x: s.cos(x), lambda g, y, x: -g * sin(x)

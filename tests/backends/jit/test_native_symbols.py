@@ -31,6 +31,7 @@ UNARY = (
     *("tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh"),
     *(
         "arctanh",
+        "cbrt",
         "erfinv",
         "sigmoid",
         "gelu",

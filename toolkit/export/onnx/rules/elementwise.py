@@ -116,6 +116,13 @@ def _quantize(writer: Writer, node: Node, x: str, scale: str) -> str:
 # --- one input ------------------------------------------------------------------------
 
 
+@elementwise("cbrt")
+def _cbrt(writer: Writer, node: Node, x: str) -> str:
+    third = _number(writer, node, 1 / 3)
+    size = writer.node("Pow", [writer.node("Abs", [x]), third])
+    return writer.node("Mul", [writer.node("Sign", [x]), size])
+
+
 @elementwise("rsqrt")
 def _rsqrt(writer: Writer, node: Node, x: str) -> str:
     return writer.node("Div", [_number(writer, node, 1), writer.node("Sqrt", [x])])

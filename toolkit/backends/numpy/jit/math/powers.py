@@ -19,6 +19,7 @@ from toolkit.backends.numpy.jit.math.vector import (
     fma,
     polynomial,
 )
+from toolkit.backends.numpy.jit.processor import current
 
 _TWO_THIRDS = {
     "float32": (0.6666666865348816, -1.9868215517249155e-08),
@@ -40,6 +41,28 @@ _SERIES = {
         0.13200216149850755,
     ),
 }
+# For cbrt: the sum of the bits of t and a third of the bits of a, without the dropped
+# low bits, and the number of these. Then t is about a**(-1/3), and h = a * t**3 is
+# between 0.70 and 0.831. The polynomial of h**(-1/3) is minimax for the relative error
+# there, found by a Remez exchange in 200-bit arithmetic and rounded: 2**-20 and
+# 2**-29.5.
+_CUBE_ROOT = {
+    "float32": (
+        (5542161, 8),
+        (1.8921225, -1.8602708, 1.3917931, -0.42467856),
+    ),
+    "float64": (
+        (1430047949, 32),
+        (
+            2.1864019323882635,
+            -3.5835764610379064,
+            5.366209836004698,
+            -4.918213051524543,
+            2.4749058225460807,
+            -0.5257997360849205,
+        ),
+    ),
+}
 _OUT_OF_RANGE = 800.0  # e to this power overflows, to its negative it underflows
 
 
@@ -57,6 +80,32 @@ def power(x: Vector, y: Vector) -> Vector:
     one = y.equals(0.0) | x.equals(1.0)
     one = one | (a.equals(1.0) & absolute(y).equals(math.inf))
     return x.constant(1.0).where(one, result)
+
+
+def cbrt(x: Vector) -> Vector:
+    """Return the cube root: a * t**2 for t near |x|**(-1/3), and a step of Newton."""
+    layout, dtype = x.format, x.value.dtype
+    magnitude = absolute(x)
+    # A multiple of 3, so that the root of the scale is a power of two.
+    exponent = 3 * (layout.mantissa // 3 + 1)
+    is_small = magnitude < layout.tiny * 8.0
+    a = (magnitude * 2.0**exponent).where(is_small, magnitude)
+    (offset, dropped), coefficients = _CUBE_ROOT[dtype]
+    # 2**mantissa with the upper bits of `a` in its lowest bits is a float.
+    large = 2.0**layout.mantissa
+    upper = (a.bits() >> dropped) | x.constant(large).bits()
+    third = fma(upper.convert("bitcast", dtype) - large, -1.0 / 3.0, large + offset)
+    t = (third.bits() << dropped).convert("bitcast", dtype)
+    t = t * polynomial(a * t * t * t, coefficients)
+    square = t * t
+    y = a * square
+    # Without a fused multiply-add, the cube of the largest root overflows.
+    scale = 1.0 if current().has_fma else 0.5
+    z = y * scale
+    error = fma(z * z, z, -(a * scale**3))
+    y = fma(error, square * (-1.0 / 3.0 / scale**3), y)
+    y = (y * 2.0 ** (-exponent // 3)).where(is_small, y)
+    return copysign(y.where(magnitude < math.inf, x), x)
 
 
 def _magnitude(a: Vector, y: Vector) -> Vector:
