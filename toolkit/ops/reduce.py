@@ -40,16 +40,24 @@ def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Te
     """Return the product of all other factors: before times after; exact at zeros."""
     if x.size == 0:
         return x
-    batch_axes = tuple(i for i in range(x.ndim) if i not in axis)
-    order = (*batch_axes, *axis)
+    if not axis:
+        return g
+    # Adjacent axes become one axis. Other axes are moved behind the remaining axes.
+    order = tuple(range(x.ndim))
+    first, last = axis[0], axis[-1]
+    if axis != order[first : last + 1]:
+        order = (*(i for i in order if i not in axis), *axis)
+        first, last = x.ndim - len(axis), x.ndim - 1
     moved = transpose(x, order)
-    factors = reshape(moved, (*(x.shape[i] for i in batch_axes), -1))
-    last, n = factors.ndim - 1, factors.shape[-1]
-    one = full((*factors.shape[:-1], 1), 1, x.dtype)
-    before = slice_axis(factors, last, 0, n - 1)
-    before = concatenate([one, bind(cumprod_p, before, axis=last, reverse=False)], last)
-    after = slice_axis(factors, last, 1, n)
-    after = concatenate([bind(cumprod_p, after, axis=last, reverse=True), one], last)
+    shape = (*moved.shape[:first], -1, *moved.shape[last + 1 :])
+    factors = reshape(moved, shape)
+    n = factors.shape[first]
+    one = full(reduced_shape(factors.shape, (first,), True), 1, x.dtype)
+    before = slice_axis(factors, first, 0, n - 1)
+    before = bind(cumprod_p, before, axis=first, reverse=False)
+    after = slice_axis(factors, first, 1, n)
+    after = bind(cumprod_p, after, axis=first, reverse=True)
+    before, after = concatenate([one, before], first), concatenate([after, one], first)
     product_of_others = reshape(before * after, moved.shape)
     inverse = tuple(order.index(i) for i in range(x.ndim))
     return _expand_reduced(g, x, axis) * transpose(product_of_others, inverse)
