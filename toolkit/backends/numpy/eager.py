@@ -131,8 +131,9 @@ def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: object) -> int:
 
 
 def _stack_size(x: Any, *operands: Any, **attrs: object) -> int:
-    """Return the elements of a stack of matrices; 0 for a single matrix."""
-    return _largest_size(x, *operands) if x.ndim > 2 else 0
+    """Return the elements of the operands: LAPACK is fast for a single system."""
+    has_stack = x.ndim > 2 or attrs.get("lower") is not None
+    return _largest_size(x, *operands) if has_stack else 0
 
 
 # The work of a call by primitive, and the work from which generated code runs. NumPy

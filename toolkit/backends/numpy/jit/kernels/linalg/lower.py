@@ -18,6 +18,7 @@ from toolkit.backends.numpy.jit.kernels.linalg.substitution import (
     emit_cholesky,
     emit_solve_triangular,
 )
+from toolkit.backends.numpy.jit.kernels.linalg.vector_system import emit_solve_vector
 from toolkit.errors import ArgumentError
 from toolkit.plans.loops.nest import collapse_loops
 from toolkit.plans.operands import Operand, align_up
@@ -56,9 +57,18 @@ def lower_solve_triangular(
     node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the solution of triangular systems."""
-    code = Code(emit_solve_triangular, inputs[0].spec.dtype, node.attrs["lower"])
+    dtype, lower = inputs[0].spec.dtype, node.attrs["lower"]
+    code = Code(emit_solve_triangular, dtype, lower)
     problem = "solve_triangular: Singular matrix"
-    return _lower_stack(code, inputs, outputs, 0, problem, _MAX_TRIANGULAR_EXTENT)
+    lowered = _lower_stack(code, inputs, outputs, 0, problem, _MAX_TRIANGULAR_EXTENT)
+    is_known = dtype in _DTYPES and inputs[1].spec.shape[-1] <= _MAX_COLUMNS
+    if lowered is not None or not is_known:
+        return lowered
+    steps = inputs[0].strides[-2:]
+    if dtypes.itemsize(dtype) not in steps:
+        return None
+    code = Code(emit_solve_vector, dtype, lower, steps[1] == dtypes.itemsize(dtype))
+    return _lower_vector(code, inputs, outputs, problem)
 
 
 def lower_slogdet(
@@ -112,11 +122,9 @@ def _lower_stack(
     groups = -(-count // lanes)
     grain = partition(groups, _MAX_SCRATCH_BYTES // max(1, task))
     numbers = [n, k, count, task, *(step for x in strides for step in x or ())]
-    operands: list[Reference] = [("in", i) for i in range(len(inputs))]
-    operands += [("out", i) for i in range(len(outputs))]
     call = Call(
         code,
-        (*operands, ("work", 0), ERROR),
+        _references(inputs, outputs),
         tuple(numbers),
         groups,
         grain,
@@ -126,6 +134,39 @@ def _lower_stack(
         error=ArgumentError,
     )
     return Lowered((call,), task * call.tasks)
+
+
+def _lower_vector(
+    code: Code, inputs: Sequence[Operand], outputs: Sequence[Operand], problem: str
+) -> Lowered | None:
+    """Lower to pairs of a matrix and a column."""
+    *batch, n, k = outputs[0].spec.shape
+    strides = [_stack_strides(x, tuple(batch)) for x in inputs]
+    if None in strides:
+        return None
+    count, task = prod(batch), align_up(n * dtypes.itemsize(inputs[0].spec.dtype))
+    numbers = [n, k, count, task, *(step for x in strides for step in x or ())]
+    call = Call(
+        code,
+        _references(inputs, outputs),
+        tuple(numbers),
+        count * k,
+        partition(count * k),
+        flops=count * n * n * k,
+        nbytes=sum(x.spec.nbytes for x in (*inputs, *outputs)),
+        problem=problem,
+        error=ArgumentError,
+    )
+    return Lowered((call,), task * call.tasks)
+
+
+def _references(
+    inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> tuple[Reference, ...]:
+    """Return the operands of a call, its scratch memory and the error block."""
+    operands: list[Reference] = [("in", i) for i in range(len(inputs))]
+    operands += [("out", i) for i in range(len(outputs))]
+    return (*operands, ("work", 0), ERROR)
 
 
 def _prefers_lanes(work: int, count: int) -> bool:
