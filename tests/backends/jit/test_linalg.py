@@ -174,3 +174,25 @@ def test_triangular_systems_of_views_and_their_gradients(n, k, lead, lower):
         for result, expected in zip(results, (x, ga, gb), strict=True):
             scale = np.abs(expected).max()
             np.testing.assert_allclose(result, expected, 1e-4, 1e-4 * scale)
+
+
+@pytest.mark.parametrize("dtype", [*TOLERANCES])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (5, 3), (17, 9), (20, 1), (3, 5)])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(dtype, shape, mode):
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, (4, 5, *shape)).astype(dtype)
+    tolerance = TOLERANCES[dtype]
+    largest = float(np.finfo(dtype).max) ** 0.6  # its square overflows
+    zero_column = x * (np.arange(shape[1]) > 0)
+    for case in (x, x * 0, np.triu(x), x * largest, x / largest, zero_column):
+        case = case.astype(dtype)
+        q, r = (np.asarray(y) for y in tk.function(lambda a: ops.qr(a, mode))(case))
+        wide_q, scale = q.astype("float64"), np.abs(case).max() or 1
+        expected = np.linalg.qr(case.astype("float64"), mode)
+        np.testing.assert_allclose(r / scale, expected[1] / scale, 0, tolerance)
+        product = wide_q @ (r / scale)
+        np.testing.assert_allclose(product, case / scale, 0, tolerance)
+        identity = np.broadcast_to(np.eye(q.shape[-1]), (4, 5, *[q.shape[-1]] * 2))
+        np.testing.assert_allclose(transposed(wide_q) @ wide_q, identity, 0, tolerance)
+        np.testing.assert_array_equal(np.tril(r, -1), np.zeros_like(r))

@@ -149,7 +149,8 @@ _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
     "gather": (_gathered_size, _MIN_ELEMENTS),
     "random_uniform": (_drawn_size, _MIN_ELEMENTS),
     **dict.fromkeys(
-        ("solve", "solve_triangular", "slogdet", "cholesky"), (_stack_size, 1 << 9)
+        ("solve", "solve_triangular", "slogdet", "cholesky", "qr"),
+        (_stack_size, 1 << 9),
     ),
 }
 

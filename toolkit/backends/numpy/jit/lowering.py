@@ -66,6 +66,7 @@ LOWERINGS: dict[str, str | Lowering] = {
     "random_uniform": "kernels.random:lower_random_uniform",
     "solve": "kernels.linalg:lower_solve",
     "solve_triangular": "kernels.linalg:lower_solve_triangular",
+    "qr": "kernels.linalg:lower_qr",
     "slogdet": "kernels.linalg:lower_slogdet",
     "cholesky": "kernels.linalg:lower_cholesky",
     "attention": "kernels.attention:lower_attention",

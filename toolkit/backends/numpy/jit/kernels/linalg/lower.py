@@ -13,6 +13,7 @@ from toolkit.backends.numpy.jit.kernels.linalg.elimination import (
     emit_slogdet,
     emit_solve,
 )
+from toolkit.backends.numpy.jit.kernels.linalg.reflections import emit_qr
 from toolkit.backends.numpy.jit.kernels.linalg.stack import lanes_of
 from toolkit.backends.numpy.jit.kernels.linalg.substitution import (
     emit_cholesky,
@@ -86,6 +87,38 @@ def lower_cholesky(
     code = Code(emit_cholesky, inputs[0].spec.dtype)
     problem = "cholesky: Matrix is not positive definite"
     return _lower_stack(code, inputs, outputs, 6, problem)
+
+
+def lower_qr(
+    node: Node, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> Lowered | None:
+    """Lower the QR decomposition of matrices with at least as many rows as columns."""
+    x, dtype = inputs[0], inputs[0].spec.dtype
+    *batch, m, n = x.spec.shape
+    strides = _stack_strides(x, tuple(batch))
+    if dtype not in _DTYPES or not n <= m <= _MAX_EXTENT or strides is None:
+        return None
+    if not all(y.spec.size for y in outputs):
+        return None
+    columns, count = outputs[0].spec.shape[-1], prod(batch)
+    multiplications = 2 * m * n * (n + columns)
+    if not _prefers_lanes(multiplications + _LOAD_WORK * m * n, count):
+        return None
+    lanes = lanes_of(dtype)
+    elements = m * n + m * columns + 2 * columns
+    task = align_up(elements * lanes * dtypes.itemsize(dtype))
+    groups = -(-count // lanes)
+    call = Call(
+        Code(emit_qr, dtype),
+        _references(inputs, outputs),
+        (m, n, count, task, *strides, columns),
+        groups,
+        partition(groups, _MAX_SCRATCH_BYTES // task),
+        flops=2 * count * multiplications,
+        nbytes=sum(y.spec.nbytes for y in (*inputs, *outputs)),
+        error=ArgumentError,
+    )
+    return Lowered((call,), task * call.tasks)
 
 
 def _lower_stack(

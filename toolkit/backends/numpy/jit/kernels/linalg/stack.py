@@ -115,7 +115,7 @@ class StackKernel(Kernel):
         start = self.work
         if after is not None:
             elements = self.n * after.columns * self.lanes
-            start = start + elements * dtypes.itemsize(self.dtype)
+            start = after.start + elements * dtypes.itemsize(self.dtype)
         return Matrix(self, self.dtype, start, columns)
 
     def load_operand(self, number: int, target: Matrix) -> None:
@@ -141,10 +141,12 @@ class StackKernel(Kernel):
             element = self.gather(at, stack, 0, self.dtype, self.active)
             self.store(element, target.start, e * self.lanes, None)
 
-    def store_result(self, source: Matrix) -> None:
-        """Store the matrices of a group in consecutive memory."""
-        size = self.n * source.columns
-        out = self.results[0] + self.first * size
+    def store_result(
+        self, source: Matrix, number: int = 0, rows: Number | None = None
+    ) -> None:
+        """Store the first rows of the matrices of a group in consecutive memory."""
+        size = (self.n if rows is None else rows) * source.columns
+        out = self.results[number] + self.first * size
         blocks = self._end_of_blocks(size, Value("true", "bool"))
         with self.loop(0, blocks, self.lanes) as e:
             block = [
