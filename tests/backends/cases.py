@@ -26,8 +26,8 @@ PAIRS = (
     ((70, 301), (301,)),
 )
 FLOAT_UNARY = (
-    "exp expm1 log log1p sqrt rsqrt cbrt sin cos tan arcsin arccos arctan sinh cosh "
-    "tanh arcsinh arccosh arctanh erf erfinv sigmoid"
+    "exp expm1 log log2 log1p sqrt rsqrt cbrt sin cos tan arcsin arccos arctan sinh "
+    "cosh tanh arcsinh arccosh arctanh erf erfinv sigmoid"
 ).split()
 ANY_UNARY = (
     "negative abs sign floor ceil round trunc isnan isinf isfinite stop_gradient "

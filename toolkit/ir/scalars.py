@@ -64,6 +64,7 @@ def scalar(name: str, **facts: Any) -> Scalar:
 scalar("exp", cost=12, vml="Exp", cuda="exp")
 scalar("expm1", cost=16, vml="Expm1", cuda="expm1")
 scalar("log", cost=14, domain=(0, inf), vml="Ln", cuda="log")
+scalar("log2", cost=14, domain=(0, inf), vml="Log2", cuda="log2")
 scalar("log1p", cost=16, domain=(-1, inf), vml="Log1p", cuda="log1p")
 scalar("sqrt", cost=4, domain=(0, inf), cuda="sqrt", llvm="sqrt")
 scalar("cbrt", cost=20, vml="Cbrt", cuda="cbrt")

@@ -42,6 +42,7 @@ from toolkit.ops.transcendental import (
     exp,
     log,
     log1p,
+    log2_p,
     power,
     sin,
     sqrt,
@@ -270,7 +271,8 @@ def log2(x: TensorLike) -> Tensor:
         >>> print(ops.round(ops.log2([1.0, 8.0]), 4))
         [0. 3.]
     """
-    return log(x) / math.log(2)
+    x = to_float(x)
+    return log(x) / math.log(2) if dtypes.is_complex(x.dtype) else bind(log2_p, x)
 
 
 @operation

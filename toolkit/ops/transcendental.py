@@ -30,6 +30,9 @@ expm1_p: Primitive = elementwise(
     "expm1", lambda s, x: s.expm1(x), lambda g, y, x: g * (y + 1)
 )
 log_p: Primitive = elementwise("log", lambda s, x: s.log(x), lambda g, y, x: g / x)
+log2_p: Primitive = elementwise(
+    "log2", lambda s, x: s.log2(x), lambda g, y, x: g / (x * math.log(2))
+)
 log1p_p: Primitive = elementwise(
     "log1p", lambda s, x: s.log1p(x), lambda g, y, x: g / (x + 1)
 )

@@ -52,7 +52,7 @@ REFERENCES = {
         name: getattr(np, name)
         for name in (
             *("sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2"),
-            *("cbrt", "sinh", "cosh", "arcsinh", "arccosh", "arctanh"),
+            *("cbrt", "log2", "sinh", "cosh", "arcsinh", "arccosh", "arctanh"),
         )
     },
 }

@@ -27,7 +27,19 @@ TARGETS = {
     "riscv64": ALLOWED,
 }
 UNARY = (
-    *("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf"),
+    *(
+        "exp",
+        "expm1",
+        "log",
+        "log2",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tanh",
+        "erf",
+    ),
     *("tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh"),
     *(
         "arctanh",

@@ -395,7 +395,7 @@ def fixed():
             factoring,
             {},
             UnsupportedError,
-            "cholesky in .*factor.*outside of the model",
+            "svd in .*factor.*outside of the model",
         ),
         (growing, {}, UnsupportedError, r"shapes \(2, 3\) for 1, .*Fix the batch"),
         (sequences, {}, UnsupportedError, r"axis 1 of input 'steps'.*'dim_0_1': 64"),

@@ -136,6 +136,12 @@ def _expm1(writer: Writer, node: Node, x: str) -> str:
     return writer.node("Mul", [writer.node("Tanh", [half]), above])
 
 
+@elementwise("log2")
+def _log2(writer: Writer, node: Node, x: str) -> str:
+    base = _number(writer, node, math.log(2))
+    return writer.node("Div", [writer.node("Log", [x]), base])
+
+
 @elementwise("log1p")
 def _log1p(writer: Writer, node: Node, x: str) -> str:
     # log(u) * x / (u - 1) for the rounded u = 1 + x: the errors cancel.

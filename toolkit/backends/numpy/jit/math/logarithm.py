@@ -21,6 +21,11 @@ _SHORT_LOG_2 = {
     "float32": (0.693145751953125, 1.4286068203094173e-06),
     "float64": (0.6931471803691238, 1.9082149292705877e-10),
 }
+# 1 / log(2) as the nearest number and its rounding error.
+_INVERSE_LOG_2 = {
+    "float32": (1.4426950216293335, 1.925963033500011e-08),
+    "float64": (1.4426950408889634, 2.0355273740931033e-17),
+}
 SQUARE_ROOT_HALF_BITS = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
 
 # Minimax for the relative error of log(1 + f), found by a Remez exchange in 250-bit
@@ -76,6 +81,16 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
     # Select x itself for 0, because it can be -0.
     result = x.where(x.equals(0.0), _combine(e, f, correction))
     return _set_special_cases(x, result, zero=-1.0)
+
+
+def log2(x: Vector) -> Vector:
+    """Return the logarithm to base 2: e + log(m) / log(2), exact for powers of two."""
+    e, m = split(x)
+    f = m - 1.0
+    near = f + _tail(f)
+    inverse, inverse_low = _INVERSE_LOG_2[x.value.dtype]
+    result = fma(near, inverse, fma(near, inverse_low, e))
+    return _set_special_cases(x, result, zero=0.0)
 
 
 def split(x: Vector) -> tuple[Vector, Vector]:
