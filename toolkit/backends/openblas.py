@@ -14,13 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from toolkit.backends.kernels import Kernel
 
 # The spellings of its functions in NumPy's wheels, and in other builds.
+# A function of a C library, for ctypes.
+LibraryFunction: TypeAlias = Callable[..., Any]
 _SPELLINGS = (
     "scipy_openblas_{}64_",
     "openblas_{}64_",
@@ -41,7 +43,9 @@ def _library() -> str:
     return str(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
 
 
-def load_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
+def load_function(
+    name: str, result: object, *arguments: object
+) -> LibraryFunction | None:
     """Return a function of NumPy's OpenBLAS; None if it is missing."""
     library = ctypes.CDLL(_library())
     for spelling in _SPELLINGS:
@@ -54,8 +58,8 @@ def load_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]
 
 
 def load_blas_function(
-    name: str, result: Any, arguments: Callable[[Any], Sequence[Any]]
-) -> Callable[..., Any] | None:
+    name: str, result: object, arguments: Callable[[Any], Sequence[Any]]
+) -> LibraryFunction | None:
     """Return a function of the BLAS of NumPy; None if it is missing.
 
     Args:
@@ -69,7 +73,7 @@ def load_blas_function(
         if function is not None:
             integer = ctypes.c_int64 if "64_" in spelling else ctypes.c_int
             function.restype, function.argtypes = result, tuple(arguments(integer))
-            typed: Callable[..., Any] = function
+            typed: LibraryFunction = function
             return typed
     return None
 
@@ -140,7 +144,7 @@ def on_one_thread(kernel: Kernel) -> Kernel:
     """Return a function that runs without OpenBLAS threads."""
 
     @functools.wraps(kernel)
-    def wrapper(*arguments: Any, **options: Any) -> Any:
+    def wrapper(*arguments: object, **options: object) -> Any:
         with single_threaded:
             return kernel(*arguments, **options)
 

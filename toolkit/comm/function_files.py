@@ -21,7 +21,7 @@ _FUNCTION, _RESULT, _ERROR = "function", "result", "error"
 
 
 def write_function(
-    folder: Path, function: Callable[..., Any], arguments: Sequence[Any], caller: str
+    folder: Path, function: Callable[..., Any], arguments: Sequence[object], caller: str
 ) -> None:
     """Write a function and its arguments for the processes of a job.
 
@@ -50,7 +50,7 @@ def run_function(folder: Path) -> None:
         write_result(folder, result)
 
 
-def write_result(folder: Path, result: Any) -> None:
+def write_result(folder: Path, result: object) -> None:
     """Write the result for the process that started the job.
 
     Raises:
@@ -66,7 +66,7 @@ def write_result(folder: Path, result: Any) -> None:
     _write(folder / _RESULT, content)
 
 
-def read_result(folder: Path) -> Any:
+def read_result(folder: Path) -> object:
     """Return the result.
 
     Raises:

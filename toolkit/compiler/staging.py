@@ -31,7 +31,7 @@ class StagedCollective:
     def __call__(self, *arrays: Array, **options: Any) -> None:
         self.on(*arrays, **options)()
 
-    def on(self, *arrays: Array, out: Sequence[Array], **options: Any) -> Run:
+    def on(self, *arrays: Array, out: Sequence[Array], **options: object) -> Run:
         """Return the function for persistent arrays."""
         *operands, _ = arrays  # without the token, which has no content
         token = np.zeros((), np.uint8)

@@ -391,10 +391,10 @@ class _CollectiveWrite:
         return run_on_all_ranks(self._group, named_work, UnwritableFileError, reason)[1]
 
 
-def _to_json(position: Any) -> Any:
+def _to_json(position: object) -> Any:
     """Return a position as JSON data, which all processes store."""
 
-    def convert_number(value: Any) -> Any:
+    def convert_number(value: object) -> object:
         if isinstance(value, np.generic):
             return value.item()
         raise TypeError(f"{value!r} of type {type(value).__name__}")

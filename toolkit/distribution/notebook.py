@@ -29,7 +29,7 @@ def launch_notebook(
     function: Callable[..., Any],
     processes: int,
     *,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     timeout: float | None = None,
     elastic: bool = False,
 ) -> Any:

@@ -7,7 +7,7 @@ program for this sequence of operations, and later gradients find the program by
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit import dtypes
@@ -58,7 +58,7 @@ class _Record:
     """
 
     def __init__(
-        self, tape: GradientTape, targets: Sequence[Tensor], sources: Sequence[Any]
+        self, tape: GradientTape, targets: Sequence[Tensor], sources: Sequence[object]
     ) -> None:
         indices: dict[Tensor, int] = {}
         values: list[Tensor] = []
@@ -92,7 +92,7 @@ class _Record:
         self.values, self.indices = values, indices
 
 
-def _attributes(attrs: Any) -> Any:
+def _attributes(attrs: Mapping[str, object]) -> tuple[object, ...]:
     """Return attributes as a key; 0.0 and -0.0, and 1 and 1.0, are different."""
     return tuple(
         (name, type(value), value.hex() if type(value) is float else value)
@@ -102,7 +102,7 @@ def _attributes(attrs: Any) -> Any:
 
 def reverse(
     tape: GradientTape, targets: Sequence[Any], sources: Sequence[Any]
-) -> list[Any] | None:
+) -> list[Tensor | None] | None:
     """Return the gradient of each source by a compiled program.
 
     Args:
@@ -125,12 +125,12 @@ def reverse(
     if program is None:
         return None
     _note_hit(is_known)
-    gradients: list[Any] = program.call(record.values)
+    gradients: list[Tensor | None] = program.call(record.values)
     return gradients
 
 
 def _is_possible(
-    tape: GradientTape, targets: Sequence[Any], sources: Sequence[Any]
+    tape: GradientTape, targets: Sequence[object], sources: Sequence[object]
 ) -> bool:
     if state.tapes or state.trace is not None or state.overlay is not None:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolkit.core.slices import slices_of
 from toolkit.core.tensor import Tensor, state
@@ -21,6 +21,10 @@ _MAX_SETS, _MAX_COMPILATIONS = 16, 16
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
+# The method of an optimizer that applies gradients to variables.
+Apply: TypeAlias = Callable[[Sequence[Any], Sequence[Variable]], None]
+
+
 class CompiledUpdates:
     """Programs that update the variables of an optimizer.
 
@@ -32,7 +36,7 @@ class CompiledUpdates:
     def __init__(self) -> None:
         self._updates: dict[tuple[int, ...], _Update] = {}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[CompiledUpdates], tuple[()]]:
         """Copies start without programs."""
         return CompiledUpdates, ()
 
@@ -41,7 +45,7 @@ class CompiledUpdates:
         optimizer: Optimizer,
         grads: Sequence[Any],
         variables: Sequence[Variable],
-        apply: Callable[[Sequence[Any], Sequence[Variable]], None],
+        apply: Apply,
     ) -> bool:
         """Apply gradients by a program, and return whether there is one.
 
@@ -73,14 +77,14 @@ class _Update:
         self.variables = list(variables)
         self.is_possible = _has_only_package_code(optimizer, variables)
         self._num_compilations = 0
-        self._attributes: list[Any] = []
+        self._attributes: list[object] = []
         self._function: Function | None = None
 
     def run(
         self,
         optimizer: Optimizer,
-        grads: Sequence[Any],
-        apply: Callable[[Sequence[Any], Sequence[Variable]], None],
+        grads: Sequence[object],
+        apply: Apply,
     ) -> bool:
         attributes = _attributes_of(optimizer)
         function = self._function
@@ -96,7 +100,7 @@ class _Update:
             return False
         self._num_compilations += 1
 
-        def update(*grads: Any) -> None:
+        def update(*grads: object) -> None:
             apply(grads, self.variables)
 
         update.__name__ = f"{optimizer.name}.apply"
@@ -106,9 +110,9 @@ class _Update:
         return True
 
 
-def _attributes_of(optimizer: Optimizer) -> list[Any]:
+def _attributes_of(optimizer: Optimizer) -> list[object]:
     """Return the values of all attributes of an optimizer and its schedule."""
-    values = list(vars(optimizer).values())
+    values: list[object] = list(vars(optimizer).values())
     schedule = optimizer._learning_rate
     if isinstance(schedule, LearningRateSchedule):
         values += vars(schedule).values()

@@ -12,6 +12,7 @@ from toolkit.arguments import check_arguments
 from toolkit.data import Dataset
 from toolkit.distribution import distribution
 from toolkit.errors import ArgumentError, ArgumentTypeError, MissingKeyError
+from toolkit.type_aliases import Array
 
 
 @check_arguments
@@ -93,7 +94,7 @@ def dataset(
         "local_shuffle_seed": seed,
     }
 
-    def generate() -> Iterator[Any]:
+    def generate() -> Iterator[object]:
         _refuse_second_division(shard)
         # In its default format a batch is a dict of arrays.
         for columns in shard.iter_batches(**options):
@@ -103,7 +104,7 @@ def dataset(
     return Dataset.from_generator(generate)
 
 
-def _refuse_second_division(shard: Any) -> None:
+def _refuse_second_division(shard: object) -> None:
     """Raise an error if each worker would train on a part of its shard only."""
     strategy = distribution()
     world_size = getattr(shard, "world_size", lambda: 1)
@@ -123,7 +124,7 @@ def _select(
     if features is None:
         return arrays
 
-    def column(name: str) -> Any:
+    def column(name: str) -> Array:
         if name not in arrays:
             raise MissingKeyError(
                 f"dataset: expected one of the columns {sorted(arrays)}; received "

@@ -66,13 +66,13 @@ class Trainer:
     @check_arguments
     def __init__(
         self,
-        train_loop_per_worker: Callable[..., Any],
+        train_loop_per_worker: Callable[..., object],
         *,
-        train_loop_config: Mapping[str, Any] | None = None,
-        scaling_config: Any = None,
-        run_config: Any = None,
-        datasets: Mapping[str, Any] | None = None,
-        dataset_config: Any = None,
+        train_loop_config: Mapping[str, object] | None = None,
+        scaling_config: object = None,
+        run_config: object = None,
+        datasets: Mapping[str, object] | None = None,
+        dataset_config: object = None,
         timeout: float | None = None,
     ) -> None:
         if timeout is not None and not timeout > 0:
@@ -116,7 +116,7 @@ class Trainer:
 
 
 @cache
-def _backend_config_class() -> Any:
+def _backend_config_class() -> type:
     """Return the class of configurations of the backend, which needs ray."""
     from ray.train.backend import Backend, BackendConfig
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.numpy.mkl import matrix_layout
-from toolkit.backends.openblas import load_blas_function
+from toolkit.backends.openblas import LibraryFunction, load_blas_function
 
 Array = Any
 
@@ -26,7 +25,7 @@ _REALS = {np.dtype("float32"): ctypes.c_float, np.dtype("float64"): ctypes.c_dou
 
 
 @functools.cache
-def _functions(dtype: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+def _functions(dtype: object) -> tuple[LibraryFunction, LibraryFunction] | None:
     """Return the functions for one column and for several; None if missing."""
     prefix = "s" if dtype == "float32" else "d"
     pointer, real = ctypes.c_void_p, _REALS[dtype]

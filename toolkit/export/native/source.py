@@ -29,6 +29,7 @@ from toolkit.export.inference import (
     Signature,
     trace_inference,
 )
+from toolkit.ir import Node
 
 if TYPE_CHECKING:
     from toolkit.models.model import Model
@@ -58,7 +59,7 @@ def make_source(
     model: Model,
     signature: Signature,
     sizes: Sizes,
-    processors: Sequence[Any],
+    processors: Sequence[object],
     prefix: str,
     embeds: Callable[[int], bool],
 ) -> LibrarySource:
@@ -225,7 +226,7 @@ def _outputs(
 # --- programs -------------------------------------------------------------------------
 
 
-def _compile(label: str, inference: InferenceGraph, processor: Any) -> Program:
+def _compile(label: str, inference: InferenceGraph, processor: object) -> Program:
     variable_indices = {v: i for i, v in enumerate(inference.variables)}
     first = len(inference.graph.inputs) - len(inference.variables)
     updates = [
@@ -263,7 +264,7 @@ def _missing_code(label: str, program: Program, processor: Any) -> UnsupportedEr
     )
 
 
-def _uncompiled_nodes(program: Program) -> list[Any]:
+def _uncompiled_nodes(program: Program) -> list[Node]:
     """Return the nodes without generated code."""
     return [
         program.graph.nodes[i]
@@ -273,11 +274,11 @@ def _uncompiled_nodes(program: Program) -> list[Any]:
     ]
 
 
-def _dtypes_of(node: Any) -> set[str]:
+def _dtypes_of(node: Node) -> set[str]:
     return {x.spec.dtype for x in (*node.inputs, *node.outputs)}
 
 
-def _describe(nodes: Sequence[Any]) -> str:
+def _describe(nodes: Sequence[Node]) -> str:
     """Return the primitives and their layers."""
     descriptions = dict.fromkeys(
         f"{node.op.name} in {node.origin or 'the model itself'}" for node in nodes
