@@ -203,9 +203,14 @@ class RankProcesses:
         self._code = shell_code(code)
         if code < 0 and not is_ending:
             _report(f"{signal_name(-code)} ended rank {number}; the job ends")
-        elif not is_ending:  # also for os._exit, which prints nothing
+        elif not (is_ending or self._has_outcome()):  # such as os._exit, without a line
             _report(f"rank {number} ended with exit code {code}; the job ends")
         self.end(_END_SECONDS)
+
+    def _has_outcome(self) -> bool:
+        """Return whether a rank has reported the end of the job."""
+        outcome = self._environment.get("TOOLKIT_OUTCOME")
+        return outcome is not None and os.path.exists(outcome)
 
     def end(self, seconds: float = INTERRUPTION_SECONDS) -> None:
         """End all processes by SIGTERM, and kill the remaining ones later.

@@ -289,7 +289,11 @@ def check_positional(call: Call) -> None:
             raise ArgumentError(
                 f"{describe(call.layer)}: Only input tensors may be passed as "
                 f"positional arguments; received {x!r} of type {type(x).__name__}; "
-                "pass other arguments by name"
+                + (
+                    "convert texts by np.array([...])"
+                    if isinstance(x, (str, bytes))
+                    else "pass other arguments by name"
+                )
             )
 
 

@@ -251,9 +251,13 @@ class ModelServable(Servable):
         )
         if self.takes_whole_batches:
             self.notes.append(
-                "each request runs separately, because the rows of a batch can depend "
-                "on each other"
-                + ("" if model._can_compile() else ": some layers are Python code")
+                "each request runs separately, because "
+                + (
+                    "the rows of a batch can depend on each other"
+                    if model._can_compile()
+                    else "some layers are Python code, whose rows can depend on each "
+                    "other"
+                )
             )
             self.allowed_rows = self.sizes if fixed_sizes else None
         self.model = model

@@ -168,7 +168,7 @@ def check_arrays(structure: Any, name: str) -> Any:
 def _describe_list(structure: Any, leaf: Any, name: str) -> str:
     """Describe data that is no nest of arrays, and the likely fix."""
     if structure is leaf and is_array(leaf):
-        return "a scalar"
+        return "a scalar; use np.array([...]) with one element for each sample"
     if isinstance(structure, dict):
         for key, value in structure.items():
             if any(x is leaf for x in tree.flatten(value)):

@@ -439,6 +439,7 @@ def make_source(
             "expected x to be arrays, a generator, or an object with `__iter__`, or "
             f"`__getitem__` and `__len__`, that returns batches; received {x!r:.60} of "
             f"type {type(x).__name__}"
+            + ("; use np.array([x])" if isinstance(x, (str, bytes)) else "")
         )
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is not None:
