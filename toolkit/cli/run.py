@@ -3,8 +3,8 @@
 With --processes, several processes run it as one job: see `toolkit.distribution`. Then
 each output line starts with the rank of its process. If one process fails, all end with
 its exit code, or with 128 plus the number of the signal. The code is 124 if a
-collective exceeded its timeout. With --mpi, an MPI library connects the processes, which needs
-`pip install "toolkit-nn[mpi]"`.
+collective exceeded its timeout. With --mpi, an MPI library connects the processes,
+which needs `pip install "toolkit-nn[mpi]"`.
 
 With --hosts, ssh starts the processes on other machines. ssh must not need a password.
 Each host has the same working folder, script, Python and packages, at the same paths,
