@@ -115,7 +115,7 @@ def run_function(arguments: list[str]) -> int:
     # The launcher keeps the input open, and does not write to it. The function has an
     # empty input, as the ranks of a script.
     lifeline = os.dup(0)
-    with open(os.devnull) as empty_input:
+    with open(os.devnull, encoding="utf-8") as empty_input:
         os.dup2(empty_input.fileno(), 0)
     exit_with_parent(lifeline)
     module, folder = arguments[0], Path(arguments[1])

@@ -118,7 +118,7 @@ print("secret", secret)
     code, output, errors = run(tmp_path, ssh, source, hosts="localhost:2")
     assert code == 0, errors
     secret = output.split()[-1]
-    log = Path(f"{ssh}.log").read_text()
+    log = Path(f"{ssh}.log").read_text(encoding="utf-8")
     assert secret not in log
     assert log.splitlines()[:4] == ["-T", "-o", "BatchMode=yes", "localhost"]
 

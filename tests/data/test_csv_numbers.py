@@ -87,10 +87,10 @@ def test_vocabularies_of_integers(tmp_path, text):
 
 def test_header_without_the_argument_is_explained(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("age,plan\n3,basic\n")
+    path.write_text("age,plan\n3,basic\n", "utf-8")
     with pytest.raises(DatasetError, match=r"field 0: .*'age'; if the first.*header="):
         list(CsvDataset(str(path), ["float32", "string"]))
-    path.write_text("1,x\nold,y\n")
+    path.write_text("1,x\nold,y\n", "utf-8")
     with pytest.raises(DatasetError, match=r"record 1: field 0: .*'old'\n"):
         list(CsvDataset(str(path), ["float32", "string"]))
 

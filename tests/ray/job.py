@@ -52,7 +52,7 @@ def write(config, **values):
     values |= {"size": comm.world().size, "threads": os.environ["TOOLKIT_NUM_THREADS"]}
     values["secrets"] = [n for n in os.environ if n.startswith("TOOLKIT_JOB")]
     path = Path(config["folder"], f"{config['name']}-{comm.world().rank}.json")
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(values), encoding="utf-8")
 
 
 def train(config):
@@ -104,7 +104,9 @@ def run_all(folder):
             timeout=60,
         )
         result = trainer.fit()
-        Path(folder, f"{name}-metrics.json").write_text(json.dumps(result.metrics))
+        Path(folder, f"{name}-metrics.json").write_text(
+            json.dumps(result.metrics), encoding="utf-8"
+        )
 
     ray.init(num_cpus=4, log_to_driver=False)
     run(train, "arrays")
@@ -117,7 +119,7 @@ def run_all(folder):
     try:
         run(train_on_shards, "divided", {"train": columns}, auto=True)
     except ray.train.TrainingFailedError as error:
-        Path(folder, "divided-error").write_text(str(error))
+        Path(folder, "divided-error").write_text(str(error), encoding="utf-8")
 
 
 if __name__ == "__main__":
