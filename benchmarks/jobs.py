@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolkit.cli.mpirun import launch_command, launch_environment
+from toolkit.cli.mpirun import launch_command
+from toolkit.comm.launchers import launch_environment
 
 
 def run_job(ranks, *arguments, **settings):

@@ -137,7 +137,8 @@ def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
 
     A node that can fail, and the nodes that it depends on, may not overwrite either. An
     index can be out of range, a matrix singular, and a collective can fail because
-    another rank fails.
+    another rank fails. In the body of a loop this applies to collectives only: the loop
+    overwrites its state in each iteration.
 
     Args:
         graph: in execution order.
@@ -149,7 +150,7 @@ def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
     producers = graph.producers()
     writers = {i: producers[graph.outputs[i]] for i, _ in updates}
     late = set(writers.values())
-    readers, early = _late_readers(graph, late), _before_failures(graph)
+    readers, early = _late_readers(graph, late), _before_failures(graph, target.is_body)
     checked = _checked_rows(graph, updates)
     nodes, outputs = list(graph.nodes), list(graph.outputs)
     for i, number in updates:
@@ -207,20 +208,20 @@ def _rows_of(node: Node) -> Rows:
     return node.inputs[1], axis, node.inputs[0].spec.shape[axis]
 
 
-def _can_fail(node: Node) -> bool:
+def _can_fail(node: Node, is_body: bool) -> bool:
     """Return whether a node can raise an error: for its elements, or another rank."""
+    if is_body or node.op.kind is Kind.COLLECTIVE:
+        return node.op.kind is Kind.COLLECTIVE
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
-    return node.op.kind is Kind.COLLECTIVE or any(
-        member.op.name in _FALLIBLE for member in members
-    )
+    return any(member.op.name in _FALLIBLE for member in members)
 
 
-def _before_failures(graph: Graph) -> set[Node]:
+def _before_failures(graph: Graph, is_body: bool) -> set[Node]:
     """Return the nodes that can fail, and the nodes that they depend on."""
     ancestors: set[Node] = set()
     needed: set[Value] = set()
     for node in reversed(graph.nodes):
-        if _can_fail(node) or any(y in needed for y in node.outputs):
+        if _can_fail(node, is_body) or any(y in needed for y in node.outputs):
             ancestors.add(node)
             needed.update(node.inputs)
     return ancestors
