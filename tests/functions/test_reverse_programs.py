@@ -251,3 +251,35 @@ def test_loop_that_is_resumed_has_the_same_bits():
         reverse_programs.clear()
         steps(parts, step, step + 1)
     np.testing.assert_array_equal(whole.numpy(), parts.numpy())
+
+
+def test_changed_precision_has_an_effect():
+    previous = tk.config.matmul_precision()
+    try:
+        weights = tk.Variable(np.eye(64, dtype="float32") + 0.01)
+        x = ops.convert_to_tensor(np.full((64, 64), 1.001, "float32"))
+        for precision in ("strict", "highest", "strict"):
+            tk.config.set_matmul_precision(precision)
+            with tk.GradientTape() as tape:
+                loss = ops.sum(x @ weights)
+            gradient = tape.gradient(loss, weights).numpy()
+            np.testing.assert_allclose(gradient, 64 * 1.001, rtol=1e-5)
+        assert reverse_programs.count() == 2  # one for each precision
+    finally:
+        tk.config.set_matmul_precision(previous)
+
+
+def test_tape_that_observes_its_pass_runs_in_python():
+    operations = []
+
+    class Observer(tk.GradientTape):
+        def _pull_back(self, node, gs):
+            operations.append(node.op.name)
+            return super()._pull_back(node, gs)
+
+    v = tk.Variable(value(3))
+    for _ in range(2):
+        with Observer() as tape:
+            loss = ops.sum(ops.exp(v))
+        tape.gradient(loss, v)
+    assert operations == ["sum", "exp"] * 2 and reverse_programs.count() == 0

@@ -159,3 +159,16 @@ def test_rows_of_tables_are_updated():
     expected = np.zeros((50, 2))
     expected[3], expected[7] = -6, -3
     np.testing.assert_allclose(table.numpy(), expected)
+
+
+def test_changed_constraint_has_an_effect():
+    variable, optimizer = tk.Variable([1.0, 2.0]), optimizers.SGD(0.0)
+    optimizer.apply([ops.ones((2,))], [variable])
+    variable.constraint = tk.constraints.MaxNorm(1.0)
+    optimizer.apply([ops.ones((2,))], [variable])
+    assert np.linalg.norm(variable.numpy()) <= 1.001
+    calls = []
+    variable.constraint = lambda value: calls.append(1) or value * 2
+    for _ in range(3):
+        optimizer.apply([ops.ones((2,))], [variable])
+    assert len(calls) == 3 and 7 < np.linalg.norm(variable.numpy()) < 9

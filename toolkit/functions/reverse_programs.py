@@ -23,6 +23,7 @@ from toolkit.functions.function import Function
 from toolkit.functions.garbage_collection import paused_collection
 from toolkit.ir import Node, Spec
 from toolkit.ir.primitive import PRIMITIVES
+from toolkit.settings import placement
 
 # Programs that are kept, and operations of the largest one.
 _MAX_PROGRAMS, _MAX_NODES = 64, 2000
@@ -88,6 +89,7 @@ class _Record:
             tuple(self.target_indices),
             tuple(map(tuple, self.source_indices)),
             backend(),
+            placement(),
         )
         self.values, self.indices = values, indices
 
@@ -138,7 +140,9 @@ def _is_possible(
         return False
     if not any(isinstance(source, Variable) for source in sources):
         return False
-    nodes = tape._nodes
+    kind, nodes = type(tape), tape._nodes
+    if kind._pull_back is not GradientTape._pull_back:
+        return False  # it observes the pass
     if not nodes or len(nodes) > _MAX_NODES or backend().is_accelerator:
         return False
     if not all(type(y) is Tensor and dtypes.is_float(y.dtype) for y in targets):

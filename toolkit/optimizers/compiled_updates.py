@@ -86,7 +86,7 @@ class _Update:
         grads: Sequence[object],
         apply: Apply,
     ) -> bool:
-        attributes = _attributes_of(optimizer)
+        attributes = self._attributes_of(optimizer)
         function = self._function
         if (
             function is not None
@@ -95,8 +95,12 @@ class _Update:
         ):
             function(*grads)
             return True
-        if self._num_compilations == _MAX_COMPILATIONS:
-            self.is_possible, self._function = False, None
+        self.is_possible = (
+            self._num_compilations < _MAX_COMPILATIONS
+            and _has_only_package_code(optimizer, self.variables)
+        )
+        if not self.is_possible:
+            self._function = None
             return False
         self._num_compilations += 1
 
@@ -106,17 +110,18 @@ class _Update:
         update.__name__ = f"{optimizer.name}.apply"
         self._function = Function(update)
         self._function(*grads)
-        self._attributes = _attributes_of(optimizer)
+        self._attributes = self._attributes_of(optimizer)
         return True
 
-
-def _attributes_of(optimizer: Optimizer) -> list[object]:
-    """Return the values of all attributes of an optimizer and its schedule."""
-    values: list[object] = list(vars(optimizer).values())
-    schedule = optimizer._learning_rate
-    if isinstance(schedule, LearningRateSchedule):
-        values += vars(schedule).values()
-    return values
+    def _attributes_of(self, optimizer: Optimizer) -> list[object]:
+        """Return the values in the program, which are compared by identity."""
+        values: list[object] = list(vars(optimizer).values())
+        schedule = optimizer._learning_rate
+        if isinstance(schedule, LearningRateSchedule):
+            values += vars(schedule).values()
+        values += [v.constraint for v in self.variables]
+        values += [v.overwrite_with_gradient for v in self.variables]
+        return values
 
 
 def _has_only_package_code(optimizer: Optimizer, variables: Sequence[Variable]) -> bool:
