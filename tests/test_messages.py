@@ -611,6 +611,10 @@ IMAGE = (28, 28)
         (lambda: layers.Embedding(10, 2)(np.array([[3, -1]])), "indices from 0 on"),
         (lambda: small_stack((10,), layers.Reshape((3, 4))), "did you mean (5, 2)?"),
         (lambda: small_stack((10,), layers.Reshape((2, 4))), "did you mean (2, 5)?"),
+        (  # found without a search of all extents
+            lambda: small_stack((7,), layers.Reshape((2**40, 2**40))),
+            "they do not fit target_shape",
+        ),
         (
             lambda: small_stack((7,), layers.Reshape((3, 4))),
             "extents whose product is 7",

@@ -80,6 +80,10 @@ def _fix_of_broadcast(shapes: tuple[Shape, ...]) -> str:
     )
 
 
+# The largest divisor that a message suggests; a search for more could take hours.
+_MAX_DIVISOR = 10_000
+
+
 def fix_of_target(size: int, target: Shape) -> str:
     """Return a shape like `target` that has `size` elements, for a message.
 
@@ -97,7 +101,8 @@ def fix_of_target(size: int, target: Shape) -> str:
             shape = (*target[:i], extent, *target[i + 1 :])
             if shape.count(-1) < 2:
                 return f"; did you mean {shape}?"
-    divisors = [n for n in range(2, target[-1] + 1) if size % n == 0] if target else []
+    largest = min(target[-1], size, _MAX_DIVISOR) if target else 0
+    divisors = [n for n in range(2, largest + 1) if size % n == 0]
     if len(target) == 2 and divisors:
         return f"; did you mean {(size // divisors[-1], divisors[-1])}?"
     return f"; choose extents whose product is {size}"
