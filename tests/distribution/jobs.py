@@ -36,6 +36,17 @@ def network():
 """
 
 
+def run_sizes(folder, sizes, text, **options):
+    """Return the reports of jobs with several numbers of processes; see `run`."""
+    reports = []
+    for processes in sizes:
+        job_folder = folder / str(processes)
+        job_folder.mkdir()
+        reports += run(job_folder, processes, text, **options)
+    assert len(reports) == sum(sizes)
+    return reports
+
+
 def run(
     folder,
     processes,

@@ -60,12 +60,8 @@ TRAINING = """
 
 @ranks.for_sizes
 def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
-    reports = []
-    for processes in sizes:
-        folder = tmp_path / str(processes)
-        folder.mkdir()
-        reports += run(folder, processes, MODEL + TRAINING)
-    assert len(reports) == sum(sizes)
+    limits = {"timeout": 100, "seconds": 240}
+    reports = jobs.run_sizes(tmp_path, sizes, MODEL + TRAINING, **limits)
     assert all(report == reports[0] for report in reports)
 
 

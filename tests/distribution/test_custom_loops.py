@@ -4,7 +4,7 @@ import numpy as np
 
 import toolkit as tk
 from tests.comm import ranks
-from tests.distribution.jobs import run
+from tests.distribution.jobs import run, run_sizes
 
 LOOP = """
     distribution.set_distribution(distribution.DataParallel(shards=4))
@@ -54,16 +54,10 @@ TRAINING = """
 
 @ranks.for_sizes
 def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
-    found = []
-    for processes in sizes:
-        folder = tmp_path / str(processes)
-        folder.mkdir()
-        reports = run(folder, processes, LOOP + TRAINING)
-        for local, global_batches in reports:
-            found += [local, global_batches]
+    reports = run_sizes(tmp_path, sizes, LOOP + TRAINING)
     # Shuffled orders differ between the two loops of a script, not between processes.
-    assert len({str(local) for local in found[::2]}) == 1
-    assert len({str(global_batches) for global_batches in found[1::2]}) == 1
+    assert len({str(local) for local, _ in reports}) == 1
+    assert len({str(global_batches) for _, global_batches in reports}) == 1
 
 
 def test_a_loop_equals_fit(tmp_path):

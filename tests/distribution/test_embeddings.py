@@ -13,7 +13,7 @@ from tests.distribution.embedding_steps import (
     update_in_place,
     variables_of,
 )
-from tests.distribution.jobs import run
+from tests.distribution.jobs import run, run_sizes
 from tests.optimizers import reference
 from tests.optimizers.test_optimizers import BASE, ROWS as OPTIMIZERS, make, name_of
 from tests.optimizers.test_rows import lazy, scaled
@@ -282,12 +282,7 @@ MODELS = """
 
 @ranks.for_sizes
 def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
-    reports = []
-    for processes in sizes:
-        folder = tmp_path / str(processes)
-        folder.mkdir()
-        reports += run(folder, processes, MODELS, timeout=120, seconds=300)
-    assert len(reports) == sum(sizes)
+    reports = run_sizes(tmp_path, sizes, MODELS, timeout=120, seconds=300)
     for report in reports:
         assert report == reports[0]
 

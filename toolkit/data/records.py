@@ -19,7 +19,6 @@ from toolkit.reading.decompression import read_exactly
 
 HEADER_SIZE = 12  # bytes: the length of a record and its checksum
 RECORD_OVERHEAD = HEADER_SIZE + 4  # bytes of a record in addition to its data
-_HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _BLOCK_SIZE = 1 << 18  # bytes of a read: many small records, or a part of a large one
 
@@ -59,9 +58,8 @@ def write_record(file: BinaryIO, data: bytes) -> None:
     """Append one record to a file."""
     if type(data) is not bytes:
         data = bytes(memoryview(data))
-    crc = crc32c_function()(data)
-    end = _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-    file.write(b"".join((_header_of(len(data)), data, end)))
+    checksum = _CHECKSUM.pack(masked_crc32c(data))
+    file.write(b"".join((_header_of(len(data)), data, checksum)))
 
 
 def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
@@ -74,8 +72,7 @@ def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
     Raises:
         RecordError: a record is corrupt or truncated, after the records before it.
     """
-    checksum, unpack, start = crc32c_function(), _HEADER.unpack_from, 0
-    data = file.read(_BLOCK_SIZE)
+    data, start = file.read(_BLOCK_SIZE), 0
     while True:
         if len(data) - start < HEADER_SIZE:
             data, start = data[start:] + file.read(_BLOCK_SIZE), 0
@@ -83,9 +80,8 @@ def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
                 return
             if len(data) < HEADER_SIZE:
                 raise RecordError("the file is truncated inside of a record's length")
-        length, expected = unpack(data, start)
-        crc = checksum(data[start : start + 8])
-        if (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF) != expected:
+        length = int.from_bytes(data[start : start + 8], "little")
+        if data[start : start + HEADER_SIZE] != _header_of(length):
             raise RecordError("the checksum of the record's length is wrong")
         end = start + RECORD_OVERHEAD + length
         if end > len(data):
@@ -98,10 +94,7 @@ def read_records(file: IO[bytes], limit: int | None = None) -> Iterator[bytes]:
                     f"{len(data) - HEADER_SIZE:,} remain"
                 )
         record = data[start + HEADER_SIZE : end - 4]
-        crc = checksum(record)
-        if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF != int.from_bytes(
-            data[end - 4 : end], "little"
-        ):
+        if masked_crc32c(record) != int.from_bytes(data[end - 4 : end], "little"):
             raise RecordError("the checksum of the record is wrong")
         data, start = (data, end) if end < len(data) else (b"", 0)
         yield record
@@ -120,9 +113,8 @@ def split_records(data: bytes) -> list[bytes]:
 
 def is_valid_header(header: bytes) -> bool:
     """Return whether the checksum of a record's length is correct."""
-    if len(header) < HEADER_SIZE:
-        return False
-    return masked_crc32c(header[:8]) == int.from_bytes(header[8:HEADER_SIZE], "little")
+    length = int.from_bytes(header[:8], "little")
+    return header[:HEADER_SIZE] == _header_of(length)
 
 
 class _Deflated:

@@ -116,6 +116,7 @@ def reverse(
         The gradients, each None or a tensor; or None if operations cannot be compiled,
         or no source is a Variable.
     """
+    global _misses
     if not _is_possible(tape, targets, sources):
         return None
     try:
@@ -126,7 +127,8 @@ def reverse(
     program = _programs[record.key] if is_known else _compile(tape, record)
     if program is None:
         return None
-    _note_hit(is_known)
+    if is_known:
+        _misses = 0
     gradients: list[Tensor | None] = program.call(record.values)
     return gradients
 
@@ -148,12 +150,6 @@ def _is_possible(
     if not all(type(y) is Tensor and dtypes.is_float(y.dtype) for y in targets):
         return False
     return all(PRIMITIVES.get(node.op.name) is node.op for node in nodes)
-
-
-def _note_hit(is_known: bool) -> None:
-    global _misses
-    if is_known:
-        _misses = 0
 
 
 def _compile(tape: GradientTape, record: _Record) -> ConcreteFunction | None:

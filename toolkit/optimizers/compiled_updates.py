@@ -62,7 +62,7 @@ class CompiledUpdates:
         if update is None:
             if len(self._updates) >= _MAX_SETS:
                 del self._updates[next(iter(self._updates))]
-            update = self._updates[key] = _Update(optimizer, variables)
+            update = self._updates[key] = _Update(variables)
         if not update.is_possible or any(map(slices_of, grads)):
             return False
         if any(type(g) is not Tensor for g in grads):
@@ -73,9 +73,9 @@ class CompiledUpdates:
 class _Update:
     """Program for one set of variables."""
 
-    def __init__(self, optimizer: Optimizer, variables: Sequence[Variable]) -> None:
+    def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = list(variables)
-        self.is_possible = _has_only_package_code(optimizer, variables)
+        self.is_possible = True
         self._num_compilations = 0
         self._attributes: list[object] = []
         self._function: Function | None = None

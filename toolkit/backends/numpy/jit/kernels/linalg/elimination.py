@@ -74,11 +74,7 @@ def emit_solve(dtype: str) -> Kernel:
     """Emit x with a @ x = b, for groups of matrices a and b."""
     e = _Elimination(dtype, operands=2, results=1)
     with e.loop(e.low, e.high) as group:
-        e.begin_group(group)
-        a = e.matrix(e.n)
-        x = e.matrix(e.k, after=a)
-        e.load_operand(0, a)
-        e.load_operand(1, x)
+        a, x = e.load_system(group)
         with e.loop(0, e.n) as column:
             e.eliminate(a, x, column)
         substitute(e, a, x, lower=False)

@@ -110,6 +110,15 @@ class StackKernel(Kernel):
         self.size = self.min(self.count - self.first, self.lanes)
         self.active = self.first_lanes(self.size)
 
+    def load_system(self, group: Index) -> tuple[Matrix, Matrix]:
+        """Select a group, and load its matrices and its right-hand sides."""
+        self.begin_group(group)
+        a = self.matrix(self.n)
+        x = self.matrix(self.k, after=a)
+        self.load_operand(0, a)
+        self.load_operand(1, x)
+        return a, x
+
     def matrix(self, columns: Number, after: Matrix | None = None) -> Matrix:
         """Return scratch memory for a matrix: the first one, or the next one."""
         start = self.work

@@ -26,11 +26,7 @@ def emit_solve_triangular(dtype: str, lower: bool) -> Kernel:
     """Emit x with a @ x = b, for groups of triangular matrices a, and matrices b."""
     e = StackKernel(dtype, operands=2, results=1)
     with e.loop(e.low, e.high) as group:
-        e.begin_group(group)
-        a = e.matrix(e.n)
-        x = e.matrix(e.k, after=a)
-        e.load_operand(0, a)
-        e.load_operand(1, x)
+        a, x = e.load_system(group)
         substitute(e, a, x, lower)
         e.store_result(x)
     return e
