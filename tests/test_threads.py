@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -55,6 +57,25 @@ def test_training_gives_the_same_bits_for_any_number_of_threads():
     for other in other_weights:
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="the system cannot bind threads"
+)
+def test_training_on_a_processor_that_another_program_needs():
+    """Threads sleep while they wait, and the last task wakes the calling thread."""
+    expected = weights_after_training(1, epochs=1)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    other_program = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        weights = weights_after_training(3, epochs=1)
+    finally:
+        os.sched_setaffinity(0, cores)
+        other_program.kill()
+        other_program.wait()
+    for a, b in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("calls", [400, pytest.param(10_000, marks=pytest.mark.slow)])

@@ -34,10 +34,13 @@ from toolkit.definitions.records import record
 from toolkit.plans.operands import ALIGNMENT
 
 _POOL_BYTES = 1024
-_FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_spins")
+_FUNCTIONS = ("run", "prepare", "worker", "stop", "clock", "pauses", "set_limits")
 # How long workers spin before they sleep. It is the time that Python takes between the
 # steps of a small network. Waking a thread takes a third of it.
 _SPIN_SECONDS = 2e-4
+# A yield of the processor takes longer if another program needs it: then that program
+# runs for a part of a time slice.
+_LONG_YIELD_SECONDS = 5e-5
 _PAUSES = 1000  # iterations of each of the three timings
 
 
@@ -196,7 +199,7 @@ class Runtime:
         self.stop = ctypes.CFUNCTYPE(None, pointer)(addresses["stop"])
         self.clock = ctypes.CFUNCTYPE(long)(addresses["clock"])
         self.pauses = ctypes.CFUNCTYPE(None, long)(addresses["pauses"])
-        self.set_spins = ctypes.CFUNCTYPE(None, long)(addresses["set_spins"])
+        self.set_limits = ctypes.CFUNCTYPE(None, long, long)(addresses["set_limits"])
 
     @cached_property
     def address_offset(self) -> int:
@@ -250,7 +253,10 @@ class Workers:
         block = np.zeros(_POOL_BYTES + 16 * self.threads + ALIGNMENT, np.uint8)
         self._address = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
         runtime().prepare(self._address)
-        runtime().set_spins(int(_SPIN_SECONDS / _measure_pause()))
+        pause_seconds, tick_seconds = _measure_clocks()
+        runtime().set_limits(
+            int(_SPIN_SECONDS / pause_seconds), int(_LONG_YIELD_SECONDS / tick_seconds)
+        )
         for number in range(1, self.threads):
             argument = self._address + _POOL_BYTES + 16 * number
             (ctypes.c_int64 * 2).from_address(argument)[:] = [self._address, number]
@@ -274,14 +280,15 @@ class Workers:
             self._running.pop().acquire()
 
 
-def _measure_pause() -> float:
-    """Return the duration of a pause: a few to 140 cycles, by processor."""
-    times = []
+def _measure_clocks() -> tuple[float, float]:
+    """Return the seconds of a pause (a few to 140 cycles) and of a clock tick."""
+    pause_times, ticks = [], []
     for _ in range(3):
-        start = perf_counter()
+        start, first_tick = perf_counter(), runtime().clock()
         runtime().pauses(_PAUSES)
-        times.append(perf_counter() - start)
-    return max(1e-9, min(times) / _PAUSES)
+        pause_times.append(perf_counter() - start)
+        ticks.append((runtime().clock() - first_tick) / pause_times[-1])
+    return max(1e-9, min(pause_times) / _PAUSES), 1 / max(1.0, *ticks)
 
 
 def _run_worker(argument: int, running: _thread.LockType, block: Any) -> None:

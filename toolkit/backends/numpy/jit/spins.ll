@@ -1,4 +1,4 @@
-; Calibration of the time that threads spin before they sleep.
+; Calibration of the time that threads spin, and of a yield that shows a busy processor.
 
 declare void @pause()
 
@@ -15,8 +15,9 @@ end:
   ret void
 }
 
-define void @set_spins(i64 %spins) #0 {
+define void @set_limits(i64 %spins, i64 %long.yield) #0 {
   store i64 %spins, ptr @spins
+  store i64 %long.yield, ptr @long.yield
   ret void
 }
 

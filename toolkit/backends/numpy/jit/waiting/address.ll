@@ -1,4 +1,4 @@
-; Workers sleep with WaitOnAddress of Windows, on the word that counts wake-ups.
+; Threads sleep with WaitOnAddress of Windows: workers on the word that counts wake-ups.
 
 declare i32 @WaitOnAddress(ptr, ptr, $LONG, i32)
 declare void @WakeByAddressAll(ptr)
@@ -30,6 +30,18 @@ define void @wake(ptr %pool) #0 {
   %wakes.at = getelementptr %Pool, ptr %pool, i32 0, i32 4
   %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
   call void @WakeByAddressAll(ptr %wakes.at)
+  ret void
+}
+
+define void @sleep_at(ptr %word, i32 %value) #0 {
+  %seen = alloca i32
+  store i32 %value, ptr %seen
+  %slept = call i32 @WaitOnAddress(ptr %word, ptr %seen, $LONG 4, i32 -1)
+  ret void
+}
+
+define void @wake_at(ptr %word) #0 {
+  call void @WakeByAddressAll(ptr %word)
   ret void
 }
 

@@ -1,4 +1,4 @@
-; Workers sleep with the futex of Linux, on the word that counts wake-ups.
+; Threads sleep with the futex of Linux: workers on the word that counts wake-ups.
 
 declare $LONG @syscall($LONG, ...)
 
@@ -35,6 +35,16 @@ define void @wake(ptr %pool) #0 {
   %before = atomicrmw add ptr %wakes.at, i32 1 seq_cst
   ; 129: FUTEX_WAKE_PRIVATE
   %woken = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %wakes.at, $LONG 129, $LONG 2147483647, ptr null, ptr null, $LONG 0)
+  ret void
+}
+
+define void @sleep_at(ptr %word, i32 %value) #0 {
+  %slept = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %word, $LONG 128, i32 %value, ptr null, ptr null, $LONG 0)
+  ret void
+}
+
+define void @wake_at(ptr %word) #0 {
+  %woken = call $LONG ($LONG, ...) @syscall($LONG $FUTEX, ptr %word, $LONG 129, $LONG 2147483647, ptr null, ptr null, $LONG 0)
   ret void
 }
 
