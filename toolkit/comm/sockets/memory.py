@@ -1,8 +1,9 @@
 """Exchanges of a group in shared memory, for ranks of one machine.
 
 Each rank writes its data once, and the other ranks read it from there. A rank that
-waits sleeps in the kernel (futex) until another rank wakes it, so it takes no time from
-ranks that compute.
+waits checks the counter of its peer for a short time, if such checks were successful
+before. Then it sleeps in the kernel (futex) until another rank wakes it, so it takes no
+time from ranks that compute.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,8 +28,16 @@ _LINE_SIZE = 64
 OPERATIONS = ("barrier", "all_gather", "all_to_all")
 _SIZE_BITS = 28  # bits of the size in the description of a collective
 _MAX_SIZE = (1 << _SIZE_BITS) - 1
-# Number of checks before a rank sleeps: a few microseconds.
+# Number of checks before a rank reads the clock or sleeps: a few microseconds.
 _SPINS = 20
+# Seconds that a rank spins before it sleeps: about the time to sleep and to wake up.
+_SPIN_SECONDS = 50e-6
+# A rank spins while it has credit. A spin that fails costs as much credit as this
+# number of successful ones.
+_FAILED_SPIN_COST = 4
+_MAX_CREDIT = 2 * _FAILED_SPIN_COST
+# Without credit, a rank spins once in this number of waits, to find a quiet machine.
+_PROBE_INTERVAL = 64
 # Seconds after which a rank that sleeps checks whether a peer is lost.
 _SLEEP_SECONDS = 0.02
 _FUTEX_WAIT, _FUTEX_WAKE, _ALL_WAITERS = 0, 1, (1 << 31) - 1
@@ -81,6 +91,8 @@ class MemoryExchange:
         self._slots = memory[ranks * _LINE_SIZE :].reshape(2, ranks, SLOT_SIZE)
         self._slot = 0
         self._count = 0
+        self._credit = _MAX_CREDIT
+        self._short_waits = 0
         self._duration = ctypes.byref(_Duration(0, int(_SLEEP_SECONDS * 1e9)))
         self._futex: Any = ctypes.CDLL(None).syscall
         self._call = _FUTEX_CALLS[platform.machine()]
@@ -134,11 +146,33 @@ class MemoryExchange:
             # The counters can wrap around. No rank is two barriers ahead.
             if (counters[index] - count) & 0xFFFFFFFF < 2:
                 return
+        if self._spin(index, count):
+            return
         while ((value := counters[index]) - count) & 0xFFFFFFFF >= 2:
             self._check()
             self._futex(
                 self._call, self._addresses[peer], _FUTEX_WAIT, value, self._duration
             )
+
+    def _spin(self, index: int, count: int) -> bool:
+        """Check a counter for a limited time, and return whether it reached `count`.
+
+        Spinning pays while the peers run on other processors. On a busy machine it
+        fails, and takes time from the peers, so a rank then sleeps at once.
+        """
+        if not self._credit:
+            self._short_waits += 1
+            if self._short_waits % _PROBE_INTERVAL:
+                return False
+        counters = self._counters
+        end = perf_counter() + _SPIN_SECONDS
+        while perf_counter() < end:
+            for _ in range(_SPINS):
+                if (counters[index] - count) & 0xFFFFFFFF < 2:
+                    self._credit = min(self._credit + 1, _MAX_CREDIT)
+                    return True
+        self._credit = max(self._credit - _FAILED_SPIN_COST, 0)
+        return False
 
     def _next_slots(self) -> Array:
         """Return the slots of all ranks for the next iteration."""
