@@ -26,6 +26,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _CONTAINERS = (*_SEQUENCES, *_MAPPINGS)
+_PLAIN_SEQUENCES = frozenset((list, tuple))
 
 
 class Leaf:
@@ -116,7 +117,10 @@ def _rebuild(structure: Any, children: list[Any]) -> Any:
 
 
 def _collect(structure: Any, leaves: list[Any]) -> None:
-    if isinstance(structure, _CONTAINERS):
+    if type(structure) in _PLAIN_SEQUENCES:  # a batch, in each step
+        for child in structure:
+            _collect(child, leaves)
+    elif isinstance(structure, _CONTAINERS):
         for child in _children(structure):
             _collect(child, leaves)
     else:
@@ -300,6 +304,8 @@ def _unless_none(func: Callable[..., Any], *leaves: Any) -> Any:
 
 
 def _map(func: Callable[..., Any], structure: Any) -> Any:
+    if type(structure) in _PLAIN_SEQUENCES:  # a batch, in each step
+        return type(structure)([_map(func, x) for x in structure])
     if isinstance(structure, _CONTAINERS):
         return _rebuild(structure, [_map(func, x) for x in _children(structure)])
     return func(structure)

@@ -35,8 +35,7 @@ class Leaves:
     @classmethod
     def of_rows(cls, rows: int, count: int) -> Leaves:
         """Return the leaves of a batch: leaf i starts at row i*rows//count."""
-        bounds = [i * rows // count for i in range(count + 1)]
-        return cls(count, tuple(i for i in range(count) if bounds[i] < bounds[i + 1]))
+        return _leaves_of_rows(rows, count)
 
     @property
     def span(self) -> int:
@@ -135,3 +134,10 @@ def combination_steps(
 
     combine_subtree((0, leaves.span), indices.get, combine)
     return tuple(steps)
+
+
+@lru_cache(maxsize=1024)
+def _leaves_of_rows(rows: int, count: int) -> Leaves:
+    bounds = [i * rows // count for i in range(count + 1)]
+    present = tuple(i for i in range(count) if bounds[i] < bounds[i + 1])
+    return Leaves(count, present)

@@ -85,9 +85,11 @@ def check_same_batch(
 
 def count_rows(batch: object) -> int | None:
     """Return the number of rows in a batch of tensors, or None without tensors."""
-    tensors = (leaf for leaf in tree.flatten(batch) if isinstance(leaf, Tensor))
-    first = next(tensors, None)
-    return first.shape[0] if first is not None and first.shape else None
+    for leaf in tree.flatten(batch):
+        if isinstance(leaf, Tensor):
+            shape = leaf.shape
+            return shape[0] if shape else None
+    return None
 
 
 def with_row_count(tensor: Tensor, rows: int) -> Tensor:
@@ -108,9 +110,9 @@ def as_full_batch(batch: Batch, rows: int) -> Batch:
         return batch
 
     def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (num_local_rows,):
-            return leaf
-        return with_row_count(leaf, rows)
+        if isinstance(leaf, Tensor) and leaf.shape[:1] == (num_local_rows,):
+            return with_row_count(leaf, rows)
+        return leaf
 
     return tree.map_structure(convert, batch)
 
