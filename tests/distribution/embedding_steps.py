@@ -14,6 +14,7 @@ from toolkit.backends.target import Target
 from toolkit.comm import local
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
+from toolkit.compiler.sharding.buckets import join_exchanges
 from toolkit.compiler.sharding.layouts import MeshAxis
 from toolkit.core.variable import Variable
 from toolkit.distribution import DataParallel
@@ -46,6 +47,14 @@ class Result(NamedTuple):
     def collectives(self):
         nodes = self.program.graph.nodes
         return [n for n in nodes if n.op.kind is Kind.COLLECTIVE]
+
+    @property
+    def collective_names(self):
+        """The names of the collectives; the names in one message are joined by "+"."""
+        return [
+            "+".join(m.name for m in n.attrs.get("members", ())) or n.op.name
+            for n in self.collectives
+        ]
 
     @property
     def exchanged_bytes(self):
@@ -142,7 +151,7 @@ def update_in_place(step, batch, ranks, error):
 def program_of(concrete, axis, batch):
     """The program of a rank, which updates variables in place."""
     layouts = [Split(0)] * batch + [None] * len(concrete.variables)
-    graph = local_graph(concrete.graph, axis, layouts)
+    graph = join_exchanges(local_graph(concrete.graph, axis, layouts))
     numbers = {id(v): batch + i for i, v in enumerate(concrete.variables)}
     updates = [
         (concrete.num_outputs + i, numbers.get(id(v)))

@@ -97,6 +97,20 @@ def prepare_all_reduce(
     return runs
 
 
+def as_slot_exchanges(
+    runs: Sequence[Callable[[], None]],
+) -> list[shared.SlotExchange] | None:
+    """Return prepared all-reduces as exchanges with one barrier, if all need only one.
+
+    Args:
+        runs: the results of `prepare_all_reduce`.
+    """
+    exchanges: list[shared.SlotExchange] = [
+        run for run in runs if isinstance(run, shared.AllReduce) and run.has_one_barrier
+    ]
+    return exchanges if len(exchanges) == len(runs) else None
+
+
 def reduce_scatter(
     group: Group, pieces: Sequence[Array], leaves: Leaves, out: Array, op: str = "sum"
 ) -> None:

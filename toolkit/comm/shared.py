@@ -10,7 +10,8 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from toolkit.comm.group import (
     Group,
     exchange,
-    offsets_of,
     split_range,
 )
 from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
@@ -29,6 +29,8 @@ SLOT_SIZE = 1 << 20
 # Up to this number of bytes, times the square of (ranks - 1), every rank combines all
 # pieces itself. This needs one barrier instead of two.
 _MAX_DIRECT_SIZE = 1 << 20
+# Exchanges in a slot start at multiples of this number of bytes.
+_ALIGNMENT = 64
 # Parts with a smaller average size in bytes are combined as one.
 _MIN_SEGMENT_SIZE = 32 << 10
 _PAGE_SIZE = 4096
@@ -131,6 +133,108 @@ class Span(NamedTuple):
     offset: int
 
 
+class SlotExchange(Protocol):
+    """An exchange with one barrier: a rank writes to its slot, then reads all slots.
+
+    Attributes:
+        group: the group.
+        memory: the shared memory of the group.
+        nbytes: the bytes in the slot of each rank, equal on all ranks.
+    """
+
+    group: Group
+    memory: SharedMemory
+    nbytes: int
+
+    def write(self, slot: int, offset: int) -> None:
+        """Write to this rank's slot, from a byte offset."""
+
+    def read(self, slot: int, offset: int) -> None:
+        """Read from the slots of all ranks, after the barrier."""
+
+
+class JointExchange:
+    """Several exchanges of a group with one barrier.
+
+    Args:
+        exchanges: one or more exchanges of a group, in the same order on all ranks.
+            No exchange reads the result of another one. See also `fits`.
+    """
+
+    def __init__(self, exchanges: Sequence[SlotExchange]) -> None:
+        self._group, self._memory = exchanges[0].group, exchanges[0].memory
+        ends = list(accumulate(_aligned(x.nbytes) for x in exchanges))
+        self._exchanges = list(zip(exchanges, [0, *ends[:-1]], strict=True))
+
+    @staticmethod
+    def fits(exchanges: Sequence[SlotExchange]) -> bool:
+        """Return whether one barrier is enough for these exchanges."""
+        return (
+            all(x.memory is exchanges[0].memory for x in exchanges)
+            and sum(_aligned(x.nbytes) for x in exchanges) <= SLOT_SIZE
+        )
+
+    def __call__(self) -> None:
+        slot = self._memory.next_slot()
+        for member, offset in self._exchanges:
+            member.write(slot, offset)
+        self._group.barrier()
+        for member, offset in self._exchanges:
+            member.read(slot, offset)
+
+
+def _aligned(nbytes: int) -> int:
+    """Return the bytes up to the start of the next exchange."""
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+class Gather:
+    """Reusable gather of a message from each rank, of which parts are copied.
+
+    Args:
+        group: the group; all its ranks create one, and call it together.
+        memory: the shared memory.
+        message: contiguous arrays, the parts of this rank's message.
+        nbytes: the bytes of the largest message, at most `SLOT_SIZE`.
+        copies: destinations, the rank whose message they receive, and its bytes.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        memory: SharedMemory,
+        message: Sequence[Array],
+        nbytes: int,
+        copies: Sequence[tuple[Array, int, slice]],
+    ) -> None:
+        self.group, self.memory, self.nbytes = group, memory, nbytes
+        self._message = [part.reshape(-1).view(np.uint8) for part in message]
+        self._copies = [copy for copy in copies if copy[0].size]
+        # Destinations and sources, by slot and offset.
+        self._moves: dict[tuple[int, int], list[tuple[Array, Array]]] = {}
+
+    def write(self, slot: int, offset: int) -> None:
+        """See `SlotExchange`."""
+        target = self.memory.slots(slot, np.dtype(np.uint8))[self.group.rank, offset:]
+        size = sum(part.size for part in self._message)
+        np.concatenate(self._message, out=target[:size])
+
+    def read(self, slot: int, offset: int) -> None:
+        """See `SlotExchange`."""
+        moves = self._moves.get((slot, offset))
+        if moves is None:
+            moves = self._moves[slot, offset] = self._plan_moves(slot, offset)
+        for target, source in moves:
+            np.copyto(target, source)
+
+    def _plan_moves(self, slot: int, offset: int) -> list[tuple[Array, Array]]:
+        slots = self.memory.slots(slot, np.dtype(np.uint8))[:, offset:]
+        return [
+            (target, slots[rank, span].view(target.dtype).reshape(target.shape))
+            for target, rank, span in self._copies
+        ]
+
+
 class AllReduce:
     """Reusable all-reduce of flat pieces of tensors of one dtype.
 
@@ -144,6 +248,10 @@ class AllReduce:
         outs: the arrays for the results.
         combine: a function of two operands that writes to a third.
         identity: the identity element.
+
+    Attributes:
+        nbytes: see `SlotExchange`, if `has_one_barrier`.
+        has_one_barrier: whether this is a `SlotExchange`.
     """
 
     def __init__(
@@ -156,8 +264,7 @@ class AllReduce:
         combine: Combine,
         identity: Any,
     ) -> None:
-        self.memory = memory
-        self._group = group
+        self.group, self.memory = group, memory
         self._pieces, self._outs = pieces, outs
         self._leaves = leaves
         self._combine, self._identity = combine, identity
@@ -165,40 +272,67 @@ class AllReduce:
         self._dtype = outs[0].dtype
         self._sizes = tuple(out.size for out in outs)
         total, itemsize = sum(self._sizes), self._dtype.itemsize
-        capacity = SLOT_SIZE // (max(*self._counts, 1) * itemsize)
+        max_pieces = max(*self._counts, 1)
+        capacity = SLOT_SIZE // (max_pieces * itemsize)
         self._is_direct = total * itemsize * (group.size - 1) ** 2 <= _MAX_DIRECT_SIZE
         self._rounds = [
             (i, min(i + capacity, total)) for i in range(0, total, capacity)
         ]
-        # For each round, the plans for the two slots.
-        self._plans: list[list[_Plan | None]] = [[None, None] for _ in self._rounds]
+        self.has_one_barrier = self._is_direct and len(self._rounds) == 1
+        self.nbytes = max_pieces * total * itemsize
+        # Plans by round, slot and offset.
+        self._plans: dict[tuple[int, int, int], _Plan] = {}
 
     def __call__(self) -> None:
-        combine, barrier, memory = self._combine, self._group.barrier, self.memory
+        for number in range(len(self._rounds)):
+            slot = self.memory.next_slot()
+            plan = self._plan(number, slot, 0)
+            self._write(plan)
+            self.group.barrier()
+            self._combine_parts(plan)
+            if not self._is_direct:
+                self.group.barrier()
+            for target, source in plan.copies:
+                np.copyto(target, source)
+
+    def write(self, slot: int, offset: int) -> None:
+        """See `SlotExchange`."""
+        self._write(self._plan(0, slot, offset))
+
+    def read(self, slot: int, offset: int) -> None:
+        """See `SlotExchange`."""
+        plan = self._plan(0, slot, offset)
+        self._combine_parts(plan)
+        for target, source in plan.copies:
+            np.copyto(target, source)
+
+    def _write(self, plan: _Plan) -> None:
+        for segments, target in plan.writes:
+            np.concatenate(segments, out=target)
+
+    def _combine_parts(self, plan: _Plan) -> None:
+        combine = self._combine
         # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
-            for number, plans in enumerate(self._plans):
-                slot = memory.next_slot()
-                plan = plans[slot]
-                if plan is None:
-                    plan = plans[slot] = self._make_plan(number, slot)
-                for segments, target in plan.writes:
-                    np.concatenate(segments, out=target)
-                barrier()
-                for lhs, rhs, destination in plan.sums:
-                    combine(lhs, rhs, out=destination)
-                for target, source in plan.moves:
-                    np.copyto(target, source)
-                if not self._is_direct:
-                    barrier()
-                for target, source in plan.copies:
-                    np.copyto(target, source)
+            for lhs, rhs, destination in plan.sums:
+                combine(lhs, rhs, out=destination)
+        for target, source in plan.moves:
+            np.copyto(target, source)
 
-    def _make_plan(self, number: int, slot: int) -> _Plan:
+    def _plan(self, number: int, slot: int, offset: int) -> _Plan:
+        plan = self._plans.get((number, slot, offset))
+        if plan is None:
+            plan = self._plans[number, slot, offset] = self._make_plan(
+                number, slot, offset
+            )
+        return plan
+
+    def _make_plan(self, number: int, slot: int, offset: int) -> _Plan:
         low, high = self._rounds[number]
-        size, ranks, rank = high - low, self._group.size, self._group.rank
+        size, ranks, rank = high - low, self.group.size, self.group.rank
         plan = _Plan([], [], [], [])
         slots = self.memory.slots(slot, self._dtype)
+        slots = slots[:, offset // self._dtype.itemsize :]
         spans = _spans(self._sizes, low, high)
         for piece in range(self._counts[rank]):
             segments = [
@@ -214,7 +348,8 @@ class AllReduce:
             for peer, (first, last) in enumerate(bounds):
                 peer_spans = _spans(self._sizes, low + first, low + last)
                 self._plan_copies(plan, slots[peer, first:last], peer_spans)
-        elif (
+        # With an offset, another exchange may have written to this rank's pieces.
+        elif offset or (
             len(spans) > 1
             and size * self._dtype.itemsize < len(spans) * _MIN_SEGMENT_SIZE
         ):
@@ -248,7 +383,7 @@ class AllReduce:
             value = operands[0] if operands else np.full_like(out, self._identity)
             plan.moves.append((out, value))
             return
-        for lhs, rhs, target in _rank_steps(self._leaves, self._group.size, first_rank):
+        for lhs, rhs, target in _rank_steps(self._leaves, self.group.size, first_rank):
             destination = np.empty_like(out) if target < 0 else operands[target]
             plan.sums.append((operands[lhs], operands[rhs], destination))
             operands.append(destination)
@@ -275,31 +410,6 @@ class _Plan(NamedTuple):
     sums: list[tuple[Array, Array, Array]]
     moves: list[tuple[Array, Array]]
     copies: list[tuple[Array, Array]]
-
-
-def gather_messages(
-    group: Group, parts: Sequence[Array], sizes: Sequence[int]
-) -> list[Array]:
-    """Gather a message of bytes from each rank.
-
-    Args:
-        group: the group; all its ranks call this.
-        parts: the bytes of this rank's message, which are sent contiguously.
-        sizes: the number of bytes of each rank's message, equal on all ranks.
-
-    Returns:
-        The messages in rank order. They are valid until the next collective.
-    """
-    memory = memory_of(group)
-    if memory is None or max(sizes) > SLOT_SIZE:
-        received = np.empty(sum(sizes), np.uint8)
-        group.all_gather_varying(np.concatenate(parts), received, sizes)
-        offsets = offsets_of(sizes)
-        return [received[i : i + n] for i, n in zip(offsets, sizes, strict=True)]
-    slots = memory.slots(memory.next_slot(), np.dtype(np.uint8))
-    np.concatenate(parts, out=slots[group.rank, : sizes[group.rank]])
-    group.barrier()
-    return [messages[:size] for messages, size in zip(slots, sizes, strict=True)]
 
 
 def reduce_scatter(

@@ -30,7 +30,7 @@ from toolkit.inspection.scaling import (
     spans,
     time_between,
 )
-from toolkit.ir import Graph, Kind, Node, format_graph
+from toolkit.ir import Graph, Kind, Node, Value, format_graph
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
@@ -374,14 +374,17 @@ class Inspection:
         rows = ["   no  along     Kbytes    time us  what, of which layers"]
         for i, k in enumerate(self.kernels):
             node = k.nodes[0]
-            if node.op.kind is Kind.COLLECTIVE:
-                origins = ("/".join(y.origin) or "-" for y in node.outputs[:-1])
-                time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
-                name = k.name + ", if needed" * bool(node.attrs.get("conditional"))
+            if node.op.kind is not Kind.COLLECTIVE:
+                continue
+            time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
+            for name, results in _messages_of(node):
+                origins = dict.fromkeys("/".join(y.origin) or "-" for y in results)
+                nbytes = sum(y.spec.nbytes for y in results)
                 rows.append(
-                    f"  {i:3}  {node.attrs['axis'].name:8}  {k.nbytes / 1e3:8.1f}  "
-                    f"{time:>9}  {name} of {', '.join(dict.fromkeys(origins))}"
+                    f"  {i:3}  {node.attrs['axis'].name:8}  {nbytes / 1e3:8.1f}  "
+                    f"{time:>9}  {name} of {', '.join(origins)}"
                 )
+                time = ""  # of the first one: they run as one
         return rows if len(rows) > 1 else []
 
     def _arena_rows(self) -> list[str]:
@@ -451,8 +454,12 @@ def _kernel(units: Sequence[TimedUnit]) -> Kernel:
     nodes = tuple(dict.fromkeys(node for unit in units for node in unit.nodes))
     names: list[str] = []
     for node in nodes:
-        members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
-        names += [member.op.name for member in members]
+        if node.op.name == "fused":
+            names += [member.op.name for member in node.attrs["body"].nodes]
+        elif "members" in node.attrs:  # collectives that run as one
+            names += [member.name for member in node.attrs["members"]]
+        else:
+            names.append(node.op.name)
     return Kernel(
         _listed(Counter(names)),
         nodes,
@@ -460,6 +467,20 @@ def _kernel(units: Sequence[TimedUnit]) -> Kernel:
         sum(unit.nbytes for unit in units),
         tuple(dict.fromkeys(unit.moment for unit in units)),
     )
+
+
+def _messages_of(node: Node) -> Iterator[tuple[str, Sequence[Value]]]:
+    """Yield the name and the results of each collective that a node runs."""
+    results = node.outputs[:-1]  # without the token
+    if "members" not in node.attrs:
+        condition = ", if needed" if node.attrs.get("conditional") else ""
+        yield f"{node.op.name}{condition}", results
+        return
+    first = 0
+    for member in node.attrs["members"]:
+        last = first + len(member.attrs["specs"])
+        yield f"{member.name}, in one message", results[first:last]
+        first = last
 
 
 def _busy(events: Sequence[Event]) -> float:

@@ -13,8 +13,10 @@ from typing import Any
 from toolkit.comm.overlap import bucket_bytes, can_overlap
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
+    JointMember,
     all_gather_p,
     all_reduce_p,
+    joint_collectives_p,
     pieces_of,
 )
 from toolkit.ir import Graph, Kind, Node, Value
@@ -36,6 +38,60 @@ def join_collectives(graph: Graph) -> Graph:
         walk.add(node)
     walk.flush()
     return graph.replace(walk.nodes)
+
+
+def join_exchanges(graph: Graph) -> Graph:
+    """Merge adjacent sums and small gathers of processes of one machine.
+
+    Each then needs only a part of the shared memory, and all need one barrier.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if nodes and _can_join(nodes[-1], node):
+            nodes[-1] = _joint(nodes[-1], node)
+        else:
+            nodes.append(node)
+    return graph.replace(nodes)
+
+
+def _can_join(first: Node, second: Node) -> bool:
+    """Return whether two adjacent nodes are independent collectives of one axis."""
+    if not all(map(_is_joinable, (first, second))):
+        return False
+    axis, other_axis = first.attrs["axis"], second.attrs["axis"]
+    return (
+        axis.name == other_axis.name
+        and not axis.group.is_remote
+        and not can_overlap(axis.group)
+        and not any(x in first.outputs[:-1] for x in second.inputs)
+    )
+
+
+def _is_joinable(node: Node) -> bool:
+    if node.op is all_reduce_p:
+        return _condition(node) is None
+    return node.op is joint_collectives_p or _is_small_gather(node)
+
+
+def _joint(first: Node, second: Node) -> Node:
+    members, specs, extents = [], [], []
+    for node in (first, second):
+        attrs = node.attrs
+        member = JointMember(node.op.name, attrs, len(node.inputs) - 1)
+        members += attrs.get("members", (member,))
+        specs += attrs["specs"]
+        extents += attrs.get("extents", (None,) * len(attrs["specs"]))
+    attrs = {
+        "axis": first.attrs["axis"],
+        "members": tuple(members),
+        "specs": tuple(specs),
+        "extents": tuple(extents),
+        "ready": max(_ready(first), _ready(second)),
+    }
+    inputs = [*first.inputs[:-1], *second.inputs[:-1], first.inputs[-1]]
+    return Node(
+        joint_collectives_p, inputs, attrs, [*first.outputs[:-1], *second.outputs]
+    )
 
 
 class _Walk:

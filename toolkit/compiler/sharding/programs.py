@@ -18,7 +18,7 @@ from toolkit.compiler.execute import Executable
 from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
-from toolkit.compiler.sharding.buckets import join_collectives
+from toolkit.compiler.sharding.buckets import join_collectives, join_exchanges
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Split
 from toolkit.compiler.sharding.leaf_sums import separate_terms
 from toolkit.compiler.sharding.leafwise import LeafwiseLocal
@@ -85,6 +85,8 @@ def compile_sharded(
         builder = LeafwiseLocal if is_leafwise else None
         local = partition(sharded, axis, layouts, builder)
     local = join_collectives(local)
+    if not backend.is_accelerator:
+        local = join_exchanges(local)
     compare_programs(comm.world(), _describe_lines(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
     if keep is None:
