@@ -25,6 +25,7 @@ link with this latency in seconds and this bandwidth in bytes per second).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +97,50 @@ def keras_home() -> Path | None:
     return None if folder == home() else folder
 
 
-values: dict[str, Any] = {
-    "floatx": "float32",
-    "epsilon": 1e-7,
-    "image_data_format": "channels_last",
-    "backend": environment("BACKEND", "numpy"),
-    "device": environment("DEVICE"),
-    "flash_attention": None,
-    "matmul_precision": environment("MATMUL_PRECISION", "strict"),
-    "autotune": environment("AUTOTUNE") == "on",
-    "threads": None,
-    "logical_devices": {"cpu": 1},
-    "interactive_logging": True,
-    "traceback_filtering": environment("TRACEBACK_FILTERING") != "off",
-}
+_listeners: list[Callable[[], None]] = []
+
+
+def on_change(listener: Callable[[], None]) -> None:
+    """Register a function to call after each change of a setting."""
+    _listeners.append(listener)
+
+
+class _Values(dict[str, Any]):
+    """The values of the settings, by name."""
+
+    version = 0  # a change of a value increments it
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        has_changed = name not in self or self[name] != value
+        super().__setitem__(name, value)
+        if has_changed:
+            self.version += 1
+            for listener in _listeners:
+                listener()
+
+
+values: _Values = _Values(
+    {
+        "floatx": "float32",
+        "epsilon": 1e-7,
+        "image_data_format": "channels_last",
+        "backend": environment("BACKEND", "numpy"),
+        "device": environment("DEVICE"),
+        "flash_attention": None,
+        "matmul_precision": environment("MATMUL_PRECISION", "strict"),
+        "autotune": environment("AUTOTUNE") == "on",
+        "threads": None,
+        "logical_devices": {"cpu": 1},
+        "interactive_logging": True,
+        "traceback_filtering": environment("TRACEBACK_FILTERING") != "off",
+    }
+)
+
+
+def version() -> int:
+    """Return a number that is different after each change of a setting."""
+    return values.version
+
 
 _placements: dict[tuple[Any, ...], int] = {}
 

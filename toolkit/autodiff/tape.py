@@ -44,6 +44,9 @@ class GradientTape:
         6.0
     """
 
+    # Whether it needs no more than the operations, in order.
+    accepts_replays = True
+
     def __init__(
         self, persistent: bool = False, watch_accessed_variables: bool = True
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from toolkit.backends.kernels import Kernel, KernelTable
 from toolkit.backends.memory import Memory
 from toolkit.comm.group import Group
 from toolkit.errors import ArgumentError, BackendUnavailable
-from toolkit.ir import PRIMITIVES, Primitive
+from toolkit.ir import PRIMITIVES, Primitive, Spec
 from toolkit.machine import available_cores, cpu_model
 
 
@@ -69,6 +69,18 @@ class Backend:
             kernel = self.make_eager_kernel(primitive)
             self._eager_kernels[primitive.name] = kernel
         return self._eager_kernels[primitive.name]
+
+    def sized_kernel(
+        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+    ) -> Kernel:
+        """Return a kernel that does for these operands what the `eager_kernel` does.
+
+        Args:
+            primitive: the primitive.
+            specs: the specs of the operands.
+            attrs: the attributes of the call.
+        """
+        return self.eager_kernel(primitive)
 
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """Create the `eager_kernel`, which is cached for declared primitives."""

@@ -32,6 +32,14 @@ def is_user_file(path: str) -> bool:
     return not in_library or f"{os.sep}site-packages{os.sep}" in path
 
 
+_num_warnings = 0
+
+
+def num_warnings() -> int:
+    """Return the number of warnings so far."""
+    return _num_warnings
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning with the innermost line of user code as its location.
 
@@ -39,6 +47,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         message: the text of the warning.
         category: the class of the warning.
     """
+    global _num_warnings
+    _num_warnings += 1
     frame = sys._getframe(1)
     while not is_user_file(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back

@@ -367,7 +367,8 @@ def run_scan(
         problem = "expected `length`, or xs of one leading extent, to scan over and no "
         raise ArgumentError(f"scan: {problem}other; received {length=} and xs={leaves}")
     steps: Any = lengths.pop()
-    if state.trace is None or unroll is True or 1 < unroll >= steps:
+    is_eager = state.trace is None or state.trace.unrolls_loops
+    if is_eager or unroll is True or 1 < unroll >= steps:
         return _unrolled_scan(f, init, xs, steps, reverse)
     return _traced_scan(f, init, xs, steps, reverse, label)
 

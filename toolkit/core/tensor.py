@@ -366,10 +366,10 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     if result is None and primitive.body is not None:  # see `CompositeKernel`
         with no_tapes():
             return primitive.body(*inputs, **attrs)
-    return Tensor(result) if type(result) is np.ndarray else _wrap_result(result)
+    return Tensor(result) if type(result) is np.ndarray else wrap_result(result)
 
 
-def _wrap_result(result: Any) -> Any:
+def wrap_result(result: Any) -> Any:
     """Return the result of a kernel as a Tensor, or as several."""
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
@@ -396,7 +396,7 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
     arrays = [memory.asarray(a if memory.owns(a) else to_host(a)) for a in arrays]
     try:
         with target.kernels.errstate():
-            return _wrap_result(target.kernels[primitive.name](*arrays, **attrs))
+            return wrap_result(target.kernels[primitive.name](*arrays, **attrs))
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain_error(primitive, inputs, attrs, error) from error
 
@@ -408,7 +408,7 @@ def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) ->
         return run(primitive, inputs, attrs)
     with host.kernels.errstate():
         kernel = host.kernels[primitive.name]
-        return _wrap_result(kernel(*(x.constant for x in inputs), **attrs))
+        return wrap_result(kernel(*(x.constant for x in inputs), **attrs))
 
 
 def _explain_error(

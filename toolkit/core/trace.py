@@ -84,6 +84,9 @@ class Trace(Overlay):
             known.
     """
 
+    # Whether loops with a known number of iterations are not nodes of the graph.
+    unrolls_loops = False
+
     def __init__(
         self,
         name: str = "function",

@@ -42,8 +42,9 @@ def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:
     integer = "int64" if x.dtype in ("int64", "uint32", "uint64") else "int32"
     if not dtypes.is_float(x.dtype):
         return convert(x, integer)
-    if isinstance(x._array, np.ndarray):
-        values = x._array.astype("float64")
+    array = x.static_value() if x._array is None else x._array
+    if isinstance(array, np.ndarray):
+        values = array.astype("float64")
         fractions = values[values % 1 != 0]
         if fractions.size:
             raise ArgumentError(
@@ -181,7 +182,7 @@ def bincount(
 
 
 def _count_of_bins(x: Tensor, minlength: int) -> int:
-    if x.constant is None and minlength:
+    if minlength and x.static_value() is None:
         return minlength
     extent = unknown_extent(x)
     if extent is not None:

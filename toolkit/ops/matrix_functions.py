@@ -76,7 +76,7 @@ def expm(x: TensorLike) -> Tensor:
         return convert(x, dtype)
     norm = stop_gradient(max_(sum_(absolute(x), -2), -1))
     powers = -floor(-log(maximum(norm / _LARGEST_NORM, 1.0)) / math.log(2))
-    constant = powers.constant
+    constant = powers.static_value()
     steps = _TRACED_SQUARINGS
     if constant is not None:
         finite = constant[np.isfinite(constant)]

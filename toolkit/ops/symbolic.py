@@ -26,6 +26,7 @@ from toolkit.core.keras_tensor import (
 )
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.naming import auto_name
+from toolkit.core.replays import call_operation
 from toolkit.core.strings import apply_to_strings
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
@@ -437,6 +438,10 @@ def operation(function: F) -> F:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if state.trace is None and not state.marks:
+            outputs = call_operation(function, args, kwargs)
+            if outputs is not None:
+                return outputs
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) in _PLAIN:
                 continue

@@ -8,7 +8,8 @@ these kernels from the second call on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,10 @@ _IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
 # Free scratch buffers for later calls: one for each calling thread, of at most this
 # number of bytes.
 _free_scratch: list[Any] = []
+# For each kernel that selects by size: the kernel of NumPy, and the generated code.
+_kernels: weakref.WeakKeyDictionary[Kernel, tuple[Kernel, EagerPrograms]] = (
+    weakref.WeakKeyDictionary()
+)
 _MAX_FREE_BYTES = 1 << 26
 
 
@@ -74,9 +79,9 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
                 return kernel(*arrays, **attrs)
             return programs(*arrays, **attrs)
 
+        _kernels[run_by_name] = kernel, programs
         return run_by_name
-    is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _MIN_COST
-    elements = _MIN_COSTLY_ELEMENTS if is_costly else _MIN_ELEMENTS
+    elements = _minimum_elements(primitive)
     by_kind = _result_size if primitive.kind is Kind.ELEMENTWISE else _largest_size
 
     def run_by_kind(first: Any, *operands: Any, **attrs: Any) -> Any:
@@ -87,7 +92,43 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
             return kernel(first, *operands, **attrs)
         return programs(first, *operands, **attrs)
 
+    _kernels[run_by_kind] = kernel, programs
     return run_by_kind
+
+
+def sized_kernel(
+    kernel: Kernel,
+    primitive: Primitive,
+    specs: Sequence[Spec],
+    attrs: Mapping[str, object],
+) -> Kernel:
+    """Return the kernel that an `eager_kernel` selects for operands of these specs.
+
+    Args:
+        kernel: the `eager_kernel`.
+        primitive: its primitive.
+        specs: the specs of the operands.
+        attrs: the attributes of the call.
+    """
+    if kernel not in _kernels or not specs:
+        return kernel
+    plain, programs = _kernels[kernel]
+    size_of, minimum_size = _BY_NAME.get(primitive.name, (None, 0))
+    if size_of is not None:
+        return plain if size_of(*specs, **attrs) < minimum_size else programs
+    elements = _minimum_elements(primitive)
+    if prod(x.size for x in specs) < elements:
+        return plain
+    sizes = [x.size for x in specs]
+    if primitive.kind is Kind.ELEMENTWISE:
+        sizes = [primitive.spec(*specs, **attrs).size]
+    return plain if max(sizes) < elements else programs
+
+
+def _minimum_elements(primitive: Primitive) -> int:
+    """Return the number of elements from which generated code runs."""
+    is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _MIN_COST
+    return _MIN_COSTLY_ELEMENTS if is_costly else _MIN_ELEMENTS
 
 
 def _largest_size(*arrays: Any) -> int:

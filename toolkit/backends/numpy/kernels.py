@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
-from toolkit.ir import Primitive
+from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import LlvmGenerator
@@ -63,6 +63,12 @@ class NumPyBackend(Backend):
         if not self._has_llvmlite:
             return kernel
         return eager.eager_kernel(self, primitive, kernel)
+
+    def sized_kernel(
+        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+    ) -> Kernel:
+        """Return the kernel of NumPy, or generated code, by the sizes of a call."""
+        return eager.sized_kernel(self.eager_kernel(primitive), primitive, specs, attrs)
 
     @cached_property
     def _has_llvmlite(self) -> bool:

@@ -1,0 +1,205 @@
+"""Tests of repeated eager operations, whose Python code runs only at first."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import toolkit as tk
+from tests.helpers import threads_running
+from toolkit import ops
+from toolkit.core import replays
+
+RNG = np.random.default_rng(0)
+
+
+def value(*shape):
+    return ops.convert_to_tensor(RNG.normal(size=shape).astype("float32"))
+
+
+def repeated(call, times=4):
+    for _ in range(times):
+        y = call()
+    return y
+
+
+def count_functions(call):
+    """Return the number of Python functions that a call runs."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+X, Y = value(3, 4), value(3, 4)
+CALLS = {
+    "layer_normalization": lambda: ops.layer_normalization(X),
+    "softmax": lambda: ops.softmax(X, axis=0),
+    "mean": lambda: ops.mean(X, axis=(0, 1), keepdims=True),
+    "add a number": lambda: X + 1.5,
+    "concatenate": lambda: ops.concatenate([X, Y], axis=-1),
+    "einsum": lambda: ops.einsum("ij,kj->ik", X, Y),
+    "top_k": lambda: ops.top_k(X, 2),
+    "slices": lambda: X[1:, ::2],
+    "resize": lambda: ops.image.resize(ops.reshape(X, (3, 4, 1)), (5, 7)),
+    "i0": lambda: ops.i0(X),
+    "svd": lambda: ops.svd(X),
+    "var": lambda: ops.var(X, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_replays_have_the_bits_of_the_first_call(name):
+    replays.clear()
+    before = count_functions(CALLS[name])
+    first = CALLS[name]()
+    y = repeated(CALLS[name])
+    assert type(y) is type(first)
+    for a, b in zip(tk.tree.flatten(y), tk.tree.flatten(first), strict=True):
+        assert a.spec == b.spec
+        np.testing.assert_array_equal(a, b)
+    assert count_functions(CALLS[name]) < before
+
+
+ARGUMENTS = [(0.0,), (-0.0,), (0,), (False,), (1,), (1.0,), (True,), (float("nan"),)]
+
+
+def test_numbers_of_other_types_and_signs_are_separate():
+    other = np.array([1, 2], "int32")
+    integers = ops.array(other)
+    for _ in range(4):
+        for argument in ARGUMENTS:
+            y, z = integers * argument[0], ops.multiply(other, argument[0])
+            assert y.dtype == z.dtype
+            np.testing.assert_array_equal(y, z)
+            assert np.signbit(y).tolist() == np.signbit(z).tolist()
+
+
+def test_values_decide_about_shapes_branches_and_errors():
+    def chosen(x):
+        return ops.cond(ops.sum(x) > 0, lambda: x, lambda: -x)
+
+    for i in range(1, 6):
+        x = ops.array([i, 1, 2])
+        assert ops.unique(x).shape[0] == len({i, 1, 2})
+        assert ops.nonzero(x - i)[0].shape == (3 - [i, 1, 2].count(i),)
+        assert float(ops.sum(chosen(ops.array([-1.0 * i])))) == i
+        assert ops.one_hot(ops.array([1.0 * (i % 3)]), 3).shape == (1, 3)
+        assert ops.bincount(x, minlength=2).shape[0] == max(i, 2) + 1
+    with pytest.raises(tk.errors.ArgumentError, match="whole numbers"):
+        ops.one_hot(ops.array([0.5]), 3)
+
+
+def test_errors_of_kernels_are_explained():
+    x, indices = value(3, 2), ops.array([0, 2])
+    repeated(lambda: ops.take(x, indices, axis=0))
+    with pytest.raises(tk.errors.OutOfRangeError):
+        ops.take(x, ops.array([0, 3]), axis=0)
+    with pytest.raises(tk.errors.ShapeError):
+        ops.matmul(x, x)
+
+
+def test_functions_of_the_user_run_in_each_call():
+    called = []
+
+    def body(x):
+        called.append(1)
+        return x + 1
+
+    for _ in range(5):
+        ops.vectorized_map(body, X)
+        ops.map(body, X)
+    assert len(called) >= 10
+
+
+def test_settings_have_an_effect():
+    integers = ops.array([1, 2])
+    assert repeated(lambda: integers / 2).dtype == "float32"
+    tk.config.set_floatx("float64")
+    try:
+        assert repeated(lambda: integers / 2).dtype == "float64"
+    finally:
+        tk.config.set_floatx("float32")
+    assert (integers / 2).dtype == "float32"
+
+
+def test_random_numbers_differ():
+    generator = tk.random.SeedGenerator(0)
+    for seed in (None, generator):
+        draws = {
+            np.asarray(tk.random.dropout(value(64) * 0 + 1, 0.5, seed=seed)).tobytes()
+            for _ in range(6)
+        }
+        assert len(draws) == 6
+
+
+def test_gradients_of_replayed_operations():
+    x = value(3, 4)
+
+    def gradient():
+        with tk.GradientTape() as tape:
+            tape.watch(x)
+            y = ops.sum(ops.softmax(ops.layer_normalization(x)) * Y)
+        return tape.gradient(y, x, ops.ones(()))
+
+    first = gradient()
+    np.testing.assert_array_equal(repeated(gradient), first)
+    assert np.any(np.asarray(first))
+
+
+def test_gradient_is_none_for_values_that_no_tape_watches():
+    x = tk.Variable([1.0, 2.0])
+    for _ in range(4):
+        with tk.GradientTape() as tape:
+            y = ops.square(ops.stop_gradient(x.value))
+        assert tape.gradient(y, x) is None
+
+
+def test_outputs_are_separate_arrays():
+    x = value(3)
+    first, second = (repeated(lambda: ops.ones_like(x) * 2) for _ in range(2))
+    first.numpy()[...] = 5
+    np.testing.assert_array_equal(second, [2, 2, 2])
+    np.testing.assert_array_equal(ops.ones_like(x) * 2, [2, 2, 2])
+
+
+def test_traces_and_symbols():
+    repeated(lambda: ops.softmax(X))
+    compiled = tk.function(lambda x: ops.softmax(x))
+    np.testing.assert_allclose(compiled(X), ops.softmax(X), rtol=1e-6)
+    assert ops.softmax(tk.Input((4,))).shape == (None, 4)
+    with tk.device("cpu:0"):
+        assert ops.softmax(X).device == "cpu:0"
+
+
+def test_number_of_replays_is_limited(monkeypatch):
+    replays.clear()
+    monkeypatch.setattr(replays, "_MAX_CALLS", 4)
+    for i in range(1, 12):
+        x = value(i)
+        np.testing.assert_array_equal(repeated(lambda x=x: x + x), 2 * np.asarray(x))
+    assert replays.count() <= 4
+    replays.clear()
+
+
+def test_threads():
+    x, wrong = value(16), []
+    expected = np.asarray(ops.layer_normalization(x)).tobytes()
+
+    def call():
+        for _ in range(100):
+            if np.asarray(ops.layer_normalization(x)).tobytes() != expected:
+                wrong.append(1)
+
+    with threads_running(call):
+        for _ in range(20):
+            replays.clear()
+    assert not wrong
