@@ -89,10 +89,12 @@ class Owned:
     def _report_added(self, *values: Any) -> None:
         if (owner := self.owner) is not None:
             owner._note_arrivals(values)
+            owner._mark_revised()
 
     def _report_removed(self, *values: Any) -> None:
         if (owner := self.owner) is not None:
             owner._discard_arrivals(values)
+            owner._mark_revised()
 
 
 class OwnedList(Owned, list[Any]):

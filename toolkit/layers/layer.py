@@ -28,6 +28,7 @@ from toolkit.layers.call_path import ATTRIBUTES, CallPath, compose
 from toolkit.layers.config import Configurable, given_shape
 from toolkit.layers.input_spec import check_inputs
 from toolkit.layers.remat import current_scope, rematerialized
+from toolkit.layers.replays import LayerReplays, can_replay
 from toolkit.layers.tracking import no_tracking
 from toolkit.ops.symbolic import Operation
 from toolkit.type_aliases import PolicyLike, RegularizerLike
@@ -75,6 +76,7 @@ class Layer(Configurable, Operation):
     _call_path: CallPath | None = None  # None if it must be composed
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
+    _replays: LayerReplays | None = None
     _stored_by_calls: Collection[str] = ()  # attributes that were set during calls
     # attributes, other than constructor arguments, on whose values traces depend
     _trace_constants: tuple[str, ...] = ()
@@ -114,6 +116,7 @@ class Layer(Configurable, Operation):
         self.dtype_policy = dtype_policies.get(dtype)
         self.__dict__["_losses"] = []
         self.__dict__["_remat_scope"] = current_scope()
+        self.__dict__["_replays"] = LayerReplays() if can_replay(type(self)) else None
         self.__dict__["_info"] = call_info(type(self).call)
         self._computes_mask = type(self).compute_mask is not Layer.compute_mask
         self.supports_masking: bool = self._computes_mask
@@ -158,6 +161,16 @@ class Layer(Configurable, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
+            replays = self._replays
+            if (
+                replays is not None
+                and len(args) == 1
+                and type(args[0]) is Tensor
+                and (not kwargs or kwargs.keys() == _TRAINING)
+            ):
+                outputs = replays.call(self, args[0], kwargs.get("training"))
+                if outputs is not None:
+                    return outputs
             path = self._call_path or self._compose_path()
             # Fast path for one tensor or array: no traversal of the arguments.
             if (

@@ -124,12 +124,14 @@ class StateOwner(Owner):
             if old is not None and old is not value:
                 self._untrack(name, old)
         object.__setattr__(self, name, value)
+        self._mark_revised()
 
     def __delattr__(self, name: str) -> None:
         value = self.__dict__.get(name)
         self._untrack(name, value)
         self._discard_arrivals([value])
         object.__delattr__(self, name)
+        self._mark_revised()
 
     def _track(self, value: Any) -> None:
         """Track `value` if it holds or can hold state."""

@@ -22,6 +22,7 @@ class _Changes:
     """The version of the last change of any owner: if it is the same, none changed."""
 
     last_version = 0
+    last_revision = 0  # includes the attributes that no walk reads
 
 
 _changes = _Changes()
@@ -32,12 +33,24 @@ class Owner:
 
     _owned: list[Any]  # attributes that hold or can hold state
     _version = 0  # a change of the state, or of what compiled steps read, replaces it
+    _revision = 0  # a change of any attribute replaces it
     _walks: WalkCache
 
     def _mark_changed(self) -> None:
         """Invalidate the walks that have read this owner; call it after the change."""
         version = self.__dict__["_version"] = _next_version()
         _changes.last_version = version  # after the owner's: a reader compares it first
+        self._mark_revised()
+
+    def _mark_revised(self) -> None:
+        """Note a change of an attribute or of a container, of any kind."""
+        revision = self.__dict__["_revision"] = _next_version()
+        _changes.last_revision = revision
+
+
+def last_revision() -> int:
+    """Return a number that is different after each change of an owner's attribute."""
+    return _changes.last_revision
 
 
 class _Active(ThreadState):

@@ -1,0 +1,342 @@
+"""Replays of eager calls of layers: the kernels of a call, without its Python code.
+
+Only layers of this package take part, without functions of the user. Any change of a
+layer, of a class or of a setting that the call depends on discards the replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from toolkit import settings
+from toolkit.backends.memory import device_memories
+from toolkit.compiler import distribution_context
+from toolkit.console.frames import is_user_file
+from toolkit.core.locks import Locks, changes
+from toolkit.core.masks import mask_of
+from toolkit.core.replays import (
+    KERNEL_ERRORS,
+    Replay,
+    accepts_replays,
+    active,
+    make_replay,
+    same_bits,
+)
+from toolkit.core.tensor import Tensor, state
+from toolkit.core.variable import Variable
+from toolkit.layers.call import context
+from toolkit.layers.containers import CONTAINERS, items_of
+from toolkit.layers.tracking import StateOwner, with_losses
+from toolkit.layers.walks import last_revision
+from toolkit.ops.symbolic import FunctionOperation
+from toolkit.type_aliases import Array
+
+if TYPE_CHECKING:
+    from toolkit.layers.layer import Layer
+
+# The shape, the dtype, both training modes, and the dtype of reads of Variables.
+_Key: TypeAlias = tuple[tuple[int, ...], str, bool | None, bool | None, str | None]
+_PACKAGE = __name__.partition(".")[0] + "."
+_MODELS = {
+    "toolkit.models.sequential": ("_layers", "_functional"),
+    "toolkit.models.functional.model": ("_operations",),
+}
+# Attributes that `call` does not read.
+_UNREAD = frozenset(
+    {
+        *("_arguments", "_arrivals", "_walks", "_owned", "_losses", "_info"),
+        *("_call_path", "_replays", "_inbound_nodes", "_issued_warnings"),
+        *("_build_shapes", "_output_shapes", "_last_fit", "_stored_by_calls"),
+    }
+)
+_UNREAD_SUFFIXES = ("_initializer", "_regularizer", "_constraint")
+_PLAIN = (bool, int, float, complex, str, bytes, slice, range, np.dtype, type(None))
+# Signatures per layer, and signatures that are traced without a later replay.
+_MAX_CALLS, _MAX_TRACES = 32, 16
+
+
+def can_replay(cls: type) -> bool:
+    """Return whether this package defines a class of layers."""
+    return cls.__module__.startswith(f"{_PACKAGE}layers.") or cls.__module__ in _MODELS
+
+
+class LayerReplays:
+    """Replays of one layer, by signature. Copies are empty."""
+
+    __slots__ = ("_calls", "_num_traces")
+
+    def __init__(self) -> None:
+        # None: the signature has occurred once. False: it cannot be replayed.
+        self._calls: dict[_Key, LayerReplay | bool | None] = {}
+        self._num_traces = 0
+
+    def __reduce__(self) -> tuple[type[LayerReplays], tuple[()]]:
+        return LayerReplays, ()
+
+    def __len__(self) -> int:
+        return sum(isinstance(replay, LayerReplay) for replay in self._calls.values())
+
+    def call(self, layer: Layer, x: Tensor, training: bool | None) -> object:
+        """Return the outputs of a call by a replay, or None without one.
+
+        Args:
+            layer: the layer.
+            x: the only tensor argument.
+            training: the training mode that the caller requests, or None.
+        """
+        if state.trace is not None or state.overlay is not None or state.marks:
+            return None
+        array, is_outermost = x._array, context.layer is None
+        if type(array) is not np.ndarray or mask_of(x) is not None:
+            return None
+        if (
+            (is_outermost and with_losses.data)
+            or context.is_eager
+            or context.symbolic
+            or context.arguments
+            or context.defaulted is not None
+            or device_memories
+            or distribution_context.current() is not None
+        ):
+            return None
+        key = (array.shape, x._dtype, training, context.training, state.autocast)
+        try:
+            replay = self._calls[key]
+        except KeyError:
+            return self._call_unknown(key, layer, x)
+        if replay is False:
+            return None
+        if replay is None:
+            return self._call_unknown(key, layer, x)
+        if not replay.is_valid():
+            del self._calls[key]
+            return None
+        self._num_traces = 0
+        try:
+            return replay.run(x)
+        except KERNEL_ERRORS:  # the Python code raises it with an explanation
+            return None
+
+    def _call_unknown(self, key: _Key, layer: Layer, x: Tensor) -> object:
+        """Call a layer as Python code, and create a replay at the second call."""
+        if active.is_inner:
+            return None
+        path = layer._call_path
+        if path is None or not path.is_plain or not layer.built or layer._path is None:
+            return None  # the call builds the layer
+        if len(self._calls) >= _MAX_CALLS or self._num_traces >= _MAX_TRACES:
+            return None
+        is_repeated = key in self._calls
+        training = key[2]
+        arguments = {} if training is None else {"training": training}
+        self._calls[key] = False  # for the inner call
+        active.is_inner = True
+        try:
+            outputs = layer(x, **arguments)
+        except BaseException:
+            self._calls.pop(key, None)
+            raise
+        finally:
+            active.is_inner = False
+        if not is_repeated:
+            self._calls[key] = None
+        else:
+            self._num_traces += 1
+            self._calls[key] = _replay_of(layer, x, arguments, outputs)
+        return outputs
+
+
+class LayerReplay:
+    """Replay of one signature of a layer.
+
+    Args:
+        replay: the kernels.
+        parts: the layers of the call.
+    """
+
+    def __init__(self, replay: Replay, parts: _Parts) -> None:
+        self._replay = replay
+        self._parts = parts
+        self._variables: list[Variable] = replay.variables
+        self._locks = Locks(set(self._variables))
+        is_mixed = any(layer._autocast_dtype for layer, _ in parts.revisions)
+        # Whether each Variable is cast; None: no layer casts any.
+        self._autocasts = self._are_cast() if is_mixed else None
+        self._classes = [
+            (cls, cls.call, cls.__call__)
+            for cls in {type(layer) for layer, _ in parts.revisions}
+        ]
+        # Marks at which everything was valid.
+        self._revision = -1
+        self._settings = settings.version()
+        self._shared_mark: object = None
+
+    def is_valid(self) -> bool:
+        """Return whether the Python code would still do the same."""
+        for cls, call, outer_call in self._classes:
+            if cls.call is not call or cls.__call__ is not outer_call:
+                return False
+        revision = last_revision()
+        if revision != self._revision:
+            if not self._parts.are_unchanged():
+                return False
+            self._revision = revision
+        if self._autocasts is not None and self._are_cast() != self._autocasts:
+            return False
+        return settings.version() == self._settings
+
+    def _are_cast(self) -> list[bool]:
+        return [v.autocast for v in self._variables]
+
+    def run(self, x: Tensor) -> object:
+        """Return the outputs, or None if a tape must observe the Python code."""
+        tapes = state.tapes
+        if tapes:
+            if not all(map(accepts_replays, tapes)):
+                return None
+            tensors = [x, *(v.read() for v in self._variables)]
+            return self._replay.run_recorded(tensors, tapes)
+        if changes.mark is self._shared_mark:
+            arrays = [v._tensor._array for v in self._variables]
+        else:
+            arrays = self._share_variables()
+        return self._replay.run([x._array, *arrays])
+
+    def _share_variables(self) -> list[Array]:
+        """Return the arrays of the Variables. From now on no step overwrites them."""
+        with self._locks:
+            mark = changes.mark
+            if any(v.placement is not None for v in self._variables):
+                return [v.read()._array for v in self._variables]
+            for variable in self._variables:
+                variable._shared = True
+            self._shared_mark = mark
+            return [v._tensor._array for v in self._variables]
+
+
+class _Parts(NamedTuple):
+    """The layers of a call, with the number of the last change of each."""
+
+    revisions: list[tuple[Layer, int]]
+
+    def are_unchanged(self) -> bool:
+        """Return whether no attribute of a layer has changed."""
+        return all(layer._revision == number for layer, number in self.revisions)
+
+
+def _replay_of(
+    layer: Layer, x: Tensor, arguments: dict[str, bool], outputs: object
+) -> LayerReplay | bool:
+    """Return the replay of a call; False if it needs the Python code.
+
+    Args:
+        layer: the layer.
+        x: the only tensor argument.
+        arguments: the other arguments.
+        outputs: the outputs of the Python code.
+    """
+    layers = _find_parts(layer)
+    if layers is None or any(part in with_losses for part in layers):
+        return False
+    parts = _Parts([(part, part._revision) for part in layers])
+    replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
+    if replay is None or not parts.are_unchanged():
+        return False
+    checked = LayerReplay(replay, parts)
+    with state.override(tapes=()):
+        try:
+            repeated = checked.run(x)
+        except KERNEL_ERRORS:
+            return False
+    return checked if same_bits(outputs, repeated) else False
+
+
+def _find_parts(layer: Layer) -> list[Layer] | None:
+    """Return a layer and all layers in it; None if a part is not of this package."""
+    parts: dict[Layer, None] = {}
+    pending: list[Any] = [layer]
+    while pending:
+        part = pending.pop()
+        if part in parts:
+            continue
+        if not _has_package_calls(part):
+            return None
+        parts[part] = None
+        for value in _read_values(part):
+            if isinstance(value, StateOwner):
+                pending.append(value)
+            elif not _is_pure(value):
+                return None
+    return list(parts)
+
+
+def _has_package_calls(layer: Layer) -> bool:
+    """Return whether a call runs only methods of this package, with no other effect."""
+    cls = type(layer)
+    return (
+        can_replay(cls)
+        and _is_package_function(cls.call)
+        and _is_package_function(cls.__call__)
+        and cls.__call__.__qualname__ == "Layer.__call__"
+        and layer.built
+        and layer._remat_scope is None
+        and layer.activity_regularizer is None
+        and layer.supports_jit
+        and not (layer.runs_before_program or layer.warns_of_python)
+        and not ("call" in vars(layer) or "_context_names" in vars(layer))
+    )
+
+
+def _read_values(layer: Layer) -> Iterator[object]:
+    """Yield the values that `call` can read, and the items of containers."""
+    names = _MODELS.get(type(layer).__module__)
+    if names is not None:
+        topology: Any = vars(layer).get("_topology")
+        values: list[Any] = [vars(layer).get(name) for name in names]
+        if "_operations" in names:
+            values += [node.attrs["arguments"] for node in topology.nodes]
+    else:
+        values = [
+            value
+            for name, value in vars(layer).items()
+            if name not in _UNREAD and not name.endswith(_UNREAD_SUFFIXES)
+        ]
+    while values:
+        value = values.pop()
+        if isinstance(value, CONTAINERS):
+            values += items_of(value)
+        else:
+            yield value
+
+
+def _is_pure(value: object) -> bool:
+    """Return whether a value of an attribute is constant, or part of the package."""
+    if isinstance(value, _PLAIN):
+        return True
+    if isinstance(value, FunctionType):
+        return _is_package_function(value)
+    if isinstance(value, FunctionOperation):
+        return _is_package_function(value.function)
+    if isinstance(value, MethodType):
+        return _is_package_function(value.__func__) and _is_pure(value.__self__)
+    module = (value if isinstance(value, type) else type(value)).__module__
+    if not module.startswith(_PACKAGE) or module.startswith(f"{_PACKAGE}compat."):
+        return False
+    # An adapter of a weight has attributes that change without a report.
+    return not module.startswith(f"{_PACKAGE}layers.adapters.")
+
+
+def _is_package_function(function: object) -> bool:
+    """Return whether the code of a function, and of all that it wraps, is ours."""
+    while isinstance(function, FunctionType):
+        if is_user_file(function.__code__.co_filename):
+            return False
+        wrapped = vars(function).get("__wrapped__")
+        if wrapped is None:
+            return True
+        function = wrapped
+    return False
