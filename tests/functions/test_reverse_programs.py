@@ -283,3 +283,13 @@ def test_tape_that_observes_its_pass_runs_in_python():
             loss = ops.sum(ops.exp(v))
         tape.gradient(loss, v)
     assert operations == ["sum", "exp"] * 2 and reverse_programs.count() == 0
+
+
+def test_replayed_operations_have_the_program_of_their_first_call():
+    v = tk.Variable(value(3, seed=5))
+
+    def loss():
+        return ops.sum(v.value * 0.515 + ops.tanh(v.value * 0.515))
+
+    for _ in range(5):
+        assert_same(loss, [v])

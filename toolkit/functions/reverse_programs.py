@@ -62,6 +62,7 @@ class _Record:
         self, tape: GradientTape, targets: Sequence[Tensor], sources: Sequence[object]
     ) -> None:
         indices: dict[Tensor, int] = {}
+        constants: dict[Tensor, int] = {}
         values: list[Tensor] = []
         parts: list[Any] = []
         watched = tape._watched
@@ -69,7 +70,10 @@ class _Record:
         def index(x: Tensor) -> int:
             number = indices.get(x)
             if number is None:
-                number = indices[x] = len(values)
+                number = len(values)
+                # Each use of a constant counts as another tensor: a replay of an
+                # operation uses one tensor in all calls, and Python code a new one.
+                (indices if x in watched else constants)[x] = number
                 values.append(x)
                 parts.append((x._array.shape, x._dtype, x in watched))
             return number
@@ -91,7 +95,7 @@ class _Record:
             backend(),
             placement(),
         )
-        self.values, self.indices = values, indices
+        self.values, self.indices = values, constants | indices
 
 
 def _attributes(attrs: Mapping[str, object]) -> tuple[object, ...]:
