@@ -110,8 +110,10 @@ class Replay:
         self._graph: Graph = graph
         self.variables: list[Any] = list(trace.captures)
         self._backend = backend()
-        self._sequence = KernelSequence(self._backend, graph)
-        self._kernel, self._constants = self._sequence.single_kernel or (None, [])
+        self._sequence = KernelSequence(self._backend, graph.pruned())
+        single = self._sequence.single_kernel
+        self._kernel: Kernel | None = single and single[0]
+        self._constants: list[Array] = single[1] if single else []
         self._recorded: list[tuple[Kernel, Node]] | None = None
         self._is_single = outputs is leaves[0]
         self._pack = tree.make_packer(tree.structure_of(outputs))
@@ -131,7 +133,11 @@ class Replay:
         return self._pack(list(map(wrap_result, results)))
 
     def run_recorded(self, tensors: Sequence[Tensor], tapes: Sequence[Tape]) -> object:
-        """Return the outputs for tensors, after recording each operation on tapes."""
+        """Return the outputs for tensors, after recording each operation on tapes.
+
+        Operations without an effect are recorded, too. Tapes of the Python code and of
+        the replay then have the same compiled reverse pass.
+        """
         if self._recorded is None:
             self._recorded = self._plan_nodes()
         values = dict(zip(self._graph.inputs, tensors, strict=True))
@@ -166,7 +172,7 @@ class Replay:
 
 
 def _checked_graph(trace: ReplayTrace, leaves: list[object]) -> Graph:
-    """Return the graph of a trace, without unused nodes.
+    """Return the graph of a trace.
 
     Raises:
         NotReplayable: an output is not new, or the call has side effects.
@@ -179,10 +185,11 @@ def _checked_graph(trace: ReplayTrace, leaves: list[object]) -> Graph:
     for source in trace.captures:
         if type(source) is not Variable or source.placement is not None:
             raise NotReplayable
-    graph = trace.finish(outputs).pruned()
+    graph = trace.finish(outputs)
     variable = set(graph.inputs)  # values that differ between calls
     for node in graph.nodes:
-        if PRIMITIVES.get(node.op.name) is not node.op or node.op.kind in _CONTROL:
+        op: Primitive = node.op
+        if PRIMITIVES.get(op.name) is not op or op.kind in _CONTROL:
             raise NotReplayable
         if node.device is not None:
             raise NotReplayable
@@ -277,15 +284,17 @@ def call_operation(
     if device_memories:
         return None
     tensors: list[Tensor] = []
-    key: list[Hashable] = [function]
+    key: list[object] = [function]
     for x in args:  # the most frequent arguments, without a call
         if type(x) is Tensor:
             if type(x._array) is not np.ndarray:
                 return None
-            key += x._array.shape, x._dtype
+            key.append(x._array.shape)
+            key.append(x._dtype)
             tensors.append(x)
         elif type(x) in _STATIC:
-            key += type(x), x
+            key.append(type(x))
+            key.append(x)
         elif not _add_argument(x, key, tensors):
             return None
     if not tensors:
@@ -316,7 +325,7 @@ def accepts_replays(tape: object) -> bool:
     return getattr(tape, "accepts_replays", False)
 
 
-def _add_argument(x: object, key: list[Hashable], tensors: list[Tensor]) -> bool:
+def _add_argument(x: object, key: list[object], tensors: list[Tensor]) -> bool:
     """Describe an argument in `key`; return False if it is of another type.
 
     Args:
@@ -326,17 +335,17 @@ def _add_argument(x: object, key: list[Hashable], tensors: list[Tensor]) -> bool
     """
     kind = type(x)
     if type(x) is Tensor:
-        key += x.shape, x._dtype
+        key += [x.shape, x._dtype]
         tensors.append(x)
         return type(x._array) is np.ndarray
     if kind in _STATIC:
-        key += kind, x
+        key += [kind, x]
     elif type(x) is float:  # -0.0 equals 0.0, and NaN differs from itself
-        key += kind, x if x else x.hex()
+        key += [kind, x if x else x.hex()]
     elif type(x) is slice:
         return _add_argument((x.start, x.stop, x.step), key, tensors)
     elif type(x) is tuple or type(x) is list:
-        key += kind, len(x)
+        key += [kind, len(x)]
         return all(_add_argument(item, key, tensors) for item in x)
     else:
         return False

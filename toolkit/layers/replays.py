@@ -67,18 +67,19 @@ def can_replay(cls: type) -> bool:
 class LayerReplays:
     """Replays of one layer, by signature. Copies are empty."""
 
-    __slots__ = ("_calls", "_num_traces")
+    __slots__ = ("_calls", "_num_traces", "_seen")
 
     def __init__(self) -> None:
-        # None: the signature has occurred once. False: it cannot be replayed.
-        self._calls: dict[_Key, LayerReplay | bool | None] = {}
+        # None: the signature cannot be replayed.
+        self._calls: dict[_Key, LayerReplay | None] = {}
+        self._seen: set[_Key] = set()  # signatures that occurred once
         self._num_traces = 0
 
     def __reduce__(self) -> tuple[type[LayerReplays], tuple[()]]:
         return LayerReplays, ()
 
     def __len__(self) -> int:
-        return sum(isinstance(replay, LayerReplay) for replay in self._calls.values())
+        return sum(replay is not None for replay in self._calls.values())
 
     def call(self, layer: Layer, x: Tensor, training: bool | None) -> object:
         """Return the outputs of a call by a replay, or None without one.
@@ -94,7 +95,7 @@ class LayerReplays:
         if type(array) is not np.ndarray or mask_of(x) is not None:
             return None
         if (
-            (is_outermost and with_losses.data)
+            (is_outermost and with_losses)
             or context.is_eager
             or context.symbolic
             or context.arguments
@@ -108,10 +109,8 @@ class LayerReplays:
             replay = self._calls[key]
         except KeyError:
             return self._call_unknown(key, layer, x)
-        if replay is False:
-            return None
         if replay is None:
-            return self._call_unknown(key, layer, x)
+            return None
         if not replay.is_valid():
             del self._calls[key]
             return None
@@ -130,23 +129,21 @@ class LayerReplays:
             return None  # the call builds the layer
         if len(self._calls) >= _MAX_CALLS or self._num_traces >= _MAX_TRACES:
             return None
-        is_repeated = key in self._calls
         training = key[2]
         arguments = {} if training is None else {"training": training}
-        self._calls[key] = False  # for the inner call
         active.is_inner = True
         try:
             outputs = layer(x, **arguments)
-        except BaseException:
-            self._calls.pop(key, None)
-            raise
         finally:
             active.is_inner = False
-        if not is_repeated:
-            self._calls[key] = None
-        else:
+        if key in self._seen:
+            self._seen.discard(key)
             self._num_traces += 1
             self._calls[key] = _replay_of(layer, x, arguments, outputs)
+        else:
+            if len(self._seen) >= _MAX_CALLS:
+                self._seen.clear()
+            self._seen.add(key)
         return outputs
 
 
@@ -230,8 +227,8 @@ class _Parts(NamedTuple):
 
 def _replay_of(
     layer: Layer, x: Tensor, arguments: dict[str, bool], outputs: object
-) -> LayerReplay | bool:
-    """Return the replay of a call; False if it needs the Python code.
+) -> LayerReplay | None:
+    """Return the replay of a call; None if it needs the Python code.
 
     Args:
         layer: the layer.
@@ -241,18 +238,18 @@ def _replay_of(
     """
     layers = _find_parts(layer)
     if layers is None or any(part in with_losses for part in layers):
-        return False
+        return None
     parts = _Parts([(part, part._revision) for part in layers])
     replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
     if replay is None or not parts.are_unchanged():
-        return False
+        return None
     checked = LayerReplay(replay, parts)
     with state.override(tapes=()):
         try:
             repeated = checked.run(x)
         except KERNEL_ERRORS:
-            return False
-    return checked if same_bits(outputs, repeated) else False
+            return None
+    return checked if same_bits(outputs, repeated) else None
 
 
 def _find_parts(layer: Layer) -> list[Layer] | None:
