@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ Array = Any
 _MAX_SIGNATURES = 1024
 # Elements of a result that depends on constants only, up to which it is stored.
 _MAX_FOLDED = 1 << 16
+_IDENTITIES = ("stop_gradient",)  # outside of programs, they return their operand
 
 
 class CompositeKernel:
@@ -76,7 +77,7 @@ class _Step(NamedTuple):
     kernel: Kernel
     first: int
     second: int
-    operands: itemgetter[Any] | None
+    operands: Callable[[Sequence[Any]], Any] | None
     has_one_result: bool
     dead: tuple[int, ...]
 
@@ -175,6 +176,9 @@ class KernelSequence:
         """
         for node in graph.nodes:
             inputs = [environment.get(x, x) for x in node.inputs]
+            if node.op.name in _IDENTITIES:
+                environment[node.outputs[0]] = inputs[0]
+                continue
             specs = [x.spec for x in inputs]
             kernel = self._backend.sized_kernel(node.op, specs, node.attrs)
             if isinstance(kernel, CompositeKernel):
@@ -228,11 +232,14 @@ def _step(
         kernel = partial(kernel, **node.attrs)
     indices = [slots[x] for x in node.inputs]
     has_pair = len(indices) in (1, 2)
+    operands: Callable[[Sequence[Array]], Any] | None = None
+    if not has_pair:
+        operands = itemgetter(*indices) if indices else _no_operands
     return _Step(
         kernel,
         indices[0] if has_pair else -1,
         indices[1] if len(indices) == 2 else -1,
-        None if has_pair else itemgetter(*indices) if indices else _no_operands,
+        operands,
         len(node.outputs) == 1,
         tuple(slots[x] for x in dead),
     )

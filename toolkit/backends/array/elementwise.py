@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
 from toolkit.backends.array import special
 from toolkit.backends.array.common import (
@@ -150,6 +152,9 @@ class Elementwise(Kernels):
         """Run `steps(x, y)` on chunks, on a float32 copy for half precision."""
         out = self._result(out, x.shape, x.dtype)
         half = is_half(x.dtype)
+        if not half and x.size <= CHUNK:
+            steps(x, out)
+            return out
         if half:
             buffer = Scratch(self.xp, work).take(min(x.size, CHUNK), "float32")
         for box in boxes(x.shape, CHUNK):
@@ -184,6 +189,18 @@ class Elementwise(Kernels):
                 steps(xp, y, y, *shaped)
                 self._copy_to(target, y)
         return out
+
+
+def small_where(c: Spec, a: Spec, b: Spec) -> Kernel | None:
+    """Return the function of NumPy that is the kernel `where` for small operands.
+
+    Args:
+        c, a, b: the specs of the operands.
+
+    Returns:
+        The function; None for larger operands.
+    """
+    return np.where if max(c.size, a.size, b.size) <= _SMALL else None
 
 
 def _shaped(buffer: Array, like: Array) -> Array:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array.common import (
@@ -18,11 +21,21 @@ from toolkit.backends.array.common import (
     reduce_rows,
     scratch_bytes,
 )
-from toolkit.backends.kernels import workspace
+from toolkit.backends.kernels import Kernel, workspace
 from toolkit.ir import Spec
 
 # Rows up to this length are short.
 _SHORT = 32
+# Elements up to which one call of `argmax` is faster than calls on copied chunks.
+_SMALL = 2048
+
+
+_UFUNCS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: object) -> int:
@@ -51,6 +64,28 @@ def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     length = shape[axis]
     rows = math.prod(n for i, n in enumerate(shape) if i != axis)
     return min(rows, max(1, CHUNK // max(length, 1))), length
+
+
+def small_reduction(name: str, x: Spec, axis: object) -> Kernel | None:
+    """Return the function of NumPy that computes a small reduction of this name.
+
+    It is the call at the end of the kernel, without the kernel's choices. Return None
+    if the kernel needs several calls.
+
+    Args:
+        name: the name of a primitive.
+        x: the spec of the operand.
+        axis: the axes.
+    """
+    if name in ("any", "all"):
+        return np.logical_or.reduce if name == "any" else np.logical_and.reduce
+    if name not in _UFUNCS or x.size >= WIDE or x.dtype in HALVES:
+        return None
+    if name in ("sum", "prod"):
+        return partial(_UFUNCS[name].reduce, dtype=dtypes.numpy_dtype(x.dtype))
+    length = x.shape[-1] if axis == (x.ndim - 1,) else 0
+    has_short_rows = 0 < length <= _SHORT and x.size >= 8 * length * length
+    return None if has_short_rows else _UFUNCS[name].reduce
 
 
 class Reduce(Kernels):
@@ -178,6 +213,8 @@ class Reduce(Kernels):
         work: Any = None,
     ) -> Array:
         """Apply `find` to contiguous chunks of rows, to avoid a copy of the array."""
+        if out is None and x.size <= _SMALL:
+            return find(x, axis=axis, keepdims=keepdims).astype("int32")
         out = self._result(out, _reduced(x.shape, (axis,), keepdims), "int32")
         x = self.xp.moveaxis(x, axis, -1)
         result = out.reshape(x.shape[:-1])
@@ -207,6 +244,8 @@ class Reduce(Kernels):
         out: Any = None,
         work: Any = None,
     ) -> Array:
+        if out is None and not reverse and x.size < WIDE and not is_half(x.dtype):
+            return ufunc.accumulate(x, axis=axis, dtype=x.dtype)
         out = self._result(out, x.shape, x.dtype)
         source, target = (self.xp.moveaxis(a, axis, -1) for a in (x, out))
         if reverse:

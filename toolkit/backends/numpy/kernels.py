@@ -11,6 +11,8 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array import array_table
+from toolkit.backends.array.elementwise import small_where
+from toolkit.backends.array.reduce import small_reduction
 from toolkit.backends.base import Backend
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
@@ -19,7 +21,7 @@ from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
-from toolkit.ir import Primitive, Spec
+from toolkit.ir import Kind, Primitive, Spec
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import LlvmGenerator
@@ -68,7 +70,15 @@ class NumPyBackend(Backend):
         self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
     ) -> Kernel:
         """Return the kernel of NumPy, or generated code, by the sizes of a call."""
-        return eager.sized_kernel(self.eager_kernel(primitive), primitive, specs, attrs)
+        chosen = self.eager_kernel(primitive)
+        kernel = eager.sized_kernel(chosen, primitive, specs, attrs)
+        small = None
+        if kernel is self.kernels.get(primitive.name):
+            if primitive.kind is Kind.REDUCE:
+                small = small_reduction(primitive.name, specs[0], attrs.get("axis"))
+            elif primitive.name == "where":
+                small = small_where(*specs)
+        return small or kernel
 
     @cached_property
     def _has_llvmlite(self) -> bool:
