@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from toolkit import dtypes
 from toolkit.backends.array.common import (
     CHUNK,
@@ -58,9 +60,9 @@ class Sort(Kernels):
         self, x: Array, *, axis: int, out: Any = None, work: Any = None
     ) -> Array:
         """Return the stable order of the elements along `axis`, as int32."""
-        if out is None and x.size <= _SMALL:
+        if out is None and x.size <= _SMALL and self.xp is np:
             numbers = x.astype("float32") if is_half(x.dtype) else x
-            return self.xp.argsort(numbers, axis=axis, kind="stable").astype("int32")
+            return np.argsort(numbers, axis=axis, kind="stable").astype("int32")
         out = self._result(out, x.shape, "int32")
         if not x.size:
             return out
