@@ -98,7 +98,6 @@ class Replay:
     Args:
         trace: the trace of the call.
         outputs: the nest of tensors that the call returned.
-        arrays: the arrays of a call, without Variables.
 
     Raises:
         NotReplayable: if the call does more than to compute its outputs.
