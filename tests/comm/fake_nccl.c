@@ -5,7 +5,9 @@
    and receives over these. A stream is a queue with a thread, by whatever pointer names
    it. It is stricter than the real one: a communicator that is called by two threads at
    once, or before a call that was in progress was polled, is an error, and so are sends
-   and receives that do not pair, or that a captured graph makes on one rank only.
+   and receives that do not pair, or that a captured graph makes on one rank only, and
+   sums of other dtypes or sizes than on another rank. It adds from the last rank to the
+   first.
 
    FAKE_NCCL_VERSION  the version to report (23203)
    FAKE_NCCL_DEVICE   the GPU of this process; two ranks with one are refused
@@ -46,12 +48,20 @@ typedef struct {
   int peer, is_send, has_head;
   size_t done, nbytes;
   char* at;
-  int is_captured;
+  int is_captured, what; /* what: which sum, of which dtype; 0: bytes */
 } Part;
+typedef struct { size_t nbytes; int is_captured, what; } Head;
+typedef struct { /* a sum of the parts of all ranks, which `all` has in their order */
+  char* all;
+  void* to;
+  size_t count;
+  int type;
+} Total;
 typedef struct Work {
   Comm* comm;
   Part* parts;
-  int count, hangs, fails, turn; /* turn: which of the communicator's */
+  Total* totals;
+  int count, sums, hangs, fails, turn; /* turn: which of the communicator's */
   struct Work* next;
 } Work;
 typedef struct { void* name; Work *first, *last; } Stream;
@@ -130,25 +140,58 @@ static int advance(Comm* comm, Part* part) {
   Ring* ring = &comm->meeting->ring[part->is_send ? me : you][part->is_send ? you : me];
   if (!part->has_head) {
     size_t used = ring->written - ring->read;
-    size_t head = 2 * part->nbytes + part->is_captured, expected = head;
+    Head head = {part->nbytes, part->is_captured, part->what};
     if ((part->is_send ? RING - used : used) < sizeof head) return 0;
     move(ring, (char*)&head, sizeof head, part->is_send);
     part->has_head = 1;
-    if (head / 2 != part->nbytes) {
-      comm->state = fail(USAGE, "rank %d sent %zu bytes, rank %d expected %zu", you,
-                         head / 2, me, part->nbytes);
+    if (head.what != part->what) {
+      comm->state = fail(USAGE, "rank %d makes call %d, rank %d call %d", you, head.what,
+                         me, part->what);
       return 0;
     }
-    if (head != expected) {
+    if (head.nbytes != part->nbytes) {
+      comm->state = fail(USAGE, "rank %d sent %zu bytes, rank %d expected %zu", you,
+                         head.nbytes, me, part->nbytes);
+      return 0;
+    }
+    if (head.is_captured != part->is_captured) {
       const char* names[] = {"outside of", "in"};
       comm->state = fail(USAGE, "rank %d calls %s a captured graph, rank %d %s one", you,
-                         names[head % 2], me, names[expected % 2]);
+                         names[head.is_captured], me, names[part->is_captured]);
       return 0;
     }
   }
   part->done += move(ring, part->at + part->done, part->nbytes - part->done,
                      part->is_send);
   return part->done == part->nbytes;
+}
+static float widened(unsigned short bits) { /* of bfloat16 */
+  unsigned wide = (unsigned)bits << 16;
+  float value;
+  memcpy(&value, &wide, sizeof value);
+  return value;
+}
+static unsigned short narrowed(float value) { /* to the nearest, ties to even */
+  unsigned bits;
+  memcpy(&bits, &value, sizeof bits);
+  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+static void add_up(Total* total, int size) {
+  for (size_t i = 0; i < total->count; ++i)
+    for (int rank = size - 1; rank >= 0; --rank) {
+      size_t at = rank * total->count + i;
+      int is_first = rank == size - 1;
+      if (total->type == 7) {
+        float *to = total->to, x = ((float*)total->all)[at];
+        to[i] = is_first ? x : to[i] + x;
+      } else if (total->type == 8) {
+        double *to = total->to, x = ((double*)total->all)[at];
+        to[i] = is_first ? x : to[i] + x;
+      } else {
+        unsigned short *to = total->to, x = ((unsigned short*)total->all)[at];
+        to[i] = is_first ? x : narrowed(widened(to[i]) + widened(x));
+      }
+    }
 }
 /* Run a group; those of one direction and peer in their order. */
 static void run(Work* work) {
@@ -177,6 +220,11 @@ static void* serve(void* argument) {
       work->comm->state = fail(REMOTE, "the connection to a rank was closed");
     }
     run(work);
+    for (int i = 0; i < work->sums; ++i) {
+      if (!work->comm->aborted) add_up(&work->totals[i], work->comm->size);
+      free(work->totals[i].all);
+    }
+    free(work->totals);
     atomic_fetch_add(&work->comm->served, 1);
     pthread_mutex_lock(&queues);
     if (!(stream->first = work->next)) stream->last = NULL;
@@ -424,4 +472,30 @@ int ncclBroadcast(const void* from, void* to, size_t count, int type, int root,
     *add(comm, stream) = (Part){i, 1, 0, 0, nbytes, (char*)from};
   *add(comm, stream) = (Part){root, 0, 0, 0, nbytes, to};
   return depth ? SUCCESS : submit();
+}
+static int sum(const char* name, const void* from, void* to, size_t count, int type,
+               int op, int scatters, Comm* comm, void* stream) {
+  size_t nbytes = bytes_of(count, type);
+  record("%s %zu", name, nbytes);
+  if (op || type < 7 || type > 9)
+    return fail(ARGUMENT, "the stand-in adds float32, float64 and bfloat16 only");
+  char* all = malloc(comm->size * nbytes + 1);
+  int what = 1 + scatters + 2 * type;
+  for (int i = 0; i < comm->size; ++i) {
+    char* part = (char*)from + (scatters ? i * nbytes : 0);
+    *add(comm, stream) = (Part){i, 1, 0, 0, nbytes, part, 0, what};
+    *add(comm, stream) = (Part){i, 0, 0, 0, nbytes, all + i * nbytes, 0, what};
+  }
+  int size = (collected->sums + 1) * sizeof(Total);
+  collected->totals = realloc(collected->totals, size);
+  collected->totals[collected->sums++] = (Total){all, to, count, type};
+  return depth ? SUCCESS : submit();
+}
+int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, Comm* comm,
+                  void* stream) {
+  return sum("AllReduce", from, to, count, type, op, 0, comm, stream);
+}
+int ncclReduceScatter(const void* from, void* to, size_t count, int type, int op,
+                      Comm* comm, void* stream) {
+  return sum("ReduceScatter", from, to, count, type, op, 1, comm, stream);
 }

@@ -81,10 +81,15 @@ def results(control, path):
     previous, following = (rank - 1) % size, (rank + 1) % size
     moves = [(following, span(pair))], [(previous, span(neighbours))]
     group.with_stream(STREAM + 1).transfer(*moves)
+    numbers = np.arange(12 * size, dtype=np.float32) + rank
+    added, part = np.zeros_like(numbers), np.zeros(12, np.float32)
+    group.sums("all_reduce", [(span(numbers), span(added), "float32")])
+    group.sums("reduce_scatter", [(span(numbers), span(part), "float32")])
     group.wait(is_done)
     group.wait(lambda: is_done(STREAM + 1))
     group.barrier()
     group.close()
+    report["added"], report["part"] = added.tolist(), part.tolist()
     report["all_gather"] = [float(row[-1]) for row in everything]
     report["varying"] = [float(x) for x in varying[::100]]
     report["crossed"] = crossed.tolist()
@@ -242,6 +247,26 @@ def mismatched(control, path):
     finally:
         group.abort()
     return ""
+
+
+def unlike_sums(control, path):
+    """Add arrays of another size, or of another dtype, than the other rank."""
+    errors = []
+    for sizes, names in (
+        ((64, 32), ["float32"] * 2),
+        ((64, 64), ["float32", "float64"]),
+    ):
+        group, is_done = joined(control, path, timeout=2.0)
+        a = np.zeros(sizes[group.rank], np.uint8)
+        try:
+            group.sums("all_reduce", [(span(a), span(a), names[group.rank])])
+            group.wait(is_done, "step")
+        except CommunicationError as error:
+            errors.append(str(error))
+        finally:
+            group.abort()
+        control.barrier()
+    return errors
 
 
 def captured_on_one_rank(control, path):

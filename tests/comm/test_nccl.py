@@ -34,6 +34,9 @@ def test_bytes_arrive(library, tmp_path, size):
             10 * r + rank for r in range(size) for _ in range(rank + 1)
         ]
         assert report["broadcast"] == [size - 1] * 5
+        total = [size * i + sum(range(size)) for i in range(12 * size)]
+        assert report["added"] == total
+        assert report["part"] == total[12 * rank : 12 * rank + 12]
         assert report["received"] == ([rank - 1, 42] if rank % 2 else [0, 0])
         assert report["around"] == [(rank - 1) % size, 42]
 
@@ -135,6 +138,12 @@ def test_an_unknown_version_is_refused_on_all_ranks(library, tmp_path):
 def test_different_receive_size_is_an_error(library, tmp_path):
     reports = run("mismatched", library, tmp_path, 2)
     assert "rank 0 sent 64 bytes, rank 1 expected 32" in reports[1]
+
+
+def test_sums_that_differ_between_ranks_are_errors(library, tmp_path):
+    sizes, names = run("unlike_sums", library, tmp_path, 2)[1]
+    assert "rank 0 sent 64 bytes, rank 1 expected 32" in sizes
+    assert "rank 0 makes call 15, rank 1 call 17" in names
 
 
 def test_capture_on_one_rank_alone_is_an_error(library, tmp_path):

@@ -19,6 +19,8 @@ from toolkit.comm.nccl_library import (
     OLDEST,
     REMOTE_ERROR,
     SUCCESS,
+    SUM,
+    SUM_DTYPES,
     UNSET,
     Library,
     UniqueId,
@@ -30,7 +32,8 @@ from toolkit.comm.nccl_library import (
 from toolkit.errors import BackendUnavailable, CommunicationError
 
 # C types by the start of their names -> types in calls; all others are addresses.
-KINDS = {"int": ctypes.c_int, "size_t": ctypes.c_size_t, "ncclDataType_t": ctypes.c_int}
+KINDS = {"int": ctypes.c_int, "size_t": ctypes.c_size_t}
+KINDS.update(ncclDataType_t=ctypes.c_int, ncclRedOp_t=ctypes.c_int)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,8 @@ def test_constants_match_the_header(header):
         "ncclRemoteError": REMOTE_ERROR,
         "ncclInProgress": IN_PROGRESS,
         "ncclUint8": BYTE,
+        "ncclSum": SUM,
+        **{f"nccl{name.capitalize()}": code for name, code in SUM_DTYPES.items()},
     }
     for name, number in facts.items():
         assert re.search(rf"\b{name}\s*= *{number},", header), name

@@ -17,6 +17,7 @@ from toolkit.comm.sum_plans import (
     MAX_DIRECT_SIZE,
     AllGather,
     Combine,
+    Location,
     Term,
     Transfer,
     plan_all_reduce,
@@ -166,6 +167,15 @@ def test_each_rank_keeps_its_shard(ranks):
     assert actual == expected(0, term).tobytes()
 
 
+def test_shards_can_have_different_sizes():
+    term, bounds = Term(7, "float32", Leaves.of_rows(9, 4)), [(0, 1), (1, 3), (3, 7)]
+    sizes = [stop - start for start, stop in bounds]
+    memory = [Rank(r, 3, [term], lambda t, r=r: sizes[r]) for r in range(3)]
+    run([plan_reduce_scatter(r, 3, term, bounds) for r in range(3)], memory)
+    actual = b"".join(rank.buffers["out"][0].tobytes() for rank in memory)
+    assert actual == expected(0, term).tobytes()
+
+
 def kinds(plan):
     return [type(step).__name__ for step in plan.steps]
 
@@ -185,6 +195,39 @@ def test_the_order_of_calls():
     odd = plan_all_reduce(0, 2, [Term(large + 1, "float32", leaves)])
     assert kinds(odd) == ["Transfer", "Combine", "Transfer"]
     assert kinds(plan_all_reduce(0, 1, [Term(large, "float32", leaves)])) == ["Combine"]
+
+
+def test_a_library_adds_only_floats_of_all_ranks():
+    leaves = Leaves.of_rows(4, 4)
+    terms = [
+        Term(6, "float32", leaves),
+        Term(6, "int32", leaves),
+        Term(6, "float32", leaves, "max"),
+    ]
+    plan = plan_all_reduce(0, 2, terms, uses_library=True)
+    # A tree combines the last two; the rank has one piece of each term.
+    assert kinds(plan) == ["Transfer", "Combine", "Combine", "LibrarySum"]
+    (term,) = plan.steps[-1].terms
+    assert (term.source, term.target) == (
+        Location("piece", 0, 0),
+        Location("out", 0, 0),
+    )
+    assert kinds(plan_all_reduce(0, 1, terms[:1], True)) == ["Combine"]
+    # Two pieces of a rank are combined first. Without a piece, the term is zero.
+    combine, _ = plan_all_reduce(
+        0, 2, [Term(6, "float32", leaves.of_rows(11, 6))], True
+    ).steps
+    assert len(combine.local_pieces) == 2 and combine.received is None
+    combine, _ = plan_all_reduce(
+        0, 2, [Term(6, "float32", leaves.of_rows(1, 4))], True
+    ).steps
+    assert combine.tree is None
+    assert kinds(plan_reduce_scatter(0, 2, terms[0], None, True)) == ["LibrarySum"]
+    bounds = [(0, 2), (2, 6)]
+    assert kinds(plan_reduce_scatter(0, 2, terms[0], bounds, True)) == [
+        "Transfer",
+        "Combine",
+    ]
 
 
 def test_unsupported_combination_is_refused():

@@ -115,14 +115,16 @@ class RankDevice(HostDevice):
         """Return another rounding error for each shape, as of another algorithm."""
         return 1 + 2**-20 * (sum(extents) % 5)
 
-    def connect(self, group):
+    def connect(self, groups, world):
         if self.library is None:
-            super().connect(group)
+            super().connect(groups, world)
         library = ctypes.CDLL(self.library)
         library.fakeStreamPending.argtypes = (ctypes.c_void_p,)
         load = partial(Library, self.library)
-        ranks = nccl.connect(group, self.identity, STREAM, TIMEOUT, load)
-        self.groups[group] = StreamGroup(self, ranks, library)
+        nccl.check(world, self.identity, load)
+        for group in groups:
+            ranks = nccl.connect(group, self.identity, STREAM, TIMEOUT, load)
+            self.groups[group] = StreamGroup(self, ranks, library)
 
     def submit(self, stream, kind, work):
         if kind not in ("mark", "wait", "poison") and not self.is_replaying:
@@ -174,6 +176,9 @@ class StreamGroup:
 
     def all_gathers(self, pairs):
         self._submit("all_gather", self.ranks.all_gathers, pairs)
+
+    def sums(self, operation, buffers):
+        self._submit(operation, self.ranks.sums, operation, buffers)
 
     def _submit(self, name, function, *arguments):
         is_captured = self.device.is_replaying

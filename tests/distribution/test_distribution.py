@@ -121,6 +121,10 @@ def test_data_parallel():
     assert DataParallel().device_mesh.devices.tolist() == ["cpu:0"]
     with pytest.warns(UserWarning, match="one axis"):
         DataParallel(MESH)
+    with pytest.raises(ValueError, match="needs GPUs; received the devices cpu:0"):
+        DataParallel(devices=["cpu:0"], reduction="nccl")
+    with pytest.raises(ValueError, match="reduction.*received 'sum'"):
+        DataParallel(devices=["cpu:0"], reduction="sum")
     with pytest.raises(ValueError, match="received both"):
         DataParallel(MESH, NAMES)
     with pytest.raises(ValueError, match="instance of `DeviceMesh`"):

@@ -105,13 +105,14 @@ class Backend:
         """Return the device's model and libraries, which determine its bits."""
         return self.name
 
-    def connect(self, group: Group) -> None:
-        """Connect the devices of the ranks of a group; all of them call this.
+    def connect(self, groups: Sequence[Group], world: Group) -> None:
+        """Connect the devices of the ranks of groups; all ranks of a job call this.
 
-        Collectives of the group then run on the devices.
+        Collectives of the groups then run on the devices.
 
         Args:
-            group: the ranks.
+            groups: the groups of this rank, in the same order on all ranks.
+            world: all ranks. Either all of them connect their groups, or none.
 
         Raises:
             BackendUnavailable: on all ranks, if one of them cannot connect its device.

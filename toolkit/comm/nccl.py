@@ -23,11 +23,14 @@ from toolkit.comm.nccl_communicator import Call, Communicator
 from toolkit.comm.nccl_library import (
     BYTE,
     ID_BYTES,
+    SUM,
+    SUM_DTYPES,
     Library,
     UniqueId,
     configuration,
     library,
 )
+from toolkit.dtypes import itemsize
 from toolkit.errors import (
     ArgumentError,
     BackendUnavailable,
@@ -146,6 +149,37 @@ class NcclGroup:
                 arguments = source.address, target.address, source.nbytes, BYTE
                 calls.append(("AllGather", arguments))
         self.communicator.enqueue("all_gather", calls, self.stream)
+
+    def sums(
+        self,
+        operation: str,
+        buffers: Iterable[tuple[DeviceBuffer, DeviceBuffer, str]],
+    ) -> None:
+        """Add arrays of all ranks in one group call, in the order of NCCL.
+
+        The bits of a sum depend on the number of ranks and on the algorithm of NCCL.
+
+        Args:
+            operation: "all_reduce", or "reduce_scatter" for equal parts of the sum.
+            buffers: (send, receive, dtype) triples of a float dtype.
+        """
+        name, parts = {
+            "all_reduce": ("AllReduce", 1),
+            "reduce_scatter": ("ReduceScatter", self.size),
+        }[operation]
+        calls: list[Call] = []
+        for send, receive, dtype in buffers:
+            source, target = span_of(send), span_of(receive)
+            if source.nbytes != parts * target.nbytes:
+                raise ArgumentError(
+                    f"nccl {operation}: expected {parts * target.nbytes} bytes of "
+                    f"send; received {source.nbytes}"
+                )
+            if target.nbytes:
+                count = target.nbytes // itemsize(dtype)
+                addresses = source.address, target.address
+                calls.append((name, (*addresses, count, SUM_DTYPES[dtype], SUM)))
+        self.communicator.enqueue(operation, calls, self.stream)
 
     def all_gather(self, send: DeviceBuffer, receive: DeviceBuffer) -> None:
         """Gather equal parts from all ranks into `receive`, in rank order."""
@@ -373,6 +407,36 @@ def connect(
 
     All ranks get the same error, before any of them waits for another rank in NCCL.
     """
+    nccl, new_id = _load_on_all_ranks(control, device, load)
+    content = np.frombuffer(new_id, np.uint8).copy()
+    control.broadcast(content, 0)
+    identifier = UniqueId.from_buffer_copy(content.tobytes())
+    pointer = ctypes.c_void_p()
+    options = configuration(nccl.version, blocking=0)
+    communicator = Communicator(nccl, pointer, timeout)
+    arguments = ctypes.byref(pointer), control.size, identifier, control.rank
+    try:
+        nccl.call("CommInitRankConfig", *arguments, ctypes.byref(options))
+        communicator.wait_for_pending("init")
+    except CommunicationError:
+        communicator.abort()
+        raise
+    return NcclGroup(communicator, control, stream)
+
+
+def check(control: Group, device: str, load: Callable[[], Library] = library) -> None:
+    """Raise an error on all ranks if `connect` would refuse them.
+
+    Args:
+        control, device, load: as for `connect`.
+    """
+    _load_on_all_ranks(control, device, load)
+
+
+def _load_on_all_ranks(
+    control: Group, device: str, load: Callable[[], Library]
+) -> tuple[Library, bytes]:
+    """Return the library, and a new id on rank 0; compare the ranks."""
     nccl, problem, new_id = None, "", bytes(ID_BYTES)
     try:
         nccl = load()
@@ -389,20 +453,7 @@ def connect(
     description["shares"] = can_share_gpus(version)
     _check_ranks(exchange(control, description))
     assert nccl is not None, "or an error occurred"
-    content = np.frombuffer(new_id, np.uint8).copy()
-    control.broadcast(content, 0)
-    identifier = UniqueId.from_buffer_copy(content.tobytes())
-    pointer = ctypes.c_void_p()
-    options = configuration(nccl.version, blocking=0)
-    communicator = Communicator(nccl, pointer, timeout)
-    arguments = ctypes.byref(pointer), control.size, identifier, control.rank
-    try:
-        nccl.call("CommInitRankConfig", *arguments, ctypes.byref(options))
-        communicator.wait_for_pending("init")
-    except CommunicationError:
-        communicator.abort()
-        raise
-    return NcclGroup(communicator, control, stream)
+    return nccl, new_id
 
 
 def _check_ranks(descriptions: Sequence[dict[str, Any]]) -> None:

@@ -19,8 +19,12 @@ from toolkit.release import install_command
 SONAME = "libnccl.so.2"
 ID_BYTES = 128
 SUCCESS, REMOTE_ERROR, IN_PROGRESS = 0, 6, 7
-# ncclUint8: all transfers are bytes.
+# ncclUint8: all transfers other than sums are bytes.
 BYTE = 1
+
+# ncclSum, and the codes of the dtypes that it adds.
+SUM = 0
+SUM_DTYPES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 
 # NCCL_API_MAGIC, and the value of an unset option.
 MAGIC, UNSET = 0xCAFEBEEF, -(2**31)
@@ -51,6 +55,7 @@ class UniqueId(ctypes.Structure):
 
 _POINTER, _INT, _SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _TRANSFER = (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
+_SUM = (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER)
 # The argument types of nccl<name>.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GetVersion": (_POINTER,),
@@ -66,6 +71,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "GroupStart": (),
     "GroupEnd": (),
     "AllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
+    "AllReduce": _SUM,
+    "ReduceScatter": _SUM,
     "Broadcast": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
     "Send": _TRANSFER,
     "Recv": _TRANSFER,

@@ -110,7 +110,35 @@ class AllGather:
     gathers: tuple[ShardGather, ...]
 
 
-Step: TypeAlias = Transfer | Combine | AllGather
+class LibraryTerm(NamedTuple):
+    """Term of a rank that a library adds to the terms of other ranks.
+
+    Attributes:
+        source, target: the term, and the sum or the part of it.
+        size: the number of elements of the target.
+        dtype: the dtype of the elements.
+    """
+
+    source: Location
+    target: Location
+    size: int
+    dtype: str
+
+
+@record
+class LibrarySum:
+    """Sums over the ranks by a library, in its own order.
+
+    Attributes:
+        operation: "all_reduce" or "reduce_scatter".
+        terms: the terms.
+    """
+
+    operation: str
+    terms: tuple[LibraryTerm, ...]
+
+
+Step: TypeAlias = Transfer | Combine | AllGather | LibrarySum
 
 
 @record
@@ -126,15 +154,26 @@ class SumPlan:
     scratch: int
 
 
-def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
+def can_add_by_library(term: Term) -> bool:
+    """Return whether a library adds a term. Other results have no rounding errors."""
+    return term.op == "sum" and dtypes.is_float(term.dtype) and term.size > 0
+
+
+def plan_all_reduce(
+    rank: int, ranks: int, terms: Sequence[Term], uses_library: bool = False
+) -> SumPlan:
     """Return an all-reduce plan: one exchange for all terms.
 
     Args:
         rank, ranks: the rank of the plan, and the number of ranks.
         terms: the terms, equal on all ranks; result k has the location ("out", k, 0).
+        uses_library: whether a library adds the sums of floats, in its own order.
     """
     plan = _Planner(rank, ranks)
     for number, term in enumerate(terms):
+        if uses_library and ranks > 1 and can_add_by_library(term):
+            plan.add_by_library("all_reduce", number, term)
+            continue
         is_small = term.size * dtypes.itemsize(term.dtype) <= MAX_DIRECT_SIZE
         bounds = (
             [(0, term.size)] * ranks if is_small else _split_elements(term.size, ranks)
@@ -145,15 +184,33 @@ def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
     return plan.build()
 
 
-def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
-    """Return a reduce-scatter plan into equal parts, at location ("out", 0, 0)."""
-    if term.size % ranks:
+def plan_reduce_scatter(
+    rank: int,
+    ranks: int,
+    term: Term,
+    bounds: Sequence[tuple[int, int]] | None = None,
+    uses_library: bool = False,
+) -> SumPlan:
+    """Return a reduce-scatter plan, with the result at location ("out", 0, 0).
+
+    Args:
+        rank, ranks: the rank of the plan, and the number of ranks.
+        term: the term, equal on all ranks.
+        bounds: the elements (start, stop) of each rank; by default equal parts.
+        uses_library: whether a library adds a sum of floats in equal parts.
+    """
+    if bounds is None and term.size % ranks:
         raise ArgumentError(
             "reduce_scatter: expected a number of elements that is divisible by "
             f"{ranks}; received {term.size}"
         )
     plan = _Planner(rank, ranks)
-    plan.reduce(0, term, _split_elements(term.size, ranks), 0)
+    bounds = list(bounds or _split_elements(term.size, ranks))
+    are_equal = len({stop - start for start, stop in bounds}) == 1
+    if uses_library and ranks > 1 and are_equal and can_add_by_library(term):
+        plan.add_by_library("reduce_scatter", 0, term)
+    else:
+        plan.reduce(0, term, bounds, 0)
     return plan.build()
 
 
@@ -174,6 +231,7 @@ class _Planner:
     receives: list[Move] = field(default_factory=list)
     combines: list[Combine] = field(default_factory=list)
     gathers: list[ShardGather] = field(default_factory=list)
+    library_sums: dict[str, list[LibraryTerm]] = field(default_factory=dict)
     last_sends: list[Move] = field(default_factory=list)
     last_receives: list[Move] = field(default_factory=list)
 
@@ -230,6 +288,29 @@ class _Planner:
                 )
             )
 
+    def add_by_library(self, operation: str, number: int, term: Term) -> None:
+        """Combine this rank's pieces of a term, and add the ranks by a library."""
+        _check(term)
+        keys = term.leaves.pieces(self.rank, self.ranks)
+        pieces = [Location("piece", self.pieces + i, 0) for i in range(len(keys))]
+        self.pieces += len(pieces)
+        is_whole, size = operation == "all_reduce", term.size
+        target = Location("out", number, 0)
+        if len(pieces) == 1:
+            (source,) = pieces
+        else:  # without a piece, the term is zero
+            source = target if is_whole else Location("scratch", 0, self.scratch)
+            if not is_whole:
+                nbytes = size * dtypes.itemsize(term.dtype)
+                self.scratch += -(-nbytes // ALIGNMENT) * ALIGNMENT
+            numbers: dict[Subtree, Tree] = {key: n for n, key in enumerate(keys)}
+            tree = combine_subtree((0, term.leaves.span), numbers.get, _make_pair)
+            arguments = term.dtype, term.op, size, tuple(pieces), None, 0, tree
+            self.combines.append(Combine(*arguments, source))
+        result_size = size if is_whole else size // self.ranks
+        added = LibraryTerm(source, target, result_size, term.dtype)
+        self.library_sums.setdefault(operation, []).append(added)
+
     def gather(
         self, number: int, term: Term, bounds: Sequence[tuple[int, int]]
     ) -> None:
@@ -253,6 +334,7 @@ class _Planner:
         steps: list[Step] = [
             Transfer(_nonempty_moves(self.sends), _nonempty_moves(self.receives)),
             *self.combines,
+            *(LibrarySum(name, tuple(x)) for name, x in self.library_sums.items()),
             AllGather(tuple(self.gathers)),
             Transfer(
                 _nonempty_moves(self.last_sends), _nonempty_moves(self.last_receives)

@@ -257,12 +257,18 @@ class Variable(Operators):
         # A program that writes holds the lock: it must not swap buffers in between.
         with self.lock:
             if self._placement is not None:
-                return self._wrap_value(self._placement.gather(self._tensor._array))
+                full, home = self._gathered(), memory_of(self._tensor._array)
+                return self._wrap_value(full if home is None else home.copy_array(full))
             home = self._pinned_memory()
             if home is not None and self._tensor.nbytes <= _SMALL_NBYTES:
                 return self._wrap_value(home.copy_array(self._tensor._array))
             self._shared = True
             return self._tensor
+
+    def _gathered(self) -> Array:
+        """Return the full value of a sharded variable as a new array of the host."""
+        assert self._placement is not None
+        return self._placement.gather(self._tensor._array)
 
     def _pinned_memory(self) -> Memory | None:
         """Return the device memory in which captured steps need a fixed buffer address.
@@ -281,10 +287,11 @@ class Variable(Operators):
         """
         if state.overlay is None:
             with self.lock:
-                home = self._pinned_memory()
+                home, is_sharded = self._pinned_memory(), self._placement is not None
                 # it is copied, so the buffer has no other reference
-                if home is not None:
-                    copy = home.to_numpy(self._tensor._array)
+                if home is not None or is_sharded:
+                    array = self._tensor._array
+                    copy = self._gathered() if home is None else home.to_numpy(array)
                     dtype = dtypes.numpy_dtype(self.dtype)
                     array = copy.astype(dtype, copy=False)
                     return array if array.ndim else array[()]

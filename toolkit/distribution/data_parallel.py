@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from toolkit import comm
 from toolkit.arguments import is_int
-from toolkit.backends.base import Backend
 from toolkit.console.frames import warn
 from toolkit.core.variable import Variable
 from toolkit.distribution.devices import current_kind, list_devices
-from toolkit.distribution.gpus import connect_gpus
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.distribution.placements import ShardPlacement, placement_of_layout
 from toolkit.distribution.shard_copies import ShardCopies
 from toolkit.distribution.strategies import Distribution
-from toolkit.errors import ArgumentError
+from toolkit.errors import ArgumentError, unknown_choice
 
 # Variables with fewer elements are not split.
 MIN_SPLIT_SIZE = 1024
@@ -37,6 +35,13 @@ class DataParallel(Distribution):
             gradients for each of its parts.
         shard_optimizer: whether each process keeps and updates only a shard of the
             optimizer state (ZeRO stage 1, arXiv:1910.02054).
+        reduction: "tree" adds the parts of a batch along a tree. "nccl" adds the sums
+            of the processes by ncclAllReduce and ncclReduceScatter, on GPUs only. The
+            order of its additions depends on the number of processes and on NCCL. So
+            jobs of different sizes are then not bitwise equal.
+
+    Raises:
+        ArgumentError: the arguments do not match, or reduction="nccl" on CPUs.
 
     Example:
         >>> from toolkit import distribution
@@ -52,6 +57,7 @@ class DataParallel(Distribution):
         auto_shard_dataset: bool = True,
         shards: int | None = None,
         shard_optimizer: bool = False,
+        reduction: Literal["tree", "nccl"] = "tree",
     ) -> None:
         if device_mesh is not None and devices is not None:
             raise ArgumentError(
@@ -67,6 +73,18 @@ class DataParallel(Distribution):
                 f"DataParallel: expected a mesh of one axis; of {device_mesh} the "
                 "first is used"
             )
+        if reduction not in ("tree", "nccl"):
+            raise unknown_choice("DataParallel: reduction", reduction, ("tree", "nccl"))
+        names_of_devices = list(map(str, self.device_mesh.devices.ravel()))
+        if reduction == "nccl" and not all(
+            name.lower().startswith("gpu") for name in names_of_devices
+        ):
+            raise ArgumentError(
+                "DataParallel: reduction='nccl' needs GPUs; received the devices "
+                f"{', '.join(names_of_devices)}. Set TOOLKIT_DEVICE=gpu, or use "
+                "reduction='tree'"
+            )
+        self.reduction = reduction
         self.shard_optimizer = shard_optimizer
         self.has_full_state = not shard_optimizer
         self._devices = self.device_mesh.devices.ravel().tolist()
@@ -138,10 +156,6 @@ class DataParallel(Distribution):
         self.__dict__.pop("axes", None)
         assert self.axes  # all ranks create the groups now
         return previous_group
-
-    def _connect_gpus(self, name: str, backend: Backend) -> None:
-        """See `Distribution._connect_gpus`."""
-        connect_gpus(name, backend, self.axes[-1].group)
 
     def _commit_function(
         self, written: Sequence[Variable]

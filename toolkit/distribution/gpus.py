@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from toolkit import comm, settings
 from toolkit.backends.base import Backend
 from toolkit.comm import Group
@@ -35,18 +37,22 @@ def check_device(name: str, mesh: DeviceMesh, backend: Backend) -> None:
         )
 
 
-def connect_gpus(name: str, backend: Backend, group: Group) -> None:
-    """Connect the GPUs of a group of ranks; all of them call this.
+def connect_gpus(
+    name: str, backend: Backend, groups: Sequence[Group], needs_nccl: bool = False
+) -> None:
+    """Connect the GPUs of a job along each axis of its mesh; all ranks call this.
 
     Without a library that connects them, collectives copy through host memory, and
-    rank 0 warns once.
+    rank 0 warns once. If the library is required, this is an error.
 
     Args:
         name: the step in errors.
         backend: the backend of this rank's GPU.
-        group: the ranks.
+        groups: the groups of this rank, one for each axis.
+        needs_nccl: whether the library is required.
 
     Raises:
+        BackendUnavailable: the library is required, and a rank does not have it.
         UnsupportedError: the job is elastic, or uses autotuning.
         ArgumentError: two ranks use one GPU, or the GPUs differ.
     """
@@ -55,17 +61,22 @@ def connect_gpus(name: str, backend: Backend, group: Group) -> None:
             f"{name}: elastic jobs are supported only on the CPU; received the device "
             f"{backend.device_name}"
         )
-    if group.size == 1:
+    world = comm.world()
+    if world.size == 1:
         return
-    are_shared = _compare_gpus(name, backend, group)
+    are_shared = _compare_gpus(name, backend, world)
     # NCCL refuses ranks on one GPU, unless its environment variable permits them.
     reasons = (BackendUnavailable, ArgumentError) if are_shared else BackendUnavailable
     try:
-        backend.connect(group)
+        backend.connect([group for group in groups if group.size > 1], world)
     except reasons as error:
-        if group.rank == 0:
+        if needs_nccl:
+            raise type(error)(
+                f"{name}: reduction='nccl' needs NCCL: {error}"
+            ) from error
+        if world.rank == 0:
             warn_once(
-                group,
+                world,
                 "GPUs: sums over the processes are copied through host memory, which "
                 f"is slow: {error}",
                 topic="collectives through host memory",

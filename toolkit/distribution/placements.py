@@ -70,7 +70,10 @@ class ShardPlacement:
 
 
 def mesh_axes(
-    mesh: DeviceMesh, batch: str | None, shards: Mapping[str, int]
+    mesh: DeviceMesh,
+    batch: str | None,
+    shards: Mapping[str, int],
+    reduction: str = "tree",
 ) -> list[MeshAxis]:
     """Return the mesh axes with more than one part, with the batch axis last.
 
@@ -78,6 +81,7 @@ def mesh_axes(
         mesh: a mesh with one device for each rank, in rank order.
         batch: the name of the batch axis, or None.
         shards: by mesh axis, the number of parts; by default the number of devices.
+        reduction: "tree" or "nccl", see `MeshAxis`.
     """
     world = comm.world()
     coordinates = np.unravel_index(world.rank, tuple(mesh.shape))
@@ -97,7 +101,8 @@ def mesh_axes(
             extents = [int(n) for i, n in enumerate(mesh.shape) if i != axis_index]
             color = int(np.ravel_multi_index(other_coordinates, extents))
             group = world.split(color, coordinate)
-        axes.append(MeshAxis(name, group, leaves, even=name != batch))
+        is_even = name != batch
+        axes.append(MeshAxis(name, group, leaves, is_even, reduction=reduction))
     if batch is None:
         axes.append(MeshAxis("batch", single(), 1, even=False))
     return axes
@@ -114,7 +119,7 @@ def placement_of_layout(
         )
     splits, shape = [], list(variable.shape)
     for axis in axes:
-        is_whole = axis.group.size == 1 and (axis.leaves == 1 or not axis.even)
+        is_whole = axis.group.size == 1 and axis.leaves == 1
         if is_whole or axis.name not in layout.axes:
             continue
         axis_index = layout.axes.index(axis.name)

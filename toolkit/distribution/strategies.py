@@ -21,7 +21,7 @@ from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
-from toolkit.distribution.gpus import check_device
+from toolkit.distribution.gpus import check_device, connect_gpus
 from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
 from toolkit.distribution.placements import (
@@ -52,6 +52,8 @@ class Distribution(Job):
     shards = 1
     # The same for other mesh axes. An axis without an entry has a part for each device.
     axis_shards: Mapping[str, int] = MappingProxyType({})
+    # The order of sums over the ranks: "tree" or "nccl".
+    reduction = "tree"
     # Whether each rank has the full state. `resize` refuses lost ranks in distributions
     # that split weights, before the value is read.
     has_full_state = True
@@ -186,7 +188,8 @@ class Distribution(Job):
         The first call is collective.
         """
         shards = {str(self.batch_dim_name): self.shards, **self.axis_shards}
-        return mesh_axes(self.device_mesh, self.batch_dim_name, shards)
+        names = self.device_mesh, self.batch_dim_name
+        return mesh_axes(*names, shards, self.reduction)
 
     def placement_of(
         self, variable: Variable, like: Variable | None = None
@@ -274,7 +277,8 @@ class Distribution(Job):
         """
         check_device(name, self.device_mesh, backend)
         if backend.is_accelerator:
-            self._connect_gpus(name, backend)
+            groups = [axis.group for axis in self.axes]
+            connect_gpus(name, backend, groups, self.reduction == "nccl")
         batch = len(graph.inputs) - len(variables)
         shapes = [x.spec.shape[:1] for x in graph.inputs[:batch]]
         fetched: list[Split | None] = [None] * (len(graph.outputs) - len(written))
@@ -299,17 +303,6 @@ class Distribution(Job):
         commit = recovery.commit if comm.is_elastic() else None
         return compile_sharded(
             *arguments, axes, batch, commit, self._commit_function(written)
-        )
-
-    def _connect_gpus(self, name: str, backend: Backend) -> None:
-        """Connect the GPUs of the ranks for a step.
-
-        Raises:
-            UnsupportedError: the distribution is supported only on the CPU.
-        """
-        raise UnsupportedError(
-            f"{name}: {type(self).__name__} is supported only on the CPU; received the "
-            f"device {backend.device_name}. DataParallel also trains on GPUs"
         )
 
     def begin_run(self) -> None:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from toolkit.backends.cupy.cuda.launch import Launch, Scratch
 from toolkit.backends.cupy.exchanges import lower_collective
 from toolkit.backends.cupy.steps import Exchange
 from toolkit.comm.sum_plans import AllGather, Combine, Transfer
@@ -72,13 +73,29 @@ def test_equal_shards_are_gathered_and_other_shards_are_sent():
 def test_the_host_runs_other_collectives_on_all_ranks(rank):
     axis, spec = axis_of(rank), Spec((8, 4), "float32")
     assert gather(axis, spec, Split(0), extents=(100,)) is None  # it checks indices
-    assert gather(axis, spec, Split(1)) is None  # shards are not contiguous
-    for dtype, rows, is_step in (
-        ("float32", 8, True),
-        ("float32", 7, False),
-        ("complex64", 8, False),
-    ):
-        full = Spec((rows, 4), dtype)
-        attrs = {"term": Partial("sum", 8), "split": Split(0), "full_spec": full}
-        lowered = lower(reduce_scatter_p, [full], axis=axis, **attrs)
-        assert (lowered is not None) == is_step
+    # No kernel copies shards of complex numbers that are not contiguous, or adds them.
+    assert gather(axis, Spec((8, 4), "complex64"), Split(1)) is None
+    assert scatter(axis, Spec((8, 4), "complex64")) is None
+
+
+def scatter(axis, full):
+    attrs = {"term": Partial("sum", 8), "split": Split(0), "full_spec": full}
+    return lower(reduce_scatter_p, [full], axis=axis, **attrs)
+
+
+def test_shards_along_a_later_axis_are_gathered_and_copied():
+    exchange, copy = gather(axis_of(), Spec((8, 5), "float32"), Split(1)).steps
+    assert isinstance(exchange, Exchange)
+    assert isinstance(copy, Launch)
+    # The shards of two and three columns are received into scratch memory.
+    assert [m.nbytes for m in exchange.plan.steps[0].receives] == [64, 96]
+    assert all(isinstance(x, Scratch) for x in exchange.operands[1:])
+
+
+@pytest.mark.parametrize("rows, sizes", [(8, [4, 4]), (7, [3, 4])])
+def test_ranks_keep_shards_of_sums(rows, sizes):
+    spec = Spec((rows, 4), "float32")
+    for rank, size in enumerate(sizes):
+        transfer, combine = plan_of(scatter(axis_of(rank), spec))
+        assert combine.size == 4 * size
+        assert transfer.sends[0].nbytes == 16 * sizes[1 - rank]

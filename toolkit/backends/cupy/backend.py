@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -127,14 +128,16 @@ class CupyBackend(Backend):
         """Return the device's model and libraries, which determine its bits."""
         return self.device.model
 
-    def connect(self, group: Group) -> None:
-        """Connect the GPUs of the ranks of a group: see `Backend.connect`.
+    def connect(self, groups: Sequence[Group], world: Group) -> None:
+        """Connect the GPUs of the ranks of groups: see `Backend.connect`.
 
         Args:
-            group: the ranks.
+            groups: the groups of this rank.
+            world: all ranks.
         """
-        if group not in self.device.groups:
-            self.device.connect(group)
+        new = [group for group in groups if group not in self.device.groups]
+        if new:
+            self.device.connect(new, world)
 
     def describe(self) -> dict[str, Any]:
         """Return a description of the device, its libraries and its memory."""

@@ -185,9 +185,12 @@ class CudaDevice(Device):
         versions = f"CUDA {self.runtime.runtimeGetVersion()}"
         return f"{self._model} with {versions} and {super().model}"
 
-    def connect(self, group: Group) -> None:
+    def connect(self, groups: Sequence[Group], world: Group) -> None:
         with self.device:
-            self.groups[group] = nccl.connect(group, self.identity, self.stream.ptr)
+            nccl.check(world, self.identity)
+            for group in groups:
+                connected = nccl.connect(group, self.identity, self.stream.ptr)
+                self.groups[group] = connected
 
     # --- work -------------------------------------------------------------------------
 

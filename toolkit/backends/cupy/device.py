@@ -105,6 +105,13 @@ class DeviceGroup(Protocol):
     def all_gathers(self, pairs: Iterable[tuple[DeviceBuffer, DeviceBuffer]]) -> None:
         """Gather equal parts of all ranks: see `NcclGroup.all_gathers`."""
 
+    def sums(
+        self,
+        operation: str,
+        buffers: Iterable[tuple[DeviceBuffer, DeviceBuffer, str]],
+    ) -> None:
+        """Add arrays of all ranks: see `NcclGroup.sums`."""
+
 
 class Device(ABC):
     """GPU: memory, kernels, libraries, and streams.
@@ -151,8 +158,8 @@ class Device(ABC):
         """Return the model and the libraries: equal models compute equal bits."""
         return ", ".join(sorted(self.libraries))
 
-    def connect(self, group: Group) -> None:
-        """Connect the GPUs of the ranks of a group; all of them call this.
+    def connect(self, groups: Sequence[Group], world: Group) -> None:
+        """Connect the GPUs of the ranks of groups: see `Backend.connect`.
 
         Raises:
             BackendUnavailable: on all ranks, if one of them has no library for it.

@@ -11,7 +11,16 @@ from toolkit.backends.cupy.cuda.tree import generate_combine
 from toolkit.backends.cupy.device import Device, DeviceGroup
 from toolkit.backends.cupy.joining import BoundLaunch
 from toolkit.comm.nccl import Span
-from toolkit.comm.sum_plans import AllGather, Combine, Location, Move, SumPlan, Transfer
+from toolkit.comm.sum_plans import (
+    AllGather,
+    Combine,
+    LibrarySum,
+    Location,
+    Move,
+    SumPlan,
+    Transfer,
+)
+from toolkit.dtypes import itemsize
 
 
 def generate_combinations(plan: SumPlan) -> tuple[Launch, ...]:
@@ -53,6 +62,17 @@ def bind_plan(
                 for shard, full, n in step.gathers
             ]
             yield partial(group.all_gathers, pairs)
+        elif isinstance(step, LibrarySum):
+            parts = group.size if step.operation == "reduce_scatter" else 1
+            buffers = []
+            for source, target, size, dtype in step.terms:
+                nbytes = size * itemsize(dtype)
+                spans_of_term = (
+                    Span(at(source), parts * nbytes),
+                    Span(at(target), nbytes),
+                )
+                buffers.append((*spans_of_term, dtype))
+            yield partial(group.sums, step.operation, buffers)
         else:
             yield _bind_combination(step, *next(remaining), device, at)
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit import dtypes
-from toolkit.backends.cupy.cuda.launch import Buffer
+from toolkit.backends.cupy.cuda.launch import Buffer, Scratch
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.tree import generate_combine
 from toolkit.backends.cupy.device_sums import generate_combinations
-from toolkit.backends.cupy.steps import Address, Exchange, Lowered, StepBuilder
+from toolkit.backends.cupy.steps import (
+    Address,
+    Exchange,
+    Lowered,
+    NotLowered,
+    StepBuilder,
+)
 from toolkit.comm.leaves import pieces_of_ranks
 from toolkit.comm.sum_plans import (
     AllGather,
@@ -31,8 +36,9 @@ from toolkit.comm.sum_plans import (
     plan_all_reduce,
     plan_reduce_scatter,
 )
+from toolkit.dtypes import itemsize
 from toolkit.ir import Graph, Spec
-from toolkit.plans.operands import Operand
+from toolkit.plans.operands import Operand, contiguous
 
 if TYPE_CHECKING:
     from toolkit.ir import Node
@@ -105,7 +111,8 @@ def _all_reduce(
         Term(spec.size, spec.dtype, axis.present(term.units), term.op)
         for spec, term in zip(specs, attrs["terms"], strict=True)
     ]
-    plan = plan_all_reduce(axis.group.rank, axis.group.size, terms)
+    arguments = axis.group.rank, axis.group.size, terms
+    plan = plan_all_reduce(*arguments, axis.reduction == "nccl")
     count = sum(_count_pieces(axis, term.units) for term in attrs["terms"])
     return _build(axis, plan, inputs, count, len(outputs) - 1)
 
@@ -114,13 +121,16 @@ def _reduce_scatter(
     attrs: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     axis, spec, partial = attrs["axis"], attrs["full_spec"], attrs["term"]
-    ranks = axis.group.size
-    is_even = attrs["split"].units(spec) % ranks == 0 and axis.leaves % ranks == 0
-    if not is_even or spec.dtype not in STORED:
+    if spec.dtype not in STORED:
         return None
+    ranks, units = axis.group.size, attrs["split"].units(spec)
+    unit_size = spec.size // max(1, units)
+    rows = (axis.rows(units, rank) for rank in range(ranks))
+    bounds = [(r.start * unit_size, r.stop * unit_size) for r in rows]
     leaves = axis.present(partial.units)
     term = Term(spec.size, spec.dtype, leaves, partial.op)
-    plan = plan_reduce_scatter(axis.group.rank, ranks, term)
+    uses_library = axis.reduction == "nccl"
+    plan = plan_reduce_scatter(axis.group.rank, ranks, term, bounds, uses_library)
     return _build(axis, plan, inputs, _count_pieces(axis, partial.units), 1)
 
 
@@ -131,14 +141,11 @@ def _all_gather(
     # The host checks gathered indices: see `collectives._all_gather`.
     if any(extent is not None for extent in attrs["extents"]):
         return None
-    pairs = list(zip(specs, splits, strict=True))
-    if any(prod(s.shape[: split.axis]) * split.major != 1 for s, split in pairs):
-        return None
     gathers: list[ShardGather] = []
     sends: list[Move] = []
     receives: list[Move] = []
     for number, (spec, split) in enumerate(zip(specs, splits, strict=True)):
-        sizes = _shard_bytes(axis, spec, split)
+        sizes = _shards_of(axis, spec, split).sizes
         offsets = [sum(sizes[:rank]) for rank in range(len(sizes))]
         shard = Location("piece", number, 0)
         if len(set(sizes)) == 1:
@@ -155,15 +162,58 @@ def _all_gather(
     steps: list[Step] = [AllGather(tuple(gathers))] if gathers else []
     if sends or receives:
         steps.append(Transfer(tuple(sends), tuple(receives)))
-    return _build(axis, SumPlan(tuple(steps), 0), inputs, len(specs), len(specs))
+    shards = [_shards_of(axis, *pair) for pair in zip(specs, splits, strict=True)]
+    plan, count = SumPlan(tuple(steps), 0), len(specs)
+    try:
+        return _build(axis, plan, inputs, count, count, shards)
+    except NotLowered:
+        return None
 
 
-def _shard_bytes(axis: Any, spec: Spec, split: Any) -> list[int]:
-    """Return the bytes of the shard of each rank."""
-    units, itemsize = split.units(spec), dtypes.itemsize(spec.dtype)
-    unit_size = split.minor * prod(spec.shape[split.axis + 1 :]) * itemsize
+class _Shards(NamedTuple):
+    """Shards of all ranks, in rank order, that are gathered into a value.
+
+    Attributes:
+        spec: the spec of the value.
+        sizes: the bytes of each shard.
+        outer: the number of contiguous blocks of a shard in the value.
+    """
+
+    spec: Spec
+    sizes: tuple[int, ...]
+    outer: int
+
+
+def _shards_of(axis: Any, spec: Spec, split: Any) -> _Shards:
+    units = split.units(spec)
+    unit_size = spec.nbytes // max(1, units)
     ranks = range(axis.group.size)
-    return [len(axis.rows(units, rank)) * unit_size for rank in ranks]
+    sizes = tuple(len(axis.rows(units, rank)) * unit_size for rank in ranks)
+    return _Shards(spec, sizes, prod(spec.shape[: split.axis]) * split.major)
+
+
+def _interleave(
+    builder: StepBuilder, shards: _Shards, target: Address
+) -> Scratch | None:
+    """Append the copy of received shards that are not contiguous in the whole value.
+
+    Return the address of the shards in rank order, or None without such a copy.
+    """
+    spec, outer = shards.spec, shards.outer
+    if outer == 1 or spec.size == 0:
+        return None
+    received = builder.allocate(sum(shards.sizes))
+    row_size = outer * itemsize(spec.dtype)
+    parts: list[Operand] = []
+    addresses: list[Address] = []
+    offset = received.offset
+    for nbytes in filter(None, shards.sizes):
+        parts.append(contiguous(spec.with_shape((outer, nbytes // row_size))))
+        addresses.append(Scratch(offset, nbytes))
+        offset += nbytes
+    whole = spec.with_shape((outer, spec.size // outer))
+    builder.generate("concatenate", parts, addresses, [target], [whole], axis=1)
+    return received
 
 
 def _count_pieces(axis: Any, units: int) -> int:
@@ -172,17 +222,34 @@ def _count_pieces(axis: Any, units: int) -> int:
 
 
 def _build(
-    axis: Any, plan: SumPlan, inputs: Sequence[Operand], pieces: int, outs: int
+    axis: Any,
+    plan: SumPlan,
+    inputs: Sequence[Operand],
+    pieces: int,
+    results: int,
+    gathered: Sequence[_Shards] = (),
 ) -> Lowered:
-    """Return the steps of a plan, after copies of operands that are not contiguous."""
-    builder = StepBuilder()
+    """Return the steps of a plan, after copies of operands that are not contiguous.
+
+    Args:
+        axis: the axis of the mesh.
+        plan: the plan of this rank.
+        inputs: the operands, of which the first are the local pieces.
+        pieces, results: the number of local pieces, and of results.
+        gathered: the shards of each result of a gather.
+    """
+    builder, copies = StepBuilder(), StepBuilder()
     addresses = _copy_strided(builder, inputs[:pieces])
-    addresses += [Buffer(len(inputs) + index) for index in range(outs)]
-    addresses.append(builder.allocate(max(1, plan.scratch)))
+    copies.work = builder.work
+    outs: list[Address] = [Buffer(len(inputs) + index) for index in range(results)]
+    for number, shards in enumerate(gathered):
+        received = _interleave(copies, shards, outs[number])
+        outs[number] = received or outs[number]
+    scratch = copies.allocate(max(1, plan.scratch))
     launches = generate_combinations(plan)
-    step = Exchange(plan, launches, tuple(addresses), pieces, axis.group, "")
-    builder.steps.append(step)
-    return builder.build()
+    operands = (*addresses, *outs, scratch)
+    step = Exchange(plan, launches, operands, pieces, axis.group, "")
+    return Lowered((*builder.steps, step, *copies.steps), copies.work)
 
 
 _RULES: dict[str, Callable[..., Lowered | None]] = {

@@ -60,6 +60,8 @@ class MeshAxis:
         even: whether only extents that are divisible by the number of leaves are split.
         can_gather: whether ranks can read the parts of all ranks. Micro-batches cannot,
             because they run one after the other.
+        reduction: "tree" to add the terms of all leaves along a tree; "nccl" to add the
+            terms of ranks in the order of NCCL.
     """
 
     name: str
@@ -67,6 +69,7 @@ class MeshAxis:
     leaves: int
     even: bool = True
     can_gather: bool = True
+    reduction: str = "tree"
 
     def __str__(self) -> str:
         return self.name

@@ -26,7 +26,9 @@ def _combined_spec(*terms: Spec, op: str, tree: object) -> Spec:
 # The terms of leaves, combined along a tree of their indices, each rounded to the
 # dtype. It is a separate kernel, as between ranks: a fused kernel could round less. Not
 # in the registry: only the compiler adds it, and no pass assumes anything about it.
-combine_leaves_p: Primitive = Primitive("combine_leaves", Kind.INDEX, _combined_spec)
+combine_leaves_p: Primitive = Primitive(
+    "combine_leaves", Kind.INDEX, _combined_spec, axes="...->..."
+)
 
 # Each element of a result depends on one element of each operand only.
 _FREE_KINDS = (Kind.ELEMENTWISE, Kind.VIEW)
@@ -81,9 +83,14 @@ class LeafwiseLocal(Local):
     def _needs_leaves(self, choice: Choice) -> bool:
         """Return whether a node reads separate leaves, or its bits can depend on rows.
 
-        The updates of slots that are sharded over ranks stay single nodes.
+        The updates of slots that are sharded over ranks stay single nodes. So does a
+        collective along another axis: the ranks of this axis can have different numbers
+        of leaves, but all ranks call the same collectives.
         """
-        if choice.node.op.kind not in _FREE_KINDS:
+        op = choice.node.op
+        if op.kind is Kind.COLLECTIVE:
+            return False
+        if op.kind not in _FREE_KINDS and op is not combine_leaves_p:
             return True
         pairs = zip(choice.node.inputs, choice.inputs, strict=True)
         return any(pair in self._leaf_results for pair in pairs)

@@ -81,8 +81,7 @@ def compile_sharded(
         full = share(sharded.graph, target).pruned()
         if len(full.nodes) < len(sharded.graph.nodes):
             sharded = propagate(full, axis, layouts, output_layouts, stored)
-        is_leafwise = backend.generator.rows_depend_on_batch and not axis.even
-        builder = LeafwiseLocal if is_leafwise else None
+        builder = LeafwiseLocal if backend.generator.rows_depend_on_batch else None
         local = partition(sharded, axis, layouts, builder)
     local = join_collectives(local)
     if not backend.is_accelerator:
@@ -103,7 +102,9 @@ def _describe_lines(graph: Graph, local: Graph) -> list[str]:
             dtypes = " ".join(y.spec.dtype for y in node.outputs[:-1])
             when = f" after {node.attrs['ready']}" if "ready" in node.attrs else ""
             when += " if needed" * bool(node.attrs.get("conditional"))
-            lines.append(f"{node.op.name} along {node.attrs['axis']} of {dtypes}{when}")
+            axis = node.attrs["axis"]
+            where = f"{axis}{' by nccl' * (axis.reduction == 'nccl')}"
+            lines.append(f"{node.op.name} along {where} of {dtypes}{when}")
     lines += [node.op.name for node in graph.nodes]
     values = [x for node in graph.walk() for x in node.inputs] + [*graph.outputs]
     constants = dict.fromkeys(x for x in values if x.constant is not None)

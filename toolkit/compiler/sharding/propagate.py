@@ -148,6 +148,10 @@ class _Walk:
         choice = self._in_shard(node, inputs)
         if choice is not None:
             return choice
+        if node.op.name == "transpose" and node.inputs[0] in self.stored:
+            # A gather before the transposition is a view of the same array as in other
+            # readers. Libraries for GPUs can round other layouts differently.
+            return replicated
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
