@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import gpu_calls
 import gpu_fits
 import gpu_limits
+import gpu_ranks
 import gpu_rehearsal
 import numpy as np
 
@@ -209,6 +210,7 @@ STAGES = {
         *(facts, first, nccl, read, speed, compiled, profile),
         *(gpu_calls.calls, gpu_fits.accuracy, gpu_fits.fits),
         *(gpu_limits.autotune, gpu_limits.memory, gpu_limits.processes),
+        *(gpu_ranks.ranks, gpu_ranks.rank_step),
         gpu_limits.digest,
     )
 }

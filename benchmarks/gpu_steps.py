@@ -65,6 +65,8 @@ def limit_steps():
     yield stage("memory", 90, *GPU)
     yield stage("processes", 90, *GPU)
     yield stage("nccl", 60, *GPU, "nvidia.nccl")
+    yield stage("ranks", 240, *GPU, *size(("nvidia.nccl",), ()), minimum=60)
+    yield stage("rank_step", 90, *GPU)
     for tool in ("memcheck", "racecheck"):
         watch = (SANITIZER, "--error-exitcode", "9", "--tool", tool)
         command = (*watch, *pytest(CONFORMANCE, "--backend=cupy", *WATCHED))
