@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distribution.jobs import run
+from tests.distribution.jobs import run, run_sizes
 from toolkit.distribution import DeviceMesh, LayoutMap, ModelParallel
 from toolkit.errors import ArgumentError
 
@@ -83,3 +83,23 @@ def test_parts_of_axes():
     ):
         with pytest.raises(ArgumentError, match=words):
             parallel(wrong)
+
+
+CLIPPED = """
+    mesh = distribution.DeviceMesh((size,), ["batch"])
+    layouts = distribution.LayoutMap(mesh)
+    layouts[".*kernel"] = ("batch", None)
+    strategy = distribution.ModelParallel(layout_map=layouts, shards=4)
+    distribution.set_distribution(strategy)
+    tk.utils.set_random_seed(0)
+    x = np.random.default_rng(0).random((43, 16), "float32")
+    model = tk.Sequential([layers.Dense(16, "relu"), layers.Dense(1)])
+    model.compile(tk.optimizers.Adam(0.01, clipnorm=0.1), "mse")
+    model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0)
+    tell(state_of(model))
+"""
+
+
+def test_norms_of_sharded_weights_have_one_hash(tmp_path):
+    """One process adds the squares of the same leaves as two processes."""
+    assert len(set(run_sizes(tmp_path, (1, 2), CLIPPED))) == 1
