@@ -24,8 +24,11 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-# At the end of the path: the peers' environments contain no toolkit.
+# At the end of the path: the peers' environments contain no toolkit. Scripts import the
+# modules of other folders after this module.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parent / "data"))
+sys.path.append(str(Path(__file__).resolve().parent / "peers"))
 
 from toolkit.bench.measure import Sample, repeat_call
 from toolkit.bench.processes import (
@@ -39,6 +42,7 @@ from toolkit.bench.processes import (
 )
 from toolkit.bench.suite import describe_machine
 
+FOLDER = Path(__file__).resolve().parent
 SAMPLE = 0.02  # minimum seconds of a run, reached by repeated calls
 REST = 0.25  # seconds before a run: idle threads of other candidates spin for a while
 
@@ -129,7 +133,7 @@ def measure(
 def save(path: str | None, rows: Any, **facts: Any) -> None:
     """Write the rows and the machine's description as JSON, if path is not None."""
     if path:
-        script = Path(sys.argv[0]).name
+        script = Path(sys.argv[0]).resolve().relative_to(FOLDER).as_posix()
         record = {"script": script, "machine": describe_machine(), **facts}
         Path(path).write_text(json.dumps({**record, "rows": rows}, indent=1), "utf-8")
 

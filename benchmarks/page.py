@@ -1,6 +1,6 @@
 """Generator of docs/more_benchmarks.md from the records of the smaller benchmarks.
 
-    python benchmarks/inference.py --threads 2 --peer-python PYTHON --json a.json
+    python benchmarks/cpu/inference.py --threads 2 --peer-python PYTHON --json a.json
     python benchmarks/page.py a.json b.json --write docs/more_benchmarks.md
 
 Each record becomes a table: the median of each candidate in each case, its spread, and
@@ -10,7 +10,10 @@ the ratio of the first candidate's median to the best peer's.
 import argparse
 import ast
 import json
+import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent / "peers"))
 
 from peers_table import figure, quotient
 
@@ -57,7 +60,8 @@ def render(records, note=""):
 
 def table(record):
     """Return a heading from the script's first line, its versions, and its cases."""
-    tree = ast.parse((FOLDER / record["script"]).read_text("utf-8"))
+    script = next(FOLDER.rglob(Path(record["script"]).name))
+    tree = ast.parse(script.read_text("utf-8"))
     title = ast.get_docstring(tree).splitlines()[0].rstrip(".")
     rows = record["rows"]
     names = list(dict.fromkeys(name for row in rows for name in row["median"]))
@@ -70,7 +74,7 @@ def table(record):
         cells = [figure(row, name, scaled.get(name)) for name in names]
         cells.append(quotient(ratio(record, row, names[0])))
         lines.append(f"| {' | '.join((row['case'], *cells))} |")
-    ran = f"`benchmarks/{record['script']}`"
+    ran = f"`benchmarks/{script.relative_to(FOLDER).as_posix()}`"
     if "threads" in record:
         ran += f" on {record['threads']} threads"
     return "\n".join([*lines, "", f"{ran}{versions(record)}.", ""])

@@ -43,7 +43,8 @@ def run(script, *arguments):
 @pytest.fixture
 def folder_on_the_path(monkeypatch):
     """Make the modules of the benchmarks importable."""
-    monkeypatch.syspath_prepend(str(FOLDER))
+    for folder in (FOLDER, FOLDER / "data", FOLDER / "peers"):
+        monkeypatch.syspath_prepend(str(folder))
 
 
 def row(case, *names):
@@ -57,10 +58,10 @@ def row(case, *names):
 def test_candidates_alternate_and_are_compared(tmp_path):
     path = tmp_path / "numbers.json"
     output = run(
-        "eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--json", str(path)
+        "cpu/eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--json", str(path)
     )
     record = json.loads(Path(path).read_text("utf-8"))
-    assert record["script"] == "eager_overhead.py"
+    assert record["script"] == "cpu/eager_overhead.py"
     assert record["machine"]["cores"] > 0
     assert "numpy" in record["candidates"]["toolkit"]["packages"]
     plain, recorded = record["rows"]
@@ -72,7 +73,7 @@ def test_candidates_alternate_and_are_compared(tmp_path):
 
 
 def test_another_checkout_alternates(tmp_path):
-    arguments = "eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--before"
+    arguments = "cpu/eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--before"
     output = run(*arguments, str(FOLDER.parent))
     assert re.search(r"toolkit / before: \d\.\d+, half of them", output)
     (tmp_path / "toolkit").mkdir()
@@ -82,21 +83,21 @@ def test_another_checkout_alternates(tmp_path):
 
 
 def test_missing_peers_are_skipped():
-    output = run("eager_overhead.py", "--only", "add 4x4", "--runs", "1")
+    output = run("cpu/eager_overhead.py", "--only", "add 4x4", "--runs", "1")
     if "torch " in output and "left out: not installed" not in output:
         pytest.skip("torch is installed")
     assert "left out: not installed (No module named 'torch')" in output
 
 
 def test_peers_run_toolkit_alone_in_the_quick_mode():
-    output = run("peers.py", "--quick", "--only", "tiny_mlp")
+    output = run("peers/peers.py", "--quick", "--only", "tiny_mlp")
     assert "tiny_mlp/fit, ms a step\n  toolkit" in output
 
 
 def test_embedding_tables_are_compared_with_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--rows", "2000", "--runs", "1", "--only", "sgd", "--json", str(path)]
-    assert "sgd memory, as multiples of" in run("embeddings.py", *arguments)
+    assert "sgd memory, as multiples of" in run("cpu/embeddings.py", *arguments)
     step, memory = json.loads(Path(path).read_text("utf-8"))["rows"]
     assert step["median"]["toolkit"] > 0
     assert memory["median"]["toolkit"] > 1
@@ -106,7 +107,7 @@ def test_embedding_tables_are_compared_with_peers(tmp_path):
 def test_training_is_compared_with_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--quick", "--only", "seq2seq", "--json", str(path)]
-    assert "2,327,504 weights" in run("fits.py", *arguments)
+    assert "2,327,504 weights" in run("peers/fits.py", *arguments)
     (network,) = json.loads(Path(path).read_text("utf-8"))["rows"]
     assert network["median"]["toolkit"] > 0
     assert 0 < network["loss"]["toolkit"] < 1.1
@@ -115,7 +116,7 @@ def test_training_is_compared_with_peers(tmp_path):
 def test_steps_are_compared_with_their_arithmetic(tmp_path, folder_on_the_path):
     path = tmp_path / "numbers.json"
     arguments = ["--quick", "--only", "tiny_mlp", "--json", str(path)]
-    assert run("limits.py", *arguments).startswith("tiny_mlp: toolkit ")
+    assert run("peers/limits.py", *arguments).startswith("tiny_mlp: toolkit ")
     record = json.loads(path.read_text("utf-8"))
     (medians,) = [row["median"] for row in record["rows"]]
     assert (
@@ -128,7 +129,7 @@ def test_steps_are_compared_with_their_arithmetic(tmp_path, folder_on_the_path):
 def test_pipeline_compares_installed_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--only", "position", "--rounds", "1", "--json", str(path)]
-    output = run("pipeline.py", *arguments)
+    output = run("data/pipeline.py", *arguments)
     for job in ("save_position", "restore_position"):
         assert f"{job}: toolkit " in output
     assert output.count("bar 0.001: ") == 2
@@ -147,7 +148,7 @@ def test_every_job_of_pipeline_has_a_worker(folder_on_the_path):
 
 @pytest.mark.slow
 def test_pipeline_runs_all_jobs():
-    from_jobs = run("pipeline.py", "--rounds", "1", "--only", "e")
+    from_jobs = run("data/pipeline.py", "--rounds", "1", "--only", "e")
     assert "python_bound" not in from_jobs  # without an exponent
     assert "prefetch: toolkit " in from_jobs
     assert "not judged" in from_jobs  # without peers
@@ -163,7 +164,7 @@ def test_pipeline_runs_all_jobs():
     ],
 )
 def test_peers_refuses_bad_options(arguments, words):
-    process = start("peers.py", *arguments)
+    process = start("peers/peers.py", *arguments)
     assert process.returncode != 0
     assert words in process.stderr
 
@@ -196,7 +197,7 @@ def test_page_lists_every_peer(folder_on_the_path):
 
 def test_network_step_is_listed_for_a_gpu():
     """Check that the list has products, gradients and updates, without copies."""
-    first, second, *lines = run("gpu_programs.py", "mnist_mlp").splitlines()
+    first, second, *lines = run("gpu/gpu_programs.py", "mnist_mlp").splitlines()
     assert first.startswith("mnist_mlp float32:")
     assert second.endswith("in place: True")
     assert int(second.partition("joining: ")[2].partition(",")[0]) <= 16
@@ -208,13 +209,13 @@ def test_network_step_is_listed_for_a_gpu():
 @pytest.mark.parametrize(
     ("script", "arguments", "words"),
     [
-        ("digits_step.py", ["--runs", "1", "--only", "mlp"], "kernel calls"),
-        ("quantized.py", ["--runs", "1", "--only", "1x1024"], "int4"),
-        ("half_precision.py", ["--runs", "1", "--only", "mlp"], "toolkit bfloat16"),
-        ("import_time.py", ["--runs", "1"], "toolkit  median"),
-        ("notebook.py", ["--runs", "1"], "toolkit function"),
-        ("step_memory.py", ["--only", "digits_mlp"], "1.00"),
-        ("progress_cost.py", ["--rounds", "1", "--steps", "20"], "over nothing"),
+        ("cpu/digits_step.py", ["--runs", "1", "--only", "mlp"], "kernel calls"),
+        ("cpu/quantized.py", ["--runs", "1", "--only", "1x1024"], "int4"),
+        ("cpu/half_precision.py", ["--runs", "1", "--only", "mlp"], "toolkit bfloat16"),
+        ("cpu/import_time.py", ["--runs", "1"], "toolkit  median"),
+        ("cpu/notebook.py", ["--runs", "1"], "toolkit function"),
+        ("cpu/step_memory.py", ["--only", "digits_mlp"], "1.00"),
+        ("cpu/progress_cost.py", ["--rounds", "1", "--steps", "20"], "over nothing"),
     ],
 )
 def test_script_runs(script, arguments, words):
@@ -224,7 +225,9 @@ def test_script_runs(script, arguments, words):
 @needs_mpi
 def test_sums_between_ranks(tmp_path):
     path = tmp_path / "rows.json"
-    table = run("distribution.py", "--quick", "--ranks", "2", "--json", str(path))
+    table = run(
+        "distributed/distribution.py", "--quick", "--ranks", "2", "--json", str(path)
+    )
     assert "ordered over Allreduce" in table
     rows = json.loads(path.read_text())
     assert [row["bytes"] for row in rows] == [1 << 10, 1 << 16]
@@ -237,7 +240,7 @@ def test_steps_of_ranks(tmp_path):
     path = tmp_path / "rows.json"
     short = ["--rounds", "1", "--steps", "1", "--batch", "8"]
     options = ["--networks", "mnist_mlp", *short, "--json", str(path)]
-    assert "link/bound" in run("distributed_steps.py", *options)
+    assert "link/bound" in run("distributed/distributed_steps.py", *options)
     (row,) = json.loads(path.read_text())
     assert row["link"] > 0.02 and row["sums"] == 2 and row["sent"] > 0.02
 
@@ -245,7 +248,9 @@ def test_steps_of_ranks(tmp_path):
 @needs_mpi
 def test_checkpoints_of_ranks(tmp_path):
     path = tmp_path / "rows.json"
-    table = run("checkpoints.py", "--quick", "--ranks", "3", "--json", str(path))
+    table = run(
+        "distributed/checkpoints.py", "--quick", "--ranks", "3", "--json", str(path)
+    )
     assert "split slots" in table
     rows = json.loads(path.read_text())
     assert all(row["largest share"] <= 1 / 3 + 0.01 for row in rows)
@@ -255,7 +260,7 @@ def test_checkpoints_of_ranks(tmp_path):
 @pytest.mark.slow
 @needs_mpi
 def test_jobs_that_lose_ranks_recover():
-    output = run("lost_ranks.py", "--kills", "3", "--epochs", "250")
+    output = run("distributed/lost_ranks.py", "--kills", "3", "--epochs", "250")
     assert "3 of 3 jobs have the bits of one without a loss" in output
     assert "step: median " in output
 
@@ -264,7 +269,7 @@ def test_jobs_that_lose_ranks_recover():
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_serving_compares_answers_and_counts_losses(tmp_path):
     path = tmp_path / "numbers.json"
-    output = run("serving.py", "--quick", "--json", str(path))
+    output = run("serving/serving.py", "--quick", "--json", str(path))
     report = json.loads(path.read_text("utf-8"))
     assert (
         "toolkit serve   1 connections" in output and "http.server" in report["speed"]

@@ -12,7 +12,7 @@ import pytest
 from tests.backends.conftest import why_no_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks" / "gpu"
 
 pytestmark = pytest.mark.skipif(
     not BENCHMARKS.exists(), reason="the benchmarks are in checkouts only"

@@ -39,4 +39,4 @@ def test_records_become_tables(tmp_path):
     assert "| digits 1 | 2 ±25% | 4 ±0% | 8 ±0% | 0.50 |" in page
     assert "| digits memory | 3 ±0% |  | 2 ±0% | 1.50 |" in page
     assert "| alone | 5 ±0% |  |  |  |" in page
-    assert "`benchmarks/inference.py` on 2 threads, with numpy 2.0." in page
+    assert "`benchmarks/cpu/inference.py` on 2 threads, with numpy 2.0." in page

@@ -299,7 +299,7 @@ def on_host(control, wait, is_done):
 
 def gpu_step(control, path):
     """Run the step `nccl` of scripts/gpu_session without a GPU."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "gpu"))
     import gpu_nccl
 
     pending = ctypes.CDLL(path).fakeStreamPending

@@ -10,7 +10,7 @@ import pytest
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.signatures import Geometry, convolution
 
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu"
 GEMM = Gemm(
     *(128, 4, 16),
     transpose=(False, False),
