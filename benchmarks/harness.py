@@ -130,6 +130,43 @@ def measure(
     return rows
 
 
+def time_alternately(
+    calls: dict[str, Callable[[], Any]],
+    seconds: float,
+    rounds: Callable[[float], int],
+) -> dict[str, list[float]]:
+    """Return samples of the CPU seconds of a call, for calls that alternate.
+
+    Args:
+        calls: the functions, by name, in this process.
+        seconds: the minimum of a sample, reached by repeated calls.
+        rounds: a function from the seconds of the slowest call to the sample count.
+    """
+    once = {name: cpu_seconds(call, 1) for name, call in calls.items()}
+    counts = {}
+    for name, call in calls.items():
+        few = max(1, min(20, int(seconds / once[name])))
+        once[name] = cpu_seconds(call, few)
+        counts[name] = max(1, int(seconds / once[name]))
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for number in range(rounds(max(once.values(), default=0.0))):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            if counts[name] > 1:
+                calls[name]()  # refill the caches after the other candidates
+            samples[name].append(cpu_seconds(calls[name], counts[name]))
+    return samples
+
+
+def cpu_seconds(call: Callable[[], Any], count: int) -> float:
+    """Return the CPU seconds of one of several calls."""
+    start = time.process_time()
+    for _ in range(count):
+        call()
+    return max((time.process_time() - start) / count, 1e-8)
+
+
 def save(path: str | None, rows: Any, **facts: Any) -> None:
     """Write the rows and the machine's description as JSON, if path is not None."""
     if path:
