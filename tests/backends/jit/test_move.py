@@ -98,6 +98,17 @@ def test_pads_of_short_rows(shape, low, high, lanes, dtype):
         run("pad", [x], REFERENCE["pad"](x, **attrs), attrs, chunk=0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+@pytest.mark.parametrize("shape", [(5000,), (700, 7), (300, 2, 3), (9, 200), (0, 3)])
+@pytest.mark.parametrize("low, high", [(0, 0), (3, 0), (0, 5), (2, 9000)])
+def test_pads_of_the_leading_axis(shape, low, high, dtype):
+    """Short rows are joined to one row, which no chunk splits."""
+    x = numbers(shape, dtype)
+    attrs = {"widths": ((low, high), *[(0, 0)] * (x.ndim - 1)), "value": 1}
+    for chunk in (0, 1):
+        run("pad", [x], REFERENCE["pad"](x, **attrs), attrs, chunk=chunk)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("count", [9, 31, 33, 70])
 def test_copies_of_any_length_in_chunks(rows, count, monkeypatch):

@@ -28,6 +28,12 @@ from toolkit.plans.operands import Operand
 if TYPE_CHECKING:
     from toolkit.ir import Node
 
+# Rows with fewer bytes are joined to one row of `emit_pad`. Measured for 400 kB, padded
+# on the leading axis: rows of 4 bytes take 1550 us, of 64 bytes 71 us, of 128 bytes
+# 46 us.
+# One row takes 40 us.
+SHORT_ROW = 128
+
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:
     """Emit out[row, offset:] = x[row], a run of elements.
@@ -187,14 +193,24 @@ def lower_pad(
         return Lowered(
             (interleave_call(moved_dtype, [segment], rows, rows, by_rows, edge),)
         )
-    rows = result.shape[0] if result.size else 0
+    shape, rows = spec.shape, result.shape[0] if result.size else 0
+    by_rows = set(operands) if widths[0] == (0, 0) else {operands[1]}
+    inner_size = prod(shape[1:])
+    if inner_size * dtypes.itemsize(spec.dtype) < SHORT_ROW and not any(
+        map(any, widths[1:])
+    ):
+        # One long row: a row of the kernel takes 10 ns, even if it is one element.
+        low, high = widths[0]
+        shape, rows = (1, spec.size), min(rows, 1)
+        widths = ((0, 0), (low * inner_size, high * inner_size))
+        by_rows = set()
     call = Call(
-        Code(emit_pad, moved_dtype, spec.shape[1:], widths, element.tobytes().hex()),
+        Code(emit_pad, moved_dtype, shape[1:], widths, element.tobytes().hex()),
         operands,
-        (spec.shape[0],),
+        (shape[0],),
         rows,
         partition(rows),
-        frozenset(operands) if widths[0] == (0, 0) else frozenset({("out", 0)}),
+        frozenset(by_rows),
         nbytes=spec.nbytes + result.nbytes,
     )
     return Lowered((call,))
