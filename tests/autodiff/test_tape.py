@@ -654,3 +654,26 @@ def test_tape_accepts_variable_wrappers():
         tape.watch(x)
         y = ops.stack([x, x])
     assert tape.gradient(y, {"x": x})["x"].numpy().tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "products"),
+    [
+        (((), (7,), (7,)), 0),
+        (((4, 1), (4, 3), (3, 1)), 1),
+        (((4, 2), (4, 3), (3, 2)), 2),
+    ],
+)
+def test_gradient_of_a_product_multiplies_if_sums_have_one_term(shapes, products):
+    """An elementwise product is faster than a sum of one term, and it fuses."""
+
+    def gradient(g, x, w):
+        with GradientTape() as tape:
+            tape.watch([x, w])
+            y = ops.matmul(x, w)
+        return tape.gradient(y, [x, w], output_gradients=g)
+
+    names = [node.op.name for node in trace_of(gradient, *shapes).nodes]
+    assert names.count("matmul") == 1 + products  # one is the product itself
+    random = np.random.default_rng(0)
+    check_grads(ops.matmul, [random.standard_normal(shape) for shape in shapes[1:]])

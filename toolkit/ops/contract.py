@@ -53,8 +53,13 @@ def _fix_of_factors(a: Shape, b: Shape) -> str:
     return f"; did you mean ops.matmul({factors})?"
 
 
+def _matmul_or_multiply(a: Tensor, b: Tensor) -> Tensor:
+    """Return a @ b: if each sum has one term, an elementwise product, which fuses."""
+    return a * b if a.shape[-1] == 1 else bind(matmul_p, a, b)
+
+
 def _matmul_vjp_a(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return sum_to(bind(matmul_p, g, swapaxes(b, -1, -2)), a.shape)
+    return sum_to(_matmul_or_multiply(g, swapaxes(b, -1, -2)), a.shape)
 
 
 def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -62,7 +67,7 @@ def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2:
         a = reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
         g = reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
-    return sum_to(bind(matmul_p, swapaxes(a, -1, -2), g), b.shape)
+    return sum_to(_matmul_or_multiply(swapaxes(a, -1, -2), g), b.shape)
 
 
 matmul_p: Primitive = primitive(
