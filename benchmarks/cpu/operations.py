@@ -33,6 +33,8 @@ SECONDS = (0.006, 0.006, 0.02)
 ROUNDS = 5
 # Above these seconds of a call fewer rounds suffice.
 LONG, LONG_ROUNDS = 0.3, 3
+# Bytes of the largest block that the C library keeps after its release.
+ALLOCATED = 31 << 20
 # A candidate with longer calls is left out of the next size: it would take minutes.
 SLOW = 0.1
 # Largest number of elements that are compared.
@@ -70,6 +72,8 @@ def measure(options):
     warnings.simplefilter("ignore")
     from operations_table import GROUPS
 
+    keep_freed_memory()
+
     rows = []
     for group, operations in GROUPS.items():
         for operation in operations:
@@ -83,6 +87,17 @@ def measure(options):
                     print(operations_page.line(row), flush=True)
     peers = operations_page.PEERS
     save(options.json, rows, threads=1, peers=peers, packages=versions())
+
+
+def keep_freed_memory():
+    """Make the C library keep freed memory, as it does in a program with large arrays.
+
+    Otherwise each call with 1e5 elements can return its results to the system. The page
+    faults of the next call then take longer than the operation.
+    """
+    import numpy
+
+    numpy.ones(ALLOCATED, "uint8")
 
 
 def measure_sizes(operation, is_gradient, options):
