@@ -11,7 +11,6 @@ from toolkit.core.convert import convert, floating, operands, tensors, to_float
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
 from toolkit.ops.checks import check_integers
-from toolkit.ops.creation import zeros_like
 from toolkit.ops.elementwise import (
     divide,
     equal,
@@ -37,7 +36,6 @@ from toolkit.ops.numeric import (
 from toolkit.ops.reduce import all
 from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import (
-    arctan2,
     cbrt_p,
     exp,
     log,
@@ -172,8 +170,8 @@ def signbit(x: TensorLike) -> Tensor:
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return less(convert(x, "int32") if x.dtype == "bool" else x, 0)
-    # The angle of the point (x, 0) is pi for negative x, and for minus zero.
-    return greater(arctan2(zeros_like(x), x), 1.0)
+    # The inverse of minus zero is minus infinity.
+    return less(where(equal(x, 0), 1 / x, x), 0)
 
 
 @operation
