@@ -35,8 +35,8 @@ ROUNDS = 5
 LONG, LONG_ROUNDS = 0.3, 3
 # Bytes of the largest block that the C library keeps after its release.
 ALLOCATED = 31 << 20
-# A candidate with longer calls is left out of the next size: it would take minutes.
-SLOW = 0.1
+# A candidate with longer calls is left out of the next size, with calls of seconds.
+SLOW = 0.01
 # Largest number of elements that are compared.
 COMPARED = 200_000
 PERMUTATIONS = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}

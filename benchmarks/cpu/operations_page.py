@@ -48,6 +48,7 @@ The median ratio of each group, forward / gradient.
 ## Limitations
 
 - One thread, one processor, float32 unless the row names another dtype.
+- A candidate whose call takes more than 10 ms is left out of the next size.
 - torch runs eagerly. `torch.compile` takes seconds for each row.
 - `tests/bench/test_operations.py` lists the operations that are not in the table.
 {failures}"""

@@ -302,7 +302,27 @@ SHAPES = [
         lambda t, x: t.flip(x, (1,)),
         lambda n, x: n.flip(x, 1),
     ),
-    *named("fliplr flipud rot90", matrix),
+    copied(
+        "fliplr",
+        "",
+        lambda o, x: o.fliplr(x),
+        lambda t, x: t.fliplr(x),
+        lambda n, x: n.fliplr(x),
+    ),
+    copied(
+        "flipud",
+        "",
+        lambda o, x: o.flipud(x),
+        lambda t, x: t.flipud(x),
+        lambda n, x: n.flipud(x),
+    ),
+    copied(
+        "rot90",
+        "",
+        lambda o, x: o.rot90(x),
+        lambda t, x: t.rot90(x),
+        lambda n, x: n.rot90(x),
+    ),
     copied(
         "roll",
         "3 in axis 1",
