@@ -50,7 +50,7 @@ The median ratio of each group, forward / gradient.
 - One thread, one processor, float32 unless the row names another dtype.
 - A candidate whose call takes more than 10 ms is left out of the next size.
 - torch runs eagerly. `torch.compile` takes seconds for each row.
-- `tests/bench/test_operations.py` lists the operations that are not in the table.
+- `benchmarks/cpu/operations_table.py` lists the operations without a row, and why.
 {failures}"""
 
 
