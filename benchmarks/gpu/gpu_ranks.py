@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import gpu_rehearsal
 import numpy as np
@@ -121,7 +121,7 @@ def _run(folder, name, mesh):
     process = subprocess.run(
         command,
         env={**os.environ, **SHARED_GPU},
-        cwd=Path(__file__).resolve().parents[1],
+        cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         check=False,
