@@ -174,7 +174,11 @@ class Distribution(Job):
         Args:
             count: the number of rows of the batch.
         """
-        return range(count) if comm.is_elastic() else self.axes[-1].rows(count)
+        return range(count) if self._needs_all_rows else self.axes[-1].rows(count)
+
+    @cached_property
+    def _needs_all_rows(self) -> bool:
+        return comm.is_elastic()
 
     @property
     def is_partitioned(self) -> bool:

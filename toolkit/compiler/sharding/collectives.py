@@ -261,8 +261,11 @@ def check_indices(indices: Array, extent: int) -> None:
     """Raise an error for an index that is not in a table with `extent` rows."""
     if not indices.size:
         return
-    lowest = int(np.minimum.reduce(indices, axis=None))
-    highest = int(np.maximum.reduce(indices, axis=None))
+    # As a number without a sign, a negative index is larger than any extent.
+    unsigned = indices.view(indices.dtype.str.replace("i", "u"))
+    if np.maximum.reduce(unsigned, axis=None) < extent:
+        return
+    lowest, highest = int(indices.min()), int(indices.max())
     if lowest < -extent or highest >= extent:
         wrong = highest if highest >= extent else lowest
         raise OutOfRangeError(
