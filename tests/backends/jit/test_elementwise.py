@@ -186,6 +186,30 @@ def test_one_compiled_kernel_serves_every_extent():
     assert len({key(s) for s in [(10, 10), (3, 7), (64,), (2, 3, 4), (1, 9)]}) == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("scale", [lambda x, n: x / n, lambda x, n: x * (1 / n)])
+def test_one_function_scales_by_every_count(scale, dtype):
+    x = normal(4, 9).astype(dtype)
+    keys = set()
+    for count in (3, 7, 8, 100, 4096, 12345):
+        (y,), (expected,) = run_fused(lambda x, n=count: scale(x, n) + 0.25, x)
+        np.testing.assert_array_equal(y, expected)
+        graph = graph_of(lambda x, n=count: scale(x, n), x)
+        lowered = lower_fused(graph, [operand_of(x)], [operand_of(x)])
+        keys.add(lowered.calls[0].code.key)
+    assert len(keys) == 1
+
+
+def test_several_counts_in_one_body():
+    x, y = normal(5, 8), normal(5, 1)
+
+    def body(x, y):
+        return ops.sum(x / 7 * y / 7, axis=1) * (1 / 11) + y[:, 0] / 300
+
+    results, expected = run_fused(body, x, y)
+    assert_close(results[0], expected[0])
+
+
 INTEGERS = [d for d in DTYPES if "int" in d]
 ARITHMETIC = "floor_divide remainder left_shift right_shift bitwise_and bitwise_xor"
 

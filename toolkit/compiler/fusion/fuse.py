@@ -63,7 +63,7 @@ def join_nodes(
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
     groups = [group.nodes for group in fusion.groups.in_order()]
-    is_body = [any(n in fusion.able for n in group) for group in groups]
+    is_body = [not fusion.able.isdisjoint(group) for group in groups]
     groups = recompute(graph, groups, is_body, fusion.fits)
     readers: defaultdict[Value, set[int]] = defaultdict(set)
     for number, members in enumerate(groups):
@@ -128,7 +128,7 @@ class _Fusion:
                 is_light = map(self._is_light, self.readers[value])
                 self.read_lightly[value] = all(is_light)
             return self.read_lightly[value]
-        return any(n in self.able for n in group.nodes)
+        return not self.able.isdisjoint(group.nodes)
 
     def _is_light(self, node: Node) -> bool:
         return _is_reshape(node) or (
@@ -161,7 +161,7 @@ class _Fusion:
             joined = [g for g in joined if refusals[g] < MAX_FAILURES]
 
     def _has_anchor(self, *groups: Group) -> bool:
-        return any(n in self.anchors for group in groups for n in group.nodes)
+        return any(not self.anchors.isdisjoint(group.nodes) for group in groups)
 
     def _size(self, group: Group) -> int:
         """Return the number of elements of a group's loop; 0: do not fuse it."""
@@ -172,7 +172,7 @@ class _Fusion:
         return size
 
     def _visited(self, group: Group) -> int:
-        if any(node not in self.able for node in group.nodes):
+        if not self.able.issuperset(group.nodes):
             members = [n for n in group.nodes if not _is_reshape(n)]
             if not members or any(n not in self.able for n in members):
                 return 0
@@ -196,7 +196,7 @@ class _Fusion:
         elements. Those run in each call, and where the inputs change in each call this
         costs less.
         """
-        is_once = [all(n in self.cached_nodes for n in group.nodes) for group in (a, b)]
+        is_once = [self.cached_nodes.issuperset(group.nodes) for group in (a, b)]
         if not any(is_once):
             return True
         if not all(is_once):
@@ -210,7 +210,7 @@ class _Fusion:
 
     def fits(self, nodes: list[Node]) -> bool:
         """Return whether nodes can run as one."""
-        if any(node in self.anchors for node in nodes):
+        if not self.anchors.isdisjoint(nodes):
             return can_be_epilogue(nodes, self._is_contiguous) and self._is_chain(nodes)
         return can_share_loop(nodes)
 

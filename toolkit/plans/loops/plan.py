@@ -30,7 +30,8 @@ MERGES = {
 }
 # The scalar operation that combines an element with an update, by scatter mode.
 UPDATES = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
-# ("read", k), ("step", k), or ("number", its bytes in hexadecimal, dtype).
+# ("read", k), ("step", k), ("number", its bytes in hexadecimal, dtype), or
+# ("parameter", k, dtype): a number that the function receives.
 Source = tuple[Any, ...]
 
 
@@ -135,7 +136,8 @@ class LoopNest:
 class SizedNest:
     """A plan with concrete sizes: the extents, and the strides of every array.
 
-    The strides are in the order of the reads, then of the writes.
+    The strides are in the order of the reads, then of the writes. `parameters` are the
+    bits of the numbers that the function receives.
     """
 
     plan: LoopNest
@@ -143,3 +145,4 @@ class SizedNest:
     loops: Loops
     strides: Sequence[tuple[int, ...]]
     leading: int
+    parameters: tuple[int, ...] = ()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from toolkit import dtypes
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
@@ -56,6 +59,21 @@ MAX_REGISTER_VECTORS = 2
 SUM_BLOCK = 2048
 
 
+# Operations whose rules treat all numbers alike, and dtypes of their parameters.
+_SCALINGS = ("divide", "multiply")
+_PARAMETER_DTYPES = ("float32", "float64")
+
+
+def _is_count(number: np.floating[Any]) -> bool:
+    """Return whether a number is an integer from 3, or the reciprocal of one."""
+    if not np.isfinite(number) or number <= 0:
+        return False
+    count = number if number >= 1 else 1 / number
+    nearest = np.rint(count)
+    is_exact = nearest == count or type(number)(1 / nearest) == number
+    return bool(nearest >= 3 and is_exact)
+
+
 def _digest_of_step(step: Step) -> str:
     record = PRIMITIVES.get(step.op)
     rule = record.scalar if record else None
@@ -73,6 +91,8 @@ class NestPlanner:
         self.sources: dict[Value, Source] = {}
         self.steps: list[Step] = []
         self.reads: dict[tuple[int, tuple[int, ...]], int] = {}
+        # The bits of numbers that are parameters, and their indices.
+        self.parameters: dict[int, int] = {}
         columns = self.space.columns or 1
         self.loop_steps: list[int] = loop_steps(body.nodes, self.space)
         self.row_steps: list[int] = [
@@ -102,6 +122,8 @@ class NestPlanner:
             frame = node.inputs[0].spec.shape
             reduces, role = self._role_of(frame), self._reduced_role(node)
         arguments = tuple(self._source(x, frame) for x in node.inputs)
+        if node.op.name in _SCALINGS:
+            arguments = tuple(map(self._as_parameter, arguments))
         attrs = () if reduces else tuple(sorted(node.attrs.items()))
         self.sources[result] = ("step", len(self.steps))
         self.steps.append(
@@ -150,6 +172,21 @@ class NestPlanner:
             return "number", number.tobytes().hex(), value.spec.dtype
         key = (self.index[value], self._strides(value, frame))
         return "read", self.reads.setdefault(key, len(self.reads))
+
+    def _as_parameter(self, source: Source) -> Source:
+        """Return a number as a parameter of the function, if it is a count of elements.
+
+        One function then computes means over axes of any extent.
+        """
+        if source[0] != "number" or source[2] not in _PARAMETER_DTYPES:
+            return source
+        _, content, dtype = source
+        number = np.frombuffer(bytes.fromhex(content), dtype)[0]
+        if not _is_count(number):
+            return source
+        bits = int.from_bytes(bytes.fromhex(content), sys.byteorder)
+        index = self.parameters.setdefault(bits, len(self.parameters))
+        return "parameter", index, dtype
 
     def _strides(self, value: Any, frame: Shape) -> tuple[int, ...]:
         """Return the strides of a value along the loops."""
@@ -202,7 +239,8 @@ class NestPlanner:
             transposed_loop=transposed_loop,
         )
         leading = self._leading_extent(loops, plan)
-        return SizedNest(plan, self.space, loops, strides, leading)
+        parameters = tuple(self.parameters)
+        return SizedNest(plan, self.space, loops, strides, leading, parameters)
 
     def _write(self, value: Any) -> Write:
         source = self.sources[value]

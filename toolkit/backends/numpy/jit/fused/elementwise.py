@@ -213,6 +213,7 @@ class _FusedLowering:
                 *loops.extents,
                 *partials,
                 *(n for row in self.planned.strides for n in row),
+                *self.planned.parameters,
             ),
             rows=self.rows,
             grain=self.grain,

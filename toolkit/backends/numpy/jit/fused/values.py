@@ -30,7 +30,8 @@ class Numbers:
         count: the total number of elements. The next entries are the stride between the
         buffers of tasks, and between the buffers of a task. Then follow the extents of
         the loops, the stride between partial results of each write, and the strides of
-        every array, outermost loop first. All strides are in bytes.
+        every array, outermost loop first. All strides are in bytes. The last entries
+        are the bits of the parameters.
     """
 
     grain: int
@@ -50,6 +51,7 @@ class Numbers:
         self.extents: int = self.unit + 5
         self.partials: int = self.extents + self.rank
         self.strides: int = self.partials + len(plan.writes)
+        self.parameters: int = self.strides + arrays * self.rank
 
     def stride(self, array: int, loop: int) -> int:
         """Return the entry of an array's stride along a loop."""
@@ -120,6 +122,17 @@ class Values:
         for k, read in enumerate(self.plan.reads):
             if not read.by_row and not read.by_column:
                 self.constant["read", k] = self.splat(bases[k], read.dtype)
+        for source in dict.fromkeys(a for s in self.plan.steps for a in s.arguments):
+            if source[0] == "parameter":
+                self.constant[source] = self._parameter(source)
+
+    def _parameter(self, source: Source) -> Value:
+        """Load a parameter into all lanes of a vector."""
+        _, index, dtype = source
+        bits: Value = self.entry(self.numbers.parameters + index)
+        if dtypes.itemsize(dtype) == 4:
+            bits = self.b.convert("trunc", bits, "int32")
+        return self.b.splat(self.b.convert("bitcast", bits, dtype))
 
     def splat(self, base: Pointer, dtype: str) -> Value:
         """Broadcast the element at an address to a vector."""
@@ -197,7 +210,7 @@ class Values:
 
     def _dtype(self, source: Source) -> str:
         kind, index, *fields = source
-        if kind == "number":
+        if kind in ("number", "parameter"):
             return str(fields[0])
         of: Any = self.plan.reads if kind == "read" else self.plan.steps
         return str(of[index].dtype)
