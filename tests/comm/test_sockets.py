@@ -210,6 +210,20 @@ def test_different_collectives_are_an_error():
         virtual.run(2, of)
 
 
+@pytest.mark.skipif(not is_supported(), reason="no shared memory on this machine")
+def test_no_collective_follows_different_collectives():
+    """Otherwise a rank that handles the error would get data of another call."""
+
+    def of(group):
+        expected = "rank 0 runs barrier; rank 1 runs"
+        with pytest.raises(ProgramMismatchError, match=expected):
+            group.broadcast(np.zeros(3)) if group.rank else group.barrier()
+        with pytest.raises(ProgramMismatchError, match=expected):
+            group.barrier()
+
+    virtual.run(2, of)
+
+
 def test_counts_that_do_not_match_are_refused():
     def of(group):
         with pytest.raises(ArgumentError, match="all_gather"):

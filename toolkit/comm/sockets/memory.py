@@ -91,6 +91,7 @@ class MemoryExchange:
         self._slots = memory[ranks * _LINE_SIZE :].reshape(2, ranks, SLOT_SIZE)
         self._slot = 0
         self._count = 0
+        self._mismatch: ProgramMismatchError | None = None
         self._credit = _MAX_CREDIT
         self._short_waits = 0
         self._duration = ctypes.byref(_Duration(0, int(_SLEEP_SECONDS * 1e9)))
@@ -105,8 +106,11 @@ class MemoryExchange:
         """Wait until all ranks run the same collective.
 
         Raises:
-            ProgramMismatchError: on all ranks, if they run different ones.
+            ProgramMismatchError: on all ranks, if they run different ones, and again
+                in all later collectives.
         """
+        if self._mismatch is not None:
+            raise self._mismatch.with_traceback(None)
         count = self._count = (self._count + 1) & 0xFFFFFFFF
         counters, index = self._counters, self._rank * self._stride
         offset = 1 + (count & 1)
@@ -134,10 +138,14 @@ class MemoryExchange:
             + (f" of {size:,} bytes" if (size := description & _MAX_SIZE) else "")
             for peer, description in enumerate(descriptions)
         ]
-        raise ProgramMismatchError(
+        # Later collectives would combine data of different calls.
+        self._mismatch = ProgramMismatchError(
             f"ranks run different collectives at the same time: {'; '.join(texts)}. "
-            "All processes must call collective operations in the same order"
+            "All processes must call collective operations in the same order. The "
+            "order also differs after a process handles an error that other processes "
+            "do not get. Start the job again"
         )
+        raise self._mismatch
 
     def _wait(self, peer: int, count: int) -> None:
         """Wait until the counter of a peer reaches `count`."""
