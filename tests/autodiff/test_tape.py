@@ -659,7 +659,8 @@ def test_tape_accepts_variable_wrappers():
 @pytest.mark.parametrize(
     ("shapes", "products"),
     [
-        (((), (7,), (7,)), 0),
+        (((), (7,), (7,)), 1),  # a sum over rows stays a product
+        (((1, 2), (1, 3), (3, 2)), 2),
         (((4, 1), (4, 3), (3, 1)), 1),
         (((4, 2), (4, 3), (3, 2)), 2),
     ],

@@ -67,7 +67,9 @@ def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2:
         a = reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
         g = reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
-    return sum_to(_matmul_or_multiply(swapaxes(a, -1, -2), g), b.shape)
+    # A sum over the rows of a batch stays a product, also for one row. Else the order
+    # of additions in a job on GPUs depends on the number of processes.
+    return sum_to(bind(matmul_p, swapaxes(a, -1, -2), g), b.shape)
 
 
 matmul_p: Primitive = primitive(
