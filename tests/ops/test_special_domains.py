@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import toolkit
 from toolkit import ops
 
 special = pytest.importorskip("scipy.special")
@@ -73,6 +74,52 @@ def test_values_are_accurate_everywhere(name, dtype):
     absolute_tolerance = 3e-13 if name in ABSOLUTE else 1e-300
     np.testing.assert_allclose(
         values[is_normal], expected[is_normal], tolerance, absolute_tolerance
+    )
+
+
+# The derivatives of functions of x by identities between the functions of SciPy.
+SLOPES = {
+    "i0e": lambda x: special.i1e(x) - np.sign(x) * special.i0e(x),
+    "i1e": lambda x: special.i0e(x) - special.i1e(x) * (1 / x + np.sign(x)),
+    "i1": lambda x: special.i0(x) - special.i1(x) / x,
+    "bessel_j0": lambda x: -special.j1(x),
+    "bessel_j1": lambda x: special.j0(x) - special.j1(x) / x,
+    "bessel_y0": lambda x: -special.y1(x),
+    "bessel_y1": lambda x: special.y0(x) - special.y1(x) / x,
+    "bessel_k0": lambda x: -special.k1(x),
+    "bessel_k1": lambda x: -special.k0(x) - special.k1(x) / x,
+    "bessel_k0e": lambda x: special.k0e(x) - special.k1e(x),
+    "bessel_k1e": lambda x: special.k1e(x) * (1 - 1 / x) - special.k0e(x),
+}
+
+
+@pytest.mark.parametrize("name", [*SLOPES, "erfcinv", "ndtri", "lgamma", "digamma"])
+def test_generated_code_is_accurate(name):
+    """Check a call that is large enough for generated code."""
+    reference, inputs, tolerance = CASES[name]
+    count = len(inputs[0])
+    with np.errstate(all="ignore"):
+        expected = getattr(special, reference)(*inputs)
+        tiled = (np.resize(x, 50_000) for x in inputs)
+        values = getattr(ops, name)(*tiled).numpy()[:count]
+    is_normal = np.abs(expected) > np.finfo("float64").tiny
+    absolute_tolerance = 3e-13 if name in ABSOLUTE else 1e-300
+    np.testing.assert_allclose(
+        values[is_normal], expected[is_normal], tolerance, absolute_tolerance
+    )
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_gradients_are_accurate_everywhere(name):
+    x = np.concatenate([np.linspace(0.05, 40, 500), [2.0, 8.0, 12.0, 100.0, 600.0]])
+    if name[0] == "i" or "_j" in name:
+        x = np.concatenate([x, -x])
+    with toolkit.GradientTape() as tape:
+        inputs = ops.convert_to_tensor(x)
+        tape.watch(inputs)
+        y = getattr(ops, name)(inputs)
+    np.testing.assert_allclose(
+        tape.gradient(y, inputs).numpy(), SLOPES[name](x), 1e-12, 1e-13
     )
 
 
@@ -187,8 +234,6 @@ def test_ends_of_the_beta_function():
 
 
 def test_density_of_the_exponential_distribution_at_0():
-    import toolkit
-
     x = toolkit.Variable(0.0)
     with toolkit.GradientTape() as tape:
         y = ops.igamma(1.0, x)

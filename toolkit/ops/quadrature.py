@@ -10,8 +10,10 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import DTypeError
+from toolkit.ir import Primitive
 from toolkit.ops.elementwise import greater, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.reduce import sum as sum_
@@ -31,8 +33,42 @@ def doubles(*xs: Any) -> tuple[list[Tensor], str]:
     return [convert(x, "float64") for x in tensors], dtype
 
 
+def in_float64(name: str, function: Callable[..., Tensor]) -> Primitive:
+    """Declare an elementwise composite of real numbers that computes in float64.
+
+    Eager calls run its body in one pass over the data.
+
+    Args:
+        name: name of the composite.
+        function: the function of float64 tensors.
+    """
+
+    def body(*xs: Tensor) -> Tensor:
+        wide, dtype = doubles(*xs)
+        return convert(function(*wide), dtype)
+
+    return decomposable(name, body)
+
+
+def bind_float(record: Primitive, *xs: TensorLike) -> Tensor:
+    """Apply a composite of `in_float64` to real numbers of any dtype."""
+    return bind(record, *floating(*xs))
+
+
+# Longer polynomials are sums of two, in x ** 2, which a processor computes in parallel.
+_LONG_POLYNOMIAL = 8
+
+
 def polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """Return the sum of c[k] * x ** k."""
+    """Return the sum of c[k] * x ** k; abs(x) must not be much larger than 1."""
+    if len(coefficients) > _LONG_POLYNOMIAL:
+        square = x * x
+        even = _horner(coefficients[0::2], square)
+        return even + x * _horner(coefficients[1::2], square)
+    return _horner(coefficients, x)
+
+
+def _horner(coefficients: Sequence[float], x: Tensor) -> Tensor:
     y = convert(coefficients[-1], x.dtype)
     for c in reversed(coefficients[:-1]):
         y = y * x + c
