@@ -33,7 +33,11 @@ def doubles(*xs: Any) -> tuple[list[Tensor], str]:
     return [convert(x, "float64") for x in tensors], dtype
 
 
-def in_float64(name: str, function: Callable[..., Tensor]) -> Primitive:
+def in_float64(
+    name: str,
+    function: Callable[..., Tensor],
+    slope: Callable[[Tensor], Tensor] | None = None,
+) -> Primitive:
     """Declare an elementwise composite of real numbers that computes in float64.
 
     Eager calls run its body in one pass over the data.
@@ -41,13 +45,22 @@ def in_float64(name: str, function: Callable[..., Tensor]) -> Primitive:
     Args:
         name: name of the composite.
         function: the function of float64 tensors.
+        slope: for a function of one tensor, its derivative as a function of the result.
+            None differentiates the body.
     """
 
     def body(*xs: Tensor) -> Tensor:
         wide, dtype = doubles(*xs)
         return convert(function(*wide), dtype)
 
-    return decomposable(name, body)
+    def vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        # The slope needs all digits of the result, which a narrow dtype does not have.
+        result = y if x.dtype == "float64" else bind(record, convert(x, "float64"))
+        assert slope is not None
+        return convert(convert(g, "float64") * slope(result), x.dtype)
+
+    record = decomposable(name, body, None if slope is None else vjp)
+    return record
 
 
 def bind_float(record: Primitive, *xs: TensorLike) -> Tensor:

@@ -20,7 +20,7 @@ TAKEN_APART = {
     *("gather_in_shard", "add_in_shard", "set_in_shard"),
     *("leaf_terms", "sum_leaves", "sort"),
     *("i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
-    *("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e"),
+    *("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e", "erfcinv", "ndtri"),
 }
 
 
