@@ -93,7 +93,7 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("name", [*SLOPES, "erfcinv", "ndtri", "lgamma", "digamma"])
+@pytest.mark.parametrize("name", [*SLOPES, "erfcinv", "ndtri", "igamma"])
 def test_generated_code_is_accurate(name):
     """Check a call that is large enough for generated code."""
     reference, inputs, tolerance = CASES[name]

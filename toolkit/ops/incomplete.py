@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
+from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
     equal,
     greater,
@@ -24,11 +25,13 @@ from toolkit.ops.elementwise import (
 from toolkit.ops.gamma import lgamma_from_1, stirling_rest
 from toolkit.ops.numeric import logical_not
 from toolkit.ops.quadrature import (
+    bind_integral,
     doubles,
     expm1_plus,
     integrate_tail,
     log1p_minus,
     log_ratio_minus,
+    tail_integral,
 )
 from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import exp, expm1, log, log1p, sqrt
@@ -45,26 +48,30 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     return sqrt(a / (2 * math.pi)) * exp(power)
 
 
+def _lower_integrand(node: Tensor, a: Tensor, x: Tensor, scale: Tensor) -> Tensor:
+    s = node / scale
+    return exp(-(a - x) * s - x * expm1_plus(s))
+
+
+def _upper_integrand(node: Tensor, a: Tensor, x: Tensor, scale: Tensor) -> Tensor:
+    v = node / scale
+    return exp(-(x - a + 1) * v + (a - 1) * log1p_minus(v))
+
+
+lower_integral_p: Primitive = tail_integral("igamma_integral", _lower_integrand)
+upper_integral_p: Primitive = tail_integral("igammac_integral", _upper_integrand)
+
+
 def _lower(a: Tensor, x: Tensor) -> Tensor:
     """Return igamma(a, x) where x is not much larger than a."""
     scale = minimum(a, maximum(a - x, 0.0) + sqrt(x))
-
-    def integrand(node: Tensor, a: Tensor, x: Tensor, scale: Tensor) -> Tensor:
-        s = node / scale
-        return exp(-(a - x) * s - x * expm1_plus(s))
-
-    return _gamma_density(a, x) * integrate_tail(integrand, a, x, scale) / scale
+    return _gamma_density(a, x) * bind_integral(lower_integral_p, a, x, scale) / scale
 
 
 def _upper(a: Tensor, x: Tensor) -> Tensor:
     """Return igammac(a, x) where x is at least a and at least 1."""
     scale = minimum(x, (x - a + 1) + sqrt(a))
-
-    def integrand(node: Tensor, a: Tensor, x: Tensor, scale: Tensor) -> Tensor:
-        v = node / scale
-        return exp(-(x - a + 1) * v + (a - 1) * log1p_minus(v))
-
-    return _gamma_density(a, x) * integrate_tail(integrand, a, x, scale) / scale
+    return _gamma_density(a, x) * bind_integral(upper_integral_p, a, x, scale) / scale
 
 
 def _upper_near_0(a: Tensor, x: Tensor) -> Tensor:

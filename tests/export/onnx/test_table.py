@@ -21,6 +21,7 @@ TAKEN_APART = {
     *("leaf_terms", "sum_leaves", "sort"),
     *("i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"),
     *("bessel_k0", "bessel_k1", "bessel_k0e", "bessel_k1e", "erfcinv", "ndtri"),
+    *("igamma_integral", "igammac_integral"),
 }
 
 
