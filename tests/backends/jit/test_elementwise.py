@@ -200,6 +200,12 @@ def test_one_function_scales_by_every_count(scale, dtype):
     assert len(keys) == 1
 
 
+def test_bodies_with_constant_arrays_are_refused():
+    x = normal(4, 3)
+    graph = graph_of(lambda x: ops.exp(x * np.arange(3, dtype="float32")), x)
+    assert lower_fused(graph, [operand_of(x)], [operand_of(x)]) is None
+
+
 def test_several_counts_in_one_body():
     x, y = normal(5, 8), normal(5, 1)
 

@@ -37,6 +37,7 @@ from toolkit.plans.loops.iteration_space import (
     index_problem,
     is_reduction,
     is_reshape_like,
+    uniform_value,
 )
 from toolkit.plans.loops.nest import collapse_loops, contiguous_row_loops
 from toolkit.plans.loops.phases import Phases, step_cost as cost_of
@@ -103,7 +104,7 @@ def _lower(
 ) -> Lowered | None:
     if any(y.spec.size == 0 for y in outputs):
         return Lowered()
-    if not can_share_loop(body.nodes):
+    if not can_share_loop(body.nodes) or _reads_constant_arrays(body):
         return None
     planned = NestPlanner(body, inputs).plan(current().lanes)
     if planned.plan.accesses_elements and planned.plan.column_loops > 1:
@@ -114,6 +115,16 @@ def _lower(
         copies = {i: contiguous(inputs[i].spec) for i in transposed_operands}
         return lower_with_copies(copies, lower_fused, body, inputs, outputs)
     return _FusedLowering(planned, inputs, outputs, _index_message(body)).lower()
+
+
+def _reads_constant_arrays(body: Graph) -> bool:
+    """Return whether a node reads an array that no input of the body supplies.
+
+    In a program such an array is an input. The body of a composite can contain one.
+    """
+    supplied = {*body.inputs, *(y for node in body.nodes for y in node.outputs)}
+    read = {x for node in body.nodes for x in node.inputs}
+    return any(uniform_value(x) is None for x in read - supplied)
 
 
 def _find_transposed_operands(planned: SizedNest) -> list[int]:
