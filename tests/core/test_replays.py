@@ -83,6 +83,27 @@ def test_numbers_of_other_types_and_signs_are_separate():
             assert np.signbit(y).tolist() == np.signbit(z).tolist()
 
 
+def test_slices_differ_from_tuples_of_their_bounds():
+    cube = value(4, 4, 4)
+    for _ in range(4):
+        assert cube[1:2:1].shape == (1, 4, 4)
+        assert cube[1, 2, 1].shape == ()
+        assert X[0:2].shape == (2, 4) and X[0, 2, None].shape == (1,)
+
+
+def test_bounds_of_slices_can_be_tensors():
+    x = ops.arange(6)
+    for i in range(6):
+        assert x[ops.array(i) : ops.array(i + 1)].tolist() == [i]
+
+
+def test_order_of_keyword_arguments():
+    condition, ones, zeros = ops.ones(3, "bool"), ops.ones(3), ops.zeros(3)
+    # Equal values do not show which tensor is which argument.
+    repeated(lambda: ops.where(condition, x2=ones, x1=ones))
+    assert ops.where(condition, x2=ones, x1=zeros).tolist() == [0, 0, 0]
+
+
 def test_values_decide_about_shapes_branches_and_errors():
     def chosen(x):
         return ops.cond(ops.sum(x) > 0, lambda: x, lambda: -x)

@@ -6,7 +6,7 @@ code. Later calls run the kernels of the trace, with the same bits, and skip the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -342,6 +342,7 @@ def _add_argument(x: object, key: list[object], tensors: list[Tensor]) -> bool:
     elif type(x) is float:  # -0.0 equals 0.0, and NaN differs from itself
         key += [kind, x if x else x.hex()]
     elif type(x) is slice:
+        key.append(kind)
         return _add_argument((x.start, x.stop, x.step), key, tensors)
     elif type(x) is tuple or type(x) is list:
         key += [kind, len(x)]
@@ -349,6 +350,20 @@ def _add_argument(x: object, key: list[object], tensors: list[Tensor]) -> bool:
     else:
         return False
     return True
+
+
+def _replace_tensors(x: object, tensors: Iterator[Tensor]) -> object:
+    """Return an argument with other tensors, in the order of `_add_argument`."""
+    if type(x) is Tensor:
+        return next(tensors)
+    if type(x) is slice:
+        bounds = [_replace_tensors(y, tensors) for y in (x.start, x.stop, x.step)]
+        return slice(*bounds)
+    if type(x) is tuple:
+        return tuple([_replace_tensors(y, tensors) for y in x])
+    if type(x) is list:
+        return [_replace_tensors(y, tensors) for y in x]
+    return x
 
 
 def _run_unknown(
@@ -387,15 +402,13 @@ def _replay_of(
     outputs: object,
 ) -> Replay | None:
     """Return the replay of an operation; None if its results can differ."""
-    numbers = iter(range(len(tensors)))
-    indices = tree.map_structure(
-        lambda x: next(numbers) if type(x) is Tensor else -1, (args, dict(kwargs))
-    )
 
     def call(*inputs: Tensor) -> object:
-        local_args, local_kwargs = tree.map_structure(
-            lambda x, i: x if i < 0 else inputs[i], (args, dict(kwargs)), indices
-        )
+        remaining = iter(inputs)
+        local_args = [_replace_tensors(x, remaining) for x in args]
+        local_kwargs = {
+            name: _replace_tensors(x, remaining) for name, x in kwargs.items()
+        }
         return function(*local_args, **local_kwargs)
 
     replay = make_replay(function.__name__, call, [x.spec for x in tensors])
