@@ -9,6 +9,7 @@ import toolkit as tk
 from tests.helpers import threads_running
 from toolkit import ops
 from toolkit.core import replays
+from toolkit.ops.symbolic import operation
 
 RNG = np.random.default_rng(0)
 
@@ -102,6 +103,27 @@ def test_order_of_keyword_arguments():
     # Equal values do not show which tensor is which argument.
     repeated(lambda: ops.where(condition, x2=ones, x1=ones))
     assert ops.where(condition, x2=ones, x1=zeros).tolist() == [0, 0, 0]
+
+
+def test_operations_of_the_user_run_in_each_call():
+    called = []
+
+    @operation
+    def doubled(x):
+        called.append(1)
+        return x * 2
+
+    repeated(lambda: doubled(X), times=6)
+    assert len(called) == 6
+
+
+def test_large_numbers_become_infinite_without_a_warning():
+    half = ops.cast(X, "float16")
+    for number in (1e300, 2**40):
+        for _ in range(4):
+            assert np.isinf(half * number).all()
+    with pytest.raises(tk.errors.DTypeError, match="does not fit"):
+        half * 10**400
 
 
 def test_values_decide_about_shapes_branches_and_errors():

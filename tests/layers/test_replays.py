@@ -1,8 +1,10 @@
 """Tests of repeated eager calls of layers, whose Python code runs only at first."""
 
 import copy
+import gc
 import pickle
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -208,6 +210,56 @@ def test_replaced_methods_of_classes_run(monkeypatch):
             model(x)
             assert called.count(name) == 2
         monkeypatch.undo()
+
+
+def test_replaced_methods_that_call_uses_run(monkeypatch):
+    layer, x, called = layers.Conv2D(2, 3), value(1, 5, 5, 2), []
+    repeated(layer, x)
+    original = layers.Conv2D.convolution_op
+
+    def observe(self, *args):
+        called.append(1)
+        return original(self, *args)
+
+    monkeypatch.setattr(layers.Conv2D, "convolution_op", observe)
+    repeated(layer, x, times=6)
+    assert len(called) == 6
+
+
+def test_methods_of_layers_as_activations():
+    relu, x = layers.ReLU(), value(3, 4)
+    model = layers.Dense(5, activation=relu.call)
+    y = repeated(model, x)
+    relu.max_value = 0.01
+    assert_same_bits(model(x), np.minimum(np.asarray(y), np.float32(0.01)))
+
+
+def test_traced_functions_as_activations_run():
+    program = tk.function(ops.relu)
+    layer, x = layers.Dense(5, activation=program), value(3, 4)
+    repeated(layer, x)
+    assert count_functions(lambda: layer(x)) > 25
+
+
+def test_replaced_weights_are_freed():
+    layer, x = layers.Dense(3), value(2, 4)
+    repeated(layer, x)
+    kernel = weakref.ref(layer.kernel)
+    layer.quantize("int8")
+    gc.collect()
+    assert kernel() is None
+
+
+def test_layers_are_freed_without_the_garbage_collector():
+    layer = layers.Dense(3)
+    repeated(layer, value(2, 4))
+    reference = weakref.ref(layer)
+    gc.disable()
+    try:
+        del layer
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_code_of_the_user_runs_in_each_call():

@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 import warnings
-from types import FrameType
+from types import FrameType, FunctionType
 
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -30,6 +30,18 @@ def is_user_file(path: str) -> bool:
         return path.startswith(_EXAMPLES)
     in_library = path.startswith(_LIBRARY)
     return not in_library or f"{os.sep}site-packages{os.sep}" in path
+
+
+def is_package_function(function: object) -> bool:
+    """Return whether the code of a function, and of all that it wraps, is ours."""
+    while isinstance(function, FunctionType):
+        if is_user_file(function.__code__.co_filename):
+            return False
+        wrapped = vars(function).get("__wrapped__")
+        if wrapped is None:
+            return True
+        function = wrapped
+    return False
 
 
 _num_warnings = 0

@@ -108,10 +108,11 @@ def _scalar(x: Any, dtype: str | None) -> Any:
             dtype = "int64"
     elif isinstance(x, float) and dtypes.is_integer(dtype):
         x = int(x) if np.isfinite(x) else 0
-    is_large = isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE
-    if is_large and dtypes.is_float(dtype):
-        x = _round_large(x, dtype)
+    is_real = isinstance(x, (int, float))
+    is_large = is_real and not -_LEAST_LARGE <= x <= _LEAST_LARGE
     try:
+        if is_large and dtypes.is_float(dtype):
+            x = _round_large(x, dtype)
         return _store_array(x, dtype)
     except OverflowError:
         raise _misfit(x, dtype) from None

@@ -6,8 +6,10 @@ layer, of a class or of a setting that the call depends on discards the replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import FunctionType, MethodType
+import weakref
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from toolkit import settings
 from toolkit.backends.memory import device_memories
 from toolkit.compiler import distribution_context
-from toolkit.console.frames import is_user_file
+from toolkit.console.frames import is_package_function
 from toolkit.core.locks import Locks, changes
 from toolkit.core.masks import mask_of
 from toolkit.core.replays import (
@@ -54,6 +56,7 @@ _UNREAD = frozenset(
     }
 )
 _UNREAD_SUFFIXES = ("_initializer", "_regularizer", "_constraint")
+_NOT_PURE = (f"{_PACKAGE}layers.adapters.", f"{_PACKAGE}functions.")
 _PLAIN = (bool, int, float, complex, str, bytes, slice, range, np.dtype, type(None))
 # Signatures per layer, and signatures that are traced without a later replay.
 _MAX_CALLS, _MAX_TRACES = 32, 16
@@ -112,7 +115,7 @@ class LayerReplays:
         if replay is None:
             return None
         if not replay.is_valid():
-            del self._calls[key]
+            self._calls.clear()  # a change concerns all signatures
             return None
         self._num_traces = 0
         try:
@@ -152,21 +155,21 @@ class LayerReplay:
 
     Args:
         replay: the kernels.
-        parts: the layers of the call.
+        parts: the layers of the call, and their revisions.
+        layers: the layers of the call.
     """
 
-    def __init__(self, replay: Replay, parts: _Parts) -> None:
+    def __init__(self, replay: Replay, parts: _Parts, layers: list[Layer]) -> None:
         self._replay = replay
         self._parts = parts
-        self._variables: list[Variable] = replay.variables
-        self._locks = Locks(set(self._variables))
-        is_mixed = any(layer._autocast_dtype for layer, _ in parts.revisions)
+        self._variables = [weakref.ref(v) for v in replay.variables]
+        self._locks = Locks(set(replay.variables))
+        replay.variables.clear()
+        is_mixed = any(layer._autocast_dtype for layer in layers)
         # Whether each Variable is cast; None: no layer casts any.
         self._autocasts = self._are_cast() if is_mixed else None
-        self._classes = [
-            (cls, cls.call, cls.__call__)
-            for cls in {type(layer) for layer, _ in parts.revisions}
-        ]
+        readers = [(cls, _method_reader(cls)) for cls in {type(x) for x in layers}]
+        self._classes = [(cls, read, read(cls)) for cls, read in readers]
         # Marks at which everything was valid.
         self._revision = -1
         self._settings = settings.version()
@@ -174,8 +177,8 @@ class LayerReplay:
 
     def is_valid(self) -> bool:
         """Return whether the Python code would still do the same."""
-        for cls, call, outer_call in self._classes:
-            if cls.call is not call or cls.__call__ is not outer_call:
+        for cls, read, methods in self._classes:
+            if read(cls) != methods:
                 return False
         revision = last_revision()
         if revision != self._revision:
@@ -186,43 +189,81 @@ class LayerReplay:
             return False
         return settings.version() == self._settings
 
-    def _are_cast(self) -> list[bool]:
-        return [v.autocast for v in self._variables]
+    def _are_cast(self) -> list[bool | None]:
+        return [getattr(v, "autocast", None) for v in self._live_variables()]
+
+    def _live_variables(self) -> list[Any]:
+        """Return the Variables; None in place of one that no longer exists."""
+        return [reference() for reference in self._variables]
 
     def run(self, x: Tensor) -> object:
         """Return the outputs, or None if a tape must observe the Python code."""
-        tapes = state.tapes
+        tapes, variables = state.tapes, self._live_variables()
         if tapes:
             if not all(map(accepts_replays, tapes)):
                 return None
-            tensors = [x, *(v.read() for v in self._variables)]
+            tensors = [x, *(v.read() for v in variables)]
             return self._replay.run_recorded(tensors, tapes)
-        if changes.mark is self._shared_mark:
-            arrays = [v._tensor._array for v in self._variables]
-        else:
-            arrays = self._share_variables()
+        mark = self._shared_mark
+        arrays = [v._tensor._array for v in variables]
+        if changes.mark is not mark:  # compare it after the reads, for other threads
+            arrays = self._share_variables(variables)
         return self._replay.run([x._array, *arrays])
 
-    def _share_variables(self) -> list[Array]:
+    def _share_variables(self, variables: list[Variable]) -> list[Array]:
         """Return the arrays of the Variables. From now on no step overwrites them."""
         with self._locks:
             mark = changes.mark
-            if any(v.placement is not None for v in self._variables):
-                return [v.read()._array for v in self._variables]
-            for variable in self._variables:
+            if any(v.placement is not None for v in variables):
+                return [v.read()._array for v in variables]
+            for variable in variables:
                 variable._shared = True
             self._shared_mark = mark
-            return [v._tensor._array for v in self._variables]
+            return [v._tensor._array for v in variables]
+
+
+def _method_reader(cls: type) -> Callable[[type], tuple[object, ...]]:
+    """Return a function that reads the methods of a class that `call` uses.
+
+    Names of methods and properties in the code of `call`, and in the code of these,
+    determine them. So a method that is replaced later is still read.
+    """
+    names = {"__call__": None, "call": None}
+    pending: list[object] = [cls.call]  # type: ignore[attr-defined]
+    while pending:
+        code = pending.pop()
+        if isinstance(code, property):
+            pending.append(code.fget)
+        elif isinstance(code, (FunctionType, MethodType)):
+            pending.append(vars(code).get("__wrapped__"))
+            pending.append(code.__code__)
+        elif isinstance(code, CodeType):
+            pending += code.co_consts
+            for name in code.co_names:
+                value = getattr(cls, name, None)
+                if isinstance(value, (FunctionType, MethodType, property)):
+                    if name not in names:
+                        names[name] = None
+                        pending.append(value)
+    return attrgetter(*names)
 
 
 class _Parts(NamedTuple):
-    """The layers of a call, with the number of the last change of each."""
+    """The layers of a call, with the number of the last change of each.
 
-    revisions: list[tuple[Layer, int]]
+    The references are weak: a removed layer is freed, and so is the layer itself,
+    without the garbage collector.
+    """
+
+    revisions: list[tuple[weakref.ref[Layer], int]]
 
     def are_unchanged(self) -> bool:
         """Return whether no attribute of a layer has changed."""
-        return all(layer._revision == number for layer, number in self.revisions)
+        for reference, number in self.revisions:
+            layer = reference()
+            if layer is None or layer._revision != number:
+                return False
+        return True
 
 
 def _replay_of(
@@ -239,11 +280,11 @@ def _replay_of(
     layers = _find_parts(layer)
     if layers is None or any(part in with_losses for part in layers):
         return None
-    parts = _Parts([(part, part._revision) for part in layers])
+    parts = _Parts([(weakref.ref(part), part._revision) for part in layers])
     replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
     if replay is None or not parts.are_unchanged():
         return None
-    checked = LayerReplay(replay, parts)
+    checked = LayerReplay(replay, parts, layers)
     with state.override(tapes=()):
         try:
             repeated = checked.run(x)
@@ -264,6 +305,10 @@ def _find_parts(layer: Layer) -> list[Layer] | None:
             return None
         parts[part] = None
         for value in _read_values(part):
+            if isinstance(value, MethodType):
+                if not is_package_function(value.__func__):
+                    return None
+                value = value.__self__
             if isinstance(value, StateOwner):
                 pending.append(value)
             elif not _is_pure(value):
@@ -276,8 +321,7 @@ def _has_package_calls(layer: Layer) -> bool:
     cls = type(layer)
     return (
         can_replay(cls)
-        and _is_package_function(cls.call)
-        and _is_package_function(cls.__call__)
+        and all(map(_is_package_method, _method_reader(cls)(cls)))
         and cls.__call__.__qualname__ == "Layer.__call__"
         and layer.built
         and layer._remat_scope is None
@@ -286,6 +330,14 @@ def _has_package_calls(layer: Layer) -> bool:
         and not (layer.runs_before_program or layer.warns_of_python)
         and not ("call" in vars(layer) or "_context_names" in vars(layer))
     )
+
+
+def _is_package_method(method: object) -> bool:
+    if isinstance(method, property):
+        method = method.fget
+    if isinstance(method, MethodType):
+        method = method.__func__
+    return is_package_function(method)
 
 
 def _read_values(layer: Layer) -> Iterator[object]:
@@ -315,25 +367,12 @@ def _is_pure(value: object) -> bool:
     if isinstance(value, _PLAIN):
         return True
     if isinstance(value, FunctionType):
-        return _is_package_function(value)
+        return is_package_function(value)
     if isinstance(value, FunctionOperation):
-        return _is_package_function(value.function)
-    if isinstance(value, MethodType):
-        return _is_package_function(value.__func__) and _is_pure(value.__self__)
+        return is_package_function(value.function)
     module = (value if isinstance(value, type) else type(value)).__module__
     if not module.startswith(_PACKAGE) or module.startswith(f"{_PACKAGE}compat."):
         return False
-    # An adapter of a weight has attributes that change without a report.
-    return not module.startswith(f"{_PACKAGE}layers.adapters.")
-
-
-def _is_package_function(function: object) -> bool:
-    """Return whether the code of a function, and of all that it wraps, is ours."""
-    while isinstance(function, FunctionType):
-        if is_user_file(function.__code__.co_filename):
-            return False
-        wrapped = vars(function).get("__wrapped__")
-        if wrapped is None:
-            return True
-        function = wrapped
-    return False
+    # An adapter of a weight has attributes that change without a report. A traced
+    # function runs its own program, or code of the user.
+    return not module.startswith(_NOT_PURE)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from toolkit import tree
+from toolkit.console.frames import is_package_function
 from toolkit.core.keras_tensor import (
     KerasHistory,
     KerasTensor as KerasTensor,
@@ -435,10 +436,11 @@ _PLAIN = {Tensor, Variable, bool, int, float, str, slice, type(None), np.ndarray
 
 def operation(function: F) -> F:
     """Make a function of tensors accept symbols, and record itself as one node."""
+    is_replayed = is_package_function(function)  # code of the user runs in each call
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if state.trace is None and not state.marks:
+        if is_replayed and state.trace is None and not state.marks:
             outputs = call_operation(function, args, kwargs)
             if outputs is not None:
                 return outputs
