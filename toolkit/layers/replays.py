@@ -229,7 +229,7 @@ def _method_reader(cls: type) -> Callable[[type], tuple[object, ...]]:
     determine them. So a method that is replaced later is still read.
     """
     names = {"__call__": None, "call": None}
-    pending: list[object] = [cls.call]  # type: ignore[attr-defined]
+    pending: list[object] = [attrgetter("call")(cls)]
     while pending:
         code = pending.pop()
         if isinstance(code, property):
