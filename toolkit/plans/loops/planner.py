@@ -81,10 +81,19 @@ def _digest_of_step(step: Step) -> str:
 
 
 class NestPlanner:
-    """Planner of the loop nest of a body, for operands with given strides."""
+    """Planner of the loop nest of a body, for operands with given strides.
 
-    def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
+    Args:
+        body: the body.
+        inputs: its operands.
+        has_parameters: whether the generated function can receive numbers.
+    """
+
+    def __init__(
+        self, body: Graph, inputs: Sequence[Operand], has_parameters: bool = False
+    ) -> None:
         self.body = body
+        self._has_parameters = has_parameters
         self.space: IterationSpace = iteration_space_of(body.nodes)
         self.operands: dict[Any, Operand] = dict(zip(body.inputs, inputs, strict=True))
         self.index: dict[Any, int] = {value: k for k, value in enumerate(body.inputs)}
@@ -122,7 +131,7 @@ class NestPlanner:
             frame = node.inputs[0].spec.shape
             reduces, role = self._role_of(frame), self._reduced_role(node)
         arguments = tuple(self._source(x, frame) for x in node.inputs)
-        if node.op.name in _SCALINGS:
+        if self._has_parameters and node.op.name in _SCALINGS:
             arguments = tuple(map(self._as_parameter, arguments))
         attrs = () if reduces else tuple(sorted(node.attrs.items()))
         self.sources[result] = ("step", len(self.steps))

@@ -106,7 +106,7 @@ def _lower(
         return Lowered()
     if not can_share_loop(body.nodes) or _reads_constant_arrays(body):
         return None
-    planned = NestPlanner(body, inputs).plan(current().lanes)
+    planned = NestPlanner(body, inputs, has_parameters=True).plan(current().lanes)
     if planned.plan.accesses_elements and planned.plan.column_loops > 1:
         return None
     transposed_operands = _find_transposed_operands(planned)
