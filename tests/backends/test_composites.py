@@ -33,6 +33,9 @@ CASES = {
     "leaf_terms": ([(2, 3)], {"leaves": 4}),
     "sum_leaves": ([(4, 2, 3), ()], {}),
 }
+_SPECIAL = "bessel_j0 bessel_j1 bessel_y0 bessel_y1 bessel_k0 bessel_k0e bessel_k1 "
+_SPECIAL += "bessel_k1e i0e i1 i1e erfcinv ndtri"
+CASES |= {name: ([(6, 5)], {}) for name in _SPECIAL.split()}
 
 
 def tensors_of(shapes, dtype="float32"):
@@ -127,8 +130,8 @@ def test_intermediate_values_are_freed(monkeypatch):
 def test_all_composites_are_tested():
     """Check that this file covers all composites.
 
-    Attention, the composites of the TensorFlow names and those of shards have their own
-    files. Eager scans run step by step.
+    Attention, integrals, the composites of the TensorFlow names and those of shards
+    have their own files. Eager scans run step by step.
     """
     tested_elsewhere = {
         "attention",
@@ -138,6 +141,7 @@ def test_all_composites_are_tested():
     }
     tested_elsewhere |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
     tested_elsewhere |= {"exchange_rows", "gather_in_shard"}
+    tested_elsewhere |= {"igamma_integral", "igammac_integral"}
     tested_elsewhere |= {"add_in_shard", "set_in_shard"}
     composites = (p for p in PRIMITIVES.values() if p.kind is Kind.COMPOSITE)
     modules = {p.name: p.body.__module__ for p in composites}

@@ -64,12 +64,17 @@ _SCALINGS = ("divide", "multiply")
 _PARAMETER_DTYPES = ("float32", "float64")
 
 
+# Larger numbers are no exact counts.
+_MAX_COUNT = 1 << 53
+
+
 def _is_count(number: np.floating[Any]) -> bool:
     """Return whether a number is an integer from 3, or the reciprocal of one."""
-    if not np.isfinite(number) or number <= 0:
+    value = float(number)  # without a warning for an overflow
+    count = value if value >= 1 or value <= 0 else 1 / value
+    if not 2 < count <= _MAX_COUNT:
         return False
-    count = number if number >= 1 else 1 / number
-    nearest = np.rint(count)
+    nearest = round(count)
     is_exact = nearest == count or type(number)(1 / nearest) == number
     return bool(nearest >= 3 and is_exact)
 
