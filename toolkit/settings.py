@@ -110,7 +110,7 @@ class _Values(dict[str, Any]):
 
     version = 0  # a change of a value increments it
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         has_changed = name not in self or self[name] != value
         super().__setitem__(name, value)
         if has_changed:

@@ -68,7 +68,7 @@ _PARAMETER_DTYPES = ("float32", "float64")
 _MAX_COUNT = 1 << 53
 
 
-def _is_count(number: np.floating[Any]) -> bool:
+def _is_count(number: np.float32 | np.float64) -> bool:
     """Return whether a number is an integer from 3, or the reciprocal of one."""
     value = float(number)  # without a warning for an overflow
     count = value if value >= 1 or value <= 0 else 1 / value
