@@ -1,5 +1,6 @@
-"""Shared checks: tolerances by dtype, gradients by differences, memory, locks."""
+"""Shared checks: tolerances by dtype, differences, memory, calls, and locks."""
 
+import sys
 import threading
 import tracemalloc
 from contextlib import contextmanager
@@ -50,6 +51,22 @@ def allocated_by(call):
         return result, tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
+
+
+def count_functions(call):
+    """Return the number of Python functions that a call runs."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):

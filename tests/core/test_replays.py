@@ -1,12 +1,10 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
-import sys
-
 import numpy as np
 import pytest
 
 import toolkit as tk
-from tests.helpers import threads_running
+from tests.helpers import count_functions, threads_running
 from toolkit import ops
 from toolkit.core import replays
 from toolkit.ops.symbolic import operation
@@ -22,22 +20,6 @@ def repeated(call, times=4):
     for _ in range(times):
         y = call()
     return y
-
-
-def count_functions(call):
-    """Return the number of Python functions that a call runs."""
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 X, Y = value(3, 4), value(3, 4)

@@ -180,4 +180,22 @@ def fit(distributed, model_device="gpu:0", units=4):
         model.compile("adam", "mse")
         model.fit(np.ones((8, 4), "float32"), np.ones((8, 1), "float32"), verbose=0)
     return model
+
+def save_and_restore(model):
+    # Hashes of the values, at first, loaded and restored; and of the state, likewise.
+    checkpoint = distribution.Checkpoint(model)
+    checkpoint.save("state")
+    model.save_weights("model.weights.h5")
+    values, state = digest(*model.variables), state_of(model)
+
+    def clear(variables):
+        for v in variables:
+            v.assign(v.value * 0)
+
+    clear(model.variables)
+    model.load_weights("model.weights.h5")
+    loaded = digest(*model.variables)
+    clear([*model.variables, *model.optimizer.variables])
+    checkpoint.restore("state")
+    return values, loaded, digest(*model.variables), state, state_of(model)
 """

@@ -226,21 +226,7 @@ def test_state_is_saved_and_restored(run_on_gpus):
 model = fit(distribution.DataParallel(shard_optimizer=True), units=512)
 slots = [v for v in model.optimizer.variables if v.placement is not None]
 assert slots and all(type(v._tensor._array) is gpus.OpaqueArray for v in slots)
-checkpoint = distribution.Checkpoint(model)
-checkpoint.save("state")
-model.save_weights("model.weights.h5")
-before = digest(*model.variables), state_of(model)
-
-def clear(variables):
-    for v in variables:
-        v.assign(v.value * 0)
-
-clear(model.variables)
-model.load_weights("model.weights.h5")
-loaded = digest(*model.variables)
-clear([*model.variables, *model.optimizer.variables])
-checkpoint.restore("state")
-tell([before[0], loaded, digest(*model.variables), before[1], state_of(model)])
+tell(save_and_restore(model))
 """
     )
     for values, loaded, restored, state, restored_state in run_on_gpus(script):

@@ -3,14 +3,13 @@
 import copy
 import gc
 import pickle
-import sys
 import weakref
 
 import numpy as np
 import pytest
 
 import toolkit as tk
-from tests.helpers import threads_running
+from tests.helpers import count_functions, threads_running
 from toolkit import layers, ops
 
 RNG = np.random.default_rng(0)
@@ -18,22 +17,6 @@ RNG = np.random.default_rng(0)
 
 def value(*shape):
     return ops.convert_to_tensor(RNG.normal(size=shape).astype("float32"))
-
-
-def count_functions(call):
-    """Return the number of Python functions that a call runs."""
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def mlp(activation="relu"):
