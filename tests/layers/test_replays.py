@@ -11,6 +11,7 @@ import pytest
 import toolkit as tk
 from tests.helpers import count_functions, threads_running
 from toolkit import layers, ops
+from toolkit.layers.tracking import with_losses
 
 RNG = np.random.default_rng(0)
 
@@ -233,7 +234,16 @@ def test_replaced_weights_are_freed():
     assert kernel() is None
 
 
-def test_layers_are_freed_without_the_garbage_collector():
+@pytest.fixture
+def no_losses():
+    """No layer of another test holds losses, so that no call looks for some."""
+    layers_of_others = list(with_losses)
+    with_losses.clear()
+    yield
+    with_losses.update(layers_of_others)
+
+
+def test_layers_are_freed_without_the_garbage_collector(no_losses):
     layer = layers.Dense(3)
     repeated(layer, value(2, 4))
     reference = weakref.ref(layer)
@@ -311,6 +321,23 @@ def test_losses_of_layers():
     for factor in range(5):
         model(x * float(factor))
         assert len(model.losses) == 3 and (float(model.losses[0]) > 0) == (factor > 0)
+
+
+def test_losses_of_another_layer_allow_replays():
+    other, model, x = layers.Dense(2, activity_regularizer="l2"), mlp(), value(3, 4)
+    other(x)
+    repeated(model, x)
+    assert count_functions(lambda: model(x)) < 30
+    assert len(other.losses) == 1
+
+
+def test_a_loss_from_outside_of_a_call_is_dropped():
+    model, x = mlp(), value(3, 4)
+    repeated(model, x)
+    model.layers[0].add_loss(ops.sum(x))
+    assert len(model.losses) == 1
+    model(x)
+    assert not model.losses
 
 
 def test_losses_of_an_earlier_call_are_dropped():

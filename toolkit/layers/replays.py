@@ -94,12 +94,11 @@ class LayerReplays:
         """
         if state.trace is not None or state.overlay is not None or state.marks:
             return None
-        array, is_outermost = x._array, context.layer is None
+        array = x._array
         if type(array) is not np.ndarray or mask_of(x) is not None:
             return None
         if (
-            (is_outermost and with_losses)
-            or context.is_eager
+            context.is_eager
             or context.symbolic
             or context.arguments
             or context.defaulted is not None
@@ -118,6 +117,8 @@ class LayerReplays:
             self._calls.clear()  # a change concerns all signatures
             return None
         self._num_traces = 0
+        if with_losses and context.layer is None and replay.has_losses():
+            return None  # the Python code drops the losses of the last call
         try:
             return replay.run(x)
         except KERNEL_ERRORS:  # the Python code raises it with an explanation
@@ -188,6 +189,14 @@ class LayerReplay:
         if self._autocasts is not None and self._are_cast() != self._autocasts:
             return False
         return settings.version() == self._settings
+
+    def has_losses(self) -> bool:
+        """Return whether a layer of the call still holds a loss of `add_loss`."""
+        for reference, _ in self._parts.revisions:
+            layer = reference()
+            if layer is not None and layer._losses:
+                return True
+        return False
 
     def _are_cast(self) -> list[bool | None]:
         return [getattr(v, "autocast", None) for v in self._live_variables()]
