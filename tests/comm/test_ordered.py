@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from toolkit import dtypes
-from toolkit.comm import Leaves, all_reduce, local, ordered, reduce_scatter, shared
+from toolkit.comm import (
+    Leaves,
+    all_reduce,
+    local,
+    ordered,
+    reduce_scatter,
+    shared,
+    shared_reduction,
+)
 from toolkit.comm.ordered import prepare_all_reduce
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
@@ -99,7 +107,7 @@ def test_order_changes_the_test_sums():
 @pytest.mark.parametrize("present", [(), (3,), (0, 7), (1, 2, 5), (4, 5, 6, 7)])
 @pytest.mark.parametrize("direct", [0, 1 << 20])
 def test_absent_leaves_are_skipped(monkeypatch, present, direct):
-    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", direct)
+    monkeypatch.setattr(shared_reduction, "_MAX_DIRECT_SIZE", direct)
     leaves = Leaves(8, present)
     for size in (3, 4001):
         result = expected(leaves, (size,), "float32")
@@ -136,8 +144,8 @@ def test_a_negative_zero_is_not_lost():
 
 @pytest.mark.parametrize("small, direct", [(0, 1 << 20), (1 << 15, 1 << 20), (0, 0)])
 def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
-    monkeypatch.setattr(shared, "_MIN_SEGMENT_SIZE", small)
-    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", direct)
+    monkeypatch.setattr(shared_reduction, "_MIN_SEGMENT_SIZE", small)
+    monkeypatch.setattr(shared_reduction, "_MAX_DIRECT_SIZE", direct)
     shapes = [((3, 5), "float32"), ((), "int64"), ((0,), "float32")]
     shapes += [((70, 80), "float32"), ((2, 2), "bfloat16"), ((), "bfloat16")]
     leaves = Leaves.of_rows(8, 8)
@@ -160,7 +168,7 @@ def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
 @pytest.mark.parametrize("limit", [0, 1 << 30])
 def test_bits_do_not_depend_on_the_algorithm(monkeypatch, limit):
     monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", limit)
-    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", limit)
+    monkeypatch.setattr(shared_reduction, "_MAX_DIRECT_SIZE", limit)
     for count, size in ((4, 3), (6, 5003), (16, 70_001)):
         leaves = Leaves.of_rows(count, count)
         bits = expected(leaves, (size,), "float32").tobytes()
@@ -176,7 +184,7 @@ def test_large_tensors_are_sent_in_chunks(monkeypatch):
     monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", 1 << 10)
     monkeypatch.setattr(ordered, "_rounds", ordered._rounds.__wrapped__)
     monkeypatch.setattr(shared, "SLOT_SIZE", 1 << 10)
-    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", 1 << 10)
+    monkeypatch.setattr(shared_reduction, "_MAX_DIRECT_SIZE", 1 << 10)
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.comm import shared
+from toolkit.comm import shared, shared_reduction
 from toolkit.comm.group import (
     Group,
     offsets_of,
@@ -93,7 +93,9 @@ def prepare_all_reduce(
             continue
         tensors = memory, flats, leaves, results
         identity = IDENTITY_ELEMENTS.get(op)
-        runs.append(shared.AllReduce(group, *tensors, OPERATIONS[op], identity))
+        runs.append(
+            shared_reduction.AllReduce(group, *tensors, OPERATIONS[op], identity)
+        )
     return runs
 
 
@@ -106,7 +108,9 @@ def as_slot_exchanges(
         runs: the results of `prepare_all_reduce`.
     """
     exchanges: list[shared.SlotExchange] = [
-        run for run in runs if isinstance(run, shared.AllReduce) and run.has_one_barrier
+        run
+        for run in runs
+        if isinstance(run, shared_reduction.AllReduce) and run.has_one_barrier
     ]
     return exchanges if len(exchanges) == len(runs) else None
 
@@ -132,7 +136,9 @@ def reduce_scatter(
     flat_out = out.reshape(-1)
     memory = shared.memory_of(group)
     if memory is not None:
-        shared.reduce_scatter(group, memory, flats, leaves, flat_out, tree.combine)
+        shared_reduction.reduce_scatter(
+            group, memory, flats, leaves, flat_out, tree.combine
+        )
         return
     starts = [rank * flat_out.size for rank in range(group.size)]
     for low, high in _rounds(flat_out.size, flat_out.itemsize):

@@ -6,6 +6,7 @@ A source has a `BatchSharing`, which returns the rows that this process computes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -85,7 +86,8 @@ def check_same_batch(
 
 def count_rows(batch: object) -> int | None:
     """Return the number of rows in a batch of tensors, or None without tensors."""
-    for leaf in tree.flatten(batch):
+    first = batch[0] if type(batch) is tuple and batch else batch
+    for leaf in (first,) if isinstance(first, Tensor) else tree.flatten(batch):
         if isinstance(leaf, Tensor):
             shape = leaf.shape
             return shape[0] if shape else None
@@ -94,8 +96,13 @@ def count_rows(batch: object) -> int | None:
 
 def with_row_count(tensor: Tensor, rows: int) -> Tensor:
     """Return a tensor of some rows of a batch, with the spec of the full batch."""
-    spec = Spec((rows, *tensor.shape[1:]), tensor.dtype)
+    spec = _batch_spec(rows, tensor.shape, tensor.dtype)
     return type(tensor)(tensor._array, spec)
+
+
+@lru_cache(maxsize=256)  # each step converts tensors of the same few specs
+def _batch_spec(rows: int, shape: tuple[int, ...], dtype: str) -> Spec:
+    return Spec((rows, *shape[1:]), dtype)
 
 
 def as_full_batch(batch: Batch, rows: int) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -78,14 +79,12 @@ class MeshAxis:
 
     def bound(self, leaf: int, units: int) -> int:
         """Return the first unit of a leaf."""
-        return leaf * units // self.leaves
+        return _first_row(leaf, units, self.leaves)
 
     def rows(self, units: int, rank: int | None = None) -> range:
         """Return the units of a rank; None: of this rank."""
-        owned = self.present(units).range_of_rank(
-            self.group.rank if rank is None else rank, self.group.size
-        )
-        return range(self.bound(owned.start, units), self.bound(owned.stop, units))
+        rank = self.group.rank if rank is None else rank
+        return _rows_of_rank(units, self.leaves, rank, self.group.size)
 
     def present(self, units: int) -> Leaves:
         """Return the leaves that have units."""
@@ -101,6 +100,19 @@ class MeshAxis:
         rows = self.rows(split.units(spec))
         bounds = slice(rows.start * split.minor, rows.stop * split.minor)
         return (*(slice(None),) * split.axis, bounds)
+
+
+def _first_row(leaf: int, units: int, leaves: int) -> int:
+    return leaf * units // leaves
+
+
+@lru_cache(maxsize=1024)  # each step asks for the rows of its batch
+def _rows_of_rank(units: int, leaves: int, rank: int, ranks: int) -> range:
+    owned = Leaves.of_rows(units, leaves).range_of_rank(rank, ranks)
+    start, stop = (
+        _first_row(leaf, units, leaves) for leaf in (owned.start, owned.stop)
+    )
+    return range(start, stop)
 
 
 def reshaped(
