@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from toolkit import models
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.console.tracebacks import without_frames
 from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError
@@ -264,6 +265,7 @@ class Model(QuantizableModel, Trainer, Layer):
                 load only low-rank adaptations, in the format of PEFT.
         """
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
+        release_spare_memory()
 
     @without_frames
     def export(

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
@@ -86,6 +87,7 @@ class QuantizableModel:
         self.test_function: None
         self.predict_function: None
         self.train_function = self.test_function = self.predict_function = None
+        release_spare_memory()
 
     def get_quantization_layer_structure(self, mode: str | None = None) -> Any:
         """Return the layers that "gptq" and "awq" calibrate; subclasses can override.

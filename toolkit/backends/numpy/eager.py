@@ -18,7 +18,7 @@ import numpy as np
 from toolkit import dtypes, settings
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.target import Target
-from toolkit.buffer_pool import RESULT_POOL
+from toolkit.buffer_pool import RESULT_POOL, on_release
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.plans.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.plans.operands import Operand, OperandMemory, contiguous
@@ -52,6 +52,7 @@ _IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
 # Free scratch buffers for later calls: one for each calling thread, of at most this
 # number of bytes.
 _free_scratch: list[Any] = []
+on_release(_free_scratch.clear)
 # For each kernel that selects by size: the kernel of NumPy, and the generated code.
 _kernels: weakref.WeakKeyDictionary[Kernel, tuple[Kernel, EagerPrograms]] = (
     weakref.WeakKeyDictionary()

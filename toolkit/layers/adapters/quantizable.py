@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import dtype_policies, ops
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.calibrated import CalibratedWeight, ObservedWeight
@@ -99,6 +100,7 @@ class QuantizableLayer(LowRankLayer):
         policy = self._policy_for(config)
         with rollback_on_error([self]):
             self.quantization_config, self.dtype_policy = config, policy
+        release_spare_memory()
 
     def _policy_for(self, config: QuantizationConfig) -> Any:
         return dtype_policies.get(

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.buffer_pool import RESULT_POOL
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.core.initial_values import defer_initial_values
 from toolkit.errors import ModelFileError, UnwritableFileError
 from toolkit.files.sets import list_files
@@ -165,7 +165,7 @@ def loaded(
                 load_optimizer_state(model, state, is_by_slot=False)
         build_optimizer(model)
         load_state(model, datasets, str(path))
-    RESULT_POOL.release_unused()
+    release_spare_memory()
     return model
 
 

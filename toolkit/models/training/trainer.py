@@ -6,6 +6,7 @@ from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import check_arguments, is_int
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import filter_traceback
 from toolkit.errors import ArgumentError, unknown_choice
@@ -223,6 +224,7 @@ class Trainer(CompileConfigured, Evaluation):
             callbacks, epochs=(initial_epoch, epochs), validation_freq=validation_freq
         ):
             self._fit(run, batches, callbacks, numbers, validation, validation_freq)
+        release_spare_memory()
         history: History = self.history
         return history
 

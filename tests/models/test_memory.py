@@ -1,4 +1,4 @@
-"""Tests of the memory of saves and loads, and of initial values that a load defers."""
+"""Tests of the memory of models, saves and loads, and of deferred initial values."""
 
 from __future__ import annotations
 
@@ -36,6 +36,44 @@ else:
 print(peak() - before)
 """
 UNITS, MEGABYTES = 2048, 64
+
+
+# Prints the resident memory of a process with a model in megabytes, above the memory of
+# an equal process with a small model.
+_RESIDENT = """
+import sys
+import numpy as np
+import toolkit
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+def use(units):
+    model = toolkit.Sequential([toolkit.Input((units,)), toolkit.layers.Dense(units)])
+    model.add(toolkit.layers.Dense(units))
+    if mode != "float32":
+        model.quantize(mode)
+    for rows in map(int, sys.argv[2:]):
+        model.predict(np.ones((rows, units), "float32"), verbose=0)
+    return model
+
+mode = sys.argv[1]
+small = use(128)
+before = resident()
+large = use(4096)
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    ("mode", "rows", "limit"),
+    [("float32", (1, 64), 128 + 24), ("int8", (1,), 64 + 24), ("int4", (1, 64), 40)],
+)
+def test_resident_memory_is_little_more_than_the_weights(mode, rows, limit):
+    command = [sys.executable, "-c", _RESIDENT, mode, *map(str, rows)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(output.stdout) <= limit
 
 
 @pytest.fixture(scope="module")
