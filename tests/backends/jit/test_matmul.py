@@ -15,7 +15,7 @@ from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.numpy.jit import engine, llvm
-from toolkit.backends.numpy.jit.calls import Lowered, redirect_operands
+from toolkit.backends.numpy.jit.calls import Lowered, prepared, redirect_operands
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
@@ -291,8 +291,11 @@ def test_any_row(depth, columns, dtype, lanes, layout, lower, chunk):
     a, b = numbers((1, depth), dtype), numbers((depth, columns + 8), dtype, 1)
     b = b[:, :columns]
     bias = numbers((columns,), dtype, 2)
-    processor = Processor.host().with_lanes(lanes)
-    with rules.override(processor=replace(processor, cache_bytes=1 << 14)):
+    # Matrices are larger than half of the cache, and fill it at most twice.
+    processor = replace(
+        Processor.host().with_lanes(lanes), cache_bytes=14_000 * b.itemsize
+    )
+    with rules.override(processor=processor):
         assume(is_row(a, b))
         check(dense, layout(a), b, bias, lower=lower, chunk=chunk)
         check(masked, a, b, bias[None], bias[:1], lower=lower, chunk=chunk)
@@ -311,9 +314,18 @@ def test_bits_of_a_row_do_not_depend_on_the_batch(lower, depth):
     np.testing.assert_array_equal(single_row, all_rows[3:4])
 
 
+@pytest.mark.parametrize(("rows", "is_packed"), [(2, True), (31, True), (32, False)])
+def test_many_rows_keep_no_packed_copy(rows, is_packed):
+    x, w = np.empty((rows, 8192), "float32"), np.empty((8192, 8192), "float32")
+    operand = replace(operand_of(w), is_frozen=True)
+    lowered = lower_matmul(body_of(product, x, w), [operand_of(x), operand], [])
+    copies = prepared(lowered, [1]).kept_sizes
+    assert bool(copies) == is_packed
+
+
 def test_rows_are_packed_if_caches_hold_a_fraction():
     x = np.empty((1, 8192), "float32")
-    processor = replace(PROCESSORS["x86-64-v4"], cache_bytes=1 << 21)
+    processor = replace(PROCESSORS["x86-64-v4"], cache_bytes=1 << 23)
     for columns, is_frozen in ((512, True), (512, False), (1 << 20, True)):
         w = np.broadcast_to(np.float32(0), (8192, columns))
         spec = contiguous(operand_of(w).spec)

@@ -58,9 +58,6 @@ from toolkit.plans.operands import Operand, align_up
 _CHUNK_TERMS = 256
 # Vectors of columns in a row of the call of a single-row product.
 _VECTORS = 4
-# The most bytes of packed panels of a single-row product, in units of the core's cache.
-# Larger operands are read unpacked, in memory order.
-_MAX_PANEL_CACHES = 16
 # The least bytes of a task.
 _TASK_BYTES = 1 << 18
 
@@ -80,6 +77,7 @@ def lower_matmul(
             return rounded
     if p.is_mixed:
         return None
+    p = replace(p, is_frozen=p.is_frozen and p.is_worth_packing)
     if p.is_dot:
         return _lower_dot(p, body)
     if p.is_row:
@@ -116,7 +114,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
-    packed = p.is_frozen and rows * panel <= _MAX_PANEL_CACHES * current().cache_bytes
+    packed = p.is_frozen
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
     if not packed and not p.is_batch_invariant and part_terms < p.depth:
         return _lower_row_parts(p, body, part_terms)

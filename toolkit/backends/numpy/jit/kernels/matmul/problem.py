@@ -20,6 +20,8 @@ from toolkit.plans.rules import rules
 _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 # Fewer columns than this would leave most lanes of a vector of columns idle.
 _DOT_COLUMNS = 4
+# Right operands of up to this many times the bytes of the core's cache are packed once.
+_MAX_PACKED_CACHES = 2
 # From this number of rows on, a product hides the packing of its right operand.
 _MIN_HIDING_ROWS = 32
 # Bytes of a block of the right operand that stays in the L2 cache with the other data,
@@ -58,8 +60,7 @@ class Problem:
             narrower.
         is_transposed: whether this is the transposed product.
         is_batch_invariant: whether the order of the terms depends only on their number.
-        is_frozen: whether the right operand is the same in every run, and a packed copy
-            for all runs is worth its memory.
+        is_frozen: whether the right operand is the same in every run.
         unpack_source: the source from which panels of the right operand are unpacked,
         or None.
         blocks: the rows of scales of that source.
@@ -178,7 +179,7 @@ class Problem:
         matrices of 9 to 16 MB, and half of the time of 4 rows.
         """
         nbytes = self.columns * self.depth * self.items[1]
-        if nbytes <= current().cache_bytes:
+        if nbytes <= _MAX_PACKED_CACHES * current().cache_bytes:
             return True
         return not self.is_row and self.rows < _MIN_HIDING_ROWS
 
@@ -208,8 +209,7 @@ def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     if dtype not in _DTYPES:
         return None
     problem = _simplify(_problem(inputs[a], inputs[b], dtype, a, b))
-    is_frozen = inputs[problem.b].is_frozen and problem.is_worth_packing
-    return replace(problem, is_frozen=is_frozen)
+    return replace(problem, is_frozen=inputs[problem.b].is_frozen)
 
 
 def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
