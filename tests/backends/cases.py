@@ -41,7 +41,7 @@ ANY_BINARY = (
 BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 SHIFTS = ("left_shift", "right_shift")
 _LISTED = {*FLOAT_UNARY, *ANY_UNARY, *FLOAT_BINARY, *ANY_BINARY, *BITWISE, *SHIFTS}
-_LISTED |= {"bitwise_not", "where", "cast", "quantize"}
+_LISTED |= {"bitwise_not", "gcd", "where", "cast", "quantize"}
 # A new operation needs no row: it is tested on floats.
 for _name, _record in PRIMITIVES.items():
     if _record.kind is Kind.ELEMENTWISE and _name not in _LISTED:
@@ -121,7 +121,7 @@ def binary():
         for name in (*ANY_BINARY, *BITWISE):
             for a, b in PAIRS[:6]:
                 yield Case(name, (sample(a, dtype), sample(b, dtype, seed="b")))
-        for name in (*SHIFTS, "power"):
+        for name in (*SHIFTS, "gcd", "power"):
             yield Case(name, (sample((5, 4), dtype), sample((4,), dtype, 0, 3)))
     for name in (*BITWISE, "logical_and", "logical_or", "logical_xor", "equal"):
         yield Case(name, (sample((3, 4), "bool"), sample((4,), "bool", seed="b")))

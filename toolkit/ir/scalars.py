@@ -101,6 +101,7 @@ scalar("subtract")
 scalar("multiply")
 scalar("floor_divide", cost=12)
 scalar("remainder", cost=12)
+scalar("gcd", cost=40)
 scalar("maximum")
 scalar("minimum")
 

@@ -111,6 +111,7 @@ divide_p: Primitive = elementwise(
 floor_divide_p: Primitive = elementwise(
     "floor_divide", lambda s, a, b: s.floor_divide(a, b)
 )
+gcd_p: Primitive = elementwise("gcd", lambda s, a, b: s.gcd(a, b))
 remainder_p: Primitive = elementwise(
     "remainder",
     lambda s, a, b: s.remainder(a, b),

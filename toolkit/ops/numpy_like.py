@@ -14,6 +14,7 @@ from toolkit.ops.checks import check_integers
 from toolkit.ops.elementwise import (
     divide,
     equal,
+    gcd_p,
     greater,
     isinf,
     isnan,
@@ -523,10 +524,6 @@ def fmod(x1: TensorLike, x2: TensorLike) -> Tensor:
     return where(less(x1, 0), -remainder, remainder)
 
 
-def _bits(dtype: str) -> int:
-    return 8 * dtypes.itemsize(dtype)
-
-
 @operation
 def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Compute the greatest common divisor of integers, elementwise.
@@ -545,12 +542,7 @@ def gcd(x1: TensorLike, x2: TensorLike) -> Tensor:
     """
     (x1, x2), dtype = operands(x1, x2)
     check_integers("gcd", dtype)
-    a, b = absolute(x1), absolute(x2)
-    # Euclid's algorithm needs the most steps for adjacent Fibonacci numbers: one for
-    # each power of the golden ratio. After these steps b is 0 everywhere.
-    for _ in range(math.ceil(_bits(dtype) * math.log(2, 1.618)) + 1):
-        a, b = where(equal(b, 0), a, b), where(equal(b, 0), b, mod(a, b))
-    return a
+    return bind(gcd_p, x1, x2)
 
 
 @operation

@@ -217,7 +217,7 @@ def test_several_counts_in_one_body():
 
 
 INTEGERS = [d for d in DTYPES if "int" in d]
-ARITHMETIC = "floor_divide remainder left_shift right_shift bitwise_and bitwise_xor"
+ARITHMETIC = "floor_divide remainder gcd left_shift right_shift bitwise_and bitwise_xor"
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

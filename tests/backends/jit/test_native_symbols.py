@@ -55,7 +55,7 @@ UNARY = (
     ),
 )
 BINARY = ("divide", "power", "maximum", "arctan2", "floor_divide", "mod")
-WHOLE = ("floor_divide", "remainder", "left_shift", "right_shift", "maximum")
+WHOLE = ("floor_divide", "remainder", "gcd", "left_shift", "right_shift", "maximum")
 # The tested operations, by dtype.
 OPERATIONS = {
     **dict.fromkeys(("float32", "float64"), (*UNARY, *BINARY)),

@@ -119,6 +119,11 @@ template <class T> DEVICE T modulo(T a, T b) {
   T r = (T)(a % b);
   return (T)(r != 0 && (r < 0) != (b < 0) ? r + b : r);
 }
+template <class T> DEVICE T common_divisor(T x, T y) {
+  u64 a = x < 0 ? 0 - (u64)x : (u64)x, b = y < 0 ? 0 - (u64)y : (u64)y;
+  while (b != 0) { u64 rest = a % b; a = b; b = rest; }
+  return (T)a;
+}
 template <class T> DEVICE T integer_power(T base, T exponent) {
   u64 result = 1, factor = (u64)base;
   if (exponent < 0) return base == 1 ? 1 : base == (T)-1 ? (exponent & 1 ? -1 : 1) : 0;

@@ -20,6 +20,7 @@ _BITWISE = {"and": "&", "or": "|", "xor": "^"}
 _INTEGERS = {
     "floor_divide": "quotient",
     "remainder": "modulo",
+    "gcd": "common_divisor",
     "left_shift": "shift_left",
     "right_shift": "shift_right",
 }

@@ -52,7 +52,7 @@ register_operators(
 )
 _WIDENED = (
     *("negative", "abs", "sign", "add", "subtract", "multiply", "maximum", "minimum"),
-    *("less", "less_equal", "equal", "floor_divide", "remainder", "power"),
+    *("less", "less_equal", "equal", "floor_divide", "remainder", "power", "gcd"),
 )
 
 
@@ -290,6 +290,22 @@ def _float_remainder(writer: Writer, node: Node, a: str, b: str) -> tuple[str, s
     signs = [writer.node("Less", [x, zero]) for x in (remainder, b)]
     has_remainder = writer.node("Not", [writer.node("Equal", [remainder, zero])])
     return remainder, writer.node("And", [writer.node("Xor", signs), has_remainder])
+
+
+@elementwise("gcd")
+def _gcd(writer: Writer, node: Node, a: str, b: str) -> str:
+    # Euclid's algorithm needs the most steps for adjacent Fibonacci numbers: one for
+    # each power of the golden ratio. After these steps b is 0 everywhere.
+    bits = 8 * dtypes.itemsize(node.inputs[1].spec.dtype)
+    if not node.inputs[1].spec.dtype.startswith("u"):
+        a, b = (writer.node("Abs", [x]) for x in (a, b))
+    zero = _number(writer, node, 0)
+    for _ in range(math.ceil(bits * math.log(2, 1.618)) + 1):
+        is_zero = writer.node("Equal", [b, zero])
+        divisor = _where(writer, is_zero, _number(writer, node, 1), b)
+        remainder = writer.node("Mod", [a, divisor])
+        a, b = _where(writer, is_zero, a, b), _where(writer, is_zero, zero, remainder)
+    return a
 
 
 @elementwise("power")

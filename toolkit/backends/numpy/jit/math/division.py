@@ -82,15 +82,15 @@ def _large_remainder(a: Vector, b: Vector) -> Vector:
     exponent = _exponent(b)
     step_bits = a.format.mantissa - 1  # bits of a step's quotient, minus one
 
-    def step(r: Vector) -> tuple[Vector, Vector]:
+    def step(r: Vector) -> tuple[list[Vector], Vector]:
         raised = (_exponent(r) - exponent - step_bits).intrinsic("smax", 0)
         # 2**raised can be out of range; b * 2**raised is below r and representable.
         half, dtype = raised >> 1, a.value.dtype
         divisor = b * power_of_two(half, dtype) * power_of_two(raised - half, dtype)
         _, remainder = _integer_part(r / divisor, r, divisor)
-        return remainder, b <= remainder
+        return [remainder], b <= remainder
 
-    return loop_over_lanes(a, step)
+    return loop_over_lanes([a], step)[0]
 
 
 def _exponent(x: Vector) -> Vector:

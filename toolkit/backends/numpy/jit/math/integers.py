@@ -1,4 +1,4 @@
-"""Integer division and shifts with the results of NumPy, without traps.
+"""Integer division, divisors and shifts with the results of NumPy, without traps.
 
 Quotients are rounded down, and are 0 for a divisor of 0. A shift by a negative number
 of bits, or by at least the width of the dtype, keeps only the sign.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Builder, Value
+from toolkit.backends.numpy.jit.math.rare_lanes import loop_over_lanes
+from toolkit.backends.numpy.jit.math.vector import Vector
 
 
 def floor_divide(b: Builder, x: Value, y: Value) -> Value:
@@ -41,6 +43,53 @@ def _divide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
         quotient = b.select(negated, b.binary("sub", zero, x), quotient)
         remainder = b.select(negated, zero, remainder)
     return b.select(none, zero, quotient), b.select(none, zero, remainder)
+
+
+def gcd(b: Builder, x: Value, y: Value) -> Value:
+    """Return the greatest common divisor, by Stein's algorithm.
+
+    A step subtracts the smaller odd number from the larger one, and removes all factors
+    of 2 from the difference. Processors have no division of integer vectors.
+    """
+    # Processors shift lanes of at least 32 bits by different counts.
+    dtype = x.dtype
+    wide = dtype if dtypes.itemsize(dtype) >= 4 else "int32"
+    u, v = (_magnitude(b, z, wide) for z in (x, y))
+    common = _trailing_zeros(u | v)
+    is_zero = u.equals(0)
+    u, v = v.where(is_zero, u), u.where(is_zero, v)
+
+    def step(u: Vector, v: Vector) -> tuple[list[Vector], Vector]:
+        v = _shifted("lshr", v, _trailing_zeros(v))
+        smaller, larger = u.intrinsic("umin", v), u.intrinsic("umax", v)
+        is_zero = v.equals(0)
+        return [u.where(is_zero, smaller), v.where(is_zero, larger - smaller)], ~is_zero
+
+    odd = _shifted("lshr", u, _trailing_zeros(u))
+    divisor = _shifted("shl", loop_over_lanes([odd, v], step)[0], common).value
+    return divisor if wide == dtype else b.convert("trunc", divisor, dtype)
+
+
+def _magnitude(b: Builder, x: Value, dtype: str) -> Vector:
+    """Return the absolute value as a number without a sign, in a wider dtype."""
+    is_unsigned = x.dtype.startswith("u")
+    if dtype != x.dtype:
+        x = b.convert("zext" if is_unsigned else "sext", x, dtype)
+    vector = Vector(b, x)
+    if is_unsigned:
+        return vector
+    return vector.intrinsic("smax", vector.constant(0) - vector)
+
+
+def _trailing_zeros(x: Vector) -> Vector:
+    """Return the number of zero bits below the lowest one; 0 of 0."""
+    # x - 1 and not x contain these bits only, without an instruction that counts them.
+    ones = ((x - 1) & ~x).intrinsic("ctpop")
+    return ones & (8 * dtypes.itemsize(x.value.dtype) - 1)
+
+
+def _shifted(instruction: str, x: Vector, count: Vector) -> Vector:
+    return Vector(x.builder, x.builder.binary(instruction, x.value, count.value))
 
 
 def left_shift(b: Builder, x: Value, y: Value) -> Value:

@@ -40,21 +40,26 @@ def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
 
 
 def loop_over_lanes(
-    first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]
-) -> Vector:
-    """Emit a loop of at least one step; a step returns whether lanes continue."""
-    b = first.builder
+    first: Sequence[Vector], step: Callable[..., tuple[Sequence[Vector], Vector]]
+) -> Sequence[Vector]:
+    """Emit a loop of at least one step, and return its last vectors.
+
+    A step is a function of the vectors. It returns the next vectors, and whether lanes
+    continue.
+    """
+    b = first[0].builder
     loop, exit_block, before = b.fresh("again"), b.fresh("done"), b.block
     b.emit(f"br label %{loop}")
     b.label(loop)
     slot = len(b.lines)
-    current = phi(first, (first.value, before))
-    following, lane_continues = step(current)
+    current = [phi(x, (x.value, before)) for x in first]
+    following, lane_continues = step(*current)
     continues = b.across_lanes("or", lane_continues.value)
-    # The end block and the result of the step are not available earlier.
-    text = f"phi {first.value.type} [ {first.value.text}, %{before} ], "
-    text += f"[ {following.value.text}, %{b.block} ]"
-    b.lines[slot] = f"  {current.value.text} = {text}"
+    # The end block and the results of the step are not available earlier.
+    for number, (x, y, z) in enumerate(zip(first, current, following, strict=True)):
+        text = f"phi {x.value.type} [ {x.value.text}, %{before} ], "
+        text += f"[ {z.value.text}, %{b.block} ]"
+        b.lines[slot + number] = f"  {y.value.text} = {text}"
     b.emit(f"br i1 {continues}, label %{loop}, label %{exit_block}")
     b.label(exit_block)
     return following
