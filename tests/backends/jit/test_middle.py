@@ -10,7 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("llvmlite")
 
+import toolkit
 from tests.backends.jit.running import operand_of, run_lowered, vectors_of
+from toolkit import ops
 from toolkit.backends.numpy.jit.kernels.middle_axis import lower_middle
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.registry import get_backend
@@ -101,7 +103,7 @@ def test_first_of_equal_values_and_nan_win(op, shape):
 
 @pytest.mark.parametrize("op", PLACES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "int64"])
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 64, 65, 300, 5000])
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 11, 15, 16, 17, 64, 65, 300, 5000])
 def test_an_index_in_a_line(op, dtype, count):
     generator = np.random.default_rng(count)
     x = generator.integers(0, 4, (5, count)).astype(dtype)
@@ -111,9 +113,35 @@ def test_an_index_in_a_line(op, dtype, count):
     check(op, x, (1,))  # all elements are equal
 
 
+@pytest.mark.parametrize("op", SUMS + PLACES)
+@pytest.mark.parametrize("rows", [1, 15, 16, 53])
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 9, 10, 11])
+def test_rows_of_a_few_elements(op, rows, count):
+    dtypes = ("float32", "float64", "int32", "int64", "int8", "uint16")
+    for dtype in ("bool",) if op in ("any", "all") else dtypes:
+        x = np.abs(numbers((rows, count), dtype, seed=count)).astype(dtype)
+        check(op, x, (1,))
+        if op not in PLACES:
+            check(op, x.reshape(rows, 1, count), (1, 2))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sum", "prod", "any", "all", "argmax"])
+def test_compiled_reductions_of_a_few_elements(name):
+    function = getattr(ops, name)
+    for dtype in ("float32", "float64", "int32", "bool", "bfloat16", "float16"):
+        for shape in ((33, 3), (2, 17, 2), (0, 4), (4, 7)):
+            x = ops.cast(numbers(shape, "float32"), dtype)
+            expected = function(x, axis=-1)
+            actual = toolkit.function(lambda x: function(x, axis=-1))(x)
+            assert actual.dtype == expected.dtype
+            np.testing.assert_array_equal(
+                ops.cast(actual, "float32"), ops.cast(expected, "float32")
+            )
+
+
 @pytest.mark.parametrize("op", PLACES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("count", [1, 16, 70])
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 70])
 def test_an_index_among_infinities_and_nan(op, dtype, count):
     for fill in (np.inf, -np.inf, np.nan):
         x = np.full((3, count), fill, dtype)

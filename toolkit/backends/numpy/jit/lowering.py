@@ -134,7 +134,7 @@ def lower(
         first = body.nodes[0].op.name
         is_copy = first == "stop_gradient" and len(body.nodes) == len(inputs) == 1
         name, argument = (first if first in ANCHORS or is_copy else name), body
-        if first in INDEX_REDUCTIONS and len(body.nodes) == 1:
+        if _is_lone_reduction(body, inputs):
             name, argument = first, body.nodes[0]
     elif name in ANCHORS:
         argument = Graph(node.inputs, (node,), node.outputs)
@@ -147,6 +147,18 @@ def lower(
     if lowered is None and (argument is node or name in CONTIGUOUS_ONLY):
         return _lower_contiguous(lower_node, argument, inputs, outputs)
     return lowered
+
+
+def _is_lone_reduction(body: Graph, inputs: Sequence[Operand]) -> bool:
+    """Return whether a body is one reduction with a faster kernel of its own."""
+    name, *others = (node.op.name for node in body.nodes)
+    if others or name in INDEX_REDUCTIONS:
+        return not others
+    if LOWERINGS.get(name) != LOWERINGS["sum"]:
+        return False
+    is_few = import_location("kernels.middle_axis:is_few_columns", __package__)
+    dtypes = {x.spec.dtype for x in (*body.inputs, *body.outputs)}
+    return len(dtypes) == 1 and bool(is_few(inputs[0], body.nodes[0].attrs["axis"]))
 
 
 def _lower_with_casts(
