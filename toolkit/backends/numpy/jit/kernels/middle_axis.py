@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
 from toolkit.backends.numpy.jit.fused.reducers import reducer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
+from toolkit.backends.numpy.jit.processor import current
 from toolkit.plans.loops.nest import collapse_loops, stride_class
 from toolkit.plans.operands import Operand
 
@@ -31,9 +31,6 @@ _MAX_SHORT_ROW_VECTORS = 4
 # Contiguous rows up to this length are loaded by vectors, and shuffles select their
 # columns. Measured for argmax of 1e5 elements: rows of 2 take 11 us instead of 42.
 _MAX_SHUFFLED_COLUMNS = 10
-# The distance of prefetched rows. Prefetchers of processors do not follow gathers:
-# argmax of 1e7 elements in rows of 10 takes 2.8 ms instead of 14.
-_PREFETCH_BYTES = 2048
 # Rows of at least this number of vectors use twice as many accumulators. Measured:
 # argmax of 1e5 elements takes 4.1 us instead of 6.2 us.
 _MIN_LONG_ROW_VECTORS = 16
@@ -194,23 +191,10 @@ class _Line(Kernel):
             start, state = self._reduce_blocks(row, mask)
             with self.accumulate(start, self.count, 1, state) as iteration:
                 at = self.x + iteration.index * self.step
-                self._prefetch(row, iteration.index)
                 value = self.gather(at, self.row_step, row, self.dtype, mask)
                 state = self._add_column(iteration.values, value, iteration.index)
                 iteration.next(state)
             self.store(self.combine.result(iteration.values), self.out, row, mask)
-
-    def _prefetch(self, row: Index, index: Index) -> None:
-        """Prefetch a share of the next rows, if the elements of rows are contiguous.
-
-        The vectors of all indices prefetch as many bytes as they gather.
-        """
-        if self.inner != 1:
-            return
-        width = self.lanes * dtypes.itemsize(self.dtype)
-        start = self.x + row * self.row_step + (index * width + _PREFETCH_BYTES)
-        for byte in range(0, width, CACHE_LINE):
-            self.prefetch(start + byte)
 
     def _reduce_blocks(self, row: Index, mask: Mask) -> tuple[Number, list[Value]]:
         """Reduce square blocks of contiguous rows, and return the remaining start."""
