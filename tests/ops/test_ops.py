@@ -18,7 +18,8 @@ from toolkit.ops.symbolic import KerasTensor
 # piecewise constant.
 NON_DIFFERENTIABLE = {
     "bitcast",
-    *("sign", "floor", "ceil", "round", "trunc", "floor_divide", "stop_gradient"),
+    *("sign", "floor", "ceil", "round", "trunc", "floor_divide", "gcd"),
+    "stop_gradient",
     *("isnan", "isinf", "isfinite", "equal", "not_equal", "less", "less_equal"),
     *("logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"),
     *("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"),

@@ -62,6 +62,7 @@ def scalar(name: str, **facts: Any) -> Scalar:
 # --- functions of floats --------------------------------------------------------------
 
 scalar("exp", cost=12, vml="Exp", cuda="exp")
+scalar("exp2", cost=12, vml="Exp2", cuda="exp2")
 scalar("expm1", cost=16, vml="Expm1", cuda="expm1")
 scalar("log", cost=14, domain=(0, inf), vml="Ln", cuda="log")
 scalar("log2", cost=14, domain=(0, inf), vml="Log2", cuda="log2")

@@ -12,6 +12,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.errors import ShapeError, WrongExtentError
 from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
@@ -25,7 +26,9 @@ from toolkit.ops.shape import (
     broadcast_to,
     concatenate,
     expand_dims,
+    reshape,
     slice_axis,
+    stack,
     sum_to,
     swapaxes as _swapaxes,
 )
@@ -153,6 +156,40 @@ def _cholesky_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
 
 
 cholesky_p: Primitive = _declare("cholesky", lambda x, *sizes: x, _cholesky_vjp)
+
+
+# --- determinants of small matrices ---------------------------------------------------
+
+
+def _cofactors(x: Tensor) -> list[list[Tensor]]:
+    """Return the derivatives of the determinants of 2x2 or 3x3 matrices."""
+    n = x.shape[-1]
+    if n == 2:
+        return [[x[..., 1, 1], -x[..., 1, 0]], [-x[..., 0, 1], x[..., 0, 0]]]
+
+    def minor(i: int, j: int) -> Tensor:
+        (a, b), (c, d) = ((i + 1) % n, (i + 2) % n), ((j + 1) % n, (j + 2) % n)
+        return x[..., a, c] * x[..., b, d] - x[..., a, d] * x[..., b, c]
+
+    return [[minor(i, j) for j in range(n)] for i in range(n)]
+
+
+def _small_det(x: Tensor) -> Tensor:
+    """Return the determinants of 2x2 or 3x3 matrices, by their first row."""
+    wide = convert(x, dtypes.result_type(x.dtype, "float32"))
+    row = _cofactors(wide)[0]
+    y = wide[..., 0, 0] * row[0]
+    for j, cofactor in enumerate(row[1:], 1):
+        y = y + wide[..., 0, j] * cofactor
+    return convert(y, x.dtype)
+
+
+def _small_det_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    rows = _cofactors(x)
+    return reshape(stack([g * c for row in rows for c in row], -1), x.shape)
+
+
+small_det_p: Primitive = decomposable("small_det", _small_det, _small_det_vjp)
 
 
 def _qr_spec(

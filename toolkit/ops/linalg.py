@@ -27,6 +27,7 @@ from toolkit.ops.decomposition import (
     qr_p,
     scaled_rows,
     slogdet_p,
+    small_det_p,
     solve_p,
     svd_p,
     transposed,
@@ -310,7 +311,10 @@ def det(x: TensorLike) -> Tensor:
         >>> print(ops.round(ops.det([[1.0, 2.0], [3.0, 4.0]]), 4))
         -2.0
     """
-    sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
+    x = _matrices("det", x, square=True)
+    if x.shape[-1] in (2, 3):
+        return bind(small_det_p, x)
+    sign, logarithm = bind(slogdet_p, x)
     return sign * exp(logarithm)
 
 

@@ -39,6 +39,7 @@ from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import (
     cbrt_p,
     exp,
+    exp2_p,
     log,
     log1p,
     log2_p,
@@ -251,7 +252,9 @@ def exp2(x: TensorLike) -> Tensor:
         [1.  8.  0.5]
     """
     (x,) = floating(x)
-    return power(convert(2, x.dtype), x)
+    if dtypes.is_complex(x.dtype):
+        return power(convert(2, x.dtype), x)
+    return bind(exp2_p, x)
 
 
 @operation

@@ -26,6 +26,9 @@ from toolkit.type_aliases import TensorLike
 
 
 exp_p: Primitive = elementwise("exp", lambda s, x: s.exp(x), lambda g, y, x: g * y)
+exp2_p: Primitive = elementwise(
+    "exp2", lambda s, x: s.exp2(x), lambda g, y, x: g * (y * math.log(2))
+)
 expm1_p: Primitive = elementwise(
     "expm1", lambda s, x: s.expm1(x), lambda g, y, x: g * (y + 1)
 )

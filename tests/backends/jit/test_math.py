@@ -40,6 +40,7 @@ def erf(x):
 
 REFERENCES = {
     "exp": np.exp,
+    "exp2": np.exp2,
     "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
@@ -125,6 +126,7 @@ def special_values(dtype):
     # The nearest of all to a multiple of pi/2, for each of the dtypes.
     values += [6381956970095103 * 2.0**797, 16367173 * 2.0**72]
     # Where exp overflows, becomes denormal, underflows.
+    values += [127.999, 128.0, 126.5, 149.0, 150.1, 1023.99, 1024.0, 1074.5, 1075.1]
     values += [88.722, 88.723, 87.4, 103.9, 104.1, 709.78, 709.79, 708.4, 745.1, 745.2]
     with np.errstate(over="ignore"):
         return np.array([math.nan, *values, *(-v for v in values)], dtype)

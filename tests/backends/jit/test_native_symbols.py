@@ -32,6 +32,7 @@ UNARY = (
         "expm1",
         "log",
         "log2",
+        "exp2",
         "log1p",
         "sqrt",
         "rsqrt",

@@ -128,6 +128,11 @@ def _rsqrt(writer: Writer, node: Node, x: str) -> str:
     return writer.node("Div", [_number(writer, node, 1), writer.node("Sqrt", [x])])
 
 
+@elementwise("exp2")
+def _exp2(writer: Writer, node: Node, x: str) -> str:
+    return writer.node("Pow", [_number(writer, node, 2), x])
+
+
 @elementwise("expm1")
 def _expm1(writer: Writer, node: Node, x: str) -> str:
     # tanh(x / 2) * (exp(x) + 1) is exp(x) - 1, without its cancellation near 0.

@@ -1,4 +1,4 @@
-"""exp, expm1, and functions of them: sigmoid and tanh.
+"""exp, exp2, expm1, and functions of them: sigmoid and tanh.
 
 exp(x) = 2**n * exp(r) with n the integer nearest to x / log(2) and r = x - n * log(2),
 |r| <= log(2) / 2. r is computed in two steps (Cody and Waite). With a fused
@@ -8,7 +8,9 @@ that the product is exact, too.
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.math.logarithm import log_2_of
+import math
+
+from toolkit.backends.numpy.jit.math.logarithm import LOG_2, log_2_of
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -31,6 +33,7 @@ class _Constants:
     coefficients: tuple[float, ...]  # of (exp(r) - 1 - r) / r**2
     underflow: float  # exp is 0 from this number down
     overflow: float  # exp is infinite from this number up
+    lowest_exponent: float  # exp2 is 0 below this number
     moderate: float  # exp(x) and exp(-x) are normal numbers up to this number
     minus_one: float  # expm1 is -1 from this number down
     saturated: float  # tanh is 1 from this number up
@@ -52,6 +55,7 @@ _CONSTANTS = {
         ),
         underflow=-104.0,
         overflow=89.0,
+        lowest_exponent=-150.0,
         moderate=87.0,
         minus_one=-18.0,
         saturated=10.0,
@@ -73,6 +77,7 @@ _CONSTANTS = {
         ),
         underflow=-746.0,
         overflow=710.0,
+        lowest_exponent=-1075.0,
         moderate=708.0,
         minus_one=-38.0,
         saturated=20.0,
@@ -105,17 +110,38 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
     return x.constant(0.0).where(vanishes, _exp_in_range(x, low))
 
 
+def exp2(x: Vector) -> Vector:
+    """Return 2**x; denormal results are rounded once."""
+    limits = _CONSTANTS[x.value.dtype]
+    vanishes = x < limits.lowest_exponent
+    x = x.constant(0.0).where(vanishes, x).at_most(x.format.bias + 1.0)
+    shifted = x + x.format.shift
+    n = shifted - x.format.shift
+    # 2**f = exp(r) for r = f * log(2), with an exact f = x - n.
+    f = x - n
+    log_2, log_2_low = LOG_2[x.value.dtype]
+    scales = [math.log(2) ** (k + 2) for k in range(len(limits.coefficients))]
+    tail = [c * s for c, s in zip(limits.coefficients, scales, strict=True)]
+    y = fma(f, log_2, fma(f * f, polynomial(f, tail), f * log_2_low))
+    return x.constant(0.0).where(vanishes, _scaled(n, shifted, y))
+
+
 def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
     """Return e**(x + low) for nonzero results."""
-    n, shifted, y = _reduce_argument(x, low)
+    return _scaled(*_reduce_argument(x, low))
+
+
+def _scaled(n: Vector, shifted: Vector, y: Vector) -> Vector:
+    """Return 2**n * (1 + y), for n with the lowest bits of `shifted`."""
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
         return scaled
     # 2**n can be out of range even if the result is a normal number. Two factors with
     # half the exponent are in range, and only the last product rounds.
-    half = fma(n, 0.5, x.format.shift).bits()
-    first = power_of_two(half, x.value.dtype)
-    second = power_of_two(shifted.bits() - half, x.value.dtype)
+    dtype = n.value.dtype
+    half = fma(n, 0.5, n.format.shift).bits()
+    first = power_of_two(half, dtype)
+    second = power_of_two(shifted.bits() - half, dtype)
     return (y + 1.0) * first * second
 
 
