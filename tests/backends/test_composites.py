@@ -139,7 +139,7 @@ def test_all_composites_are_tested():
         "attention_grad_of",
         "batch_norm_grad_of",
     }
-    tested_elsewhere |= {"small_det"}
+    tested_elsewhere |= {"least_squares", "singular_values", "small_det"}
     tested_elsewhere |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}
     tested_elsewhere |= {"exchange_rows", "gather_in_shard"}
     tested_elsewhere |= {"igamma_integral", "igammac_integral"}

@@ -78,6 +78,18 @@ def load_blas_function(
     return None
 
 
+def load_lapack_function(name: str) -> tuple[LibraryFunction, Any] | None:
+    """Return a function of the LAPACK of NumPy and its integers; None if missing."""
+    library = ctypes.CDLL(_library())
+    for spelling in ("scipy_{}_64_", "{}_64_", "scipy_{}_", "{}_"):
+        function: Any = getattr(library, spelling.format(name), None)
+        if function is not None:
+            function.restype = None
+            integer = ctypes.c_int64 if "64_" in spelling else ctypes.c_int
+            return function, integer
+    return None
+
+
 set_threads = load_function("set_num_threads", None, ctypes.c_int)
 get_threads = load_function("get_num_threads", ctypes.c_int)
 

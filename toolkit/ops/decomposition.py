@@ -304,6 +304,11 @@ svd_p: Primitive = _declare(
 )
 
 
+singular_values_p: Primitive = decomposable(
+    "singular_values", lambda x: bind(svd_p, x, full=False)[1]
+)
+
+
 def _eigh_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     w, v = y
     inner = _gaps(w) * matmul(transposed(v), g[1])

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
+from toolkit.arguments import is_real
 from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable_as
 from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError, unknown_choice
-from toolkit.ops.checks import normalize_axis
+from toolkit.ir import Primitive, Spec
+from toolkit.ops.checks import broadcast_shapes, normalize_axis
 from toolkit.ops.contract import matmul
 from toolkit.ops.creation import eye
 from toolkit.ops.decomposition import (
@@ -26,6 +29,7 @@ from toolkit.ops.decomposition import (
     need_square,
     qr_p,
     scaled_rows,
+    singular_values_p,
     slogdet_p,
     small_det_p,
     solve_p,
@@ -242,8 +246,9 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> A
         [3.0, 2.0]
     """
     x = _matrices("svd", x)
-    y = bind(svd_p, x, full=full_matrices and compute_uv)
-    return y if compute_uv else y[1]
+    if not compute_uv:
+        return bind(singular_values_p, x)
+    return bind(svd_p, x, full=full_matrices)
 
 
 # --- systems and determinants ---------------------------------------------------------
@@ -433,6 +438,20 @@ def pinv(x: TensorLike, rcond: TensorLike | None = None) -> Tensor:
     return _pseudo_inverse(_matrices("pinv", x), rcond)
 
 
+def _least_squares(a: Tensor, b: Tensor, rcond: TensorLike) -> Tensor:
+    return matmul(_pseudo_inverse(a, rcond), b)
+
+
+def _least_squares_spec(a: Spec, b: Spec, rcond: float) -> Spec:
+    batch = broadcast_shapes("lstsq", a.shape[:-2], b.shape[:-2])
+    return b.with_shape((*batch, a.shape[-1], b.shape[-1]))
+
+
+least_squares_p: Primitive = decomposable_as(
+    "least_squares", _least_squares_spec, _least_squares
+)
+
+
 @operation
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
     """Return the least squares solution of a @ x = b with the smallest norm.
@@ -451,7 +470,12 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
         [3.]
     """
     a, b, vector = _system("lstsq", a, b, square=False)
-    y = matmul(_pseudo_inverse(a, rcond), b)
+    if rcond is None:
+        rcond = _default_tolerance(a)
+    if is_real(rcond):
+        y = bind(least_squares_p, a, b, rcond=float(rcond))
+    else:
+        y = _least_squares(a, b, rcond)
     return squeeze(y, -1) if vector else y
 
 
@@ -473,7 +497,7 @@ def matrix_rank(x: TensorLike, tol: Any = None) -> Tensor:
         1
     """
     x = _matrices("matrix_rank", x)
-    s = bind(svd_p, x, full=False)[1]
+    s = bind(singular_values_p, x)
     if tol is None:
         tol = _default_tolerance(x) * max(s, axis=-1, keepdims=True)
     else:
@@ -559,7 +583,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: tuple[int, ...], keepdims: bool) -> 
         raise unknown_choice("norm: ord of a matrix", ord, choices)
     x = moveaxis(x, axes, (-2, -1))
     if ord in ("nuc", 2, -2):
-        values = bind(svd_p, x, full=False)[1]
+        values = bind(singular_values_p, x)
     else:
         values = sum(abs(x), axis=-1 if ord in (inf, -inf) else -2)
     y = sum(values, -1) if ord == "nuc" else (max if ord > 0 else min)(values, -1)

@@ -106,6 +106,10 @@ class Linalg(Kernels):
         """Return singular vectors and values, descending."""
         return self._factors("svd", x, out, full_matrices=full)
 
+    def singular_values(self, x: Array, *, out: Any = None) -> Array:
+        """Return the singular values, descending."""
+        return self._run("svd", x, out=out, compute_uv=False)
+
     def eigh(self, x: Array, *, out: Any = None) -> tuple[Array, ...]:
         """Return eigenvalues, ascending, and eigenvectors of symmetric matrices."""
         return self._factors("eigh", x, out)

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.backends import openblas
 from toolkit.backends.array.linalg import Linalg
 from toolkit.backends.kernels import Kernel
-from toolkit.backends.numpy import mkl, tiled_matmul
+from toolkit.backends.numpy import lapack, mkl, tiled_matmul
 from toolkit.backends.numpy.triangular import solve_by_blas
 from toolkit.backends.openblas import on_one_thread, single_threaded
 from toolkit.errors import unknown_choice
@@ -65,6 +65,10 @@ class Blas:
         """Return the kernels of this library that replace kernels of `table`."""
         names = [name for name in vars(Linalg) if name in table]
         table = table | {"solve_triangular": solve_by_blas(table["solve_triangular"])}
+        if lapack.has_lapack():
+            table |= {"lu": lapack.lu_by_lapack(table["lu"])}
+            table |= {"least_squares": lapack.least_squares}
+            names.append("least_squares")
         return {name: on_one_thread(table[name]) for name in names}
 
 

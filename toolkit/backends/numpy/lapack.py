@@ -1,0 +1,218 @@
+"""LU factors and least squares, by functions of LAPACK that NumPy does not expose.
+
+LAPACK reads columns. Each function copies one matrix at a time to that layout.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from toolkit.backends.kernels import Kernel
+from toolkit.backends.openblas import LibraryFunction, load_lapack_function
+
+Array = Any
+_PREFIXES = {"float32": "s", "float64": "d"}
+# The width of matrices from which a call for each matrix takes less time than NumPy
+# functions of a whole stack.
+_MIN_EXTENT = 16
+# Elements of LAPACK's workspace for each row or column: its largest block size.
+_BLOCK = 64
+# The margin for the error of LAPACK's estimate of a condition number.
+_ESTIMATE_MARGIN = 10.0
+# Steps of the power method, and the margin for its error.
+_POWER_STEPS, _MARGIN = 8, 4.0
+
+
+class _Lapack:
+    """Functions of one dtype. Numbers are passed by reference, arrays by address."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.integer: Any = ctypes.c_int64
+        self._functions: dict[str, LibraryFunction] = {}
+
+    def load(self, *names: str) -> bool:
+        """Load functions; return whether all of them exist."""
+        for name in names:
+            loaded = load_lapack_function(_PREFIXES[self.dtype] + name)
+            if loaded is None:
+                return False
+            self._functions[name], self.integer = loaded
+        return True
+
+    def call(self, name: str, *arguments: bytes | int | Array) -> int:
+        """Call a function, and return its status."""
+        status = self.integer()
+        pointers = [self._pointer(x) for x in arguments]
+        self._functions[name](*pointers, ctypes.byref(status))
+        return int(status.value)
+
+    def _pointer(self, x: bytes | int | Array) -> Any:
+        if isinstance(x, bytes):
+            return ctypes.c_char_p(x)
+        if isinstance(x, int):
+            return ctypes.byref(self.integer(x))
+        return ctypes.c_void_p(x.__array_interface__["data"][0])
+
+    def integers(self, count: int) -> Array:
+        """Return an array for integers of LAPACK."""
+        return np.empty(count, f"int{8 * ctypes.sizeof(self.integer)}")
+
+    def workspace(self, count: int) -> Array:
+        """Return an array for intermediate numbers."""
+        return np.empty(max(count, 1) * _BLOCK, self.dtype)
+
+
+@functools.cache
+def _lapack(dtype: str) -> _Lapack | None:
+    """Return the functions of a dtype; None if one is missing."""
+    lapack = _Lapack(dtype)
+    names = ("getrf", "geqrf", "ormqr", "trcon", "trtrs")
+    return lapack if lapack.load(*names) else None
+
+
+def has_lapack() -> bool:
+    """Return whether the library of NumPy has the functions of this module."""
+    return all(_lapack(dtype) is not None for dtype in _PREFIXES)
+
+
+def lu_by_lapack(fallback: Kernel) -> Kernel:
+    """Return a kernel of `lu` for float32 and float64.
+
+    Args:
+        fallback: the kernel for other dtypes and small matrices.
+    """
+
+    @functools.wraps(fallback)
+    def lu(x: Array, *, out: Any = None) -> Any:
+        m, n = x.shape[-2:]
+        k = min(m, n)
+        lapack = _lapack(x.dtype.name) if x.dtype.name in _PREFIXES else None
+        if lapack is None or k < _MIN_EXTENT:
+            return fallback(x, out=out)
+        if out is None:
+            lead = x.shape[:-2]
+            out = (
+                np.empty(x.shape, x.dtype),
+                np.empty((*lead, k), "int32"),
+                np.empty((*lead, m), "int32"),
+            )
+        factors, all_pivots, permutations = out
+        pivots = lapack.integers(k)
+        for index in np.ndindex(x.shape[:-2]):
+            columns = np.array(x[index].T, order="C")
+            lapack.call("getrf", m, n, columns, m, pivots)
+            factors[index] = columns.T
+            swaps, rows = (pivots - 1).tolist(), list(range(m))
+            for i, j in enumerate(swaps):
+                rows[i], rows[j] = rows[j], rows[i]
+            all_pivots[index], permutations[index] = swaps, rows
+        return out
+
+    return lu
+
+
+def least_squares(a: Array, b: Array, *, rcond: float, out: Any = None) -> Array:
+    """Return the least squares solutions of a @ x = b with the smallest norms.
+
+    Args:
+        a: (..., m, n).
+        b: (..., m, k).
+        rcond: the relative cutoff of small singular values.
+        out: the array for the result.
+    """
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    n, k = a.shape[-1], b.shape[-1]
+    y = np.empty((*batch, n, k), b.dtype) if out is None else out
+    # As all functions of NumPy for such systems, in double precision.
+    dtype = np.result_type(a.dtype, b.dtype, "float64")
+    a = np.broadcast_to(a.astype(dtype), (*batch, *a.shape[-2:]))
+    b = np.broadcast_to(b.astype(dtype), (*batch, *b.shape[-2:]))
+    if not y.size:
+        return y
+    if dtype != "float64" or min(a.shape[-2:]) < _MIN_EXTENT:
+        y[...] = _by_singular_values(a, b, rcond)
+        return y
+    for index in np.ndindex(batch):
+        x = _by_reflections(a[index], b[index], rcond)
+        y[index] = _by_singular_values(a[index], b[index], rcond) if x is None else x
+    return y
+
+
+def _by_singular_values(a: Array, b: Array, rcond: float) -> Array:
+    if not min(a.shape[-2:]):
+        return 0.0
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    is_significant = s > rcond * s[..., :1]
+    inverted = is_significant / np.where(is_significant, s, 1.0)
+    rotated = np.swapaxes(u.conj(), -1, -2) @ b
+    return np.swapaxes(vh.conj(), -1, -2) @ (inverted[..., None] * rotated)
+
+
+def _by_reflections(a: Array, b: Array, rcond: float) -> Array | None:
+    """Return the solution by a QR decomposition; None without full rank."""
+    lapack = _lapack("float64")
+    assert lapack is not None
+    is_wide = a.shape[0] < a.shape[1]
+    # The columns of a tall matrix: `a`, or `a` transposed.
+    columns = np.array(a if is_wide else a.T, order="C")
+    n, m = columns.shape
+    k = b.shape[1]
+    scales, work = np.empty(n), lapack.workspace(max(m, k, 3 * n))
+    lapack.call("geqrf", m, n, columns, m, scales, work, work.size)
+
+    def solve(x: Array, trans: bytes) -> int:
+        """Replace the first n elements of the rows of x by their solutions."""
+        shape = (b"U", trans, b"N", n, len(x), columns, m, x, x.shape[1])
+        return lapack.call("trtrs", *shape)
+
+    inverse_condition, integers = np.empty(1), lapack.integers(n)
+    triangle = (b"1", b"U", b"N", n, columns, m, inverse_condition)
+    lapack.call("trcon", *triangle, work, integers)
+    # Condition numbers in other norms differ by a factor of up to n.
+    if not inverse_condition[0] > _ESTIMATE_MARGIN * n * rcond and not _has_full_rank(
+        columns[:, :n], solve, rcond
+    ):
+        return None
+    x = np.zeros((k, m))
+    x[:, : b.shape[0]] = b.T
+    reflectors = (k, n, columns, m, scales, x, m, work, work.size)
+    if is_wide:
+        solve(x, b"T")
+        x[:, n:] = 0
+        lapack.call("ormqr", b"L", b"N", m, *reflectors)
+        return x.T
+    lapack.call("ormqr", b"L", b"T", m, *reflectors)
+    solve(x, b"N")
+    return x[:, :n].T
+
+
+def _has_full_rank(transposed: Array, solve: Any, rcond: float) -> bool:
+    """Return whether the smallest singular value is certainly above the cutoff.
+
+    Args:
+        transposed: R transposed, with other numbers in the upper triangle.
+        solve: replaces a row by the solution of a system with R or R transposed.
+        rcond: the relative cutoff.
+    """
+    lower = np.tril(transposed)
+    if not lower.diagonal().all() or not np.isfinite(lower).all():
+        return False
+    n = len(lower)
+    # Reproducible, and with components along all singular vectors.
+    largest = smallest = np.random.default_rng(0).standard_normal((1, n))
+    for _ in range(_POWER_STEPS):
+        largest = (largest @ lower) @ lower.T
+        largest = largest / sqrt(float(np.vdot(largest, largest)))
+        solve(smallest := smallest.copy(), b"T")
+        solve(smallest, b"N")
+        norm = sqrt(float(np.vdot(smallest, smallest)))
+        smallest = smallest / norm
+    product = largest @ lower
+    scale = sqrt(float(np.vdot(product, product)))
+    return bool(1 / sqrt(norm) > _MARGIN * rcond * scale)
