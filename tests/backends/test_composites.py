@@ -34,7 +34,8 @@ CASES = {
     "sum_leaves": ([(4, 2, 3), ()], {}),
 }
 _SPECIAL = "bessel_j0 bessel_j1 bessel_y0 bessel_y1 bessel_k0 bessel_k0e bessel_k1 "
-_SPECIAL += "bessel_k1e i0e i1 i1e erfcinv ndtri"
+_SPECIAL += "bessel_k1e i0e i1 i1e erfcinv ndtri "
+_SPECIAL += "erfc lgamma digamma trigamma"
 CASES |= {name: ([(6, 5)], {}) for name in _SPECIAL.split()}
 
 

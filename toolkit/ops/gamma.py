@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from toolkit.arguments import is_real
 from toolkit.core.convert import convert
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, bind
+from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
     equal,
     floor,
@@ -23,7 +25,13 @@ from toolkit.ops.elementwise import (
     where,
 )
 from toolkit.ops.numeric import absolute, logical_not, stop_gradient
-from toolkit.ops.quadrature import chebyshev, doubles, polynomial
+from toolkit.ops.quadrature import (
+    bind_float,
+    chebyshev,
+    doubles,
+    in_float64,
+    polynomial,
+)
 from toolkit.ops.symbolic import operation
 from toolkit.ops.transcendental import cos, exp, log, sin
 from toolkit.type_aliases import TensorLike
@@ -77,18 +85,18 @@ def _positive_lgamma(x: Tensor) -> Tensor:
     """Return lgamma(x) for x > 0."""
     is_large = greater_equal(x, _STIRLING_BORDER)
     large = where(is_large, x, _STIRLING_BORDER)
-    far = (large - 0.5) * (log(large) - 1) + (_HALF_LOG_2PI - 0.5)
-    far = far + _stirling_series(large)
     y = where(is_large, 1.5, x)
     is_small = less(y, 1)
-    small = where(is_small, y, 1.0)
-    factor = convert(1.0, y.dtype)
+    factor = where(is_small, y, 1.0)
     for _ in range(int(_STIRLING_BORDER) - 2):
         is_above = greater_equal(y, 2)
         y = where(is_above, y - 1, y)
         factor = where(is_above, factor * y, factor)
+    logarithm = log(where(is_large, large, factor))
+    far = (large - 0.5) * (logarithm - 1) + (_HALF_LOG_2PI - 0.5)
     near = lgamma_from_1(where(is_small, y, y - 1))
-    return where(is_large, far, near + log(factor) - log(small))
+    near = near + where(is_small, -logarithm, logarithm)
+    return where(is_large, far + _stirling_series(large), near)
 
 
 def stirling_rest(x: Tensor) -> Tensor:
@@ -104,34 +112,13 @@ def lgamma_from_1(x: Tensor) -> Tensor:
     return x * (x - 1) * chebyshev(_LOG_GAMMA, 2 * x - 1)
 
 
-@operation
-def lgamma(x: TensorLike) -> Tensor:
-    """Compute the logarithm of abs(gamma(x)), elementwise.
-
-    Args:
-        x: real numbers of any shape. The result is infinite at 0 and at negative
-            integers.
-
-    Returns:
-        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
-        floatx.
-
-    Reference:
-        DLMF, https://dlmf.nist.gov/5.2
-
-    Example:
-        >>> from toolkit import ops
-        >>> round(float(ops.exp(ops.lgamma(5.0))), 3)  # gamma(5) = 4!
-        24.0
-    """
-    (x,), dtype = doubles(x)
+def _lgamma(x: Tensor) -> Tensor:
     is_left = less(x, 0)
     right = where(is_left, 1 - x, x)
     y = _positive_lgamma(where(isinf(right), 1.0, right))
     fraction = where(is_left, x - floor(x + 0.5), 0.5)
     reflected = math.log(math.pi) - log(absolute(sin(math.pi * fraction))) - y
-    y = where(is_left, reflected, y)
-    return convert(where(isinf(x), INF, y), dtype)
+    return where(isinf(x), INF, where(is_left, reflected, y))
 
 
 def _positive_digamma(x: Tensor) -> Tensor:
@@ -154,6 +141,81 @@ def _positive_digamma(x: Tensor) -> Tensor:
     return where(is_large, far, near + shift)
 
 
+def _is_pole(x: Tensor) -> Tensor:
+    """Return whether x is 0 or a negative integer."""
+    return equal(x, floor(x)) & logical_not(greater(x, 0))
+
+
+def _digamma(x: Tensor) -> Tensor:
+    is_left = less(x, 0)
+    y = _positive_digamma(where(is_left, 1 - x, x))
+    fraction = where(is_left, x - floor(x + 0.5), 0.5)
+    angle = math.pi * fraction
+    y = where(is_left, y - math.pi * cos(angle) / sin(angle), y)
+    return where(_is_pole(x), NAN, y)
+
+
+def _positive_trigamma(x: Tensor) -> Tensor:
+    """Return the derivative of digamma for x > 0."""
+    is_large = greater_equal(x, _STIRLING_BORDER)
+    large = where(is_large, x, x + _STIRLING_BORDER)
+    inverse = 1 / large
+    square = inverse * inverse
+    series = polynomial(_BERNOULLI, square) * square * inverse
+    # The sum of 1 / (x + k) ** 2 for 8 numbers k, with one division for each pair.
+    small = where(is_large, 1.0, x)
+    shift = convert(0.0, x.dtype)
+    for k in range(0, int(_STIRLING_BORDER), 2):
+        y, z = small + k, small + (k + 1)
+        product = y * z
+        shift = shift + (y * y + z * z) / (product * product)
+    far = inverse + 0.5 * square + series
+    return where(is_large, far, far + shift)
+
+
+def _trigamma(x: Tensor) -> Tensor:
+    is_left = less(x, 0)
+    y = _positive_trigamma(where(is_left, 1 - x, x))
+    fraction = where(is_left, x - floor(x + 0.5), 0.5)
+    slope = math.pi / sin(math.pi * fraction)
+    y = where(is_left, slope * slope - y, y)
+    return where(isinf(x), where(is_left, NAN, 0.0), where(_is_pole(x), INF, y))
+
+
+trigamma_p: Primitive = in_float64(
+    "trigamma", _trigamma, derivative=lambda x: polygamma(2, x)
+)
+digamma_p: Primitive = in_float64(
+    "digamma", _digamma, derivative=lambda x: bind(trigamma_p, x)
+)
+lgamma_p: Primitive = in_float64(
+    "lgamma", _lgamma, derivative=lambda x: bind(digamma_p, x)
+)
+
+
+@operation
+def lgamma(x: TensorLike) -> Tensor:
+    """Compute the logarithm of abs(gamma(x)), elementwise.
+
+    Args:
+        x: real numbers of any shape. The result is infinite at 0 and at negative
+            integers.
+
+    Returns:
+        A tensor with the shape of `x`. Floats keep their dtype; all other dtypes give
+        floatx.
+
+    Reference:
+        DLMF, https://dlmf.nist.gov/5.2
+
+    Example:
+        >>> from toolkit import ops
+        >>> round(float(ops.exp(ops.lgamma(5.0))), 3)  # gamma(5) = 4!
+        24.0
+    """
+    return bind_float(lgamma_p, x)
+
+
 @operation
 def digamma(x: TensorLike) -> Tensor:
     """Compute the derivative of `lgamma`, elementwise.
@@ -173,14 +235,7 @@ def digamma(x: TensorLike) -> Tensor:
         >>> round(float(ops.digamma(1.0)), 4)  # minus Euler's constant
         -0.5772
     """
-    (x,), dtype = doubles(x)
-    is_left = less(x, 0)
-    y = _positive_digamma(where(is_left, 1 - x, x))
-    fraction = where(is_left, x - floor(x + 0.5), 0.5)
-    angle = math.pi * fraction
-    y = where(is_left, y - math.pi * cos(angle) / sin(angle), y)
-    is_pole = equal(x, floor(x)) & logical_not(greater(x, 0))
-    return convert(where(is_pole, NAN, y), dtype)
+    return bind_float(digamma_p, x)
 
 
 # The number of terms that `zeta` adds directly; the Euler-Maclaurin formula gives the
@@ -264,6 +319,8 @@ def polygamma(n: Any, x: TensorLike) -> Tensor:
         >>> round(float(ops.polygamma(1, 1.0)), 4)  # pi ** 2 / 6
         1.6449
     """
+    if is_real(n) and n in (0, 1):
+        return bind_float(trigamma_p if n == 1 else digamma_p, x)
     (n, x), dtype = doubles(n, x)
     n = stop_gradient(n)
     is_valid = equal(n, floor(n)) & greater_equal(n, 0)

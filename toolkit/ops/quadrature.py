@@ -37,6 +37,7 @@ def in_float64(
     name: str,
     function: Callable[..., Tensor],
     slope: Callable[[Tensor], Tensor] | None = None,
+    derivative: Callable[[Tensor], Tensor] | None = None,
 ) -> Primitive:
     """Declare an elementwise composite of real numbers that computes in float64.
 
@@ -47,6 +48,7 @@ def in_float64(
         function: the function of float64 tensors.
         slope: for a function of one tensor, its derivative as a function of the result.
             None differentiates the body.
+        derivative: the same as a function of the argument.
     """
 
     def body(*xs: Tensor) -> Tensor:
@@ -54,12 +56,15 @@ def in_float64(
         return convert(function(*wide), dtype)
 
     def vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+        if derivative is not None:
+            factor = derivative(convert(x, "float64"))
+            return convert(convert(g, "float64") * factor, x.dtype)
         # The slope needs all digits of the result, which a narrow dtype does not have.
         result = y if x.dtype == "float64" else bind(record, convert(x, "float64"))
         assert slope is not None
         return convert(convert(g, "float64") * slope(result), x.dtype)
 
-    record = decomposable(name, body, None if slope is None else vjp)
+    record = decomposable(name, body, vjp if slope or derivative else None)
     return record
 
 
@@ -89,11 +94,12 @@ def _horner(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 
 def chebyshev(coefficients: Sequence[float], t: Tensor) -> Tensor:
-    """Return the sum of c[k] * cos(k * arccos(t)), by Clenshaw's recurrence."""
-    after, y = convert(0, t.dtype), convert(0, t.dtype)
-    for c in reversed(coefficients[1:]):
-        after, y = y, 2 * t * y - after + c
-    return t * y - after + coefficients[0]
+    """Return the sum of c[k] * cos(k * arccos(t)).
+
+    The coefficients must decay so fast that the same polynomial in powers of t has
+    coefficients with a small sum.
+    """
+    return polynomial(np.polynomial.chebyshev.cheb2poly(coefficients).tolist(), t)
 
 
 def integrate(

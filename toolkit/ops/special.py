@@ -6,7 +6,9 @@ import math
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
+from toolkit.ir import Primitive
 from toolkit.ops.elementwise import greater, isinf, less, minimum, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.quadrature import chebyshev, polynomial
@@ -106,6 +108,25 @@ def scaled_erfc(x: Tensor) -> Tensor:
     return chebyshev(_ERFC, (x - 4) / (x + 4)) / (1 + 2 * x)
 
 
+def _erfc(x: Tensor) -> Tensor:
+    x, dtype = _widened(x)
+    right = absolute(x)
+    scaled = scaled_erfc(right)
+    # Above 27 the square would overflow, although exp of its negative is 0.
+    tail = scaled * exp(-(minimum(right, 27.0) ** 2))
+    tail = where(greater(right, 27.0), 0.0, tail)
+    return convert(where(less(x, 0), 2.0 - tail, tail), dtype)
+
+
+def _erfc_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    wide, _ = _widened(x)
+    slope = exp(-(wide * wide)) * (-2 / math.sqrt(math.pi))
+    return g * convert(slope, x.dtype)
+
+
+erfc_p: Primitive = decomposable("erfc", _erfc, _erfc_vjp)
+
+
 @operation
 def erfc(x: TensorLike) -> Tensor:
     """Compute 1 - erf(x), elementwise; it is exact also where erf(x) is almost 1.
@@ -125,10 +146,4 @@ def erfc(x: TensorLike) -> Tensor:
         >>> print(ops.round(ops.erfc([0.0, 1.0]), 4))
         [1.     0.1573]
     """
-    x, dtype = _widened(x)
-    right = absolute(x)
-    scaled = scaled_erfc(right)
-    # Above 27 the square would overflow, although exp of its negative is 0.
-    tail = scaled * exp(-(minimum(right, 27.0) ** 2))
-    tail = where(greater(right, 27.0), 0.0, tail)
-    return convert(where(less(x, 0), 2.0 - tail, tail), dtype)
+    return bind(erfc_p, *floating(x))
