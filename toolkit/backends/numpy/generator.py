@@ -13,6 +13,7 @@ from toolkit.backends.numpy import (
     fourier,
     narrow_rows,
     narrow_storage,
+    outer_products,
     pointwise,
     precision,
     reductions,
@@ -39,6 +40,7 @@ class LlvmGenerator(CodeGenerator):
         before_fusion=(
             fourier.rewrite_transforms,
             pointwise.pointwise_gradients_as_products,
+            outer_products.multiply_outer_products,
             reductions.separate_reductions,
             narrow_rows.join_narrow_rows,
         ),
