@@ -11,10 +11,18 @@ from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError, ShapeError
-from toolkit.ops.creation import zeros
-from toolkit.ops.index import gather_p, scatter_p
+from toolkit.ops.index import gather_p
 from toolkit.ops.ranges import index_range
-from toolkit.ops.shape import pad_p, reshape, slice_p, transpose
+from toolkit.ops.shape import (
+    expand_dims,
+    pad_p,
+    reshape,
+    slice_axis,
+    slice_p,
+    squeeze,
+    stack,
+    transpose,
+)
 from toolkit.ops.spatial import per_axis, window_counts
 from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
@@ -43,8 +51,8 @@ class _Blocks:
         stride: Any,
     ) -> None:
         self.size = per_axis(op, "kernel_size", kernel_size, 2)
-        dilation = per_axis(op, "dilation", dilation, 2)
-        stride = per_axis(op, "stride", stride, 2)
+        self.dilation = dilation = per_axis(op, "dilation", dilation, 2)
+        self.stride = stride = per_axis(op, "stride", stride, 2)
         pads = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,) * 2
         if len(pads) != 2 or any(not is_int(n) or n < 0 for n in pads):
             raise ArgumentError(
@@ -55,10 +63,12 @@ class _Blocks:
         pairs = tuple((n, n) for n in pads)
         self.counts = window_counts(op, spatial, self.size, stride, pairs, dilation)
         self.padded = tuple(n + 2 * p for n, p in zip(spatial, pads, strict=True))
-        self.indices = [
-            window_indices(*sizes)
-            for sizes in zip(self.counts, self.size, stride, dilation, strict=True)
-        ]
+
+    @property
+    def indices(self) -> list[Tensor]:
+        """The index of each element of each window along each axis."""
+        sizes = zip(self.counts, self.size, self.stride, self.dilation, strict=True)
+        return [window_indices(*row) for row in sizes]
 
 
 @operation
@@ -105,6 +115,43 @@ def unfold(
     return reshape(x, (batch, elements, math.prod(blocks.counts)))
 
 
+def _padded(x: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """Return x with zeros along an axis."""
+    if not before and not after:
+        return x
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = before, after
+    return bind(pad_p, x, widths=tuple(widths), value=0)
+
+
+def _add_windows(
+    x: Tensor, axes: tuple[int, int], stride: int, dilation: int, extent: int
+) -> Tensor:
+    """Add overlapping windows along the second axis; the first one has their elements.
+
+    The elements of windows in steps of the stride are blocks without overlap. The
+    result is the sum of the blocks, one shifted by each number of strides.
+    """
+    inner, outer = axes
+    if dilation > 1:
+        x = _padded(expand_dims(x, inner + 1), inner + 1, 0, dilation - 1)
+        shape = (*x.shape[:inner], x.shape[inner] * dilation, *x.shape[inner + 2 :])
+        x = reshape(x, shape)
+    count, size = x.shape[outer], x.shape[inner]
+    shifts = -(-size // stride)
+    x = _padded(x, inner, 0, shifts * stride - size)
+    rows = max(count + shifts - 1, -(-extent // stride))
+    total: Any = 0
+    for shift in range(shifts):
+        block = slice_axis(x, inner, shift * stride, (shift + 1) * stride)
+        total = total + _padded(block, outer, shift, rows - count - shift)
+    # Interleave the planes of a block.
+    planes = [slice_axis(total, inner, k, k + 1) for k in range(stride)]
+    y = stack([squeeze(plane, inner) for plane in planes], outer)
+    y = reshape(y, (*y.shape[: outer - 1], rows * stride, *y.shape[outer + 1 :]))
+    return slice_axis(y, outer - 1, 0, extent)
+
+
 @operation
 def fold(
     x: Any,
@@ -149,14 +196,11 @@ def fold(
             f"fold: expected (batch, channels * {size}, {math.prod(blocks.counts)}); "
             f"received {x.shape}"
         )
-    lead, (height, width) = (batch, elements // size), blocks.padded
+    lead = batch, elements // size
     x = reshape(x, (*lead, *blocks.size, *blocks.counts))
-    x = transpose(x, (0, 1, 4, 2, 5, 3))
-    down, right = blocks.indices
-    blank = zeros((*x.shape[:4], width), x.dtype)
-    x = bind(scatter_p, blank, right, x, axis=4, mode="add")
-    blank = zeros((*lead, height, width), x.dtype)
-    x = bind(scatter_p, blank, down, x, axis=2, mode="add")
+    for i, axes in ((1, (3, 5)), (0, (2, 3))):
+        numbers = blocks.stride[i], blocks.dilation[i], blocks.padded[i]
+        x = _add_windows(x, axes, *numbers)
     stop = tuple(p + n for p, n in zip(blocks.pads, spatial, strict=True))
     bounds = {"start": (0, 0, *blocks.pads), "stop": (*lead, *stop), "step": (1,) * 4}
     return bind(slice_p, x, **bounds)
