@@ -83,3 +83,48 @@ def test_gradients_far_from_zero_are_finite(name, dtype):
             tape.watch(x)
             y = getattr(ops, name)(x)
         assert np.isfinite(tape.gradient(y, x).numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+def test_compiled_incomplete_gamma_functions_equal_the_integrals(name):
+    function, random, n = getattr(ops, name), np.random.default_rng(0), 3000
+    a = 10 ** random.uniform(-5, 6, n)
+    ratio = np.exp(random.standard_normal(n) * random.choice([1e-3, 0.03, 0.3, 2], n))
+    x = np.where(random.random(n) < 0.3, 10 ** random.uniform(-6, 3, n), a * ratio)
+    special = [0.0, 1.0, 1.1, 5e-324, 1e-300, 3999.0, 4001.0, 1e300]
+    special = np.array([*special, np.inf, np.nan, -1.0])
+    a = np.concatenate([a, np.repeat(special, len(special))])
+    x = np.concatenate([x, np.tile(special, len(special))])
+    # Eager calls compute the integrals.
+    expected = function(ops.array(a), ops.array(x)).numpy()
+    compiled = toolkit.function(lambda a, x: function(a, x))
+    actual = compiled(ops.array(a), ops.array(x)).numpy()
+    np.testing.assert_allclose(actual, expected, 2e-12, 1e-290)
+    for dtype in ("float32", "bfloat16", "float16"):
+        y = compiled(ops.cast(a, dtype), ops.cast(x, dtype))
+        z = function(ops.cast(a, dtype), ops.cast(x, dtype))
+        assert y.dtype == dtype
+        tolerance = 3e-7 if dtype == "float32" else 1e-2
+        y, z = (ops.cast(v, "float64").numpy() for v in (y, z))
+        np.testing.assert_allclose(y, z, tolerance, 1e-38)
+    assert compiled(ops.zeros((0, 3)), ops.ones(3)).shape == (0, 3)
+    assert float(compiled(ops.array(1.0), ops.array(2.0))) == pytest.approx(
+        float(function(1.0, 2.0)), rel=1e-6
+    )
+
+
+def test_gradients_of_compiled_incomplete_gamma_functions():
+    a, x = np.array([[0.3, 2.0, 30.0], [0.5, 3.0, 25.0]])
+
+    def gradient(a, x):
+        with toolkit.GradientTape() as tape:
+            tape.watch([a, x])
+            y = ops.igamma(a, x)
+        return tape.gradient(y, [a, x])
+
+    step = 1e-5
+    for i, actual in enumerate(toolkit.function(gradient)(ops.array(a), ops.array(x))):
+        shifts = np.eye(2)[i] * step
+        above = ops.igamma(a + shifts[0], x + shifts[1]).numpy()
+        below = ops.igamma(a - shifts[0], x - shifts[1]).numpy()
+        np.testing.assert_allclose(actual, (above - below) / 2 / step, 1e-6, 1e-9)

@@ -401,12 +401,15 @@ def graph_rule(name: str, body: Rule) -> Rule:
     return graph
 
 
-def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
+def decomposable(
+    name: str, body: Rule, vjp: Rule | None = None, scalar: Rule | None = None
+) -> Primitive:
     """Declare a composite primitive:
 
     `body` defines it, a kernel of a backend is optional.
 
-    Without a `vjp` the tape differentiates the body.
+    Without a `vjp` the tape differentiates the body. A `scalar` rule is the function of
+    one element. Code generators with its functions compute it in a loop.
     """
     graph = graph_rule(name, body)
 
@@ -414,14 +417,20 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
         outputs = tuple(v.spec for v in graph(specs, attrs).outputs)
         return outputs if len(outputs) > 1 else outputs[0]
 
-    return decomposable_as(name, spec, body, vjp)
+    return decomposable_as(name, spec, body, vjp, scalar)
 
 
 def decomposable_as(
-    name: str, spec: Rule, body: Rule, vjp: Rule | None = None
+    name: str,
+    spec: Rule,
+    body: Rule,
+    vjp: Rule | None = None,
+    scalar: Rule | None = None,
 ) -> Primitive:
     """Declare a composite with a shape rule that does not need its body."""
     rules = {"body": body, "graph": graph_rule(name, body), "vjp": vjp}
+    if scalar is not None:
+        rules["scalar"] = scalar
     return primitive(name, Kind.COMPOSITE, spec, **rules)
 
 

@@ -9,7 +9,8 @@ import math
 from typing import Any
 
 from toolkit.core.convert import convert
-from toolkit.core.tensor import Tensor
+from toolkit.core.tensor import Tensor, bind
+from toolkit.core.trace import decomposable
 from toolkit.ir import Primitive
 from toolkit.ops.elementwise import (
     equal,
@@ -62,16 +63,28 @@ lower_integral_p: Primitive = tail_integral("igamma_integral", _lower_integrand)
 upper_integral_p: Primitive = tail_integral("igammac_integral", _upper_integrand)
 
 
+lower_ratio_p: Primitive = decomposable(
+    "igamma_ratio",
+    lambda a, x, scale: bind_integral(lower_integral_p, a, x, scale) / scale,
+    scalar=lambda s, a, x, scale: s.igamma_ratio(a, x, scale),
+)
+upper_ratio_p: Primitive = decomposable(
+    "igammac_ratio",
+    lambda a, x, scale: bind_integral(upper_integral_p, a, x, scale) / scale,
+    scalar=lambda s, a, x, scale: s.igammac_ratio(a, x, scale),
+)
+
+
 def _lower(a: Tensor, x: Tensor) -> Tensor:
     """Return igamma(a, x) where x is not much larger than a."""
     scale = minimum(a, maximum(a - x, 0.0) + sqrt(x))
-    return _gamma_density(a, x) * bind_integral(lower_integral_p, a, x, scale) / scale
+    return _gamma_density(a, x) * bind(lower_ratio_p, a, x, scale)
 
 
 def _upper(a: Tensor, x: Tensor) -> Tensor:
     """Return igammac(a, x) where x is at least a and at least 1."""
     scale = minimum(x, (x - a + 1) + sqrt(a))
-    return _gamma_density(a, x) * bind_integral(upper_integral_p, a, x, scale) / scale
+    return _gamma_density(a, x) * bind(upper_ratio_p, a, x, scale)
 
 
 def _upper_near_0(a: Tensor, x: Tensor) -> Tensor:

@@ -94,6 +94,9 @@ def takes_whole(node: Node) -> bool:
     if node.op.name == "sort":
         can_sort = import_location("kernels.sort_rows:can_sort_rows", __package__)
         return bool(can_sort(node.inputs[0].spec, node.attrs["axis"]))
+    if node.op.scalar is not None:
+        is_fusable = import_location("fused.elementwise:is_fusable", __package__)
+        return bool(is_fusable(node))
     if node.op.name not in COMPOSITES:
         return False
     # bfloat16 values become float32 before lowering.

@@ -21,6 +21,7 @@ from toolkit.backends.numpy.jit.math import (
     error_function,
     exponential,
     hyperbolic,
+    incomplete_gamma,
     integers,
     inverse_trigonometric,
     logarithm,
@@ -31,8 +32,8 @@ from toolkit.backends.numpy.jit.math.vector import Vector
 from toolkit.ir.scalars import SCALARS
 
 _MODULES = (
-    *(division, error_function, exponential, hyperbolic, inverse_trigonometric),
-    *(logarithm, powers, trigonometric),
+    *(division, error_function, exponential, hyperbolic, incomplete_gamma),
+    *(inverse_trigonometric, logarithm, powers, trigonometric),
 )
 # By the name of the scalar operation: functions of float vectors, and functions of a
 # builder and integers.
