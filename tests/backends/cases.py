@@ -262,7 +262,8 @@ def moves():
     for dtype in ("float32", "float64"):
         pairs = sample((3, 5, 2), dtype)
         yield Case("as_complex", (pairs,))
-        yield Case("as_real", (pairs[..., 0] + 1j * pairs[..., 1],))
+        for name in ("as_real", "conjugate"):
+            yield Case(name, (pairs[..., 0] + 1j * pairs[..., 1],))
     for dtype in (*FLOATS, "int32", "bool"):
         a, b, c = (sample(s, dtype) for s in ((2, 3), (0, 3), (4, 3)))
         yield Case("concatenate", (a, b, c), {"axis": 0})

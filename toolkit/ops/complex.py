@@ -51,6 +51,13 @@ as_real_p: Primitive = primitive(
     axes="...->..._",
     vjp=lambda g, y, x: conjugate(bind(as_complex_p, g)),
 )
+conjugate_p: Primitive = primitive(
+    "conjugate",
+    Kind.MOVE,
+    lambda x: x,
+    axes="...->...",
+    vjp=lambda g, y, x: conjugate(g),
+)
 
 
 @operation
@@ -177,8 +184,7 @@ def conjugate(x: TensorLike) -> Tensor:
     x = convert(x)
     if not dtypes.is_complex(x.dtype):
         return x
-    signs = convert([1, -1], dtypes.real_type(x.dtype))
-    return bind(as_complex_p, bind(as_real_p, x) * signs)
+    return bind(conjugate_p, x)
 
 
 conj = conjugate

@@ -50,15 +50,19 @@ class Shape(Kernels):
     def as_complex(self, x: Array, *, out: Any = None) -> Array:
         """Convert real and imaginary parts along the last axis to complex numbers."""
         dtype = self.xp.result_type(x.dtype, "complex64")
-        out = self._result(out, x.shape[:-1], dtype)
-        out.real, out.imag = x[..., 0], x[..., 1]
-        return out
+        pairs = self.xp.ascontiguousarray(x, "float64" if dtype.itemsize > 8 else None)
+        y = pairs.view(dtype).reshape(x.shape[:-1])
+        return y if out is None else self._copy_to(out, y)
 
     def as_real(self, x: Array, *, out: Any = None) -> Array:
         """Convert complex numbers to real and imaginary parts along a new last axis."""
-        out = self._result(out, (*x.shape, 2), x.real.dtype)
-        out[..., 0], out[..., 1] = x.real, x.imag
-        return out
+        numbers = self.xp.ascontiguousarray(x).reshape(*x.shape, 1)
+        y = numbers.view(x.real.dtype)
+        return y if out is None else self._copy_to(out, y)
+
+    def conjugate(self, x: Array, *, out: Any = None) -> Array:
+        """Negate the imaginary parts of complex numbers."""
+        return self.xp.conjugate(x, out=out)
 
     def concatenate(self, *xs: Array, axis: int, out: Any = None) -> Array:
         """Concatenate arrays along `axis`."""

@@ -127,6 +127,11 @@ def as_real(x: Array) -> Array:
     return np.stack([x.real, x.imag], axis=-1)
 
 
+def conjugate(x: Array) -> Array:
+    """Negate the imaginary parts of complex numbers."""
+    return np.conjugate(x)
+
+
 def concatenate(*xs: Array, axis: int) -> Array:
     """Concatenate arrays."""
     return np.concatenate(xs, axis)
