@@ -13,9 +13,11 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.ops.checks import known_values
 from toolkit.ops.index import gather_p
 from toolkit.ops.ranges import check_range
-from toolkit.ops.shape import pad_p
+from toolkit.ops.shape import broadcast_to, concatenate, flip, pad_p, slice_axis
 from toolkit.ops.symbolic import operation
 
+# Runs of adjacent elements up to which a concatenation is faster than a gather.
+_MAX_RUNS = 9
 _COPYING_MODES = {
     "circular": "wrap",
     "edge": "edge",
@@ -101,4 +103,32 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
         raise ShapeError(f"pad: axis {axis} of shape {x.shape} has no elements to copy")
     check_range(n + sum(width))
     sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
-    return bind(gather_p, x, convert(sources), axis=axis)
+    runs = _runs(sources)
+    if len(runs) > _MAX_RUNS:
+        return bind(gather_p, x, convert(sources), axis=axis)
+    return concatenate([_run_of(x, axis, run) for run in runs], axis)
+
+
+def _runs(sources: Any) -> list[Any]:
+    """Split indices into runs with a step of -1, 0 or 1."""
+    steps, runs, start = np.diff(sources), [], 0
+    while start < len(sources):
+        stop = start + 1
+        if stop < len(sources) and abs(steps[start]) <= 1:
+            while stop < len(sources) and steps[stop - 1] == steps[start]:
+                stop += 1
+        runs.append(sources[start:stop])
+        start = stop
+    return runs
+
+
+def _run_of(x: Tensor, axis: int, run: Any) -> Tensor:
+    """Return the elements of x with the indices of a run."""
+    first, last = int(run[0]), int(run[-1])
+    if first <= last:
+        y = slice_axis(x, axis, first, last + 1)
+    else:
+        y = flip(slice_axis(x, axis, last, first + 1), axis)
+    if len(run) == y.shape[axis]:
+        return y
+    return broadcast_to(y, (*x.shape[:axis], len(run), *x.shape[axis + 1 :]))
