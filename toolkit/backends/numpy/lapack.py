@@ -1,6 +1,6 @@
 """LU factors and least squares, by functions of LAPACK that NumPy does not expose.
 
-LAPACK reads columns. Each function copies one matrix at a time to that layout.
+LAPACK reads columns, so each function copies the matrices to that layout.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _PREFIXES = {"float32": "s", "float64": "d"}
 # The width of matrices from which a call for each matrix takes less time than NumPy
 # functions of a whole stack.
 _MIN_EXTENT = 16
+# The number of matrices from which NumPy exchanges rows of a stack faster than Python.
+_MIN_STACK = 4
 # Elements of LAPACK's workspace for each row or column: its largest block size.
 _BLOCK = 64
 # The margin for the error of LAPACK's estimate of a condition number.
@@ -51,6 +53,20 @@ class _Lapack:
         pointers = [self._pointer(x) for x in arguments]
         self._functions[name](*pointers, ctypes.byref(status))
         return int(status.value)
+
+    def call_for_each(self, name: str, count: int, *arguments: int | Array) -> None:
+        """Call a function for each matrix of contiguous stacks; ignore its status."""
+        function, status = self._functions[name], ctypes.byref(self.integer())
+        pointers = [self._pointer(x) for x in arguments]
+        stacks = [
+            (pointer, x.strides[0])
+            for pointer, x in zip(pointers, arguments, strict=True)
+            if not isinstance(x, int)
+        ]
+        for _ in range(count):
+            function(*pointers, status)
+            for pointer, step in stacks:
+                pointer.value += step
 
     def _pointer(self, x: bytes | int | Array) -> Any:
         if isinstance(x, bytes):
@@ -102,19 +118,35 @@ def lu_by_lapack(fallback: Kernel) -> Kernel:
                 np.empty((*lead, k), "int32"),
                 np.empty((*lead, m), "int32"),
             )
-        factors, all_pivots, permutations = out
-        pivots = lapack.integers(k)
-        for index in np.ndindex(x.shape[:-2]):
-            columns = np.array(x[index].T, order="C")
-            lapack.call("getrf", m, n, columns, m, pivots)
-            factors[index] = columns.T
-            swaps, rows = (pivots - 1).tolist(), list(range(m))
-            for i, j in enumerate(swaps):
-                rows[i], rows[j] = rows[j], rows[i]
-            all_pivots[index], permutations[index] = swaps, rows
+        factors, pivots, permutations = out
+        columns = np.array(np.swapaxes(x, -1, -2), order="C")
+        numbers = columns.reshape(-1, n, m)
+        swaps = lapack.integers(len(numbers) * k).reshape(-1, k)
+        lapack.call_for_each("getrf", len(numbers), m, n, numbers, m, swaps)
+        factors[...] = np.swapaxes(columns, -1, -2)
+        swaps -= 1
+        pivots[...] = swaps.reshape(pivots.shape)
+        permutations[...] = _permutations(swaps, m).reshape(permutations.shape)
         return out
 
     return lu
+
+
+def _permutations(swaps: Array, count: int) -> Array:
+    """Return the source index of each row after exchanges of rows, for each matrix."""
+    rows = np.empty((len(swaps), count), "int32")
+    rows[...] = np.arange(count)
+    if len(swaps) < _MIN_STACK:
+        for line, exchanges in zip(rows, swaps.tolist(), strict=True):
+            order = line.tolist()
+            for i, j in enumerate(exchanges):
+                order[i], order[j] = order[j], order[i]
+            line[:] = order
+        return rows
+    stack = np.arange(len(swaps))
+    for i, j in enumerate(swaps.T):
+        rows[stack, j], rows[:, i] = rows[:, i].copy(), rows[stack, j]
+    return rows
 
 
 def least_squares(a: Array, b: Array, *, rcond: float, out: Any = None) -> Array:

@@ -18,7 +18,7 @@ def multiply_outer_products(graph: Graph, target: Target) -> Graph:
 
 
 def _is_outer(node: Node) -> bool:
-    return node.op.name == "matmul" and node.inputs[0].spec.shape[-1] == 1
+    return bool(node.op.name == "matmul" and node.inputs[0].spec.shape[-1] == 1)
 
 
 def _as_multiplication(product: Node) -> Node:
