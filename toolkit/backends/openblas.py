@@ -78,7 +78,9 @@ def load_blas_function(
     return None
 
 
-def load_lapack_function(name: str) -> tuple[LibraryFunction, Any] | None:
+def load_lapack_function(
+    name: str,
+) -> tuple[LibraryFunction, type[ctypes.c_int64] | type[ctypes.c_int]] | None:
     """Return a function of the LAPACK of NumPy and its integers; None if missing."""
     library = ctypes.CDLL(_library())
     for spelling in ("scipy_{}_64_", "{}_64_", "scipy_{}_", "{}_"):

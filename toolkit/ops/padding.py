@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,15 +105,16 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
         raise ShapeError(f"pad: axis {axis} of shape {x.shape} has no elements to copy")
     check_range(n + sum(width))
     sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
-    runs = _runs(sources)
+    runs = _runs(sources.tolist())
     if len(runs) > _MAX_RUNS:
         return bind(gather_p, x, convert(sources), axis=axis)
     return concatenate([_run_of(x, axis, run) for run in runs], axis)
 
 
-def _runs(sources: Any) -> list[Any]:
+def _runs(sources: Sequence[int]) -> list[Sequence[int]]:
     """Split indices into runs with a step of -1, 0 or 1."""
-    steps, runs, start = np.diff(sources), [], 0
+    steps = [b - a for a, b in pairwise(sources)]
+    runs, start = [], 0
     while start < len(sources):
         stop = start + 1
         if stop < len(sources) and abs(steps[start]) <= 1:
@@ -122,9 +125,9 @@ def _runs(sources: Any) -> list[Any]:
     return runs
 
 
-def _run_of(x: Tensor, axis: int, run: Any) -> Tensor:
+def _run_of(x: Tensor, axis: int, run: Sequence[int]) -> Tensor:
     """Return the elements of x with the indices of a run."""
-    first, last = int(run[0]), int(run[-1])
+    first, last = run[0], run[-1]
     if first <= last:
         y = slice_axis(x, axis, first, last + 1)
     else:

@@ -106,7 +106,7 @@ class Linalg(Kernels):
         """Return singular vectors and values, descending."""
         return self._factors("svd", x, out, full_matrices=full)
 
-    def singular_values(self, x: Array, *, out: Any = None) -> Array:
+    def singular_values(self, x: Array, *, out: Array | None = None) -> Array:
         """Return the singular values, descending."""
         return self._run("svd", x, out=out, compute_uv=False)
 

@@ -60,7 +60,7 @@ class Shape(Kernels):
         y = numbers.view(x.real.dtype)
         return y if out is None else self._copy_to(out, y)
 
-    def conjugate(self, x: Array, *, out: Any = None) -> Array:
+    def conjugate(self, x: Array, *, out: Array | None = None) -> Array:
         """Negate the imaginary parts of complex numbers."""
         return self.xp.conjugate(x, out=out)
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable, Sequence
 from math import sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from toolkit.backends.kernels import Kernel
 from toolkit.backends.openblas import LibraryFunction, load_lapack_function
 
 Array = Any
+# A number by reference, text, or the address of an array.
+Pointer = Any
+# Replaces the rows of an array by solutions; the second argument is LAPACK's "trans".
+Solver: TypeAlias = Callable[[Array, bytes], int]
 _PREFIXES = {"float32": "s", "float64": "d"}
 # The width of matrices from which a call for each matrix takes less time than NumPy
 # functions of a whole stack.
@@ -68,7 +73,7 @@ class _Lapack:
             for pointer, step in stacks:
                 pointer.value += step
 
-    def _pointer(self, x: bytes | int | Array) -> Any:
+    def _pointer(self, x: bytes | int | Array) -> Pointer:
         if isinstance(x, bytes):
             return ctypes.c_char_p(x)
         if isinstance(x, int):
@@ -105,12 +110,13 @@ def lu_by_lapack(fallback: Kernel) -> Kernel:
     """
 
     @functools.wraps(fallback)
-    def lu(x: Array, *, out: Any = None) -> Any:
+    def lu(x: Array, *, out: Sequence[Array] | None = None) -> Sequence[Array]:
         m, n = x.shape[-2:]
         k = min(m, n)
         lapack = _lapack(x.dtype.name) if x.dtype.name in _PREFIXES else None
         if lapack is None or k < _MIN_EXTENT:
-            return fallback(x, out=out)
+            fallen_back: Sequence[Array] = fallback(x, out=out)
+            return fallen_back
         if out is None:
             lead = x.shape[:-2]
             out = (
@@ -149,7 +155,9 @@ def _permutations(swaps: Array, count: int) -> Array:
     return rows
 
 
-def least_squares(a: Array, b: Array, *, rcond: float, out: Any = None) -> Array:
+def least_squares(
+    a: Array, b: Array, *, rcond: float, out: Array | None = None
+) -> Array:
     """Return the least squares solutions of a @ x = b with the smallest norms.
 
     Args:
@@ -224,7 +232,7 @@ def _by_reflections(a: Array, b: Array, rcond: float) -> Array | None:
     return x[:, :n].T
 
 
-def _has_full_rank(transposed: Array, solve: Any, rcond: float) -> bool:
+def _has_full_rank(transposed: Array, solve: Solver, rcond: float) -> bool:
     """Return whether the smallest singular value is certainly above the cutoff.
 
     Args:

@@ -35,6 +35,7 @@ register_operators(
         "arctanh": "Atanh",
         "erf": "Erf",
         "sigmoid": "Sigmoid",
+        "softplus": "Softplus",
         "stop_gradient": "Identity",
         "negative": "Neg",
         "abs": "Abs",
@@ -299,17 +300,13 @@ def _float_remainder(writer: Writer, node: Node, a: str, b: str) -> tuple[str, s
 
 @elementwise("gcd")
 def _gcd(writer: Writer, node: Node, a: str, b: str) -> str:
-    # Euclid's algorithm needs the most steps for adjacent Fibonacci numbers: one for
-    # each power of the golden ratio. After these steps b is 0 everywhere.
-    bits = 8 * dtypes.itemsize(node.inputs[1].spec.dtype)
-    if not node.inputs[1].spec.dtype.startswith("u"):
+    dtype, zero = node.inputs[1].spec.dtype, _number(writer, node, 0)
+    if not dtype.startswith("u"):
         a, b = (writer.node("Abs", [x]) for x in (a, b))
-    zero = _number(writer, node, 0)
-    for _ in range(math.ceil(bits * math.log(2, 1.618)) + 1):
-        is_zero = writer.node("Equal", [b, zero])
-        divisor = _where(writer, is_zero, _number(writer, node, 1), b)
-        remainder = writer.node("Mod", [a, divisor])
-        a, b = _where(writer, is_zero, a, b), _where(writer, is_zero, zero, remainder)
+    # Euclid's algorithm takes at most a step for each power of the golden ratio.
+    for _ in range(math.ceil(8 * dtypes.itemsize(dtype) * math.log(2, 1.618)) + 1):
+        remainder = _remainder(writer, node, a, b)
+        a, b = _where(writer, writer.node("Equal", [b, zero]), a, b), remainder
     return a
 
 
@@ -434,11 +431,6 @@ def _limit(writer: Writer, node: Node, x: str) -> str:
     ends = ["" if n is None else writer.scalar(n, wide or dtype) for n in (low, high)]
     name = writer.node("Clip", [x, *ends] if ends[1] else [x, ends[0]])
     return name if wide is None else writer.cast(name, dtype)
-
-
-@elementwise("softplus")
-def _softplus(writer: Writer, node: Node, x: str) -> str:
-    return writer.node("Softplus", [x])
 
 
 @elementwise("gelu")
