@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import toolkit
+import toolkit.ops.leaf_sums
 from toolkit import ops
 from toolkit.backends import composites
 from toolkit.backends.composites import CompositeKernel

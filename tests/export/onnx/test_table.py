@@ -2,9 +2,12 @@
 
 import pytest
 
+# Modules with primitives that are imported when they are needed.
 import toolkit.compat.tensorflow.minmax
+import toolkit.control_flow.recurrent
 import toolkit.functions
-import toolkit.models  # a module with private primitives is imported
+import toolkit.models
+import toolkit.ops.leaf_sums
 import toolkit.random  # noqa: F401
 from toolkit.export.onnx import exporter  # noqa: F401
 from toolkit.export.onnx.table import ELEMENTWISE, RULES, UNSUPPORTED
