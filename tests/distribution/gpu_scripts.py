@@ -20,6 +20,8 @@ LAYOUTS = {
         ".*conv.*/kernel": (None, None, None, "batch"),
     },
 }
+# Weights that are gathered twice in each step.
+LAYOUTS["large"] = {".*large./kernel": ("batch", None)}
 LAYOUTS["both"] = {
     **LAYOUTS["tensor"],
     ".*up/kernel": ("batch", "model"),
@@ -28,6 +30,7 @@ LAYOUTS["both"] = {
 
 MODELS = """
 random = np.random.default_rng(0)
+scale = options.get("scale", 1)  # of the features
 
 def mlp():
     x = random.random((41, 6), "float32")
@@ -67,11 +70,21 @@ def mixed():
     ])
     return model, x
 
+def deep():  # with weights of 64 KiB
+    x = random.random((41, 128), "float32")
+    hidden = [layers.Dense(128, "relu") for _ in range(5)]
+    return tk.Sequential([*hidden, layers.Dense(3, "softmax")]), x
+
+def large():  # with weights of 272 KiB
+    x = random.random((41, 264), "float32")
+    hidden = [layers.Dense(264, "relu", name=f"large{i}") for i in range(4)]
+    return tk.Sequential([*hidden, layers.Dense(3, "softmax")]), x
+
 def cnn():
     x = random.random((41, 8, 8, 3), "float32")
     model = tk.Sequential([
-        layers.Conv2D(4, 3), layers.BatchNormalization(), layers.ReLU(),
-        layers.MaxPooling2D(), layers.Conv2D(8, 3, padding="same"),
+        layers.Conv2D(4 * scale, 3), layers.BatchNormalization(), layers.ReLU(),
+        layers.MaxPooling2D(), layers.Conv2D(8 * scale, 3, padding="same"),
         layers.BatchNormalization(), layers.GlobalAveragePooling2D(),
         layers.Dense(3, "softmax"),
     ])
@@ -87,11 +100,11 @@ def lstm():
 def gpt():
     x = random.integers(0, 30, (41, 6)).astype("int32")
     tokens = tk.Input((6,), dtype="int32")
-    h = layers.Embedding(30, 16)(tokens)
+    h = layers.Embedding(30, 16 * scale)(tokens)
     y = layers.LayerNormalization()(h)
-    h = h + layers.MultiHeadAttention(4, 4)(y, y, use_causal_mask=True)
-    y = layers.Dense(32, "gelu", name="up")(layers.LayerNormalization()(h))
-    h = h + layers.Dense(16, name="down")(y)
+    h = h + layers.MultiHeadAttention(4, 4 * scale)(y, y, use_causal_mask=True)
+    y = layers.Dense(32 * scale, "gelu", name="up")(layers.LayerNormalization()(h))
+    h = h + layers.Dense(16 * scale, name="down")(y)
     h = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(h))
     return tk.Model(tokens, layers.Dense(3, "softmax")(h)), x
 """
@@ -106,7 +119,7 @@ from tests.distribution import gpus
 options = json.loads(sys.argv[1])
 name, on_gpu = options["model"], options.get("gpu", True)
 if on_gpu:
-    device = gpus.install(options["kernels"], options["nccl"])
+    device = gpus.install(options["kernels"], options["nccl"], options.get("lag", ""))
     type(device).captures = options.get("captures", True)
 if "mesh" in options:
     mesh = distribution.DeviceMesh(options["mesh"], ["batch", "model"])
@@ -147,7 +160,8 @@ class Steps(tk.callbacks.Callback):
 with warnings.catch_warnings(record=True) as issued:
     warnings.simplefilter("always")
     history = model.fit(
-        x, y, batch_size=8, epochs=3, verbose=0, callbacks=[Steps()] if on_gpu else []
+        x, y, batch_size=8, epochs=options.get("epochs", 3), verbose=0,
+        callbacks=[Steps()] if on_gpu else [],
     ).history
 warned = [str(w.message) for w in issued if "through host memory" in str(w.message)]
 predicted = model.predict(x, batch_size=8, verbose=0)
@@ -156,7 +170,12 @@ if on_gpu:
     arrays = [v.value._array for v in model.trainable_variables]
     assert all(type(array) is gpus.OpaqueArray for array in arrays)
 results = [history, evaluated, digest(predicted), state_of(model)]
-tell([results, dict(steps=steps, warned=warned)])
+plan = model.inspect(x[:8], y[:8])
+kernels = [
+    [k.name, k.moments, [node.op.kind.value for node in k.nodes]] for k in plan.kernels
+]
+facts = dict(steps=steps, warned=warned, kernels=kernels)
+tell([results, facts])
 """
 )
 

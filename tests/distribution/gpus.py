@@ -21,14 +21,15 @@ from toolkit.comm.nccl_library import Library
 STREAM, TIMEOUT = 77, 60.0
 
 
-def install(folder, library=None):
+def install(folder, library=None, lag=""):
     """Register a GPU for this rank, and return its device.
 
     Args:
         folder: the folder of built kernels, which the ranks share.
         library: the file of the stand-in for NCCL; None: NCCL is not installed.
+        lag: the order of the streams: see `RankDevice`.
     """
-    device = RankDevice(Path(folder), library)
+    device = OpaqueArray.device = RankDevice(Path(folder), library, lag)
     registry.register_backend("cupy", lambda number=0: CupyBackend(device, np))
     return device
 
@@ -52,6 +53,8 @@ def wrap(value):
 class OpaqueArray(NDArrayOperatorsMixin):
     """Array of the device; only the functions of its array module read it."""
 
+    device = None  # whose launches end before a function of the array module
+
     def __init__(self, content):
         self.content = content
 
@@ -59,11 +62,13 @@ class OpaqueArray(NDArrayOperatorsMixin):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        self.device.drain()
         if out is not None:
             options["out"] = unwrap(out)
         return wrap(getattr(ufunc, method)(*unwrap(inputs), **options))
 
     def __array_function__(self, function, types, args, kwargs):
+        self.device.drain()
         options = {name: unwrap(value) for name, value in kwargs.items()}
         return wrap(function(*unwrap(args), **options))
 
@@ -74,12 +79,17 @@ class OpaqueArray(NDArrayOperatorsMixin):
         return self._call(value) if callable(value) else wrap(value)
 
     def _call(self, method):
-        return lambda *args, **options: wrap(method(*unwrap(args), **options))
+        def call(*args, **options):
+            self.device.drain()
+            return wrap(method(*unwrap(args), **options))
+
+        return call
 
     def __getitem__(self, index):
         return wrap(self.content[unwrap(index)])
 
     def __setitem__(self, index, value):
+        self.device.drain()
         self.content[unwrap(index)] = unwrap(value)
 
     def __len__(self):
@@ -98,13 +108,26 @@ class RankEvent(Event):
 class RankDevice(HostDevice):
     """GPU of a rank.
 
+    The order of its two streams of work is one that CUDA permits, so a missing wait
+    changes bits. "late": collectives run when a step waits for them. "early": they run
+    at once, and steps run when a collective or the host waits for them.
+
+    Args:
+        folder, library: see `install`.
+        lag: "late", "early", or "" for the order of the launches.
+
     Attributes:
         launches: the launches, copies and calls outside of captured graphs, "replay"
             for each launch of a graph, and the waits of the host.
     """
 
-    def __init__(self, folder, library):
+    def __init__(self, folder, library, lag):
         super().__init__(folder, {})
+        last = {"late": "exchanges", "early": "stream"}.get(lag)
+        self.order = tuple(sorted(self.streams, key=lambda name: name == last))
+        self.lagging = self.streams.get(last)
+        self.is_joined = True  # whether the steps wait for all collectives
+        self.last_exchange = None
         self.library = library
         self.launches = []
         self.is_replaying = False
@@ -129,7 +152,16 @@ class RankDevice(HostDevice):
     def submit(self, stream, kind, work):
         if kind not in ("mark", "wait", "poison") and not self.is_replaying:
             self.launches.append(kind)
-        super().submit(stream, kind, work)
+        if stream is self.exchanges:
+            self.is_joined = False
+            self.last_exchange = work
+        elif stream is self.stream and kind == "wait" and work is self.last_exchange:
+            self.is_joined = True
+        with self.lock:
+            self.check_fault()
+            stream.queue.append((kind, work))
+            while any(s.queue for s in self.streams.values() if s is not self.lagging):
+                self.step()
 
     def event(self):
         return RankEvent(self)
@@ -146,6 +178,7 @@ class RankDevice(HostDevice):
             self.is_replaying = True
             try:
                 replay()
+                assert self.is_joined, "a stream was not joined before the capture ends"
             finally:
                 self.is_replaying = False
 
@@ -165,7 +198,7 @@ class RankDevice(HostDevice):
 
 
 class StreamGroup:
-    """Group whose calls run in the order of the device's stream."""
+    """Group whose calls run in the order of the device's stream of collectives."""
 
     def __init__(self, device, ranks, library):
         self.device, self.ranks, self.library = device, ranks, library
@@ -189,4 +222,4 @@ class StreamGroup:
             self.ranks.wait(lambda: not self.library.fakeStreamPending(STREAM), name)
 
         self.device.log.append("nccl")
-        self.device.submit(self.device.stream, "nccl", run)
+        self.device.submit(self.device.exchanges, "nccl", run)

@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.library_calls import LibraryCallLimits
 from toolkit.backends.target import BackendPasses
+from toolkit.comm.group import Group
 from toolkit.errors import UnsupportedError
 from toolkit.ir import Node, Spec
 from toolkit.plans.locations import LoopBody, Shares
@@ -91,6 +92,14 @@ class CodeGenerator:
             inputs, outputs: the operands in the order of the node.
         """
         return None
+
+    def can_overlap(self, group: Group) -> bool:
+        """Return whether collectives of a group run in parallel with generated code.
+
+        Args:
+            group: the ranks, which all return the same.
+        """
+        return False
 
     def precompile(self, lowered: Any) -> None:
         """Start the slow preparation of a result of `lower`, before a program needs it.

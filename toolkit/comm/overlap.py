@@ -30,17 +30,21 @@ _MIN_BUCKET = 64 << 10
 Run: TypeAlias = Callable[[], None]
 
 
-def can_overlap(group: Group) -> bool:
+def can_overlap(group: Group, has_stream: bool = False) -> bool:
     """Return whether the collectives of a group overlap with computation.
 
-    They do over a network. TOOLKIT_OVERLAP ("on" or "off", equal on all ranks)
-    overrides this.
+    They do over a network, and between GPUs. TOOLKIT_OVERLAP ("on" or "off", equal on
+    all ranks) overrides this.
+
+    Args:
+        group: the ranks.
+        has_stream: whether the devices of all ranks have a stream for them.
     """
     override = settings.environment("OVERLAP")
     if override not in (None, "on", "off"):
         raise unknown_choice("TOOLKIT_OVERLAP", override, ("on", "off"))
     return group.size > 1 and (
-        group.is_remote if override is None else override == "on"
+        has_stream or group.is_remote if override is None else override == "on"
     )
 
 

@@ -32,7 +32,7 @@ class TimedUnit:
     moment: the step of the memory plan; the units of one moment run in parallel. codes:
     the generated codes of the calls, each with `text()`. is_shared: whether several
     threads share the tasks of this unit, or each task runs on one thread in parallel
-    with other units.
+    with other units. duration: the number of later moments in which it can still run.
     """
 
     nodes: Sequence[Node]
@@ -41,6 +41,7 @@ class TimedUnit:
     nbytes: int = 0
     codes: Sequence[Any] = ()
     is_shared: bool = False
+    duration: int = 0
 
 
 @record

@@ -16,6 +16,7 @@ from toolkit.backends.target import Pass, Target
 from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
+from toolkit.compiler.passes.overlap import start_in_background, start_on_stream
 from toolkit.compiler.passes.pads import absorb_pads, join_pads
 from toolkit.compiler.passes.placement import assign_devices
 from toolkit.compiler.passes.rewriting import (
@@ -29,7 +30,6 @@ from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import (
     copy_unsafe_updates,
     schedule,
-    schedule_for_collectives,
     sink_updates,
 )
 from toolkit.compiler.passes.simplify import expand_unfused, fold, share, simplify
@@ -80,7 +80,8 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
             "ordering",
             (
                 schedule,
-                schedule_for_collectives,
+                start_on_stream,
+                start_in_background,
                 *(backend_passes.after_scheduling if generated else ()),
             ),
         ),

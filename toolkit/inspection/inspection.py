@@ -46,8 +46,9 @@ class Kernel:
         flops, nbytes: arithmetic operations, and bytes of memory traffic; 0 if it is
             not generated code.
         moments: the steps of the memory plan in which it runs. Most kernels have one;
-            some prepare weights earlier, or combine partial sums of threads later.
-            Kernels that share a moment run in parallel.
+            some prepare weights earlier, or combine partial sums of threads later. A
+            collective that runs in parallel with later kernels has the first and the
+            last one. Kernels that share a moment run in parallel.
         seconds: the median of its measured times, None before `measure`.
         roofline: the fraction of the processor's best performance: the time of its
             arithmetic or its traffic at the measured peaks, divided by `seconds`. It is
@@ -371,18 +372,19 @@ class Inspection:
 
     def _exchange_rows(self) -> list[str]:
         """Return the exchanges with other processes of the job, if there are any."""
-        rows = ["   no  along     Kbytes    time us  what, of which layers"]
+        rows = ["   no  along     Kbytes    time us  moments   what, of which layers"]
         for i, k in enumerate(self.kernels):
             node = k.nodes[0]
             if node.op.kind is not Kind.COLLECTIVE:
                 continue
             time = "" if k.seconds is None else f"{1e6 * k.seconds:.1f}"
+            when = "-".join(map(str, k.moments))
             for name, results in _messages_of(node):
                 origins = dict.fromkeys("/".join(y.origin) or "-" for y in results)
                 nbytes = sum(y.spec.nbytes for y in results)
                 rows.append(
                     f"  {i:3}  {node.attrs['axis'].name:8}  {nbytes / 1e3:8.1f}  "
-                    f"{time:>9}  {name} of {', '.join(origins)}"
+                    f"{time:>9}  {when:8}  {name} of {', '.join(origins)}"
                 )
                 time = ""  # of the first one: they run as one
         return rows if len(rows) > 1 else []
@@ -465,7 +467,13 @@ def _kernel(units: Sequence[TimedUnit]) -> Kernel:
         nodes,
         sum(unit.flops for unit in units),
         sum(unit.nbytes for unit in units),
-        tuple(dict.fromkeys(unit.moment for unit in units)),
+        tuple(
+            dict.fromkeys(
+                moment
+                for unit in units
+                for moment in (unit.moment, unit.moment + unit.duration)
+            )
+        ),
     )
 
 

@@ -116,7 +116,7 @@ class HostDevice(Device):
         built: the libraries of kernels that have been built.
         libraries: the available libraries.
         limit: bytes of memory.
-        order: the streams "stream", "copies" and "fetches" by priority.
+        order: the streams "stream", "copies", "fetches" and "exchanges" by priority.
     """
 
     captures = True
@@ -144,9 +144,9 @@ class HostDevice(Device):
         self.trims = 0
         self.built = built
         self.fault = None  # a kernel's name that fails, and all after it
-        names = ("stream", "copies", "fetches")
+        names = ("stream", "copies", "fetches", "exchanges")
         self.streams = {name: Stream(self, name) for name in names}
-        self.stream, self.copies, self.fetches = self.streams.values()
+        self.stream, self.copies, self.fetches, self.exchanges = self.streams.values()
         self.order = order
         self.lock = RLock()
 
@@ -339,7 +339,7 @@ class HostDevice(Device):
                     self.fault = True
 
             self.log.append(kernel.name)
-            self.submit(self.stream, kernel.name, work)
+            self.submit(self.launch_stream, kernel.name, work)
 
         return start
 

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.backends.cupy.cuda.launch import Launch, Scratch
+from toolkit.backends.cupy.exchange_stream import find_joins
 from toolkit.backends.cupy.exchanges import lower_collective
-from toolkit.backends.cupy.steps import Exchange
-from toolkit.comm.sum_plans import AllGather, Combine, Transfer
+from toolkit.backends.cupy.steps import Exchange, Lowered
+from toolkit.comm.sum_plans import AllGather, Combine, SumPlan, Transfer
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
     all_gather_p,
@@ -16,7 +17,8 @@ from toolkit.compiler.sharding.collectives import (
 )
 from toolkit.compiler.sharding.layouts import MeshAxis, Partial, Split
 from toolkit.ir import Node, Spec, Value
-from toolkit.plans.operands import contiguous
+from toolkit.plans.locations import NodeOperands, Shares
+from toolkit.plans.operands import OperandMemory, contiguous
 
 
 def axis_of(rank=0, size=2, leaves=4):
@@ -99,3 +101,38 @@ def test_ranks_keep_shards_of_sums(rows, sizes):
         transfer, combine = plan_of(scatter(axis_of(rank), spec))
         assert combine.size == 4 * size
         assert transfer.sends[0].nbytes == 16 * sizes[1 - rank]
+
+
+def joins_of(*nodes):
+    """Return where steps wait, for nodes (is a collective, inputs, outputs, bytes)."""
+    exchange = Exchange(SumPlan((), 0), (), (), 0, None, "")
+    lowered = [Lowered((exchange,) if is_exchange else ()) for is_exchange, *_ in nodes]
+    operands = []
+    for _, inputs, outputs, nbytes in nodes:
+        ins = [OperandMemory(name, nbytes, True) for name in inputs]
+        outs = [OperandMemory(name, 8, True) for name in outputs]
+        operands.append(NodeOperands(ins, outs, OperandMemory("work", 0, False)))
+    return find_joins(lowered, Shares(operands))
+
+
+def test_steps_wait_where_they_read_a_result_of_a_collective():
+    first, second = (True, "a", "b", 8), (True, "c", "d", 8)
+    assert joins_of(first, (False, "c", "e", 8), (False, "b", "f", 8)) == {0: 2}
+    # The stream runs them in order, so a wait for the second one includes the first.
+    nodes = [first, second, (False, "d", "e", 8), (False, "b", "f", 8)]
+    assert joins_of(*nodes) == {0: 2, 1: 2}
+    # Collectives do not wait for each other, and all end with the program.
+    assert joins_of(first, (True, "b", "d", 8), (False, "e", "f", 8)) == {0: 3, 1: 3}
+
+
+def test_steps_wait_before_they_write_to_memory_of_a_collective():
+    exchange = (True, "a", "b", 8)
+    for written in "ab":
+        assert joins_of(exchange, (False, "c", written, 8)) == {0: 1}
+
+
+def test_collective_with_larger_operands_ends_before_the_next_one():
+    scatter, last = (True, "a", "b", 32), (False, "b", "e", 8)
+    gather = (True, "c", "d", 4)
+    nodes = [scatter, gather, (True, "f", "g", 32), last]
+    assert joins_of(*nodes) == {0: 2, 1: 4, 2: 4}

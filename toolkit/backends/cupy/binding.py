@@ -17,6 +17,7 @@ from toolkit.backends.cupy.cuda.launch import (
     Table,
 )
 from toolkit.backends.cupy.device_sums import bind_plan
+from toolkit.backends.cupy.exchange_stream import ExchangeCall
 from toolkit.backends.cupy.joining import BoundLaunch, Call, batch_launches
 from toolkit.backends.cupy.steps import Address, Dnn, Exchange, Loop, Product, Step
 from toolkit.comm.sum_plans import Location
@@ -101,17 +102,31 @@ class Binder:
             self.words = self.device.upload([0] * (3 * problems))
             self.binding.words = self.words
         calls: list[Call] = []
+        # The last collective to wait for before a node.
+        pending: dict[int, ExchangeCall] = {}
         for i, node in enumerate(program.nodes):
+            if i in pending:
+                calls.append((i, pending[i].join))
             resolve = partial(self.runner.resolve, i)
-            for step in node.steps:
-                for call in self._calls(
-                    step, node.inputs, resolve, self.runner.address
-                ):
-                    calls.append((i, call))
-        self.binding.calls = list(
-            batch_launches(calls, self.device, self.binding.retained)
-        )
+            arguments = node.inputs, resolve, self.runner.address
+            of_node = [
+                (i, call)
+                for step in node.steps
+                for call in self._calls(step, *arguments)
+            ]
+            if i in program.joins:
+                started = [call for _, call in self._batched(of_node)]
+                exchange = ExchangeCall(self.device, started)
+                pending[program.joins[i]] = exchange
+                of_node = [(i, exchange)]
+            calls += of_node
+        if len(program.nodes) in pending:
+            calls.append((len(program.nodes) - 1, pending[len(program.nodes)].join))
+        self.binding.calls = self._batched(calls)
         return self.binding
+
+    def _batched(self, calls: list[Call]) -> list[Call]:
+        return list(batch_launches(calls, self.device, self.binding.retained))
 
     def _workspace(self, step: Step) -> int:
         if isinstance(step, Product):

@@ -59,11 +59,12 @@ class CudaDevice(Device):
         self.name: str = f"gpu:{number}"
         self.device: Any = self.cupy.cuda.Device(number)
         with self.device:
-            streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(3)]
+            streams = [self.cupy.cuda.Stream(non_blocking=True) for _ in range(4)]
         self.stream: Any
         self.copies: Any
         self.fetches: Any
-        self.stream, self.copies, self.fetches = streams
+        self.exchanges: Any
+        self.stream, self.copies, self.fetches, self.exchanges = streams
         self.failures: tuple[Any, Any] = (
             self.runtime.CUDARuntimeError,
             self.cupy.cuda.driver.CUDADriverError,
@@ -189,7 +190,7 @@ class CudaDevice(Device):
         with self.device:
             nccl.check(world, self.identity)
             for group in groups:
-                connected = nccl.connect(group, self.identity, self.stream.ptr)
+                connected = nccl.connect(group, self.identity, self.exchanges.ptr)
                 self.groups[group] = connected
 
     # --- work -------------------------------------------------------------------------
@@ -234,7 +235,7 @@ class CudaDevice(Device):
         def start(grid: Any, block: Any, arguments: Any, shared: int) -> None:
             if shared > most_shared:
                 self.cupy.cuda.driver.funcSetAttribute(function.ptr, 8, shared)
-            function(grid, block, arguments, shared, self.stream)
+            function(grid, block, arguments, shared, self.launch_stream)
 
         return start
 
@@ -349,12 +350,17 @@ class CudaDevice(Device):
 
     def synchronize(self) -> None:
         self.stream.synchronize()
+        self.exchanges.synchronize()
 
     def capture(self, start: Callable[[], None]) -> Callable[[], None]:
         self.stream.begin_capture()
         try:
             start()
-        finally:
-            graph = self.stream.end_capture()
+        except BaseException:
+            # The stream of collectives may not have been joined.
+            with suppress(*self.failures):
+                self.stream.end_capture()
+            raise
+        graph = self.stream.end_capture()
         graph.upload(self.stream)
         return partial(graph.launch, self.stream)

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -122,6 +122,7 @@ class Device(ABC):
         libraries: the available ones: "cublaslt", "cudnn".
         stream: the compute stream; work on it runs in launch order.
         copies, fetches: the streams of copies from the host and to the host.
+        exchanges: the stream of collectives with other GPUs.
         failures: the exceptions by which its libraries report errors.
         broken: the error that ended all work on the device, or None.
         last: a function that names the last launch.
@@ -134,6 +135,7 @@ class Device(ABC):
     stream: Any
     copies: Any
     fetches: Any
+    exchanges: Any
     failures: tuple[type[Exception], ...] = ()
     broken: Exception | None = None
 
@@ -143,6 +145,7 @@ class Device(ABC):
         self._idle: list[WeakMethod[Any]] = []
         self.last: Callable[[], str] = lambda: "nothing"
         self._failing = Failing(self)
+        self._is_exchanging = False
         # Communicators between the GPUs of a group of ranks, by that group.
         self.groups: WeakKeyDictionary[Group, DeviceGroup] = WeakKeyDictionary()
 
@@ -363,6 +366,20 @@ class Device(ABC):
     def raising(self) -> contextlib.AbstractContextManager[Any]:
         """Return the context in which array functions raise LinAlgError."""
         return contextlib.nullcontext()
+
+    @property
+    def launch_stream(self) -> Any:
+        """Return the stream of the next kernels from `load`."""
+        return self.exchanges if self._is_exchanging else self.stream
+
+    @contextlib.contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Return the context in which kernels are launched on `exchanges`."""
+        self._is_exchanging = True
+        try:
+            yield
+        finally:
+            self._is_exchanging = False
 
     def scalar(self, value: float, ctype: str) -> Any:
         """Return a number as a kernel argument."""

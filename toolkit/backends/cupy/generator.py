@@ -11,6 +11,7 @@ from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
 from toolkit.backends.cupy.cuda.launch import Scratch
 from toolkit.backends.cupy.device import Device
+from toolkit.backends.cupy.exchange_stream import find_joins
 from toolkit.backends.cupy.exchanges import lower_collective, name_collective
 from toolkit.backends.cupy.lowering import (
     ANCHORS,
@@ -24,6 +25,8 @@ from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Exchange, Loop, Lowered, name_steps
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
+from toolkit.comm.group import Group
+from toolkit.comm.overlap import can_overlap
 from toolkit.ir import Spec
 from toolkit.plans.locations import LoopBody, Shares
 from toolkit.plans.operands import LoopOperand, Operand
@@ -115,6 +118,10 @@ class CudaGenerator(CodeGenerator):
             return None
         return name_collective(replace(lowered, inputs=len(inputs)), node)
 
+    def can_overlap(self, group: Group) -> bool:
+        """Return whether the GPUs of a group are connected, and overlap is enabled."""
+        return group in self.device.groups and can_overlap(group, has_stream=True)
+
     def precompile(self, lowered: Lowered) -> None:
         """Start to compile kernels and to build plans in background threads."""
         exchanges = (step for step in lowered.steps if isinstance(step, Exchange))
@@ -129,7 +136,7 @@ class CudaGenerator(CodeGenerator):
         self, lowered: Sequence[Any], shares: Shares, barrier: int
     ) -> GpuProgram:
         """Return one program for consecutive lowered nodes."""
-        return GpuProgram(self.device, lowered)
+        return GpuProgram(self.device, lowered, find_joins(lowered, shares))
 
     def lower_loop(
         self,

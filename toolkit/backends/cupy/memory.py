@@ -1,10 +1,10 @@
 """Asynchronous copies between the host and a device.
 
-Steps run on one stream, `stream`. Copies from the host run on a second, `copies`, and
-copies to the host on a third, `fetches`. Events order them: a step waits for the arrays
-that it reads, and memory is reused only after the steps that read it. So the next batch
-is prefetched during a step. The host launches ahead of the device, and waits only to
-limit this lead.
+Steps except collectives run on one stream, `stream`. Copies from the host run on a
+second, `copies`, and copies to the host on a third, `fetches`. Events order them: a
+step waits for the arrays that it reads, and memory is reused only after the steps that
+read it. So the next batch is prefetched during a step. The host launches ahead of the
+device, and waits only to limit this lead.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ collectives is captured from its second run on, on all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from toolkit.backends.cupy.binding import Binder, Binding, ResolvedAddress, to_reference
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
@@ -21,7 +22,6 @@ from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.cupy.steps import (
     WORKSPACES,
     Dnn,
-    Exchange,
     Loop,
     Lowered,
     Product,
@@ -77,6 +77,18 @@ class StepSource:
         )
 
 
+class TimedSection(NamedTuple):
+    """Part of a program that is timed separately: see `TimedUnit`."""
+
+    moment: int
+    nodes: list[int]
+    flops: int
+    nbytes: int
+    sources: list[StepSource]
+    is_shared: bool
+    duration: int
+
+
 def operands_of(step: Step, inputs: int) -> list[tuple[str, int]]:
     """Return every operand that a step reads or writes."""
     if isinstance(step, Loop):
@@ -98,21 +110,29 @@ class GpuProgram:
     Args:
         device: the device that runs it.
         nodes: in execution order.
+        joins: the node before which the steps wait for each collective, by index: see
+            `find_joins`.
     """
 
-    def __init__(self, device: Device, nodes: Sequence[Lowered]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        nodes: Sequence[Lowered],
+        joins: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         self.device = device
         self.nodes: list[Lowered] = list(nodes)
-        self.has_exchanges: bool = any(
-            isinstance(step, Exchange) for node in nodes for step in node.steps
-        )
+        self.joins: dict[int, int] = dict(joins)
         # The number of runs with any memory.
         self.runs: int = 0
 
     @property
     def moments(self) -> dict[int, StepSpan]:
-        """Return the moments: nodes run sequentially."""
-        return {i: StepSpan(i, i, i) for i in range(len(self.nodes))}
+        """Return the moments: only a collective runs in parallel with other nodes."""
+        return {
+            i: StepSpan(i, i, max(i, self.joins.get(i, 0) - 1))
+            for i in range(len(self.nodes))
+        }
 
     @property
     def steps(self) -> Iterator[tuple[int, Step]]:
@@ -120,17 +140,19 @@ class GpuProgram:
         return ((i, s) for i, node in enumerate(self.nodes) for s in node.steps)
 
     @property
-    def timed_sections(self) -> list[tuple[int, list[int], int, int, list[StepSource]]]:
-        """Return the separately timed parts: moment, node, flops, bytes, and steps."""
+    def timed_sections(self) -> list[TimedSection]:
+        """Return the separately timed parts: see `TimedSection`."""
         return [
-            (
+            TimedSection(
                 i,
                 [i],
                 sum(map(_flops, node.steps)),
                 0,
                 [StepSource(s) for s in node.steps],
+                False,
+                moments.last - moments.first,
             )
-            for i, node in enumerate(self.nodes)
+            for (i, moments), node in zip(self.moments.items(), self.nodes, strict=True)
         ]
 
     def bind(self, resolve: Resolve, objects: CallTable) -> Runner:
@@ -201,7 +223,7 @@ class Runner:
             # NCCL requires that a collective is captured on all ranks or on none. The
             # number of runs is equal on all ranks, but the addresses are not.
             program = self.program
-            runs = program.runs if program.has_exchanges else binding.runs
+            runs = program.runs if program.joins else binding.runs
             if binding.replay is None and runs and self.device.captures:
                 binding.replay = self.device.capture(partial(self._start, binding))
             if binding.replay is None:

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Sequence
 
 from toolkit.backends.target import Target
-from toolkit.compiler.control import collective_kernel
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 from toolkit.plans.loops.iteration_space import is_elementwise
 
@@ -62,36 +61,6 @@ def schedule(graph: Graph, target: Target) -> Graph:
         if node not in emitted:
             emit(node)
     return graph.replace(order)
-
-
-def schedule_for_collectives(graph: Graph, target: Target) -> Graph:
-    """Compute operands of collectives that run in parallel with later nodes first.
-
-    Each collective then starts as early as possible, in an order that is the same on
-    all ranks.
-    """
-    parallel = [
-        node
-        for node in graph.nodes
-        if node.op.kind is Kind.COLLECTIVE and collective_kernel(node).background
-    ]
-    producers = graph.producers()
-    position = {node: i for i, node in enumerate(graph.nodes)}
-    emitted: set[Node] = set()
-    order: list[Node] = []
-    for collective in parallel:
-        # The last input is a token of the collective before it, which need not be
-        # complete.
-        needed: set[Node] = set()
-        stack = list(collective.inputs[:-1])
-        while stack:
-            node = producers.get(stack.pop())
-            if node is not None and node not in emitted and node not in needed:
-                needed.add(node)
-                stack += node.inputs
-        order += sorted(needed, key=position.__getitem__)
-        emitted |= needed
-    return graph.replace([*order, *(n for n in graph.nodes if n not in emitted)])
 
 
 def sink_updates(graph: Graph, target: Target) -> Graph:

@@ -2,14 +2,16 @@
 
 A collective is delayed until another collective depends on it, together with its
 readers. A step then has the minimum number of collectives: without batch normalization
-one sum, after the backward pass. Over a network there are more buckets, and each is
-sent in parallel with the backward pass.
+one sum, after the backward pass. Over a network and between GPUs there are more
+buckets, and each is sent in parallel with the backward pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from toolkit.comm.group import Group
 from toolkit.comm.overlap import bucket_bytes, can_overlap
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
@@ -29,11 +31,19 @@ _SMALL_FRACTION = 16
 _MAX_PACKED_SIZE = 256 << 10
 
 
-def join_collectives(graph: Graph) -> Graph:
-    """Merge independent collectives: their sums, and their small gathers."""
+def join_collectives(
+    graph: Graph, overlaps: Callable[[Group], bool] = can_overlap
+) -> Graph:
+    """Merge independent collectives: their sums, and their small gathers.
+
+    Args:
+        graph: of one rank.
+        overlaps: returns whether the collectives of a group overlap with computation,
+            the same on all ranks.
+    """
     if sum(node.op.kind is Kind.COLLECTIVE for node in graph.nodes) < 2:
         return graph
-    walk = _Walk()
+    walk = _Walk(overlaps)
     for node in graph.nodes:
         walk.add(node)
     walk.flush()
@@ -97,7 +107,8 @@ def _joint(first: Node, second: Node) -> Node:
 class _Walk:
     """The new list of nodes, and the nodes that wait for the next collectives."""
 
-    def __init__(self) -> None:
+    def __init__(self, overlaps: Callable[[Group], bool]) -> None:
+        self.overlaps = overlaps
         self.nodes: list[Node] = []
         self.ready: list[Node] = []  # collectives
         self.waiting: list[Node] = []
@@ -123,14 +134,14 @@ class _Walk:
         """Append the collectives, and the nodes that wait for them."""
         sums = _group_by_axis([n for n in self.ready if n.op is all_reduce_p])
         gathers = _group_by_axis(list(filter(_is_small_gather, self.ready)))
-        merged = [_merge_sums(b) for same in sums for b in _buckets(same)]
+        merged = [_merge_sums(b) for same in sums for b in self._buckets(same)]
         merged += map(_merge_gathers, gathers)
         merged += [
             node
             for node in self.ready
             if node.op is not all_reduce_p and not _is_small_gather(node)
         ]
-        if any(can_overlap(node.attrs["axis"].group) for node in merged):
+        if any(self.overlaps(node.attrs["axis"].group) for node in merged):
             merged.sort(key=_ready)
         for node in merged:
             *inputs, _ = node.inputs
@@ -138,6 +149,30 @@ class _Walk:
             self.token = node.outputs[-1]
         self.nodes += self.waiting
         self.ready, self.waiting, self.late = [], [], set()
+
+    def _buckets(self, sums: list[Node]) -> list[list[Node]]:
+        """Group sums along one axis into buckets.
+
+        Only sums over batches are split, because computation continues during their
+        transfer. The sizes are the same on all ranks.
+        """
+        axis = sums[0].attrs["axis"]
+        if axis.even or not self.overlaps(axis.group):
+            return [sums]
+        room, limit = bucket_bytes(axis.group)
+        buckets: list[list[Node]] = [[]]
+        nbytes = 0
+        for node in sorted(sums, key=_ready):
+            if nbytes >= room:
+                buckets.append([])
+                nbytes, room = 0, limit
+            buckets[-1].append(node)
+            nbytes += sum(spec.nbytes for spec in node.attrs["specs"])
+        # an extra message costs more than it saves
+        if len(buckets) > 1 and nbytes < room // _SMALL_FRACTION:
+            *buckets, last = buckets
+            buckets[-1] += last
+        return buckets
 
 
 def _group_by_axis(nodes: list[Node]) -> list[list[Node]]:
@@ -162,31 +197,6 @@ def _is_small_gather(node: Node) -> bool:
 def _ready(node: Node) -> int:
     """Return the earliest start of a node, in numbers that are equal on all ranks."""
     return int(node.attrs.get("ready", 0))
-
-
-def _buckets(sums: list[Node]) -> list[list[Node]]:
-    """Group sums along one axis into buckets.
-
-    Only sums over batches are split, because computation continues during their
-    transfer. The sizes are the same on all ranks.
-    """
-    axis = sums[0].attrs["axis"]
-    if axis.even or not can_overlap(axis.group):
-        return [sums]
-    room, limit = bucket_bytes(axis.group)
-    buckets: list[list[Node]] = [[]]
-    nbytes = 0
-    for node in sorted(sums, key=_ready):
-        if nbytes >= room:
-            buckets.append([])
-            nbytes, room = 0, limit
-        buckets[-1].append(node)
-        nbytes += sum(spec.nbytes for spec in node.attrs["specs"])
-    # an extra message costs more than it saves
-    if len(buckets) > 1 and nbytes < room // _SMALL_FRACTION:
-        *buckets, last = buckets
-        buckets[-1] += last
-    return buckets
 
 
 def _merge_sums(sums: list[Node]) -> Node:

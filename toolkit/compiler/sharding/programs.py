@@ -12,7 +12,8 @@ import numpy as np
 from toolkit import comm
 from toolkit.backends.base import Backend
 from toolkit.backends.target import Target
-from toolkit.comm import compare_programs
+from toolkit.comm import Group, compare_programs
+from toolkit.comm.overlap import can_overlap
 from toolkit.compiler.bound import BoundProgram
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.passes.simplify import share
@@ -83,7 +84,12 @@ def compile_sharded(
             sharded = propagate(full, axis, layouts, output_layouts, stored)
         builder = LeafwiseLocal if backend.generator.rows_depend_on_batch else None
         local = partition(sharded, axis, layouts, builder)
-    local = join_collectives(local)
+    generator = backend.generator
+
+    def overlaps(group: Group) -> bool:
+        return generator.can_overlap(group) or can_overlap(group)
+
+    local = join_collectives(local, overlaps)
     if not backend.is_accelerator:
         local = join_exchanges(local)
     compare_programs(comm.world(), _describe_lines(graph, local), f"program of {name}")
