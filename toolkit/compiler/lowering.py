@@ -240,11 +240,12 @@ def _collective_starts(units: Sequence[Unit], layouts: Layouts) -> dict[int, lis
     """Return the collectives that run in parallel, by the node before which they start.
 
     A collective starts when its operands are computed and all earlier collectives have
-    started: their order is the same on all ranks.
+    started: their order is the same on all ranks. A gather of an input starts when the
+    program waits for the gather of an input before it, because its result needs memory.
     """
     starts: defaultdict[int, list[int]] = defaultdict(list)
     computed_at: dict[Value, int] = {}  # the index of the node that computes each value
-    earliest = 0
+    earliest = last_gather = 0
     for i, unit in enumerate(units):
         inputs, outputs = unit.node.inputs, unit.node.outputs
         after = i
@@ -253,6 +254,8 @@ def _collective_starts(units: Sequence[Unit], layouts: Layouts) -> dict[int, lis
             *operands, _ = inputs
             ready = max((computed_at.get(x, -1) + 1 for x in operands), default=0)
             earliest = max(earliest, ready)
+            if ready == 0:
+                earliest, last_gather = max(earliest, last_gather), i
             if unit.kernel.background is None or unit.lowered is not None:
                 earliest = i + 1
             else:

@@ -3,7 +3,8 @@
 A collective is delayed until another collective depends on it, together with its
 readers. A step then has the minimum number of collectives: without batch normalization
 one sum, after the backward pass. Over a network and between GPUs there are more
-buckets, and each is sent in parallel with the backward pass.
+buckets, and each is sent in parallel with the backward pass. The collectives of large
+sharded weights are not delayed, so that few whole weights are in memory.
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from toolkit.compiler.sharding.collectives import (
     all_reduce_p,
     joint_collectives_p,
     pieces_of,
+    reduce_scatter_p,
 )
+from toolkit.compiler.sharding.weight_gathers import is_large
 from toolkit.ir import Graph, Kind, Node, Value
 
 # The last bucket is merged with the one before it if it is smaller than 1 / `_FEW` of
 # the limit.
 _SMALL_FRACTION = 16
-# Values of at most this number of bytes are gathered in one message. A copy of more
-# bytes takes longer than a message.
-_MAX_PACKED_SIZE = 256 << 10
 
 
 def join_collectives(
@@ -113,15 +113,24 @@ class _Walk:
         self.ready: list[Node] = []  # collectives
         self.waiting: list[Node] = []
         self.late: set[Value] = set()
+        # The results of collectives, and the values that depend on them.
+        self.dependent: set[Value] = set()
         self.token: Value | None = None
 
     def add(self, node: Node) -> None:
         """Append a node, now or after the collectives that it depends on."""
-        is_late = any(x in self.late for x in node.inputs if x.spec != TOKEN)
+        operands = [x for x in node.inputs if x.spec != TOKEN]
+        is_late = any(x in self.late for x in operands)
+        is_dependent = any(x in self.dependent for x in operands)
+        if is_dependent or node.op.kind is Kind.COLLECTIVE:
+            self.dependent.update(node.outputs)
         if node.op.kind is Kind.COLLECTIVE:
             if is_late:
                 self.flush()
             self.token = self.token or node.inputs[-1]
+            if _is_immediate(node, is_dependent):
+                self._emit(node)
+                return
             self.ready.append(node)
             self.late.update(node.outputs)
         elif is_late:
@@ -144,11 +153,15 @@ class _Walk:
         if any(self.overlaps(node.attrs["axis"].group) for node in merged):
             merged.sort(key=_ready)
         for node in merged:
-            *inputs, _ = node.inputs
-            self.nodes.append(node.with_inputs([*inputs, self.token]))
-            self.token = node.outputs[-1]
+            self._emit(node)
         self.nodes += self.waiting
         self.ready, self.waiting, self.late = [], [], set()
+
+    def _emit(self, collective: Node) -> None:
+        """Append a collective after the last one."""
+        *inputs, _ = collective.inputs
+        self.nodes.append(collective.with_inputs([*inputs, self.token]))
+        self.token = collective.outputs[-1]
 
     def _buckets(self, sums: list[Node]) -> list[list[Node]]:
         """Group sums along one axis into buckets.
@@ -189,9 +202,19 @@ def _condition(node: Node) -> Value | None:
 
 
 def _is_small_gather(node: Node) -> bool:
-    return node.op is all_gather_p and all(
-        spec.nbytes <= _MAX_PACKED_SIZE for spec in node.attrs["specs"]
-    )
+    return node.op is all_gather_p and not any(map(is_large, node.attrs["specs"]))
+
+
+def _is_immediate(node: Node, is_dependent: bool) -> bool:
+    """Return whether a collective of a large sharded weight stays where it is.
+
+    Args:
+        node: the collective.
+        is_dependent: whether it depends on another one. A gather of a weight does not.
+    """
+    if node.op is reduce_scatter_p:
+        return is_large(node.attrs["full_spec"])
+    return node.op is all_gather_p and not (is_dependent or _is_small_gather(node))
 
 
 def _ready(node: Node) -> int:

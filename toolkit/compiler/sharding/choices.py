@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from toolkit.compiler.sharding.layouts import Layout, Split
@@ -57,9 +57,11 @@ class ShardedGraph:
         choices: one for each node.
         layouts: shardings of values; a value that is not in it is replicated.
         output_layouts: shardings of the outputs.
+        stored: values that are sharded only to save memory.
     """
 
     graph: Graph
     choices: Sequence[Choice]
     layouts: Mapping[Value, Layout]
     output_layouts: Sequence[Layout]
+    stored: Collection[Value] = frozenset()

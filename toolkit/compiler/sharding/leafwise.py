@@ -111,6 +111,9 @@ class LeafwiseLocal(Local):
             if (x, layout) in self._leaf_results:
                 operands.append(self._leaf_results[x, layout][leaf])
                 continue
+            if not isinstance(layout, Split):
+                operands.append(local)
+                continue
             key = x, layout, leaf
             if key not in self._leaf_slices:
                 self._leaf_slices[key] = self.leaf(local, layout, units, leaf)

@@ -29,6 +29,7 @@ from toolkit.compiler.sharding.collectives import (
 )
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
 from toolkit.compiler.sharding.leaf_sums import add_leaf_sums
+from toolkit.compiler.sharding.weight_gathers import find_gathers, is_large
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Spec, Value
 
 _COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -59,7 +60,10 @@ def partition(
         local.define(x, layout)
         for x, layout in zip(sharded.graph.inputs, inputs, strict=True)
     ]
-    for choice in sharded.choices:
+    gathers = find_gathers(sharded) if axis.group.size > 1 else {}
+    for index, choice in enumerate(sharded.choices):
+        for weight in gathers.get(index, ()):
+            local.gather(weight, choice)
         local.add(choice)
     pairs = zip(sharded.graph.outputs, sharded.output_layouts, strict=True)
     outputs = [local.read(y, layout) for y, layout in pairs]
@@ -97,6 +101,8 @@ class Local:
             if choice.node.op.name == EXCHANGE
         }
         self.count = 0
+        reads = (x for choice in sharded.choices for x in choice.node.inputs)
+        self.read_values: set[Value] = {*reads, *sharded.graph.outputs}
         self.token: Value = Constant(np.zeros((), np.uint8))
 
     def define(self, value: Value, layout: Layout) -> Value:
@@ -144,8 +150,23 @@ class Local:
                 self._add_to_terms(choice)
             else:
                 self._add_for_leaves(choice)
+            self._scatter_early(choice)
             return
         self._add_for_rows(choice)
+
+    def gather(self, weight: Value, reader: Choice) -> None:
+        """Add the gather of a weight for a choice, and free an earlier result."""
+        self.values.pop((weight, None), None)
+        self.origin = reader.node.outputs[0].origin
+        self.read(weight, None)
+
+    def _scatter_early(self, choice: Choice) -> None:
+        """Scatter large sums where their terms are computed, to free the terms."""
+        for y in choice.node.outputs:
+            layout = self.sharded.layouts.get(y)
+            is_read = y in self.read_values and y not in self.conditions
+            if isinstance(layout, Split) and is_read and is_large(y.spec):
+                self.read(y, layout)
 
     def _add_for_rows(self, choice: Choice) -> None:
         """Add a node that computes the results for all local rows."""

@@ -56,7 +56,9 @@ def propagate(
     walk.visit(graph.nodes)
     outputs = list(map(walk.replacement_of, graph.outputs))
     sharded = graph.replace([c.node for c in walk.choices], outputs)
-    return ShardedGraph(sharded, walk.choices, walk.layouts, output_layouts)
+    return ShardedGraph(
+        sharded, walk.choices, walk.layouts, output_layouts, walk.stored
+    )
 
 
 def _demands(graph: Graph, requested: Sequence[Layout]) -> dict[Value, Split]:
