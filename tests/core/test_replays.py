@@ -6,7 +6,7 @@ import pytest
 import toolkit as tk
 from tests.helpers import count_functions, threads_running
 from toolkit import ops
-from toolkit.core import replays
+from toolkit.core import operation_replays as replays
 from toolkit.ops.symbolic import operation
 
 RNG = np.random.default_rng(0)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from toolkit import dtypes
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.step_function import StepFunction
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 
 if TYPE_CHECKING:
@@ -52,34 +51,13 @@ class CompositeKernel:
             specs = [Spec(shape, dtypes.name_of(dtype)) for shape, dtype in signature]
             graph = self.body(specs, attrs)
             body = self._bodies[key] = KernelSequence(self._backend, graph)
-        results = body(arrays)
-        return tuple(results) if len(results) > 1 else results[0]
+        return body.run(*arrays)
 
     def body(self, specs: Sequence[Spec], attrs: Mapping[str, object]) -> Graph:
         """Return the body for operands of these specs, without unused nodes."""
         traced: Any = self._primitive.graph
         graph: Graph = traced(specs, attrs).pruned()
         return graph
-
-
-class _Step(NamedTuple):
-    """A kernel with its attributes, and the indices of its operands.
-
-    Attributes:
-        kernel: the kernel.
-        first: the index of the first of at most two operands.
-        second: the index of the second of two operands; -1 if there is one operand.
-        operands: returns more than two operands; None for at most two.
-        has_one_result: whether the kernel returns one array.
-        dead: the indices of values without later readers.
-    """
-
-    kernel: Kernel
-    first: int
-    second: int
-    operands: Callable[[Sequence[Any]], Any] | None
-    has_one_result: bool
-    dead: tuple[int, ...]
 
 
 class KernelSequence:
@@ -98,72 +76,39 @@ class KernelSequence:
         environment: dict[Value, Value] = {}
         steps = list(self._expand(graph, environment))
         outputs = [environment.get(y, y) for y in graph.outputs]
-        steps, folded = self._fold(steps, set(outputs))
-        slots = {value: i for i, value in enumerate(graph.inputs)}
-        self._constants: list[Array] = []
+        steps, folded = self._fold(steps)
+        constants = self._constants_of(graph, steps, outputs, folded)
+        function = StepFunction(graph.inputs, constants)
+        kept = {*graph.inputs, *constants, *outputs}
+        last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
+        for i, (kernel, node) in enumerate(steps):
+            touched = dict.fromkeys((*node.inputs, *node.outputs))
+            dead = [x for x in touched if last.get(x, i) == i and x not in kept]
+            function.add(kernel, node, dead)
+        # A function of the arrays of the inputs. It returns the array of the only
+        # output, or a tuple of arrays.
+        self.run: Callable[..., Any] = _only_kernel(
+            graph, steps, outputs
+        ) or function.write(outputs)
+
+    def _constants_of(
+        self,
+        graph: Graph,
+        steps: list[tuple[Kernel, Node]],
+        outputs: list[Value],
+        folded: Mapping[Value, Array],
+    ) -> dict[Value, Array]:
+        """Return the arrays that steps read in addition to inputs and results."""
+        constants: dict[Value, Array] = {}
+        inputs = set(graph.inputs)
         for value in (*(x for _, node in steps for x in node.inputs), *outputs):
-            if value in slots:
+            if value in inputs or value in constants:
                 continue
             if value in folded:
-                constant = folded[value]
+                constants[value] = folded[value]
             elif value.constant is not None:
-                constant = backend.memory.asarray(value.constant)
-            else:  # the result of a step
-                continue
-            slots[value] = len(slots)
-            self._constants.append(constant)
-        kept = set(slots).difference(graph.inputs).union(outputs)
-        last = {x: i for i, (_, node) in enumerate(steps) for x in node.inputs}
-        self._steps: list[_Step] = []
-        for i, (kernel, node) in enumerate(steps):
-            for y in node.outputs:
-                slots[y] = len(slots)
-            dead = {x for x in (*node.inputs, *node.outputs) if last.get(x, i) == i}
-            self._steps.append(_step(kernel, node, dead - kept, slots))
-        self._results = [slots[y] for y in outputs]
-
-    @property
-    def single_kernel(self) -> tuple[Kernel, list[Array]] | None:
-        """Return the only kernel, and its operands after the inputs of the graph.
-
-        Return None unless it returns the only output and reads all values in order.
-        """
-        if len(self._steps) != 1 or not self._steps[0].has_one_result:
-            return None
-        (step,) = self._steps
-        count = self._results[0]  # the result is stored after inputs and constants
-        values = tuple(range(count))
-        operands = step.operands
-        if operands is None:
-            pair = (step.first,) if step.second < 0 else (step.first, step.second)
-            is_ordered = pair == values
-        else:
-            is_ordered = operands(values) == values
-        return (step.kernel, self._constants) if is_ordered else None
-
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return one array for each output of the graph."""
-        values = [*arrays, *self._constants]
-        append = values.append
-        for kernel, first, second, operands, has_one_result, dead in self._steps:
-            if operands is not None:
-                chosen = operands(values)
-            elif second < 0:
-                chosen = (values[first],)
-            else:
-                chosen = values[first], values[second]
-            result = kernel(*chosen)
-            if result is None:  # the first call of a composite
-                result = kernel(*chosen)
-            if has_one_result:
-                append(result)
-            else:
-                values.extend(result)
-            if dead:
-                del chosen
-                for i in dead:
-                    values[i] = None
-        return [values[i] for i in self._results]
+                constants[value] = self._backend.memory.asarray(value.constant)
+        return constants
 
     def _expand(
         self, graph: Graph, environment: dict[Value, Value]
@@ -192,9 +137,9 @@ class KernelSequence:
             environment.update(zip(node.outputs, results, strict=True))
 
     def _fold(
-        self, steps: list[tuple[Kernel, Node]], outputs: set[Value]
+        self, steps: list[tuple[Kernel, Node]]
     ) -> tuple[list[tuple[Kernel, Node]], dict[Value, Array]]:
-        """Run the steps on constants, whose small results are not outputs.
+        """Run the steps on constants, if their results are small.
 
         Returns:
             The other steps, and the results.
@@ -207,7 +152,6 @@ class KernelSequence:
             if (
                 not is_constant
                 or node.op.kind in (Kind.CONTROL, Kind.COLLECTIVE)
-                or not outputs.isdisjoint(node.outputs)
                 or sum(y.spec.size for y in node.outputs) > _MAX_FOLDED
             ):
                 remaining.append((kernel, node))
@@ -225,25 +169,15 @@ class KernelSequence:
         return remaining, folded
 
 
-def _step(
-    kernel: Kernel, node: Node, dead: set[Value], slots: dict[Value, int]
-) -> _Step:
-    if node.attrs:
-        kernel = partial(kernel, **node.attrs)
-    indices = [slots[x] for x in node.inputs]
-    has_pair = len(indices) in (1, 2)
-    operands: Callable[[Sequence[Array]], Any] | None = None
-    if not has_pair:
-        operands = itemgetter(*indices) if indices else _no_operands
-    return _Step(
-        kernel,
-        indices[0] if has_pair else -1,
-        indices[1] if len(indices) == 2 else -1,
-        operands,
-        len(node.outputs) == 1,
-        tuple(slots[x] for x in dead),
-    )
-
-
-def _no_operands(values: Sequence[Array]) -> tuple[Array, ...]:
-    return ()
+def _only_kernel(
+    graph: Graph, steps: Sequence[tuple[Kernel, Node]], outputs: Sequence[Value]
+) -> Kernel | None:
+    """Return the kernel of a graph that only applies it to its inputs, in order."""
+    if len(steps) != 1:
+        return None
+    ((kernel, node),) = steps
+    if node.attrs or node.op.body is not None or node.outputs != tuple(outputs):
+        return None
+    if isinstance(kernel, DirectCall) and not kernel.arguments:
+        kernel = kernel.function
+    return kernel if node.inputs == graph.inputs else None

@@ -28,6 +28,25 @@ Kernel = Callable[..., Any]
 KernelT = TypeVar("KernelT", bound=Kernel)
 
 
+class DirectCall:
+    """A kernel that is one call of a function, for known specs and attributes.
+
+    Args:
+        function: the function.
+        arguments: its arguments after the operands.
+    """
+
+    __slots__ = ("arguments", "function")
+
+    def __init__(
+        self, function: Callable[..., Any], arguments: tuple[object, ...] = ()
+    ) -> None:
+        self.function, self.arguments = function, arguments
+
+    def __call__(self, *arrays: Array, **attrs: object) -> Any:
+        return self.function(*arrays, *self.arguments)
+
+
 def workspace(rule: Callable[..., int]) -> Callable[[KernelT], KernelT]:
     """Declare the scratch memory of a kernel.
 

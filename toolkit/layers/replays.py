@@ -217,7 +217,7 @@ class LayerReplay:
         arrays = [v._tensor._array for v in variables]
         if changes.mark is not mark:  # compare it after the reads, for other threads
             arrays = self._share_variables(variables)
-        return self._replay.run([x._array, *arrays])
+        return self._replay.run(x._array, *arrays)
 
     def _share_variables(self, variables: list[Variable]) -> list[Array]:
         """Return the arrays of the Variables. From now on no step overwrites them."""

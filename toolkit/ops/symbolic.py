@@ -27,7 +27,7 @@ from toolkit.core.keras_tensor import (
 )
 from toolkit.core.masks import mask_of, set_mask
 from toolkit.core.naming import auto_name
-from toolkit.core.replays import call_operation
+from toolkit.core.operation_replays import call_operation
 from toolkit.core.strings import apply_to_strings
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from toolkit import dtypes
 from toolkit.backends.array import special
 from toolkit.backends.array.common import (
@@ -189,18 +187,6 @@ class Elementwise(Kernels):
                 steps(xp, y, y, *shaped)
                 self._copy_to(target, y)
         return out
-
-
-def small_where(c: Spec, a: Spec, b: Spec) -> Kernel | None:
-    """Return the function of NumPy that is the kernel `where` for small operands.
-
-    Args:
-        c, a, b: the specs of the operands.
-
-    Returns:
-        The function; None for larger operands.
-    """
-    return np.where if max(c.size, a.size, b.size) <= _SMALL else None
 
 
 def _shaped(buffer: Array, like: Array) -> Array:

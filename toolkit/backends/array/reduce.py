@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array.common import (
@@ -21,21 +18,13 @@ from toolkit.backends.array.common import (
     reduce_rows,
     scratch_bytes,
 )
-from toolkit.backends.kernels import Kernel, workspace
+from toolkit.backends.kernels import workspace
 from toolkit.ir import Spec
 
 # Rows up to this length are short.
 _SHORT = 32
 # Elements up to which one call of `argmax` is faster than calls on copied chunks.
 _SMALL = 2048
-
-
-_UFUNCS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
 
 
 def _accumulator_bytes(x: Spec, axis: tuple[int, ...], **attrs: object) -> int:
@@ -66,26 +55,15 @@ def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     return min(rows, max(1, CHUNK // max(length, 1))), length
 
 
-def small_reduction(name: str, x: Spec, axis: object) -> Kernel | None:
-    """Return the function of NumPy that computes a small reduction of this name.
-
-    It is the call at the end of the kernel, without the kernel's choices. Return None
-    if the kernel needs several calls.
+def has_short_rows(x: Any, axis: object) -> bool:
+    """Return whether columns reduce many short rows, which are slow in NumPy.
 
     Args:
-        name: the name of a primitive.
-        x: the spec of the operand.
-        axis: the axes.
+        x: an array, or its spec.
+        axis: the axes of an extreme value.
     """
-    if name in ("any", "all"):
-        return np.logical_or.reduce if name == "any" else np.logical_and.reduce
-    if name not in _UFUNCS or x.size >= WIDE or x.dtype in HALVES:
-        return None
-    if name in ("sum", "prod"):
-        return partial(_UFUNCS[name].reduce, dtype=dtypes.numpy_dtype(x.dtype))
-    length = x.shape[-1] if axis == (x.ndim - 1,) else 0
-    has_short_rows = 0 < length <= _SHORT and x.size >= 8 * length * length
-    return None if has_short_rows else _UFUNCS[name].reduce
+    length: int = x.shape[-1] if axis == (x.ndim - 1,) else 0
+    return 0 < length <= _SHORT and bool(x.size >= 8 * length * length)
 
 
 class Reduce(Kernels):
@@ -141,8 +119,7 @@ class Reduce(Kernels):
         self, ufunc: Any, x: Array, axis: tuple[int, ...], keepdims: bool, out: Any
     ) -> Array:
         """Reduce by columns if there are many short rows, which are slow in NumPy."""
-        length = x.shape[-1] if axis == (x.ndim - 1,) else 0
-        if not 0 < length <= _SHORT or x.size < 8 * length * length:
+        if not has_short_rows(x, axis):
             return ufunc.reduce(x, axis=axis, keepdims=keepdims, out=out)
         out = self._result(out, _reduced(x.shape, axis, keepdims), x.dtype)
         result = out[..., 0] if keepdims else out

@@ -37,7 +37,7 @@ class Shape(Kernels):
         step: tuple[int, ...],
     ) -> Array:
         """Return a view of a box; with a negative step, stop -1 is before index 0."""
-        return x[tuple(map(_range, start, stop, step))]
+        return x[slices_of(start, stop, step)]
 
     def bitcast(self, x: Array, *, dtype: str, out: Any = None) -> Array:
         """Reinterpret the bits of `x` as another dtype."""
@@ -91,6 +91,13 @@ class Shape(Kernels):
             interior = interior[(*before, slice(low, end))]
         self._copy_to(interior, x)
         return out
+
+
+def slices_of(
+    start: tuple[int, ...], stop: tuple[int, ...], step: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """Return the index of a box; with a negative step, stop -1 is before index 0."""
+    return tuple(map(_range, start, stop, step))
 
 
 def _range(start: int, stop: int, step: int) -> slice:

@@ -11,17 +11,16 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array import array_table
-from toolkit.backends.array.elementwise import small_where
-from toolkit.backends.array.reduce import small_reduction
 from toolkit.backends.base import Backend
 from toolkit.backends.generator import CodeGenerator
 from toolkit.backends.kernels import Kernel
 from toolkit.backends.memory import Memory
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
+from toolkit.backends.numpy.direct_calls import direct_call
 from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
-from toolkit.ir import Kind, Primitive, Spec
+from toolkit.ir import Primitive, Spec
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.generator import LlvmGenerator
@@ -72,13 +71,9 @@ class NumPyBackend(Backend):
         """Return the kernel of NumPy, or generated code, by the sizes of a call."""
         chosen = self.eager_kernel(primitive)
         kernel = eager.sized_kernel(chosen, primitive, specs, attrs)
-        small = None
-        if kernel is self.kernels.get(primitive.name):
-            if primitive.kind is Kind.REDUCE:
-                small = small_reduction(primitive.name, specs[0], attrs.get("axis"))
-            elif primitive.name == "where":
-                small = small_where(*specs)
-        return small or kernel
+        if kernel is not self.kernels.get(primitive.name):
+            return kernel
+        return direct_call(primitive, specs, attrs) or kernel
 
     @cached_property
     def _has_llvmlite(self) -> bool:

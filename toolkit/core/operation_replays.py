@@ -1,0 +1,208 @@
+"""Replays of operations: the kernels of repeated calls, found by one look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+
+import numpy as np
+
+from toolkit import settings
+from toolkit.backends.memory import device_memories
+from toolkit.core.replays import (
+    KERNEL_ERRORS,
+    Replay,
+    accepts_replays,
+    active,
+    make_replay,
+    same_bits,
+)
+from toolkit.core.tensor import Tensor, state
+from toolkit.type_aliases import Array
+
+# Calls of operations that are replayed, and calls that occurred once.
+_MAX_CALLS, _MAX_SEEN = 2048, 2048
+_STATIC = frozenset({int, bool, str, type(None)})
+_ndarray = np.ndarray  # found without the module
+# The replay of each signature of an operation; None if there is none.
+_calls: dict[Hashable, Replay | None] = {}
+_seen: set[Hashable] = set()
+
+
+def clear() -> None:
+    """Remove all replays of operations: a setting has changed."""
+    _calls.clear()
+    _seen.clear()
+
+
+settings.on_change(clear)
+
+
+def count() -> int:
+    """Return the number of signatures of operations with a replay."""
+    return sum(replay is not None for replay in _calls.values())
+
+
+def call_operation(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> object:
+    """Return the result of an operation by a replay, or None without one.
+
+    Args:
+        function: the operation, a function of tensors.
+        args: the positional arguments.
+        kwargs: the keyword arguments.
+    """
+    if device_memories:
+        return None
+    signature: tuple[object, ...] = (function,)
+    arrays: list[Array] = []
+    for x in args:  # the most frequent arguments, without a call
+        kind = type(x)
+        if kind is Tensor:
+            array = x._array  # type: ignore[attr-defined]
+            if type(array) is not _ndarray:
+                return None
+            signature += (array.shape, x._dtype)  # type: ignore[attr-defined]
+            arrays.append(array)
+        elif kind in _STATIC:
+            signature += (kind, x)
+        else:
+            key: list[object] = []
+            if not _add_argument(x, key, arrays):
+                return None
+            signature += (*key,)
+    for name, x in kwargs.items():
+        if type(x) in _STATIC:
+            signature += (name, type(x), x)
+        else:
+            key = [name]
+            if not _add_argument(x, key, arrays):
+                return None
+            signature += (*key,)
+    try:
+        replay = _calls[signature]
+    except KeyError:
+        return _run_unknown(signature, function, args, kwargs)
+    if replay is None:
+        return None
+    try:
+        if not state.tapes:
+            return replay.run(*arrays)
+        if all(map(accepts_replays, state.tapes)):
+            return replay.run_recorded(_tensors_of(args, kwargs), state.tapes)
+    except KERNEL_ERRORS:
+        pass
+    return None
+
+
+def _add_argument(x: object, key: list[object], arrays: list[Array]) -> bool:
+    """Describe an argument in `key`; return False if it is of another type.
+
+    Args:
+        x: the argument.
+        key: the description. A tensor begins with its shape, other values with a type.
+        arrays: the arrays of the tensors. Those of the argument are added.
+    """
+    kind = type(x)
+    if type(x) is Tensor:
+        key += [x.shape, x._dtype]
+        arrays.append(x._array)
+        return type(x._array) is np.ndarray
+    if kind in _STATIC:
+        key += [kind, x]
+    elif type(x) is float:  # -0.0 equals 0.0, and NaN differs from itself
+        key += [kind, x if x else x.hex()]
+    elif type(x) is slice:
+        key.append(kind)
+        return _add_argument((x.start, x.stop, x.step), key, arrays)
+    elif type(x) is tuple or type(x) is list:
+        key += [kind, len(x)]
+        return all(_add_argument(item, key, arrays) for item in x)
+    else:
+        return False
+    return True
+
+
+def _tensors_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[Tensor]:
+    """Return the tensors in arguments, in the order of `_add_argument`."""
+    tensors: list[Tensor] = []
+    pending: list[object] = [*args, *kwargs.values()][::-1]
+    while pending:
+        x = pending.pop()
+        if type(x) is Tensor:
+            tensors.append(x)
+        elif type(x) is slice:
+            pending += (x.step, x.stop, x.start)
+        elif type(x) is tuple or type(x) is list:
+            pending += x[::-1]
+    return tensors
+
+
+def _replace_tensors(x: object, tensors: Iterator[Tensor]) -> object:
+    """Return an argument with other tensors, in the order of `_add_argument`."""
+    if type(x) is Tensor:
+        return next(tensors)
+    if type(x) is slice:
+        bounds = [_replace_tensors(y, tensors) for y in (x.start, x.stop, x.step)]
+        return slice(*bounds)
+    if type(x) is tuple:
+        return tuple([_replace_tensors(y, tensors) for y in x])
+    if type(x) is list:
+        return [_replace_tensors(y, tensors) for y in x]
+    return x
+
+
+def _run_unknown(
+    signature: Hashable,
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> object:
+    """Run an operation as Python code, and create a replay at the second call."""
+    if active.is_inner or len(_calls) >= _MAX_CALLS:
+        return None
+    is_repeated = signature in _seen
+    if not is_repeated:
+        if len(_seen) >= _MAX_SEEN:
+            _seen.clear()
+        _seen.add(signature)
+    active.is_inner = True
+    try:
+        outputs = function(*args, **kwargs)
+    except Exception:  # the caller handles it
+        return None
+    finally:
+        active.is_inner = False
+    if is_repeated:
+        _calls[signature] = _replay_of(function, args, kwargs, outputs)
+        _seen.discard(signature)
+    return outputs
+
+
+def _replay_of(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    outputs: object,
+) -> Replay | None:
+    """Return the replay of an operation; None if its results can differ."""
+
+    def call(*inputs: Tensor) -> object:
+        remaining = iter(inputs)
+        local_args = [_replace_tensors(x, remaining) for x in args]
+        local_kwargs = {
+            name: _replace_tensors(x, remaining) for name, x in kwargs.items()
+        }
+        return function(*local_args, **local_kwargs)
+
+    tensors = _tensors_of(args, kwargs)
+    replay = make_replay(function.__name__, call, [x.spec for x in tensors])
+    if replay is None or replay.variables:
+        return None
+    try:
+        repeated = replay.run(*[x._array for x in tensors])
+    except KERNEL_ERRORS:
+        return None
+    return replay if same_bits(outputs, repeated) else None
