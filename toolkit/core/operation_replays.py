@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -95,6 +97,30 @@ def call_operation(
     except KERNEL_ERRORS:
         pass
     return None
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def replayed(function: F) -> F:
+    """Make a function of numbers, such as extents, repeat earlier results.
+
+    Args:
+        function: a function of this package that creates tensors.
+
+    Returns:
+        The function with replays.
+    """
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if state.trace is None and not state.marks:
+            outputs = call_operation(function, args, kwargs)
+            if outputs is not None:
+                return outputs
+        return function(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
 
 
 def _add_argument(x: object, key: list[object], arrays: list[Array]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.core.convert import convert, floating
+from toolkit.core.operation_replays import replayed
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ShapeError
 from toolkit.ops.checks import broadcast_shapes, extents_of
@@ -33,6 +34,7 @@ def _full(shape: Shape, value: TensorLike, dtype: str) -> Tensor:
     return bind(broadcast_to_p, x, shape=extents) if extents else x
 
 
+@replayed
 def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
     """Create a tensor with one value in all elements.
 
@@ -54,6 +56,7 @@ def full(shape: Shape, fill_value: Any, dtype: DTypeLike | None = None) -> Tenso
     return broadcast_to(value, shape)
 
 
+@replayed
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
     """Create a tensor of zeros.
 
@@ -73,6 +76,7 @@ def zeros(shape: Any, dtype: Any = None) -> Tensor:
     return _full(shape, 0, dtypes.standardize(dtype))
 
 
+@replayed
 def ones(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
     """Create a tensor of ones.
 
@@ -189,6 +193,7 @@ def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     return full_like(x, 1, dtype)
 
 
+@replayed
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
     """Create equally spaced numbers from `start` up to, not including, `stop`.
 
@@ -349,6 +354,7 @@ def geomspace(
     return _as_dtype(low * power(high / low, shares), dtype)
 
 
+@replayed
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """Create a matrix with ones on one diagonal, and zeros elsewhere.
 
@@ -400,6 +406,7 @@ def _is_lower(n: int, m: int, k: int) -> Tensor:
     return less_equal(reshape(arange(m, dtype="int32"), (1, m)), rows + k)
 
 
+@replayed
 def tri(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 ) -> Tensor:
