@@ -53,13 +53,13 @@ class BufferPool:
     ) -> None:
         self._blocks: deque[Any] = deque(maxlen=max_blocks)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._min_nbytes, self._max_nbytes = min_nbytes, self._nbytes // _MAX_FRACTION
+        self.min_nbytes, self._max_nbytes = min_nbytes, self._nbytes // _MAX_FRACTION
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
-        if not self._min_nbytes <= nbytes <= self._max_nbytes or dtype.hasobject:
+        if not self.min_nbytes <= nbytes <= self._max_nbytes or dtype.hasobject:
             return np.empty(shape, dtype)
         block = self._take_block(nbytes + _ALIGNMENT)
         if block is None:

@@ -205,13 +205,20 @@ def test_traces_and_symbols():
         assert ops.softmax(X).device == "cpu:0"
 
 
-def test_number_of_replays_is_limited(monkeypatch):
+def test_new_signatures_replace_those_without_calls(monkeypatch):
     replays.clear()
     monkeypatch.setattr(replays, "_MAX_CALLS", 4)
-    for i in range(1, 12):
+    used = value(50)
+    before = count_functions(lambda: used * 3)
+    for i in range(1, 30):
         x = value(i)
         np.testing.assert_array_equal(repeated(lambda x=x: x + x), 2 * np.asarray(x))
-    assert replays.count() <= 4
+        repeated(lambda: used * 3, times=2)
+        assert replays.count() <= 8
+    assert count_functions(lambda: used * 3) < before  # calls keep a replay
+    last, before = value(31), count_functions(lambda: value(31) + 1)
+    repeated(lambda: last + 1, times=40)
+    assert count_functions(lambda: last + 1) < before
     replays.clear()
 
 
@@ -228,3 +235,138 @@ def test_threads():
         for _ in range(20):
             replays.clear()
     assert not wrong
+
+
+CREATIONS = {
+    "linspace": lambda: ops.linspace(0.0, 1.0, 9),
+    "eye": lambda: ops.eye(3, 4, k=1),
+    "zeros": lambda: ops.zeros((2, 3), "int32"),
+    "arange": lambda: ops.arange(5),
+    "kaiser": lambda: ops.kaiser(9, 4.0),
+    "full_like": lambda: ops.full_like(X, 2.5),
+}
+
+
+@pytest.mark.parametrize("name", CREATIONS)
+def test_created_tensors_are_separate_arrays(name):
+    replays.clear()
+    call = CREATIONS[name]
+    before = count_functions(call)
+    first = call()
+    expected = np.array(first)
+    for _ in range(3):
+        y = call()
+        assert y.spec == first.spec
+        np.testing.assert_array_equal(y, expected)
+        np.asarray(y)[...] = 7
+    assert count_functions(call) < before
+
+
+def test_created_tensors_follow_the_settings():
+    assert repeated(lambda: ops.zeros(3)).dtype == "float32"
+    tk.config.set_floatx("float64")
+    try:
+        assert repeated(lambda: ops.zeros(3)).dtype == "float64"
+    finally:
+        tk.config.set_floatx("float32")
+    with pytest.raises(ValueError, match="shape"):
+        repeated(lambda: ops.zeros((2, -3)))
+
+
+def test_gradients_of_created_tensors():
+    x = value(3)
+    for _ in range(4):
+        with tk.GradientTape() as tape:
+            tape.watch(x)
+            y = ops.sum(x * ops.linspace(0.0, 2.0, 3) + ops.ones_like(x))
+        np.testing.assert_array_equal(tape.gradient(y, x), [0, 1, 2])
+
+
+DRAWS = {
+    "uniform": lambda seed: tk.random.uniform((2, 3), seed=seed),
+    "normal": lambda seed: tk.random.normal((5,), 1.0, 2.0, seed=seed),
+    "randint": lambda seed: tk.random.randint((4,), 0, 9, seed=seed),
+    "dropout": lambda seed: tk.random.dropout(X, 0.5, seed=seed),
+    "shuffle": lambda seed: tk.random.shuffle(X, seed=seed),
+    "categorical": lambda seed: tk.random.categorical(X, 3, seed=seed),
+    "beta": lambda seed: tk.random.beta((3,), 2.0, 3.0, seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_replayed_draws_continue_the_sequence_of_keys(name):
+    draw, seeds = DRAWS[name], tk.random.SeedGenerator(5)
+    compiled = tk.function(draw)
+    for number in range(6):
+        key = ops.convert_to_tensor(np.array([5, number], "uint32"))
+        y = draw(seeds)
+        np.testing.assert_allclose(y, compiled(key), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(seeds.state, [5, number + 1])
+
+
+def test_draws_of_the_global_generator():
+    draws = []
+    for _ in range(2):
+        tk.random.set_random_seed(3)
+        draws.append([np.asarray(tk.random.normal((3,))) for _ in range(5)])
+    np.testing.assert_array_equal(*draws)
+    assert len({y.tobytes() for y in draws[0]}) == 5
+
+
+def test_calls_without_a_draw_change_no_state():
+    seeds = tk.random.SeedGenerator(5)
+    for _ in range(4):
+        tk.random.dropout(X, 0, seed=seeds)
+        with pytest.raises(ValueError, match="dropout"):
+            tk.random.dropout(X, 1.5, seed=seeds)
+    np.testing.assert_array_equal(seeds.state, [5, 0])
+
+
+def test_gradients_of_replayed_draws():
+    x, seeds = ops.ones(50), tk.random.SeedGenerator(5)
+    for _ in range(4):
+        with tk.GradientTape() as tape:
+            tape.watch(x)
+            y = tk.random.dropout(x, 0.5, seed=seeds)
+        np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
+HOT = {
+    "take": lambda x, i: ops.take(x, i, axis=1),
+    "take_along_axis": lambda x, i: ops.take_along_axis(x, i[None], 1),
+    "pad": lambda x, i: ops.pad(x, 1, constant_values=-0.0),
+    "argsort": lambda x, i: ops.argsort(x, axis=0),
+    "searchsorted": lambda x, i: ops.searchsorted(ops.sort(x[0]), x[1]),
+    "top_k": lambda x, i: ops.top_k(x, 2)[0],
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_many_calls_keep_the_bits(name):
+    x, indices = value(3, 4), ops.convert_to_tensor(np.array([2, -1, 0], "int32"))
+    first = HOT[name](x, indices)
+    for _ in range(1100):
+        y = HOT[name](x, indices)
+    assert y.spec == first.spec
+    assert np.asarray(y).tobytes() == np.asarray(first).tobytes()
+    strided = ops.transpose(value(4, 3))  # the same shape, with other strides
+    copy = ops.convert_to_tensor(np.ascontiguousarray(strided))
+    np.testing.assert_array_equal(HOT[name](strided, indices), HOT[name](copy, indices))
+
+
+def test_errors_after_many_calls():
+    x, indices = value(3), ops.convert_to_tensor(np.array([2, 1], "int32"))
+    for _ in range(1100):
+        ops.take(x, indices)
+    with pytest.raises(IndexError, match="index 3 is out of range"):
+        ops.take(x, ops.convert_to_tensor(np.array([2, 3], "int32")))
+    np.testing.assert_array_equal(ops.take(x, indices), np.asarray(x)[[2, 1]])
+
+
+def test_draws_after_many_calls():
+    seeds = tk.random.SeedGenerator(5)
+    draws = [np.asarray(tk.random.uniform((3,), seed=seeds)) for _ in range(1100)]
+    again = tk.random.SeedGenerator(5)
+    replays.clear()
+    for y in draws:
+        np.testing.assert_array_equal(tk.random.uniform((3,), seed=again), y)

@@ -82,6 +82,20 @@ class Backend:
         """
         return self.eager_kernel(primitive)
 
+    def hot_kernel(
+        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+    ) -> Kernel | None:
+        """Return a kernel for many calls with these specs, or None without another one.
+
+        It has the same bits as the `sized_kernel`. Its compilation takes milliseconds.
+
+        Args:
+            primitive: the primitive.
+            specs: the specs of the operands.
+            attrs: the attributes of the calls.
+        """
+        return None
+
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """Create the `eager_kernel`, which is cached for declared primitives."""
         if primitive.graph is not None and not self.kernels.supports(primitive.name):

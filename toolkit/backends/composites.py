@@ -69,10 +69,11 @@ class KernelSequence:
     Args:
         backend: the backend of the kernels.
         graph: a graph without unused nodes.
+        is_hot: whether many calls follow, so that generated code is worthwhile.
     """
 
-    def __init__(self, backend: Backend, graph: Graph) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, graph: Graph, is_hot: bool = False) -> None:
+        self._backend, self._is_hot = backend, is_hot
         environment: dict[Value, Value] = {}
         steps = list(self._expand(graph, environment))
         outputs = [environment.get(y, y) for y in graph.outputs]
@@ -132,6 +133,9 @@ class KernelSequence:
                 yield from self._expand(body, inner)
                 results = [inner.get(y, y) for y in body.outputs]
             else:
+                if self._is_hot:
+                    hot = self._backend.hot_kernel(node.op, specs, node.attrs)
+                    kernel = kernel if hot is None else hot
                 results = [Value(y.spec) for y in node.outputs]
                 yield kernel, Node(node.op, inputs, node.attrs, results)
             environment.update(zip(node.outputs, results, strict=True))

@@ -21,19 +21,28 @@ from toolkit.core.replays import (
 from toolkit.core.tensor import Tensor, state
 from toolkit.type_aliases import Array
 
-# Calls of operations that are replayed, and calls that occurred once.
-_MAX_CALLS, _MAX_SEEN = 2048, 2048
+# Signatures of each of the two generations of replays, and signatures without one.
+_MAX_CALLS, _MAX_SEEN = 1024, 2048
+# Calls of a signature before its trace: at first, and after signatures were dropped.
+# Otherwise signatures that never return would be traced without end.
+_CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
 _STATIC = frozenset({int, bool, str, type(None)})
 _ndarray = np.ndarray  # found without the module
-# The replay of each signature of an operation; None if there is none.
-_calls: dict[Hashable, Replay | None] = {}
-_seen: set[Hashable] = set()
+# The replay of each signature of an operation; None if it has none. If the younger
+# generation is full, it replaces the older one. A call moves a signature back.
+_calls: dict[Hashable, Replay | _DrawingReplay | None] = {}
+_old_calls: dict[Hashable, Replay | _DrawingReplay | None] = {}
+_seen: dict[Hashable, int] = {}  # the calls of signatures without a replay
+_has_dropped = False
 
 
 def clear() -> None:
     """Remove all replays of operations: a setting has changed."""
+    global _has_dropped
     _calls.clear()
+    _old_calls.clear()
     _seen.clear()
+    _has_dropped = False
 
 
 settings.on_change(clear)
@@ -41,7 +50,18 @@ settings.on_change(clear)
 
 def count() -> int:
     """Return the number of signatures of operations with a replay."""
-    return sum(replay is not None for replay in _calls.values())
+    replays = (*_calls.values(), *_old_calls.values())
+    return sum(replay is not None for replay in replays)
+
+
+def _keep(signature: Hashable, replay: Replay | _DrawingReplay | None) -> None:
+    """Add a replay to the younger generation."""
+    global _old_calls, _has_dropped
+    if len(_calls) >= _MAX_CALLS:
+        _has_dropped = _has_dropped or bool(_old_calls)
+        _old_calls = dict(_calls)
+        _calls.clear()
+    _calls[signature] = replay
 
 
 def call_operation(
@@ -86,7 +106,11 @@ def call_operation(
     try:
         replay = _calls[signature]
     except KeyError:
-        return _run_unknown(signature, function, args, kwargs)
+        try:
+            replay = _old_calls.pop(signature)
+        except KeyError:
+            return _run_unknown(signature, function, args, kwargs)
+        _keep(signature, replay)
     if replay is None:
         return None
     try:
@@ -100,6 +124,45 @@ def call_operation(
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PendingKey:
+    """An argument of a random operation: it draws its key when the code needs it.
+
+    A replay draws the key, too. So the state of a generator changes as in the code.
+
+    Args:
+        draw: returns a new key.
+    """
+
+    __slots__ = ("_draw", "drawn")
+
+    def __init__(self, draw: Callable[[], Tensor]) -> None:
+        self._draw = draw
+        self.drawn: list[Tensor] = []
+
+    def draw(self) -> Tensor:
+        """Return a new key, and remember it."""
+        key = self._draw()
+        self.drawn.append(key)
+        return key
+
+    def last_drawn(self) -> Tensor:
+        """Return the key that was drawn last."""
+        return self.drawn[-1]
+
+
+class _DrawingReplay:
+    """Replay of an operation that draws one key."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        self.run_recorded = replay.run_recorded
+
+    def run(self, *arrays: Array) -> object:
+        """Return the outputs for arrays, one of which is a pending key."""
+        drawn = [x.draw()._array if type(x) is PendingKey else x for x in arrays]
+        return self._replay.run(*drawn)
 
 
 def replayed(function: F) -> F:
@@ -123,13 +186,14 @@ def replayed(function: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def _add_argument(x: object, key: list[object], arrays: list[Array]) -> bool:
+def _add_argument(x: object, key: list[object], arrays: list[Any]) -> bool:
     """Describe an argument in `key`; return False if it is of another type.
 
     Args:
         x: the argument.
         key: the description. A tensor begins with its shape, other values with a type.
-        arrays: the arrays of the tensors. Those of the argument are added.
+        arrays: the arrays of the tensors, and the pending keys. Those of the argument
+            are added.
     """
     kind = type(x)
     if type(x) is Tensor:
@@ -138,6 +202,9 @@ def _add_argument(x: object, key: list[object], arrays: list[Array]) -> bool:
         return type(x._array) is np.ndarray
     if kind in _STATIC:
         key += [kind, x]
+    elif type(x) is PendingKey:
+        key.append(kind)
+        arrays.append(x)
     elif type(x) is float:  # -0.0 equals 0.0, and NaN differs from itself
         key += [kind, x if x else x.hex()]
     elif type(x) is slice:
@@ -151,14 +218,26 @@ def _add_argument(x: object, key: list[object], arrays: list[Array]) -> bool:
     return True
 
 
-def _tensors_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[Tensor]:
-    """Return the tensors in arguments, in the order of `_add_argument`."""
+def _tensors_of(
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    key_of: Callable[[PendingKey], Tensor] = PendingKey.draw,
+) -> list[Tensor]:
+    """Return the tensors in arguments, in the order of `_add_argument`.
+
+    Args:
+        args: the positional arguments.
+        kwargs: the keyword arguments.
+        key_of: returns the tensor of a pending key.
+    """
     tensors: list[Tensor] = []
     pending: list[object] = [*args, *kwargs.values()][::-1]
     while pending:
         x = pending.pop()
         if type(x) is Tensor:
             tensors.append(x)
+        elif type(x) is PendingKey:
+            tensors.append(key_of(x))
         elif type(x) is slice:
             pending += (x.step, x.stop, x.start)
         elif type(x) is tuple or type(x) is list:
@@ -168,7 +247,7 @@ def _tensors_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[
 
 def _replace_tensors(x: object, tensors: Iterator[Tensor]) -> object:
     """Return an argument with other tensors, in the order of `_add_argument`."""
-    if type(x) is Tensor:
+    if type(x) is Tensor or type(x) is PendingKey:
         return next(tensors)
     if type(x) is slice:
         bounds = [_replace_tensors(y, tensors) for y in (x.start, x.stop, x.step)]
@@ -187,13 +266,14 @@ def _run_unknown(
     kwargs: Mapping[str, object],
 ) -> object:
     """Run an operation as Python code, and create a replay at the second call."""
-    if active.is_inner or len(_calls) >= _MAX_CALLS:
+    if active.is_inner:
         return None
-    is_repeated = signature in _seen
-    if not is_repeated:
-        if len(_seen) >= _MAX_SEEN:
+    calls = _seen.get(signature, 0)
+    is_traced = calls >= (_CALLS_IF_DROPPED if _has_dropped else _CALLS_BEFORE_TRACE)
+    if not is_traced:
+        if not calls and len(_seen) >= _MAX_SEEN:
             _seen.clear()
-        _seen.add(signature)
+        _seen[signature] = calls + 1
     active.is_inner = True
     try:
         outputs = function(*args, **kwargs)
@@ -201,9 +281,9 @@ def _run_unknown(
         return None
     finally:
         active.is_inner = False
-    if is_repeated:
-        _calls[signature] = _replay_of(function, args, kwargs, outputs)
-        _seen.discard(signature)
+    if is_traced:
+        _keep(signature, _replay_of(function, args, kwargs, outputs))
+        _seen.pop(signature, None)
     return outputs
 
 
@@ -212,8 +292,11 @@ def _replay_of(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     outputs: object,
-) -> Replay | None:
+) -> Replay | _DrawingReplay | None:
     """Return the replay of an operation; None if its results can differ."""
+    pending = [x for x in kwargs.values() if type(x) is PendingKey]
+    if any(len(x.drawn) != 1 for x in pending):
+        return None
 
     def call(*inputs: Tensor) -> object:
         remaining = iter(inputs)
@@ -223,7 +306,7 @@ def _replay_of(
         }
         return function(*local_args, **local_kwargs)
 
-    tensors = _tensors_of(args, kwargs)
+    tensors = _tensors_of(args, kwargs, PendingKey.last_drawn)
     replay = make_replay(function.__name__, call, [x.spec for x in tensors])
     if replay is None or replay.variables:
         return None
@@ -231,4 +314,6 @@ def _replay_of(
         repeated = replay.run(*[x._array for x in tensors])
     except KERNEL_ERRORS:
         return None
-    return replay if same_bits(outputs, repeated) else None
+    if not same_bits(outputs, repeated):
+        return None
+    return _DrawingReplay(replay) if pending else replay

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,10 @@ from toolkit.type_aliases import Array
 _MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 20
 # Elements of results that are the same in each call. A replay copies them.
 _MAX_CONSTANTS = 4096
+# Calls after which generated code replaces kernels: a compilation takes as long as
+# thousands of calls.
+_HOT_CALLS = 1000
+_MOVING = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 # Errors of kernels. The Python code raises them again, with an explanation.
 KERNEL_ERRORS = (TypeError, ValueError, AttributeError, RuntimeError, ToolkitError)
@@ -110,20 +115,35 @@ class Replay:
         self._recorded: list[tuple[Kernel, Node]] | None = None
         self._is_single = outputs is leaves[0]
         self._pack = tree.make_packer(tree.structure_of(outputs))
-        function = KernelSequence(self._backend, graph.pruned()).run
-        specs = [y.spec for y in graph.outputs]
+        run = self._runner()
         # Returns the outputs for the arrays of the inputs and Variables.
         self.run: Callable[..., object] = (
-            _single_runner(function, specs[0])
-            if self._is_single
-            else self._nest_runner(function, specs)
+            self._counting(run) if _can_be_hot(graph) else run
         )
 
-    def _nest_runner(
-        self, function: Kernel, specs: Sequence[Spec]
-    ) -> Callable[..., object]:
+    def _runner(self, is_hot: bool = False) -> Callable[..., object]:
+        """Return a function of arrays that runs the kernels."""
+        pruned = self._graph.pruned()
+        function = KernelSequence(self._backend, pruned, is_hot).run
+        specs = [y.spec for y in self._graph.outputs]
+        if self._is_single:
+            return _single_runner(function, specs[0])
+        return self._nest_runner(function, len(specs) > 1)
+
+    def _counting(self, run: Callable[..., object]) -> Callable[..., object]:
+        """Return a function that gets kernels for many calls after many calls."""
+        number = count().__next__
+
+        def run_and_count(*arrays: Array) -> object:
+            if number() == _HOT_CALLS:
+                self.run = state.quietly(self._runner, True)
+            return run(*arrays)
+
+        return run_and_count
+
+    def _nest_runner(self, function: Kernel, is_tuple: bool) -> Callable[..., object]:
         """Return a function of arrays that returns the nest of the outputs."""
-        pack, is_tuple = self._pack, len(specs) > 1
+        pack = self._pack
 
         def run(*arrays: Array) -> object:
             results = state.quietly(function, *arrays)
@@ -173,6 +193,11 @@ class Replay:
             )
             for node in self._graph.nodes
         ]
+
+
+def _can_be_hot(graph: Graph) -> bool:
+    """Return whether a node can have another kernel for many calls."""
+    return any(node.op.kind in _MOVING or node.op.body for node in graph.nodes)
 
 
 def _single_runner(function: Kernel, spec: Spec) -> Callable[..., object]:

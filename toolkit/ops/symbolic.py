@@ -436,7 +436,8 @@ _PLAIN = {Tensor, Variable, bool, int, float, str, slice, type(None), np.ndarray
 
 def operation(function: F) -> F:
     """Make a function of tensors accept symbols, and record itself as one node."""
-    is_replayed = is_package_function(function)  # code of the user runs in each call
+    # Code of the user runs in each call. Functions that draw keys have other replays.
+    is_replayed = is_package_function(function) and not hasattr(function, "draws")
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.ir import Kind, Primitive, Spec, letters, primitive
 from toolkit.ops.checks import extents_of
 from toolkit.ops.symbolic import operation
-from toolkit.random.seeds import draw_seed
+from toolkit.random.seeds import draw_seed, drawing
 
 random_uniform_p: Primitive = primitive(
     "random_uniform",
@@ -49,6 +49,7 @@ def _draw_unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:
     return draw_uniform(draw_seed(seed), shape, dtype)
 
 
+@drawing
 def uniform(
     shape: Any,
     minval: Any = 0.0,
@@ -85,6 +86,7 @@ def uniform(
     return x * (convert(maxval, dtype) - low) + low
 
 
+@drawing
 def normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -125,6 +127,7 @@ def _scale_and_shift(x: Tensor, mean: Any, stddev: Any, dtype: str) -> Tensor:
     return convert(x, dtype)
 
 
+@drawing
 def truncated_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -154,6 +157,7 @@ def truncated_normal(
     return _scale_and_shift(ops.clip(z, -2.0, 2.0), mean, stddev, dtype)
 
 
+@drawing
 def randint(
     shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None
 ) -> Tensor:
@@ -196,6 +200,7 @@ def randint(
 
 
 @operation
+@drawing
 def categorical(
     logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None
 ) -> Tensor:
@@ -235,6 +240,7 @@ def categorical(
 
 
 @operation
+@drawing
 def dropout(
     inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None
 ) -> Tensor:
@@ -297,6 +303,7 @@ def _noise_shape(x: Tensor, noise_shape: tuple[int, ...] | None) -> tuple[int, .
 
 
 @operation
+@drawing
 def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Tensor:
     """Return the slices of a tensor along an axis in random order.
 

@@ -9,12 +9,13 @@ from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.ops.checks import extents_of
 from toolkit.random.draws import check_dtype, draw_uniform
-from toolkit.random.seeds import draw_seed
+from toolkit.random.seeds import draw_seed, drawing
 
 # The largest number of trials of a binomial variable that are counted individually.
 _MAX_COUNTED_TRIALS = 24
 
 
+@drawing
 def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Draw numbers from the gamma distribution with scale 1.
 
@@ -43,6 +44,7 @@ def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Tensor
     )
 
 
+@drawing
 def beta(
     shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -74,6 +76,7 @@ def beta(
     return convert(x / (x + y), dtype)
 
 
+@drawing
 def binomial(
     shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
 ) -> Tensor:
@@ -126,6 +129,7 @@ def binomial(
 _LARGE_RATE = 10.0
 
 
+@drawing
 def poisson(shape: Any, rate: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Draw numbers from the Poisson distribution.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random as python_random
-from typing import Any
+from collections.abc import Callable
+from functools import cache, partial, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
 from toolkit.arguments import is_int
 from toolkit.core.convert import convert
 from toolkit.core.naming import auto_name, name_scope, root_scope
+from toolkit.core.operation_replays import PendingKey, call_operation
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
@@ -20,8 +23,11 @@ from toolkit.type_aliases import SeedLike
 
 set_draws_factory(Elements)
 
-# Increment of a generator's state for each draw: the second number counts the keys.
-_STATE_INCREMENT = np.array([0, 1], "uint32")
+
+@cache
+def _state_increment() -> Tensor:
+    """Return the increment of a generator's state for each draw."""
+    return Tensor(np.array([0, 1], "uint32"))  # the second number counts the keys
 
 
 class SeedGenerator:
@@ -63,7 +69,7 @@ class SeedGenerator:
             ordered: has no effect: keys always have a fixed order.
         """
         key = self.state.read()
-        self.state.assign(key + convert(_STATE_INCREMENT))
+        self.state.assign(key + _state_increment())
         return key
 
     def get_config(self) -> dict[str, Any]:
@@ -191,8 +197,39 @@ def draw_seed(seed: Any) -> Tensor:
         return seed
     if isinstance(seed, SeedGenerator):
         return seed.next()
+    if type(seed) is PendingKey:
+        return seed.draw()
     if is_int(seed):
         return convert([_check_seed(seed), 0], "uint32")
     raise ArgumentError(
         f"seed: expected an integer, a SeedGenerator or None; received {seed!r}"
     )
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def drawing(function: F) -> F:
+    """Make a function with an argument `seed` repeat earlier calls with new keys.
+
+    Args:
+        function: a function of this package that draws with `draw_seed`.
+
+    Returns:
+        The function with replays.
+    """
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if state.trace is None and not state.marks and state.overlay is None:
+            seed = kwargs.get("seed")
+            replayed = kwargs
+            if seed is None or type(seed) is SeedGenerator:
+                replayed = kwargs | {"seed": PendingKey(partial(draw_seed, seed))}
+            outputs = call_operation(function, args, replayed)
+            if outputs is not None:
+                return outputs
+        return function(*args, **kwargs)
+
+    wrapper.draws = True  # type: ignore[attr-defined]
+    return wrapper  # type: ignore[return-value]

@@ -17,7 +17,7 @@ from toolkit import dtypes
 from toolkit.backends.array.common import CHUNK, HALVES, WIDE
 from toolkit.backends.array.reduce import has_short_rows
 from toolkit.backends.array.shape import slices_of
-from toolkit.backends.kernels import DirectCall
+from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.ir import Primitive, Spec
 
 Array = Any
@@ -98,7 +98,7 @@ def _position(
 ) -> DirectCall | None:
     if specs[0].size > _MAX_SEARCHED or not specs[0].ndim:
         return None
-    find = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
+    find: Kernel = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
     if attrs["keepdims"]:
         find = partial(find, keepdims=True)
     int32 = np.dtype("int32")

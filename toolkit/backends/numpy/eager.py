@@ -11,12 +11,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.kernels import DirectCall, Kernel
 from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL, on_release
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
@@ -48,6 +49,8 @@ _MAX_PROGRAMS = 256
 # Kinds with equal results in NumPy: the first call of a shape runs on NumPy.
 _BITWISE_EQUAL_KINDS = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
 _BITWISE_EQUAL = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
+# Of these, one call of NumPy, which costs as much as a call of generated code.
+_FAST_IN_NUMPY = ("concatenate", "bitcast", "as_complex", "as_real")
 _IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
 # Free scratch buffers for later calls: one for each calling thread, of at most this
 # number of bytes.
@@ -128,6 +131,31 @@ def sized_kernel(
     return plain if max(sizes) < elements else programs
 
 
+def hot_kernel(
+    kernel: Kernel,
+    primitive: Primitive,
+    specs: Sequence[Spec],
+    attrs: Mapping[str, object],
+) -> Kernel | None:
+    """Return generated code with the bits of a kernel of NumPy, for many small calls.
+
+    Args:
+        kernel: the `eager_kernel`.
+        primitive: its primitive.
+        specs: the specs of the operands.
+        attrs: the attributes of the call.
+
+    Returns:
+        The code; None if there is none, or if NumPy is as fast.
+    """
+    if kernel not in _kernels or primitive.name in _FAST_IN_NUMPY:
+        return None
+    plain, programs = _kernels[kernel]
+    if not programs.is_bitwise_equal:
+        return None
+    return programs.bind(specs, attrs, plain)
+
+
 def _minimum_elements(primitive: Primitive) -> int:
     """Return the number of elements from which generated code runs."""
     if primitive.kind is Kind.SORT:
@@ -206,6 +234,15 @@ def _attribute_key(value: Any) -> Hashable:
     return value.hex() if type(value) is float else value
 
 
+def _needs_array_kernels() -> bool:
+    """Return whether the rules of this thread exclude generated code."""
+    return (
+        rules.array_kernels_only
+        or rules.rows_independent
+        or rules.processor is not None
+    )
+
+
 class EagerPrograms:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
@@ -223,31 +260,69 @@ class EagerPrograms:
         self._unsupported: set[Hashable] = set()  # keys without a program
         # Keys of the first calls of primitives with equal results in NumPy.
         self._first_calls: set[Hashable] = set()
-        self._is_bitwise_equal = (
+        self.is_bitwise_equal = (
             primitive.kind in _BITWISE_EQUAL_KINDS or primitive.name in _BITWISE_EQUAL
         )
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        if (
-            rules.array_kernels_only
-            or rules.rows_independent
-            or rules.processor is not None
-        ):
+        if _needs_array_kernels():
             return self._kernel(*arrays, **attrs)
         signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
-        key = settings.placement(), signature, *map(_attribute_key, attrs.values())
+        key = self._key(signature, attrs)
         program = self._programs.get(key)
         if program is None and self._needs_program(key):
-            # A reentrant call, for example in a signal handler, runs on NumPy.
-            with rules.override(array_kernels_only=True):
-                program = self._remember(key, self._build(signature, attrs))
+            program = self._compile(key, signature, attrs)
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
+
+    def _key(self, signature: tuple[Any, ...], attrs: Mapping[str, Any]) -> Hashable:
+        return settings.placement(), signature, *map(_attribute_key, attrs.values())
+
+    def _compile(
+        self, key: Hashable, signature: tuple[Any, ...], attrs: Mapping[str, Any]
+    ) -> _EagerProgram | None:
+        # A reentrant call, for example in a signal handler, runs on NumPy.
+        with rules.override(array_kernels_only=True):
+            return self._remember(key, self._build(signature, attrs))
+
+    def bind(
+        self, specs: Sequence[Spec], attrs: Mapping[str, Any], otherwise: Kernel
+    ) -> Kernel | None:
+        """Return the program for contiguous arrays, or None without a program.
+
+        Args:
+            specs: the specs of the operands.
+            attrs: the attributes.
+            otherwise: the kernel for other strides, and under other rules.
+        """
+        strides = [contiguous(x).strides for x in specs]
+        signature = tuple(
+            [
+                (np.ndarray, x.shape, step, dtypes.numpy_dtype(x.dtype))
+                for x, step in zip(specs, strides, strict=True)
+            ]
+        )
+        key = self._key(signature, attrs)
+        program = self._programs.get(key)
+        if program is None:
+            if key in self._unsupported or len(self._programs) >= _MAX_PROGRAMS:
+                return None
+            program = self._compile(key, signature, attrs)
+        if program is None:
+            return None
+        run = program
+
+        def call(*arrays: Any) -> Any:
+            if [x.strides for x in arrays] != strides or _needs_array_kernels():
+                return otherwise(*arrays, **attrs)
+            return run(*arrays)
+
+        return DirectCall(call)
 
     def _needs_program(self, key: Hashable) -> bool:
         """Return whether to build a program for a key."""
         if key in self._unsupported or len(self._programs) >= _MAX_PROGRAMS:
             return False
-        if self._is_bitwise_equal and key not in self._first_calls:
+        if self.is_bitwise_equal and key not in self._first_calls:
             if len(self._first_calls) >= _MAX_PROGRAMS:
                 self._first_calls.clear()
             self._first_calls.add(key)
@@ -266,7 +341,7 @@ class EagerPrograms:
         return program
 
     def _build(
-        self, signature: tuple[Any, ...], attrs: dict[str, Any]
+        self, signature: tuple[Any, ...], attrs: Mapping[str, Any]
     ) -> _EagerProgram | None:
         """Build the program for arrays of these types, shapes, strides and dtypes."""
         inputs = []
@@ -282,7 +357,7 @@ def _build_program(
     backend: NumPyBackend,
     primitive: Primitive,
     inputs: list[Operand],
-    attrs: dict[str, Any],
+    attrs: Mapping[str, Any],
 ) -> _EagerProgram | None:
     """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]
@@ -344,6 +419,10 @@ class _EagerProgram:
             [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
         work = OperandMemory("work", lowered.work, False)
+        # Small results need no pool, and the allocator of NumPy is faster.
+        is_small = all(x.spec.nbytes < RESULT_POOL.min_nbytes for x in outputs)
+        self._allocate = np.empty if is_small else RESULT_POOL.empty
+        self._pack = Struct(f"{len(self._specs) + 1}q").pack_into
         self._code = backend.llvm_generator.assemble(
             [lowered], Shares([NodeOperands(shares[:count], shares[count:], work)]), 1
         )
@@ -354,9 +433,11 @@ class _EagerProgram:
             runner = self._idle.pop()
         except IndexError:
             runner = self._bind_runner()
-        results = [RESULT_POOL.empty(*result) for result in self._results]
+        allocate = self._allocate
+        results = [allocate(shape, dtype) for shape, dtype in self._results]
         work = self._take_scratch() if self._work else None
-        runner.objects[:] = [*map(id, arrays), *map(id, results), id(work)]
+        addresses = map(id, (*arrays, *results, work))
+        self._pack(runner.objects, 0, *addresses)
         runner.run()
         self._idle.append(runner)
         if 0 < self._work <= _MAX_FREE_BYTES:

@@ -75,6 +75,13 @@ class NumPyBackend(Backend):
             return kernel
         return direct_call(primitive, specs, attrs) or kernel
 
+    def hot_kernel(
+        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+    ) -> Kernel | None:
+        """Return generated code with the bits of NumPy, if it is faster."""
+        kernel = self.eager_kernel(primitive)
+        return eager.hot_kernel(kernel, primitive, specs, attrs)
+
     @cached_property
     def _has_llvmlite(self) -> bool:
         return find_spec("llvmlite") is not None
