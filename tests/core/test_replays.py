@@ -35,6 +35,9 @@ CALLS = {
     "resize": lambda: ops.image.resize(ops.reshape(X, (3, 4, 1)), (5, 7)),
     "i0": lambda: ops.i0(X),
     "svd": lambda: ops.svd(X),
+    "reciprocal": lambda: ops.reciprocal(X),
+    "tril": lambda: ops.tril(X),
+    "select": lambda: ops.select([X > 0, Y > 0], [X, Y], 2.0),
     "var": lambda: ops.var(X, axis=1),
 }
 
@@ -345,7 +348,7 @@ HOT = {
 def test_many_calls_keep_the_bits(name):
     x, indices = value(3, 4), ops.convert_to_tensor(np.array([2, -1, 0], "int32"))
     first = HOT[name](x, indices)
-    for _ in range(1100):
+    for _ in range(300):
         y = HOT[name](x, indices)
     assert y.spec == first.spec
     assert np.asarray(y).tobytes() == np.asarray(first).tobytes()
@@ -356,7 +359,7 @@ def test_many_calls_keep_the_bits(name):
 
 def test_errors_after_many_calls():
     x, indices = value(3), ops.convert_to_tensor(np.array([2, 1], "int32"))
-    for _ in range(1100):
+    for _ in range(300):
         ops.take(x, indices)
     with pytest.raises(IndexError, match="index 3 is out of range"):
         ops.take(x, ops.convert_to_tensor(np.array([2, 3], "int32")))
@@ -365,7 +368,7 @@ def test_errors_after_many_calls():
 
 def test_draws_after_many_calls():
     seeds = tk.random.SeedGenerator(5)
-    draws = [np.asarray(tk.random.uniform((3,), seed=seeds)) for _ in range(1100)]
+    draws = [np.asarray(tk.random.uniform((3,), seed=seeds)) for _ in range(300)]
     again = tk.random.SeedGenerator(5)
     replays.clear()
     for y in draws:

@@ -31,9 +31,9 @@ from toolkit.type_aliases import Array
 _MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 20
 # Elements of results that are the same in each call. A replay copies them.
 _MAX_CONSTANTS = 4096
-# Calls after which generated code replaces kernels: a compilation takes as long as
-# thousands of calls.
-_HOT_CALLS = 1000
+# Calls after which generated code replaces kernels. It saves some microseconds of a
+# call, and its compilation takes milliseconds.
+_HOT_CALLS = 256
 _MOVING = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 # Errors of kernels. The Python code raises them again, with an explanation.
