@@ -91,6 +91,32 @@ def test_functions(function, dtype, programs_run):
     np.testing.assert_array_equal(strided, expected.T)
 
 
+SPECIAL = ("erf", "erfinv", "erfc", "lgamma", "digamma", "i0", "bessel_j0", "ndtri")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("function", SPECIAL)
+def test_special_functions_of_few_elements(function, dtype, programs_run):
+    """Check that results depend neither on the shape nor on the number of calls."""
+    call = getattr(ops, function)
+    x = RNG.uniform(0.1, 0.9, (5, 9)).astype(dtype)
+    first = call(x).numpy()
+    assert programs_run and first.dtype == dtype
+    for _ in range(3):
+        np.testing.assert_array_equal(call(x), first)
+    np.testing.assert_array_equal(call(x.T), first.T)
+    np.testing.assert_array_equal(call(x[1, ::2]), first[1, ::2])
+    np.testing.assert_array_equal(call(ops.array(x)[3, 3]), first[3, 3])
+    square = call(x[:4, :8])  # without padding
+    for _ in range(3):
+        np.testing.assert_array_equal(call(x[:4, :8]), square)
+    np.testing.assert_array_equal(square, first[:4, :8])
+    assert call(x[:0]).shape == (0, 9)
+    accuracy = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-12}[dtype]
+    exact = call(x.astype("float64"))
+    np.testing.assert_allclose(first, exact, accuracy, accuracy)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_transforms(dtype, programs_run):
     real, imag = arrays_of((64, 512), (64, 512), dtype=dtype)

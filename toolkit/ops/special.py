@@ -35,6 +35,27 @@ _I0_TAIL = [
 ]
 
 
+def _i0(x: Tensor) -> Tensor:
+    x, dtype = _widened(x)
+    size = absolute(x)
+    is_far = greater(size, _I0_BORDER)
+    # Not `minimum`: at a tie its gradient is half. Not `size`: its second derivative at
+    # 0 is 0, and the second derivative of the series is 1/2.
+    near = where(is_far, _I0_BORDER, x)
+    far = where(is_far, size, _I0_BORDER)
+    series = polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
+    tail = polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
+    # exp(x / 2) twice, because exp(x) overflows first. Both are scaled down, because
+    # the gradient of the tail is their product, and the gradient of each is half of the
+    # gradient of both.
+    first, second = (exp(far * 0.5) * 0.125 for _ in range(2))
+    y = where(is_far, first * tail * second, series)
+    return convert(where(isinf(size), size, y), dtype)
+
+
+i0_p: Primitive = decomposable("i0", _i0)
+
+
 @operation
 def i0(x: TensorLike) -> Tensor:
     """Compute the modified Bessel function of the first kind of order 0, elementwise.
@@ -54,21 +75,7 @@ def i0(x: TensorLike) -> Tensor:
         >>> print(ops.round(ops.i0([0.0, 1.0, -1.0]), 4))
         [1.     1.2661 1.2661]
     """
-    x, dtype = _widened(x)
-    size = absolute(x)
-    is_far = greater(size, _I0_BORDER)
-    # Not `minimum`: at a tie its gradient is half. Not `size`: its second derivative at
-    # 0 is 0, and the second derivative of the series is 1/2.
-    near = where(is_far, _I0_BORDER, x)
-    far = where(is_far, size, _I0_BORDER)
-    series = polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
-    tail = polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
-    # exp(x / 2) twice, because exp(x) overflows first. Both are scaled down, because
-    # the gradient of the tail is their product, and the gradient of each is half of the
-    # gradient of both.
-    first, second = (exp(far * 0.5) * 0.125 for _ in range(2))
-    y = where(is_far, first * tail * second, series)
-    return convert(where(isinf(size), size, y), dtype)
+    return bind(i0_p, *floating(x))
 
 
 # Chebyshev coefficients, computed for this file with 40 digits, of the function (1 +

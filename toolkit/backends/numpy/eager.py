@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from math import prod
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.numpy.padded import PaddedPrograms, slow_in_numpy
 from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL, on_release
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
@@ -88,6 +90,7 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
         _kernels[run_by_name] = kernel, programs
         return run_by_name
     elements = _minimum_elements(primitive)
+    is_slow, padded = slow_in_numpy(primitive), PaddedPrograms(programs, kernel)
     by_kind = _result_size if primitive.kind is Kind.ELEMENTWISE else _largest_size
 
     def run_by_kind(first: Any, *operands: Any, **attrs: Any) -> Any:
@@ -95,6 +98,8 @@ def eager_kernel(backend: NumPyBackend, primitive: Primitive, kernel: Kernel) ->
         for x in operands:
             size_limit *= x.size
         if size_limit < elements or by_kind(first, *operands) < elements:
+            if is_slow is not None and is_slow((first, *operands), attrs):
+                return padded(first, *operands, **attrs)
             return kernel(first, *operands, **attrs)
         return programs(first, *operands, **attrs)
 
@@ -123,12 +128,15 @@ def sized_kernel(
     if size_of is not None:
         return plain if size_of(*specs, **attrs) < minimum_size else programs
     elements = _minimum_elements(primitive)
-    if prod(x.size for x in specs) < elements:
-        return plain
     sizes = [x.size for x in specs]
     if primitive.kind is Kind.ELEMENTWISE:
         sizes = [primitive.spec(*specs, **attrs).size]
-    return plain if max(sizes) < elements else programs
+    if prod(x.size for x in specs) >= elements and max(sizes) >= elements:
+        return programs
+    is_slow = slow_in_numpy(primitive)
+    if is_slow is not None and is_slow(specs, attrs):
+        return PaddedPrograms(programs, plain).bind(specs, attrs)
+    return plain
 
 
 def hot_kernel(
@@ -285,7 +293,11 @@ class EagerPrograms:
             return self._remember(key, self._build(signature, attrs))
 
     def bind(
-        self, specs: Sequence[Spec], attrs: Mapping[str, Any], otherwise: Kernel
+        self,
+        specs: Sequence[Spec],
+        attrs: Mapping[str, Any],
+        otherwise: Kernel,
+        shape: tuple[int, ...] | None = None,
     ) -> Kernel | None:
         """Return the program for contiguous arrays, or None without a program.
 
@@ -293,6 +305,7 @@ class EagerPrograms:
             specs: the specs of the operands.
             attrs: the attributes.
             otherwise: the kernel for other strides, and under other rules.
+            shape: the shape of all operands and of the result; None: as in the specs.
         """
         strides = [contiguous(x).strides for x in specs]
         signature = tuple(
@@ -309,7 +322,9 @@ class EagerPrograms:
             program = self._compile(key, signature, attrs)
         if program is None:
             return None
-        run = program
+        run = program if shape is None else program.with_shape(shape)
+        if shape is not None:
+            strides = [contiguous(x.with_shape(shape)).strides for x in specs]
 
         def call(*arrays: Any) -> Any:
             if [x.strides for x in arrays] != strides or _needs_array_kernels():
@@ -443,6 +458,13 @@ class _EagerProgram:
         if 0 < self._work <= _MAX_FREE_BYTES:
             _free_scratch.append(work)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def with_shape(self, shape: tuple[int, ...]) -> _EagerProgram:
+        """Return the program with results of another shape, of the same size."""
+        other = copy(self)
+        other._results = [(shape, dtype) for _, dtype in self._results]
+        other._idle = []
+        return other
 
     def _take_scratch(self) -> Any:
         """Return scratch memory that no concurrent call uses."""
