@@ -71,7 +71,11 @@ class Backend:
         return self._eager_kernels[primitive.name]
 
     def sized_kernel(
-        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+        self,
+        primitive: Primitive,
+        specs: Sequence[Spec],
+        attrs: Mapping[str, object],
+        used: Sequence[bool] = (True, True),
     ) -> Kernel:
         """Return a kernel that does for these operands what the `eager_kernel` does.
 
@@ -79,6 +83,7 @@ class Backend:
             primitive: the primitive.
             specs: the specs of the operands.
             attrs: the attributes of the call.
+            used: whether a result is used, for each result. None can replace others.
         """
         return self.eager_kernel(primitive)
 

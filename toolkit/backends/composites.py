@@ -120,13 +120,15 @@ class KernelSequence:
             graph: the graph.
             environment: the operands for values of the graph. Results are added.
         """
+        read = {x for node in graph.nodes for x in node.inputs}.union(graph.outputs)
         for node in graph.nodes:
             inputs = [environment.get(x, x) for x in node.inputs]
             if node.op.name in _IDENTITIES:
                 environment[node.outputs[0]] = inputs[0]
                 continue
             specs = [x.spec for x in inputs]
-            kernel = self._backend.sized_kernel(node.op, specs, node.attrs)
+            used = [y in read for y in node.outputs]
+            kernel = self._backend.sized_kernel(node.op, specs, node.attrs, used)
             if isinstance(kernel, CompositeKernel):
                 body = kernel.body(specs, node.attrs)
                 inner = dict(zip(body.inputs, inputs, strict=True))

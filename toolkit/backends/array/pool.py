@@ -132,7 +132,8 @@ def _sum_grad_bytes(
     return scratch_bytes(*(4 * size for size in pool.total_sizes))
 
 
-def _lowest(dtype: str) -> float:
+def least_of(dtype: str) -> float:
+    """Return the number that is at most each number of a dtype."""
     if dtypes.is_float(dtype):
         return -math.inf
     return np.iinfo(dtype).min
@@ -167,7 +168,7 @@ class Pool(Kernels):
         marks = [memory.take(pool.chunk, "bool") for _ in range(2)]
         for window_box in pool.window_boxes:
             box = window_box.box
-            loaded = window_box.load(self.xp, x, _lowest(pool.dtype), copy)
+            loaded = window_box.load(self.xp, x, least_of(pool.dtype), copy)
             views = [loaded[shift] for shift in window_box.shifts]
             buffers = (_shaped(b, y[box]) for b in (*ranks, *marks))
             self._find_maxima(views, y[box], index[box], *buffers)

@@ -18,6 +18,7 @@ from toolkit.backends.array.common import CHUNK, HALVES, WIDE
 from toolkit.backends.array.reduce import has_short_rows
 from toolkit.backends.array.shape import slices_of
 from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.numpy.window_calls import conv_call, pool_call
 from toolkit.ir import Primitive, Spec
 
 Array = Any
@@ -36,18 +37,28 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 
 def direct_call(
-    primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, Any]
+    primitive: Primitive,
+    kernel: Kernel,
+    specs: Sequence[Spec],
+    attrs: Mapping[str, Any],
+    used: Sequence[bool],
 ) -> DirectCall | None:
-    """Return the call of NumPy that a kernel makes for small operands.
+    """Return the calls of NumPy that a kernel makes for small operands.
 
     Args:
         primitive: the primitive of the kernel.
+        kernel: the kernel.
         specs: the specs of the operands.
         attrs: the attributes of the call.
+        used: whether a result is used, for each result.
 
     Returns:
-        The call; None if the kernel needs several calls.
+        The calls; None if the kernel is as fast.
     """
+    if primitive.name == "conv":
+        return conv_call(kernel, specs, attrs)
+    if primitive.name in ("max_pool", "sum_pool"):
+        return pool_call(primitive.name, specs, attrs, used)
     rule = _RULES.get(primitive.name)
     return rule and rule(primitive.name, specs, attrs)
 

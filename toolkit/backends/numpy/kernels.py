@@ -66,14 +66,18 @@ class NumPyBackend(Backend):
         return eager.eager_kernel(self, primitive, kernel)
 
     def sized_kernel(
-        self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
+        self,
+        primitive: Primitive,
+        specs: Sequence[Spec],
+        attrs: Mapping[str, object],
+        used: Sequence[bool] = (True, True),
     ) -> Kernel:
         """Return the kernel of NumPy, or generated code, by the sizes of a call."""
         chosen = self.eager_kernel(primitive)
         kernel = eager.sized_kernel(chosen, primitive, specs, attrs)
         if kernel is not self.kernels.get(primitive.name):
             return kernel
-        return direct_call(primitive, specs, attrs) or kernel
+        return direct_call(primitive, kernel, specs, attrs, used) or kernel
 
     def hot_kernel(
         self, primitive: Primitive, specs: Sequence[Spec], attrs: Mapping[str, object]
