@@ -358,6 +358,9 @@ HOT = {
     "argsort": lambda x, i: ops.argsort(x, axis=0),
     "searchsorted": lambda x, i: ops.searchsorted(ops.sort(x[0]), x[1]),
     "top_k": lambda x, i: ops.top_k(x, 2)[0],
+    "segment_sum": lambda x, i: ops.segment_sum(x, ops.array([1, 0, 1]), 2),
+    "scatter_update": lambda x, i: ops.scatter_update(x, [[1], [1]], x[:2]),
+    "last elements": lambda x, i: ops.take(ops.max(x), [0, 0]),
 }
 
 

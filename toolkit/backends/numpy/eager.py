@@ -53,6 +53,8 @@ _BITWISE_EQUAL_KINDS = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
 _BITWISE_EQUAL = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
 # Of these, one call of NumPy, which costs as much as a call of generated code.
 _FAST_IN_NUMPY = ("concatenate", "bitcast", "as_complex", "as_real")
+# They combine elements in the order of the indices, in any kernel.
+_IN_ORDER = ("scatter", "put_along_axis")
 _IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
 # Free scratch buffers for later calls: one for each calling thread, of at most this
 # number of bytes.
@@ -158,10 +160,11 @@ def hot_kernel(
     """
     if kernel not in _kernels or primitive.name in _FAST_IN_NUMPY:
         return None
-    plain, programs = _kernels[kernel]
-    if not programs.is_bitwise_equal:
+    _, programs = _kernels[kernel]
+    if not programs.is_bitwise_equal and primitive.name not in _IN_ORDER:
         return None
-    return programs.bind(specs, attrs, plain)
+    # Arrays with other strides have programs, too.
+    return programs.bind(specs, attrs, programs)
 
 
 def _minimum_elements(primitive: Primitive) -> int:
@@ -302,11 +305,14 @@ class EagerPrograms:
         """Return the program for contiguous arrays, or None without a program.
 
         Args:
-            specs: the specs of the operands.
+            specs: the specs of the operands. One without axes has no program, because
+                NumPy can return a scalar in place of its array.
             attrs: the attributes.
             otherwise: the kernel for other strides, and under other rules.
             shape: the shape of all operands and of the result; None: as in the specs.
         """
+        if not all(x.ndim for x in specs):
+            return None
         strides = [contiguous(x).strides for x in specs]
         signature = tuple(
             [
