@@ -105,6 +105,13 @@ def on_change(listener: Callable[[], None]) -> None:
     _listeners.append(listener)
 
 
+def report_change() -> None:
+    """Note that a setting has changed, or code that depends on none."""
+    values.version += 1
+    for listener in _listeners:
+        listener()
+
+
 class _Values(dict[str, Any]):
     """The values of the settings, by name."""
 
@@ -114,9 +121,7 @@ class _Values(dict[str, Any]):
         has_changed = name not in self or self[name] != value
         super().__setitem__(name, value)
         if has_changed:
-            self.version += 1
-            for listener in _listeners:
-                listener()
+            report_change()
 
 
 values: _Values = _Values(

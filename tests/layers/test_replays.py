@@ -210,6 +210,26 @@ def test_replaced_methods_that_call_uses_run(monkeypatch):
     assert len(called) == 6
 
 
+def test_replaced_functions_of_modules_run(monkeypatch):
+    layer, x, called = tk.layers.Flatten(), value(2, 3, 4), []
+    for _ in range(4):
+        expected = layer(x)
+    reshape = tk.ops.reshape
+
+    def replacement(x, shape):
+        called.append(shape)
+        return reshape(x, shape) + 1
+
+    monkeypatch.setattr(tk.ops, "reshape", replacement)
+    for count in range(1, 5):
+        np.testing.assert_array_equal(layer(x), expected + 1)
+        assert len(called) == count
+    monkeypatch.undo()
+    for _ in range(4):
+        np.testing.assert_array_equal(layer(x), expected)
+    assert len(called) == 4
+
+
 def test_methods_of_layers_as_activations():
     relu, x = layers.ReLU(), value(3, 4)
     model = layers.Dense(5, activation=relu.call)

@@ -18,6 +18,7 @@ from toolkit.backends.composites import KernelSequence
 from toolkit.backends.kernels import Kernel
 from toolkit.console import frames
 from toolkit.core.masks import mask_of
+from toolkit.core.module_changes import has_foreign_functions, observe_modules
 from toolkit.core.tensor import Tensor, backend, state, wrap_result
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
@@ -33,7 +34,7 @@ _MAX_NODES, _MAX_ELEMENTS = 4000, 1 << 20
 _MAX_CONSTANTS = 4096
 # Calls after which generated code replaces kernels. It saves some microseconds of a
 # call, and its compilation takes milliseconds.
-_HOT_CALLS = 256
+_HOT_CALLS = 128
 _MOVING = (Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM)
 _CONTROL = (Kind.CONTROL, Kind.COLLECTIVE)
 # Errors of kernels. The Python code raises them again, with an explanation.
@@ -259,7 +260,8 @@ def make_replay(
         call: the code, as a function of tensors.
         specs: the specs of the tensors.
     """
-    if sum(spec.size for spec in specs) > _MAX_ELEMENTS:
+    observe_modules()
+    if sum(spec.size for spec in specs) > _MAX_ELEMENTS or has_foreign_functions():
         return None
     warnings_before = frames.num_warnings()
     # An error occurs again without the trace, with the lines of the user.
