@@ -25,6 +25,7 @@ from toolkit.ir.scalars import SCALARS
 
 Array = Any
 Kernel = Callable[..., Any]
+Attributes = Mapping[str, Any]
 KernelT = TypeVar("KernelT", bound=Kernel)
 
 
@@ -38,12 +39,10 @@ class DirectCall:
 
     __slots__ = ("arguments", "function")
 
-    def __init__(
-        self, function: Callable[..., Any], arguments: tuple[object, ...] = ()
-    ) -> None:
+    def __init__(self, function: Kernel, arguments: tuple[object, ...] = ()) -> None:
         self.function, self.arguments = function, arguments
 
-    def __call__(self, *arrays: Array, **attrs: object) -> Any:
+    def __call__(self, *arrays: Array, **attrs: object) -> Array:
         return self.function(*arrays, *self.arguments)
 
 

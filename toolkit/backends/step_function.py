@@ -74,7 +74,7 @@ class StepFunction:
         self._objects[name] = value
         return name
 
-    def write(self, outputs: Sequence[Value]) -> Callable[..., Any]:
+    def write(self, outputs: Sequence[Value]) -> Kernel:
         """Return the function. Its result is a tuple, unless there is one output.
 
         An output that is a constant is a new array in each call.

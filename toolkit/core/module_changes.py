@@ -8,6 +8,8 @@ dictionary of a module stays unseen.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 
 from toolkit import settings
@@ -21,6 +23,9 @@ _num_modules = 0
 
 class _ObservedModule(ModuleType):
     """Module that reports the replacement of a function."""
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return import_module, (self.__name__,)
 
     def __setattr__(self, name: str, value: object) -> None:
         old = vars(self).get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from toolkit.core.replays import (
     same_bits,
 )
 from toolkit.core.tensor import Tensor, state
-from toolkit.type_aliases import Array
 
 # Signatures of each of the two generations of replays, and signatures without one.
 _MAX_CALLS, _MAX_SEEN = 1024, 2048
@@ -79,14 +78,15 @@ def call_operation(
     if device_memories:
         return None
     signature: tuple[object, ...] = (function,)
-    arrays: list[Array] = []
-    for x in args:  # the most frequent arguments, without a call
+    arrays: list[object] = []
+    operands: Any = args
+    for x in operands:  # the most frequent arguments, without a call
         kind = type(x)
         if kind is Tensor:
-            array = x._array  # type: ignore[attr-defined]
+            array = x._array
             if type(array) is not _ndarray:
                 return None
-            signature += (array.shape, x._dtype)  # type: ignore[attr-defined]
+            signature += (array.shape, x._dtype)
             arrays.append(array)
         elif kind in _STATIC:
             signature += (kind, x)
@@ -123,7 +123,8 @@ def call_operation(
     return None
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PendingKey:
@@ -159,13 +160,13 @@ class _DrawingReplay:
         self._replay = replay
         self.run_recorded = replay.run_recorded
 
-    def run(self, *arrays: Array) -> object:
+    def run(self, *arrays: object) -> object:
         """Return the outputs for arrays, one of which is a pending key."""
         drawn = [x.draw()._array if type(x) is PendingKey else x for x in arrays]
         return self._replay.run(*drawn)
 
 
-def replayed(function: F) -> F:
+def replayed(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function of numbers, such as extents, repeat earlier results.
 
     Args:
@@ -176,17 +177,17 @@ def replayed(function: F) -> F:
     """
 
     @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         if state.trace is None and not state.marks:
             outputs = call_operation(function, args, kwargs)
             if outputs is not None:
-                return outputs
+                return cast(T, outputs)
         return function(*args, **kwargs)
 
-    return wrapper  # type: ignore[return-value]
+    return wrapper
 
 
-def _add_argument(x: object, key: list[object], arrays: list[Any]) -> bool:
+def _add_argument(x: object, key: list[object], arrays: list[object]) -> bool:
     """Describe an argument in `key`; return False if it is of another type.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random as python_random
 from collections.abc import Callable
 from functools import cache, partial, wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -206,10 +206,11 @@ def draw_seed(seed: Any) -> Tensor:
     )
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def drawing(function: F) -> F:
+def drawing(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function with an argument `seed` repeat earlier calls with new keys.
 
     Args:
@@ -220,16 +221,16 @@ def drawing(function: F) -> F:
     """
 
     @wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         if state.trace is None and not state.marks and state.overlay is None:
             seed = kwargs.get("seed")
-            replayed = kwargs
+            replayed: dict[str, object] = dict(kwargs)
             if seed is None or type(seed) is SeedGenerator:
-                replayed = kwargs | {"seed": PendingKey(partial(draw_seed, seed))}
+                replayed["seed"] = PendingKey(partial(draw_seed, seed))
             outputs = call_operation(function, args, replayed)
             if outputs is not None:
-                return outputs
+                return cast(T, outputs)
         return function(*args, **kwargs)
 
-    wrapper.draws = True  # type: ignore[attr-defined]
-    return wrapper  # type: ignore[return-value]
+    vars(wrapper)["draws"] = True
+    return wrapper

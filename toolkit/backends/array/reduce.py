@@ -55,7 +55,7 @@ def _rows_per_chunk(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
     return min(rows, max(1, CHUNK // max(length, 1))), length
 
 
-def has_short_rows(x: Any, axis: object) -> bool:
+def has_short_rows(x: Array | Spec, axis: object) -> bool:
     """Return whether columns reduce many short rows, which are slow in NumPy.
 
     Args:

@@ -6,7 +6,7 @@ calls are the end of its way for small arrays. They have the same results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -17,7 +17,7 @@ from toolkit import dtypes
 from toolkit.backends.array.common import CHUNK, HALVES, WIDE
 from toolkit.backends.array.reduce import has_short_rows
 from toolkit.backends.array.shape import slices_of
-from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.kernels import Attributes, DirectCall, Kernel
 from toolkit.backends.numpy.window_calls import conv_call, pool_call
 from toolkit.ir import Primitive, Spec
 
@@ -40,7 +40,7 @@ def direct_call(
     primitive: Primitive,
     kernel: Kernel,
     specs: Sequence[Spec],
-    attrs: Mapping[str, Any],
+    attrs: Attributes,
     used: Sequence[bool],
 ) -> DirectCall | None:
     """Return the calls of NumPy that a kernel makes for small operands.
@@ -63,29 +63,25 @@ def direct_call(
     return rule and rule(primitive.name, specs, attrs)
 
 
-def _sum(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _sum(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     if x.size >= WIDE or x.dtype in HALVES:
         return None
     return _reduction(name, attrs, dtypes.numpy_dtype(x.dtype))
 
 
-def _extreme(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _extreme(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     if x.size >= WIDE or x.dtype in HALVES or has_short_rows(x, attrs["axis"]):
         return None
     return _reduction(name, attrs)
 
 
-def _test(name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]) -> DirectCall:
+def _test(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall:
     return _reduction(name, attrs)
 
 
-def _reduction(name: str, attrs: Mapping[str, Any], dtype: Any = None) -> DirectCall:
+def _reduction(name: str, attrs: Attributes, dtype: object = None) -> DirectCall:
     axis = attrs["axis"]
     if len(axis) == 1:
         (axis,) = axis
@@ -94,9 +90,7 @@ def _reduction(name: str, attrs: Mapping[str, Any], dtype: Any = None) -> Direct
     return DirectCall(_UFUNCS[name].reduce, (axis, dtype, *options))
 
 
-def _scan(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _scan(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     if attrs["reverse"] or x.size >= WIDE or x.dtype in HALVES:
         return None
@@ -104,9 +98,7 @@ def _scan(
     return DirectCall(_UFUNCS[name].accumulate, (attrs["axis"], dtype))
 
 
-def _position(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _position(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     if specs[0].size > _MAX_SEARCHED or not specs[0].ndim:
         return None
     find: Kernel = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
@@ -120,16 +112,12 @@ def _position(
     return DirectCall(call, (attrs["axis"],))
 
 
-def _where(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _where(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     is_small = max(x.size for x in specs) <= _MAX_SELECTED
     return DirectCall(np.where) if is_small else None
 
 
-def _cast(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _cast(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     # A 0-d result of NumPy is a scalar, and not an array.
     if dtypes.is_complex(x.dtype) or not x.ndim:
@@ -137,15 +125,11 @@ def _cast(
     return DirectCall(np.ndarray.astype, (dtypes.numpy_dtype(attrs["dtype"]),))
 
 
-def _round(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _round(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     return DirectCall(np.rint) if dtypes.is_float(specs[0].dtype) else None
 
 
-def _sigmoid(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _sigmoid(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     if x.size > CHUNK or x.dtype not in ("float32", "float64") or not x.ndim:
         return None
@@ -159,9 +143,7 @@ def _sigmoid(
     return DirectCall(call)
 
 
-def _rsqrt(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _rsqrt(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     (x,) = specs
     if x.size > CHUNK or x.dtype not in ("float32", "float64") or not x.ndim:
         return None
@@ -173,9 +155,7 @@ def _rsqrt(
     return DirectCall(call)
 
 
-def _view(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> DirectCall | None:
+def _view(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
     if not specs[0].ndim:
         return None
     if name == "reshape":
@@ -187,7 +167,7 @@ def _view(
     )
 
 
-_Rule = Callable[[str, Sequence[Spec], Mapping[str, Any]], DirectCall | None]
+_Rule = Callable[[str, Sequence[Spec], Attributes], DirectCall | None]
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("sum", "prod"), _sum),
     **dict.fromkeys(("max", "min"), _extreme),

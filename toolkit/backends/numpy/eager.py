@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.kernels import Attributes, DirectCall, Kernel
 from toolkit.backends.numpy.padded import PaddedPrograms, slow_in_numpy
 from toolkit.backends.target import Target
 from toolkit.buffer_pool import RESULT_POOL, on_release
@@ -285,11 +285,11 @@ class EagerPrograms:
             program = self._compile(key, signature, attrs)
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
-    def _key(self, signature: tuple[Any, ...], attrs: Mapping[str, Any]) -> Hashable:
+    def _key(self, signature: tuple[Hashable, ...], attrs: Attributes) -> Hashable:
         return settings.placement(), signature, *map(_attribute_key, attrs.values())
 
     def _compile(
-        self, key: Hashable, signature: tuple[Any, ...], attrs: Mapping[str, Any]
+        self, key: Hashable, signature: tuple[Any, ...], attrs: Attributes
     ) -> _EagerProgram | None:
         # A reentrant call, for example in a signal handler, runs on NumPy.
         with rules.override(array_kernels_only=True):
@@ -298,7 +298,7 @@ class EagerPrograms:
     def bind(
         self,
         specs: Sequence[Spec],
-        attrs: Mapping[str, Any],
+        attrs: Attributes,
         otherwise: Kernel,
         shape: tuple[int, ...] | None = None,
     ) -> Kernel | None:
@@ -362,7 +362,7 @@ class EagerPrograms:
         return program
 
     def _build(
-        self, signature: tuple[Any, ...], attrs: Mapping[str, Any]
+        self, signature: tuple[Any, ...], attrs: Attributes
     ) -> _EagerProgram | None:
         """Build the program for arrays of these types, shapes, strides and dtypes."""
         inputs = []
@@ -378,7 +378,7 @@ def _build_program(
     backend: NumPyBackend,
     primitive: Primitive,
     inputs: list[Operand],
-    attrs: Mapping[str, Any],
+    attrs: Attributes,
 ) -> _EagerProgram | None:
     """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]

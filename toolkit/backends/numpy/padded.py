@@ -7,7 +7,7 @@ calls have equal bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.kernels import Kernel
+from toolkit.backends.kernels import Attributes, Kernel
 from toolkit.ir import Kind, Primitive, Spec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MIN_STEPS, _MAX_STEPS = 16, 400
 _ELEMENTWISE = (Kind.ELEMENTWISE, Kind.COMPOSITE)
 # The fewest elements of a program.
 _MIN_ELEMENTS = 16
-IsSlow = Callable[[Sequence[Any], Mapping[str, Any]], bool]
+IsSlow = Callable[[Sequence[Any], Attributes], bool]
 
 
 @cache
@@ -49,14 +49,15 @@ def slow_in_numpy(primitive: Primitive) -> IsSlow | None:
         return None
     known: dict[Hashable, bool] = {}
 
-    def has_long_body(operands: Sequence[Any], attrs: Mapping[str, Any]) -> bool:
+    def has_long_body(operands: Sequence[Array | Spec], attrs: Attributes) -> bool:
         key = tuple(attrs.values())
         if key not in known:
             specs = [
-                x if type(x) is Spec else Spec(x.shape, dtypes.name_of(x.dtype))
+                x if isinstance(x, Spec) else Spec(x.shape, dtypes.name_of(x.dtype))
                 for x in operands
             ]
-            nodes = primitive.graph(specs, attrs).pruned().nodes  # type: ignore[misc]
+            trace: Any = primitive.graph
+            nodes = trace(specs, attrs).pruned().nodes
             steps = sum(_SLOW.get(node.op.name, 1) for node in nodes)
             is_elementwise = all(x.op.kind in _ELEMENTWISE for x in nodes)
             known[key] = is_elementwise and _MIN_STEPS <= steps < _MAX_STEPS
@@ -76,7 +77,7 @@ class PaddedPrograms:
     def __init__(self, programs: EagerPrograms, kernel: Kernel) -> None:
         self._programs, self._kernel = programs, kernel
 
-    def __call__(self, *arrays: Array, **attrs: Any) -> Any:
+    def __call__(self, *arrays: Array, **attrs: object) -> Array | None:
         shape = np.broadcast_shapes(*[x.shape for x in arrays])
         count = prod(shape)
         if not count:
@@ -85,7 +86,7 @@ class PaddedPrograms:
         result = self._programs(*padded, **attrs)
         return None if result is None else result[:count].reshape(shape)
 
-    def bind(self, specs: Sequence[Spec], attrs: Mapping[str, Any]) -> Kernel:
+    def bind(self, specs: Sequence[Spec], attrs: Attributes) -> Kernel:
         """Return a kernel for operands of these specs.
 
         Args:

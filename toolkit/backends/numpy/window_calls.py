@@ -6,7 +6,7 @@ They are the steps of the kernels for images that are one box of windows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from toolkit.backends.array.conv import Conv
 from toolkit.backends.array.depthwise import is_depthwise
 from toolkit.backends.array.pool import least_of
 from toolkit.backends.array.windows import WindowBox, Windows
-from toolkit.backends.kernels import DirectCall, Kernel
+from toolkit.backends.kernels import Attributes, DirectCall, Kernel
 from toolkit.dtypes import numpy_dtype
 from toolkit.ir import Spec
 from toolkit.plans.operands import contiguous
@@ -28,7 +28,7 @@ _MAX_ELEMENTS = 1 << 12
 
 
 def conv_call(
-    kernel: Kernel, specs: Sequence[Spec], attrs: Mapping[str, Any]
+    kernel: Kernel, specs: Sequence[Spec], attrs: Attributes
 ) -> DirectCall | None:
     """Return the steps of a small convolution; None for a large one.
 
@@ -89,7 +89,7 @@ def conv_call(
 
 
 def pool_call(
-    name: str, specs: Sequence[Spec], attrs: Mapping[str, Any], used: Sequence[bool]
+    name: str, specs: Sequence[Spec], attrs: Attributes, used: Sequence[bool]
 ) -> DirectCall | None:
     """Return the steps of a small pooling; None for a large one.
 
