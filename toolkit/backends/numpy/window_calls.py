@@ -52,7 +52,9 @@ def conv_call(
         attrs["dilation"],
     )
     columns = Columns.of(x, windows, groups)
-    if len(columns.window_boxes) != 1 or columns.is_pointwise:
+    if columns.is_pointwise:
+        return _pointwise_call(kernel, family.gemm, specs, attrs)
+    if len(columns.window_boxes) != 1:
         return None
     (box,) = columns.window_boxes
     load = _loader(box, x, 0)
@@ -83,6 +85,26 @@ def conv_call(
         out = np.empty(result, dtype)
         weights = grouped(w.reshape(filters), groups)
         gemm(block.reshape(rows), weights, out=grouped(out, groups))
+        return out
+
+    return DirectCall(call)
+
+
+def _pointwise_call(
+    kernel: Kernel, gemm: Kernel, specs: Sequence[Spec], attrs: Attributes
+) -> DirectCall:
+    """Return the product of the pixels and the weights of a small convolution."""
+    x, w = specs
+    groups: int = attrs["groups"]
+    dtype, result = numpy_dtype(x.dtype), (*x.shape[:-1], w.shape[-1])
+    expected, filters = contiguous(x).strides, w.shape[-2:]
+
+    def call(x: Array, w: Array) -> Array:
+        if x.strides != expected:
+            return kernel(x, w, **attrs)
+        out = np.empty(result, dtype)
+        weights = grouped(w.reshape(filters), groups)
+        gemm(grouped(x, groups), weights, out=grouped(out, groups))
         return out
 
     return DirectCall(call)
