@@ -128,3 +128,23 @@ def test_gradients_of_compiled_incomplete_gamma_functions():
         above = ops.igamma(a + shifts[0], x + shifts[1]).numpy()
         below = ops.igamma(a - shifts[0], x - shifts[1]).numpy()
         np.testing.assert_allclose(actual, (above - below) / 2 / step, 1e-6, 1e-9)
+
+
+INF = float("inf")
+SLOPES = {  # numbers, and the slopes there
+    "lgamma": ([0.0, -0.0, -1.0, 1.0, INF], [-INF, INF, np.nan, -0.5772156649, INF]),
+    "digamma": ([0.0, -1.0, 1.0, INF], [INF, INF, np.pi**2 / 6, 0.0]),
+    "erfc": ([0.0, 1.0, 40.0, INF, -INF], [-1.1283791671, -0.4151074974, 0, 0, 0]),
+    "i0": ([0.0, 1.0, INF, -INF], [0.0, 0.5651591040, INF, -INF]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_at_special_numbers(name, dtype):
+    numbers, slopes = SLOPES[name]
+    x = ops.convert_to_tensor(np.array(numbers, dtype))
+    with toolkit.GradientTape() as tape:
+        tape.watch(x)
+        y = getattr(ops, name)(x)
+    np.testing.assert_allclose(tape.gradient(y, x), slopes, 1e-6)

@@ -188,9 +188,14 @@ trigamma_p: Primitive = in_float64(
 digamma_p: Primitive = in_float64(
     "digamma", _digamma, derivative=lambda x: bind(trigamma_p, x)
 )
-lgamma_p: Primitive = in_float64(
-    "lgamma", _lgamma, derivative=lambda x: bind(digamma_p, x)
-)
+
+
+def _lgamma_slope(x: Tensor) -> Tensor:
+    """Return the derivative of lgamma, which is infinite at 0."""
+    return where(equal(x, 0), -1 / x, bind(digamma_p, x))
+
+
+lgamma_p: Primitive = in_float64("lgamma", _lgamma, derivative=_lgamma_slope)
 
 
 @operation

@@ -9,6 +9,7 @@ from toolkit.core.convert import convert, floating
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.ir import Primitive
+from toolkit.ops.bessel import i1
 from toolkit.ops.elementwise import greater, isinf, less, minimum, where
 from toolkit.ops.numeric import absolute
 from toolkit.ops.quadrature import chebyshev, polynomial
@@ -53,7 +54,11 @@ def _i0(x: Tensor) -> Tensor:
     return convert(where(isinf(size), size, y), dtype)
 
 
-i0_p: Primitive = decomposable("i0", _i0)
+def _i0_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    return g * i1(x)
+
+
+i0_p: Primitive = decomposable("i0", _i0, _i0_vjp)
 
 
 @operation
@@ -126,9 +131,11 @@ def _erfc(x: Tensor) -> Tensor:
 
 
 def _erfc_vjp(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    wide, _ = _widened(x)
-    slope = exp(-(wide * wide)) * (-2 / math.sqrt(math.pi))
-    return g * convert(slope, x.dtype)
+    wide, dtype = _widened(x)
+    # Beyond 28 the slope is 0, and so are all later derivatives.
+    near = where(greater(absolute(wide), 28.0), 28.0, wide)
+    slope = exp(-(near * near)) * (-2 / math.sqrt(math.pi))
+    return convert(convert(g, wide.dtype) * slope, dtype)
 
 
 erfc_p: Primitive = decomposable("erfc", _erfc, _erfc_vjp)
