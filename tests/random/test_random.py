@@ -275,3 +275,12 @@ def test_invalid_arguments_of_random():
         random.categorical(np.ones(3), 2)
     with pytest.raises(errors.ArgumentError, match="shuffle: expected an axis"):
         random.shuffle(np.ones(3), axis=1)
+
+
+def test_a_call_that_fails_draws_one_key():
+    seeds, same_seeds = random.SeedGenerator(1), random.SeedGenerator(1)
+    for _ in range(3):
+        with pytest.raises(toolkit.errors.ToolkitError):
+            random.normal((2, -3), seed=seeds)
+        same_seeds.next()
+    np.testing.assert_array_equal(seeds.state, same_seeds.state)

@@ -225,11 +225,14 @@ def drawing(function: Callable[P, T]) -> Callable[P, T]:
         if state.trace is None and not state.marks and state.overlay is None:
             seed = kwargs.get("seed")
             replayed: dict[str, object] = dict(kwargs)
+            pending = PendingKey(partial(draw_seed, seed))
             if seed is None or type(seed) is SeedGenerator:
-                replayed["seed"] = PendingKey(partial(draw_seed, seed))
+                replayed["seed"] = pending
             outputs = call_operation(function, args, replayed)
             if outputs is not None:
                 return cast(T, outputs)
+            if pending.drawn:  # the call failed after its draw: repeat it with this key
+                kwargs["seed"] = pending.drawn[0]
         return function(*args, **kwargs)
 
     vars(wrapper)["draws"] = True
