@@ -280,7 +280,7 @@ def test_invalid_arguments_of_random():
 def test_a_call_that_fails_draws_one_key():
     seeds, same_seeds = random.SeedGenerator(1), random.SeedGenerator(1)
     for _ in range(3):
-        with pytest.raises(toolkit.errors.ToolkitError):
+        with pytest.raises(errors.ToolkitError):
             random.normal((2, -3), seed=seeds)
         same_seeds.next()
     np.testing.assert_array_equal(seeds.state, same_seeds.state)

@@ -13,6 +13,7 @@ import numpy as np
 from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, fill_gradients
 from toolkit.backends.memory import device_memories
+from toolkit.buffer_pool import release_spare_memory
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.compiler.execute import Executable
@@ -98,6 +99,7 @@ class ConcreteFunction:
             variables = self.variables, self.written_variables
             self._compile = partial(distribution.compile, *arguments, *variables)
         self.executable: Any = self._compile()
+        release_spare_memory()  # of the first eager calls, and of the compiler
         self.program: Any = self.executable.program
         self._is_stale = False
         self._is_local = distribution is None

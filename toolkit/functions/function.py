@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit import dtypes, inspection, tree
-from toolkit.buffer_pool import release_spare_memory
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn_once
 from toolkit.console.progress import show_progress, stage
@@ -450,7 +449,6 @@ class Function:
         concrete = ConcreteFunction(
             self.name, trace, outputs, generate, Function, self.distribution
         )
-        release_spare_memory()  # of the first eager calls, and of the compiler
         return concrete, calls
 
     def _record_trace(

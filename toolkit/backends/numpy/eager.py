@@ -332,7 +332,7 @@ class EagerPrograms:
         if shape is not None:
             strides = [contiguous(x.with_shape(shape)).strides for x in specs]
 
-        def call(*arrays: Any) -> Any:
+        def call(*arrays: Any) -> object:
             if [x.strides for x in arrays] != strides or _needs_array_kernels():
                 return otherwise(*arrays, **attrs)
             return run(*arrays)
