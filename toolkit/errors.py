@@ -58,7 +58,12 @@ class ToolkitError(Exception):
     """Base of all errors that toolkit raises intentionally.
 
     Names in its message may come from a file, so control characters are escaped.
+
+    Attributes:
+        from_rank: the rank of the job that raised the error, if it is another one.
     """
+
+    from_rank: int | None = None
 
     def __str__(self) -> str:
         if len(self.args) == 3:  # as in TensorFlow: a node, an operation, the message

@@ -43,7 +43,7 @@ _RANK_VARIABLES = (
 # Libraries of NumPy builds read these variables once, when they are loaded.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-# Seconds for the launcher to end the job before this rank reports the loss of another.
+# Seconds for the job to end before this rank reports the loss or error of another.
 _LOSS_SECONDS = 2.0
 _FUNCTION_FILE = "function_files.py"  # calls the function of a notebook
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of sys/prctl.h
@@ -182,8 +182,9 @@ def _run_rank(
         jobs.report_failure(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:
-        if isinstance(error, RankLostError):
-            time.sleep(_LOSS_SECONDS)  # the launcher ends the job for the lost rank
+        is_remote = isinstance(error, ToolkitError) and error.from_rank is not None
+        if is_remote or isinstance(error, RankLostError):
+            time.sleep(_LOSS_SECONDS)  # the job ends for the other rank
         exception = error  # Python deletes the other name after this block
         jobs.report_failure(lambda: report(exception), FAILED)
         return FAILED

@@ -7,7 +7,7 @@ from toolkit.definitions.namespaces import lazy_namespace
 if TYPE_CHECKING:
     from toolkit.comm.flight_recorder import named
     from toolkit.comm.group import Group, exchange, exchange_number
-    from toolkit.comm.jobs import is_elastic, recover, world
+    from toolkit.comm.jobs import is_elastic, recover, shared_operation, world
     from toolkit.comm.leaves import Leaves
     from toolkit.comm.ordered import all_reduce, reduce_scatter
     from toolkit.comm.programs import compare_programs
@@ -25,6 +25,7 @@ __all__ = [
     "named",
     "recover",
     "reduce_scatter",
+    "shared_operation",
     "world",
 ]
 
@@ -34,7 +35,7 @@ __getattr__, __dir__ = lazy_namespace(
     {
         ".flight_recorder": ["named"],
         ".group": ["Group", "exchange", "exchange_number"],
-        ".jobs": ["is_elastic", "recover", "world"],
+        ".jobs": ["is_elastic", "recover", "shared_operation", "world"],
         ".leaves": ["Leaves"],
         ".ordered": ["all_reduce", "reduce_scatter"],
         ".programs": ["compare_programs"],

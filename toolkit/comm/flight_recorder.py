@@ -7,14 +7,34 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from toolkit.console.frames import is_user_file
+from toolkit.errors import CommunicationError, ToolkitError
 
 # Number of innermost stack frames in a report.
 _MAX_FRAMES = 12
+
+
+class Step(NamedTuple):
+    """Step of a run, for reports.
+
+    Attributes:
+        run: the name of the run, such as "fit".
+        number: the number of the step, from 1 on.
+        epoch: the number of the epoch, from 1 on; None if there are none.
+    """
+
+    run: str
+    number: int
+    epoch: int | None = None
+
+    def __str__(self) -> str:
+        epoch = "" if self.epoch is None else f"epoch {self.epoch} of "
+        return f"in step {self.number} of {epoch}{self.run}"
 
 
 class Entry(NamedTuple):
@@ -27,6 +47,7 @@ class Entry(NamedTuple):
         name: a label, such as a layer's path; see `named`.
         nbytes: the size of the buffer that is filled or sent.
         peer: the other rank of `send` and `receive`.
+        step: the step in which it is called, if any; as text from another rank.
         start_time: the start, as `time.monotonic`.
     """
 
@@ -35,17 +56,39 @@ class Entry(NamedTuple):
     name: str
     nbytes: int
     peer: int | None
+    step: Step | str | None
     start_time: float
 
     def __str__(self) -> str:
         text = f"{self.operation} of {self.nbytes:,} bytes"
         text += "" if self.peer is None else f", rank {self.peer}"
         text += f", for {self.name}" if self.name else ""
+        text += f", {self.step}" if self.step else ""
         return f"collective {self.number} ({text})" if self.number else text
 
     def to_json(self) -> list[Any]:
         """Return the entry as JSON data, with the elapsed seconds."""
-        return [*self[:5], time.monotonic() - self.start_time]
+        *fields, step, start_time = self
+        return [*fields, str(step or ""), time.monotonic() - start_time]
+
+
+# The current step of this process, which its threads share.
+_steps: list[Step] = []
+
+
+def begin_step(step: Step) -> None:
+    """Record the step that this process begins."""
+    _steps[:] = [step]
+
+
+@contextmanager
+def steps() -> Iterator[None]:
+    """Return a context of steps; after it, the step before it is current again."""
+    outer_steps = _steps[:]
+    try:
+        yield
+    finally:
+        _steps[:] = outer_steps
 
 
 class _Names(threading.local):
@@ -80,10 +123,17 @@ class GroupRecord:
     Args:
         key: the name of the group, equal on all of its ranks.
         members: its ranks, as world ranks.
+        check: called before each call; it can raise.
     """
 
-    def __init__(self, key: str, members: Sequence[int]) -> None:
+    def __init__(
+        self,
+        key: str,
+        members: Sequence[int],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.key = key
+        self._check = check
         self.members = list(members)
         self.count = 0
         self.current: Entry | None = None
@@ -95,12 +145,14 @@ class GroupRecord:
         self, operation: str, nbytes: int, peer: int | None = None
     ) -> GroupRecord:
         """Record a call; used as `with record.record_call(...)`."""
+        self._check()
         if peer is None:
             self.count += 1
         number = self.count if peer is None else 0
         self.thread = threading.get_ident()
+        step = _steps[0] if _steps else None
         self.current = Entry(
-            number, operation, _names.current, nbytes, peer, time.monotonic()
+            number, operation, _names.current, nbytes, peer, step, time.monotonic()
         )
         return self
 
@@ -114,6 +166,10 @@ class GroupRecord:
     ) -> None:
         if self.current is not None:
             self.recent.append(self.current)
+            if isinstance(error, CommunicationError) or (
+                isinstance(error, ToolkitError) and error.from_rank is not None
+            ):
+                error.args = (f"{error}; this rank was in {self.current}",)
         self.current = None
         self.last_exit_time = time.monotonic()
 
@@ -131,13 +187,14 @@ class GroupRecord:
 
 def parse_entry(fields: Sequence[Any]) -> Entry:
     """Return the entry from JSON data of another rank."""
-    number, operation, name, nbytes, peer, seconds = fields
+    number, operation, name, nbytes, peer, step, seconds = fields
     return Entry(
         int(number),
         str(operation),
         str(name),
         int(nbytes),
         None if peer is None else int(peer),
+        str(step),
         time.monotonic() - float(seconds),
     )
 

@@ -6,13 +6,14 @@ import faulthandler
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from toolkit import settings
 from toolkit.comm.engine import ElasticGroup, Engine
+from toolkit.comm.flight_recorder import steps
 from toolkit.comm.group import Group
 from toolkit.comm.launchers import (
     launcher_variable,
@@ -193,6 +194,26 @@ def watchdog() -> Watchdog | None:
     return group.watchdog if isinstance(group, WatchedGroup) else None
 
 
+@contextmanager
+def shared_operation(name: str) -> Iterator[None]:
+    """Return a context of an operation of all ranks; its errors are sent to them.
+
+    If it raises an error in one rank, the others raise an error that names the rank and
+    has the same class, if that is an error of this package. They raise it at the call
+    for which they wait. After that, the ranks cannot communicate any more. An error
+    that all ranks raise at the same point has no effect on the others.
+
+    Args:
+        name: the name of the operation, for errors.
+    """
+    job_watchdog = watchdog()
+    if job_watchdog is None:
+        yield
+        return
+    with steps(), job_watchdog.failures.telling(name):
+        yield
+
+
 def abort_job(reason: str, code: int = STALLED_EXIT_CODE) -> NoReturn:
     """Abort all ranks of the job now.
 
@@ -235,6 +256,7 @@ def finish_job() -> None:
     if job_watchdog is None:
         return
     job_watchdog.has_ended = True
+    job_watchdog.failures.forget()  # the barrier has its own group
     sys.stdout.flush()
     sys.stderr.flush()
     try:

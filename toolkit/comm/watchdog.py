@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from toolkit.comm.flight_recorder import (
     Entry,
@@ -17,38 +15,28 @@ from toolkit.comm.flight_recorder import (
     parse_entry,
 )
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
-from toolkit.comm.side_channel import PROCESS_ENDED, Request, Response, SideChannel
+from toolkit.comm.peer_failures import PeerFailures
+from toolkit.comm.side_channel import Request, Response, SideChannel
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.side_channel import SocketSideChannel
+from toolkit.comm.stall_reports import Report, make_report, print_report
 
 # Exit code of a job with a stalled collective, as for `timeout`.
 STALLED_EXIT_CODE = 124
+# Exit code after the error of a rank, if other ranks cannot leave their calls.
+FAILED_EXIT_CODE = 1
 # Seconds until a warning about a waiting collective; the job continues.
 WARNING_DELAY = 60.0
 # Seconds between two checks whether a rank that a collective needs has ended, or is in
 # another collective.
 _ENDED_CHECK_DELAY = 1.0
 
+# Seconds in which a call ends that does not wait for a rank that has failed.
+_BLOCKED_SECONDS = 0.5
 # Seconds in which a rank must answer before it is killed.
 _KILL_TIMEOUT = 2.0
 # Ends a process at once; on Windows SIGKILL does not exist.
 KILL_SIGNAL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
-
-
-class Report(NamedTuple):
-    """Report about a collective that waits.
-
-    Attributes:
-        text: the text for users.
-        is_first: whether no other rank has reported it.
-        silent_ranks: the ranks of the job that do not answer.
-        ended_ranks: the ranks whose processes have ended.
-    """
-
-    text: str
-    is_first: bool
-    silent_ranks: list[int]
-    ended_ranks: list[int]
 
 
 class Watchdog:
@@ -57,7 +45,7 @@ class Watchdog:
     Args:
         group: the group of all ranks of the job, which all create a watchdog.
         timeout: the maximum wait of a collective in seconds; infinity only warns.
-        abort_job: a function of a report that ends the job.
+        abort_job: a function of a report, and of an exit code, that ends the job.
         kill_stopped: whether to kill an unresponsive rank of this machine instead of
             the job, so that other ranks detect the loss.
     """
@@ -66,7 +54,7 @@ class Watchdog:
         self,
         group: Group,
         timeout: float,
-        abort_job: Callable[[str], None],
+        abort_job: Callable[..., object],
         kill_stopped: bool = False,
     ) -> None:
         self.rank = group.rank
@@ -81,11 +69,16 @@ class Watchdog:
         self._extended_calls: dict[str, int] = {}
         self._checked_calls: dict[str, tuple[int, float]] = {}
         self._closed = threading.Event()
+        self.failures = PeerFailures(self.rank, group.size, timeout, self._position)
         self.channel: SideChannel | SocketSideChannel
+        self._interrupt: Callable[[Callable[[], None] | None], None] | None = None
         if isinstance(group, SocketGroup):
+            self._interrupt = group.node.inbox.interrupt
+            self._interrupt(None)  # an interrupt of an earlier world
             self.channel = SocketSideChannel(group, self._handle_request)
         else:
             self.channel = SideChannel(group, self._handle_request)
+        self.failures.channel = self.channel
         self._thread = threading.Thread(
             target=self._watch, name="toolkit watchdog", daemon=True
         )
@@ -99,7 +92,8 @@ class Watchdog:
             key: its name, equal on all of its ranks.
             members: its ranks, as world ranks.
         """
-        record = self._records[key] = GroupRecord(key, members)
+        record = GroupRecord(key, members, self.failures.check)
+        self._records[key] = record
         return WatchedGroup(self, group, record)
 
     def unwatch(self, key: str) -> None:
@@ -131,13 +125,25 @@ class Watchdog:
     def _handle_request(self, request: Request) -> Response:
         if request["ask"] == "claim":
             return self._claim(str(request["name"]))
+        if request["ask"] == "failed":
+            return self.failures.receive(request["failure"])
+        if request["ask"] == "position":
+            answer = self.failures.answer(request["position"])
+            return "later" if answer == "earlier" and self.has_ended else answer
         record = self._records.get(request["group"])
         status = record.status() if record else {}
         return {"rank": self.rank, "ended": self.has_ended, **status}
 
+    def _position(self) -> dict[str, int]:
+        """Return the number of calls of each group."""
+        return {key: record.count for key, record in list(self._records.items())}
+
     def _watch(self) -> None:
         warning_delay = min(WARNING_DELAY, self.timeout)
         while not self._closed.wait(min(0.2, warning_delay / 5)):
+            self.failures.update()
+            if self.failures.divergence is not None:
+                self._interrupt_calls()
             for record in list(self._records.values()):
                 entry = record.current
                 if entry is None:
@@ -154,14 +160,32 @@ class Watchdog:
                     self._warned_calls[record.key] = entry
                     report = self.report(record, entry, "slow")
                     if report.is_first:
-                        _print_report(report.text)
+                        print_report(report.text)
+
+    def _interrupt_calls(self) -> None:
+        """Raise the error of another rank in calls, or end the job if that is blocked.
+
+        MPI has no way to leave a call without the other ranks.
+        """
+        if self._interrupt is not None:
+            self._interrupt(self.failures.raise_divergence)
+            return
+        for record in list(self._records.values()):
+            entry = record.current
+            if entry is None or time.monotonic() - entry.start_time < _BLOCKED_SECONDS:
+                continue
+            failure = self.failures.divergence
+            reason = f"{failure}; rank {self.rank} waits for it in {entry}"
+            if not self.claim("failure"):
+                self._closed.wait(3)  # the reporting rank ends the job
+            self._abort_job(reason, FAILED_EXIT_CODE)
 
     def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
         report = self.report(record, entry, "stalled")
         if record.current is not entry:  # the call has finished in the meantime
             return
         if report.is_first:
-            _print_report(report.text)
+            print_report(report.text)
         is_new = self._extended_calls.get(record.key) != entry.number
         if self._kill_stopped and is_new and self._kill_silent_ranks(report):
             # MPI notifies the other ranks within seconds, or they wait one more period.
@@ -171,8 +195,10 @@ class Watchdog:
         if not report.is_first:
             # The reporting rank ends the job; if that fails, this rank does.
             self._closed.wait(3)
+        missing = ", ".join(map(str, report.missing_ranks))
+        suffix = f"; rank {missing} has not reached it" if missing else ""
         self._abort_job(
-            f"rank {self.rank} has waited for {self.timeout:g} s in {entry}"
+            f"rank {self.rank} has waited for {self.timeout:g} s in {entry}{suffix}"
         )
 
     def _reason_of_deadlock(
@@ -219,7 +245,7 @@ class Watchdog:
         report = self.report(record, entry, "ended")
         if report.is_first:
             stack = "\n    ".join(format_stack(record.thread))
-            _print_report(
+            print_report(
                 f"{report.text}\n  all ranks must make this call; rank {self.rank} is "
                 f"at\n    {stack}"
             )
@@ -249,22 +275,11 @@ class Watchdog:
         seconds = time.monotonic() - entry.start_time
         request = {"ask": "status", "group": record.key}
         responses = self.channel.send_requests(other_ranks, request)
-        silent_ranks = [rank for rank in other_ranks if responses[rank] is None]
-        ended_ranks = [rank for rank in other_ranks if responses[rank] == PROCESS_ENDED]
-        responding_ranks = {self.rank, *other_ranks} - {*silent_ranks, *ended_ranks}
-        is_first = self.claim(
-            f"{severity} {record.key} {entry.number}", min(responding_ranks)
-        )
-        start_time = time.strftime("%H:%M:%S", time.localtime(time.time() - seconds))
-        lines = [
-            f"rank {self.rank} has waited for {seconds:.1f} s, since {start_time}, "
-            f"in {entry}"
-        ]
-        if record.key != "world":
-            lines[0] += f" of group {record.key}"
-        for rank in other_ranks:
-            lines += _describe_rank(rank, responses[rank], entry)
-        return Report("\n".join(lines), is_first, silent_ranks, ended_ranks)
+        report = make_report(self.rank, record.key, entry, seconds, responses)
+        lost_ranks = {*report.silent_ranks, *report.ended_ranks}
+        first = min({self.rank, *other_ranks} - lost_ranks)
+        is_first = self.claim(f"{severity} {record.key} {entry.number}", first)
+        return report._replace(is_first=is_first)
 
 
 class WatchedGroup:
@@ -390,48 +405,8 @@ class WatchedGroup:
         return watched_group
 
 
-def _describe_rank(rank: int, response: Response, entry: Entry) -> list[str]:
-    """Return lines about another rank, which the call in `entry` waits for."""
-    if response is None:
-        return [
-            f"  rank {rank} does not respond: it is stopped or swapping, its machine "
-            "failed, or a call blocks its interpreter"
-        ]
-    if response == PROCESS_ENDED:
-        return [f"  rank {rank} is missing: its process has ended"]
-    if response["ended"]:
-        return [f"  rank {rank} is missing: its script has ended"]
-    if "count" not in response:
-        return [f"  rank {rank} is missing: it does not have this group"]
-    current = parse_entry(response["current"]) if response["current"] else None
-    if current is not None and current.number == entry.number:
-        if current.operation == entry.operation and current.name == entry.name:
-            return [f"  rank {rank} also waits in it"]
-        return [
-            f"  rank {rank} is in another operation: {current}, at",
-            *(f"    {line}" for line in response["stack"]),
-        ]
-    if entry.number and response["count"] > entry.number:
-        return [f"  rank {rank} has completed it"]
-    if current is not None:
-        state = f"it waits in {current} and is at"
-    elif response["last"]:
-        last = parse_entry(response["last"])
-        state = f"it left {last} {response['left']:.0f} s ago and is at"
-    else:
-        state = "it has not called this group yet and is at"
-    return [
-        f"  rank {rank} is missing: {state}",
-        *(f"    {s}" for s in response["stack"]),
-    ]
-
-
 def _kill_process(pid: int) -> None:
     try:
         os.kill(pid, KILL_SIGNAL)
     except OSError:
         pass  # ended in the meantime
-
-
-def _print_report(report: str) -> None:
-    print(f"toolkit: {report}", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from typing import Any
 from toolkit.backends.generator import CodeGenerator
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
+from toolkit.plans.collectives import describe_collective
 from toolkit.plans.operands import LoopOperand, Operand, align_up
 
 Array = Any
@@ -292,12 +293,11 @@ COLLECTIVE_KERNELS: dict[str, Callable[[Node, str], Any]] = {}
 
 
 def collective_kernel(node: Node) -> Any:
-    """Return the kernel of a collective, which stores the names of its layers.
+    """Return the kernel of a collective, which stores its description.
 
     The `background` of a kernel, if it has one, runs it in parallel with other steps.
     """
-    layers = dict.fromkeys("/".join(y.origin) for y in node.outputs[:-1])
-    return COLLECTIVE_KERNELS[node.op.name](node, ", ".join(filter(None, layers)))
+    return COLLECTIVE_KERNELS[node.op.name](node, describe_collective(node))
 
 
 CONTROL_KERNELS: dict[str, type[ControlKernel]] = {

@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from toolkit import comm, tree
+from toolkit.comm.flight_recorder import Step, begin_step
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.convert import convert
@@ -39,6 +40,7 @@ class DistributedFunction(Function):
     """
 
     _state: ComparedState | None = None  # the variables of its programs
+    _num_calls = 0
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         job = distribution_context.current()
@@ -53,13 +55,17 @@ class DistributedFunction(Function):
             )
         if self.distribution is not job:
             self._forget_traces(job)
-        if job is not None:
+        if job is None:
+            return super().__call__(*args, **kwargs)
+        self._num_calls += 1
+        with comm.shared_operation(self.name):
+            begin_step(Step(self.name, self._num_calls))
             if kwargs:  # the order of arrays is that of the program
                 args, kwargs = self._bind_arguments(args, kwargs)
             if self._state is not None:
                 self._state.compare(f"{self.name}: ")
             args, kwargs = _local_arguments(self.name, job, args, kwargs)
-        return super().__call__(*args, **kwargs)
+            return super().__call__(*args, **kwargs)
 
     def _forget_traces(self, job: DistributionContext | None) -> None:
         self._state = None

@@ -38,6 +38,7 @@ from toolkit.comm.sum_plans import (
 )
 from toolkit.dtypes import itemsize
 from toolkit.ir import Graph, Spec
+from toolkit.plans.collectives import describe_collective
 from toolkit.plans.operands import Operand, contiguous
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _copy_strided(builder: StepBuilder, operands: Sequence[Operand]) -> list[Add
 
 def name_collective(lowered: Lowered, node: Node) -> Lowered:
     """Return the steps of a collective with the names of its layers, for messages."""
-    layers = dict.fromkeys("/".join(y.origin) for y in node.outputs[:-1])
-    layers_text = ", ".join(filter(None, layers))
-    name = f"{node.op.name}{' of ' + layers_text if layers_text else ''}"
+    name = describe_collective(node)
     steps = tuple(
         replace(step, name=name) if isinstance(step, Exchange) else step
         for step in lowered.steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from toolkit.errors import RankLostError
@@ -33,7 +33,7 @@ class Inbox:
     Attributes:
         version: the number of events: messages, losses and revocations.
         lost_processes: the processes that have ended.
-        failures: the number of losses and revocations.
+        failures: the number of losses, revocations and interrupts.
     """
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class Inbox:
         self.version = 0
         self.failures = 0
         self.lost_processes: set[int] = set()
+        self._interrupt: Callable[[], None] | None = None
 
     def push(self, channel: str, source: int, tag: int, message: Message) -> None:
         """Store a message that has arrived."""
@@ -87,6 +88,17 @@ class Inbox:
         """Abort the calls of a channel."""
         with self._condition:
             self._revoked_channels.add(channel)
+            self.failures += 1
+            self._notify()
+
+    def interrupt(self, raise_error: Callable[[], None] | None) -> None:
+        """Abort the calls of all channels, by a function that raises the error.
+
+        Args:
+            raise_error: the function; None permits calls again.
+        """
+        with self._condition:
+            self._interrupt = raise_error
             self.failures += 1
             self._notify()
 
@@ -133,7 +145,10 @@ class Inbox:
 
         Raises:
             RankLostError: a process has ended, or a rank revoked the channel.
+            ToolkitError: the error of `interrupt`.
         """
+        if self._interrupt is not None:
+            self._interrupt()
         for rank, process in enumerate(members):
             if process in self.lost_processes:
                 raise RankLostError(

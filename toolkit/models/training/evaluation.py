@@ -31,7 +31,11 @@ from toolkit.models.training.data_adapters import (
 from toolkit.models.training.empty_data import empty_data_error
 from toolkit.models.training.epochs import EpochBatches, make_batches
 from toolkit.models.training.logit_checks import Head, find_heads
-from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
+from toolkit.models.training.run_coordinator import (
+    RunCoordinator,
+    coordinate_run,
+    shared_run,
+)
 from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.step_functions import EAGER_FIX
 from toolkit.models.training.steps import Steps, batch_size, overrides
@@ -64,6 +68,7 @@ class Evaluation(Steps):
     stop_predicting: bool = False
 
     @check_arguments
+    @shared_run
     def evaluate(
         self,
         x: Any = None,
@@ -110,6 +115,7 @@ class Evaluation(Steps):
         logs: Any = {}
         last: int | None = None
         for first, last, group in batches.groups(self.steps_per_execution):
+            run.begin_step("evaluate", first)
             callbacks.on_test_batch_begin(first)
             for batch in group:
                 logs = step(batch)
@@ -133,6 +139,7 @@ class Evaluation(Steps):
         )
 
     @check_arguments
+    @shared_run
     def predict(
         self,
         x: Any,
@@ -181,6 +188,7 @@ class Evaluation(Steps):
         results: list[Any] = []
         pending: deque[Any] = deque()
         for first, last, group in batches.groups(self.steps_per_execution):
+            run.begin_step("predict", first)
             callbacks.on_predict_batch_begin(first)
             outputs = [run.local_outputs(step(batch), batch) for batch in group]
             if device_memories:
@@ -201,6 +209,7 @@ class Evaluation(Steps):
         return arrays
 
     @check_arguments
+    @shared_run
     def test_on_batch(
         self,
         x: Any,
@@ -228,6 +237,7 @@ class Evaluation(Steps):
         return logs if return_dict else self._order_logs(logs)
 
     @check_arguments
+    @shared_run
     def predict_on_batch(self, x: Any) -> Array:
         """Return the outputs for one batch, as NumPy arrays.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TypeVar, cast
 
-from toolkit import tree
+from toolkit import comm, tree
+from toolkit.comm.flight_recorder import Step, begin_step
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
@@ -32,8 +35,7 @@ from toolkit.models.training.sources import Source
 from toolkit.models.training.steps import Steps
 from toolkit.random.seeds import global_seed_generator, global_state
 
-if TYPE_CHECKING:
-    pass
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def coordinate_run(model: Steps) -> RunCoordinator:
@@ -45,6 +47,23 @@ def coordinate_run(model: Steps) -> RunCoordinator:
     if model.run_eagerly:
         return RecoveryCoordinator(job, model)
     return JobCoordinator(job, model)
+
+
+def shared_run(method: Method) -> Method:
+    """Return a method of a model whose errors are sent to the processes of the job.
+
+    Args:
+        method: a method that all processes call together.
+    """
+
+    @wraps(method)
+    def wrapper(self: Steps, *args: object, **kwargs: object) -> object:
+        if distribution_context.current() is None or self.run_eagerly:
+            return method(self, *args, **kwargs)
+        with comm.shared_operation(method.__name__):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, wrapper)
 
 
 class RunCoordinator:
@@ -128,11 +147,28 @@ class RunCoordinator:
         """
         return nullcontext()
 
+    def sharing_errors(self, name: str) -> AbstractContextManager[None]:
+        """Return a context whose errors are sent to the other processes at once.
+
+        Args:
+            name: the operation; no effect in one process.
+        """
+        return nullcontext()
+
     def begin_training(self) -> None:
         """Start the epochs of `fit`, or resume them as a replacement."""
 
     def end_training(self) -> None:
         """End the epochs of `fit`."""
+
+    def begin_step(self, run: str, index: int, epoch: int | None = None) -> None:
+        """Record the next step, for reports about processes that are late.
+
+        Args:
+            run: the name of the run.
+            index: the index of the step.
+            epoch: the index of the epoch, if there are epochs.
+        """
 
     def should_stop(self, requested: bool) -> bool:
         """Return whether all processes stop after this step.
@@ -267,6 +303,13 @@ class JobCoordinator(RecoveryCoordinator):
         arguments["steps_per_execution"] = self._model.steps_per_execution
         self._agreement = Agreement(self._job, callbacks, arguments)
         return self._agreement
+
+    def sharing_errors(self, name: str) -> AbstractContextManager[None]:
+        return comm.shared_operation(name)
+
+    def begin_step(self, run: str, index: int, epoch: int | None = None) -> None:
+        number = None if epoch is None else epoch + 1
+        begin_step(Step(run, index + 1, number))
 
     def should_stop(self, requested: bool, force: bool = False) -> bool:
         if self._agreement is None:

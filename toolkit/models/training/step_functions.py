@@ -83,6 +83,8 @@ class CompiledStep:
             try:
                 return function(*leaves)
             except OutOfRangeError as error:
+                if error.from_rank is not None:
+                    raise
                 raise OutOfRangeError(
                     f"{function.name}: {error}: a label, or an input of an Embedding "
                     f"({describe_indices(batch)}; to find the layer, compile with "

@@ -30,7 +30,11 @@ from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
 from toolkit.models.training.loss_watch import LossWatch
 from toolkit.models.training.nonfinite_steps import find_nonfinite
 from toolkit.models.training.resuming import Progress
-from toolkit.models.training.run_coordinator import RunCoordinator, coordinate_run
+from toolkit.models.training.run_coordinator import (
+    RunCoordinator,
+    coordinate_run,
+    shared_run,
+)
 from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
@@ -133,6 +137,7 @@ class Trainer(CompileConfigured, Evaluation):
         return scaling(optimizer, name="loss_scale_optimizer")
 
     @check_arguments
+    @shared_run
     def fit(
         self,
         x: Any = None,
@@ -247,11 +252,11 @@ class Trainer(CompileConfigured, Evaluation):
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
         try:
-            with restore_on_error():
+            with restore_on_error(), run.sharing_errors("fit"):
                 for epoch in epochs:
                     progress.begin_epoch(epoch)
                     callbacks.on_epoch_begin(epoch)
-                    logs = self._train_epoch(run, batches, callbacks, watch)
+                    logs = self._train_epoch(run, batches, callbacks, watch, epoch)
                     if batches.exhausted and not logs:
                         break
                     logs = self._final_logs(logs)
@@ -280,6 +285,7 @@ class Trainer(CompileConfigured, Evaluation):
         batches: EpochBatches,
         callbacks: CallbackList,
         watch: LossWatch,
+        epoch: int,
     ) -> dict[str, Any]:
         """Run the steps of one epoch; return the logs of the last step."""
         step = self.make_train_function()
@@ -287,6 +293,7 @@ class Trainer(CompileConfigured, Evaluation):
         logs: dict[str, Any] = self.get_metrics_result() if batches.num_yielded else {}
         try:
             for first, last, group in batches.groups(self.steps_per_execution):
+                run.begin_step("fit", first, epoch)
                 callbacks.on_train_batch_begin(first)
                 for batch in group:
                     logs = step(batch)
@@ -302,6 +309,7 @@ class Trainer(CompileConfigured, Evaluation):
         return logs
 
     @check_arguments
+    @shared_run
     def train_on_batch(
         self,
         x: Any,
