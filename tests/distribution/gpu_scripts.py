@@ -39,6 +39,10 @@ def mlp():
     ])
     return model, x
 
+def quads():  # with rows of four elements, which kernels can read at once
+    x = random.random((41, 6), "float32")
+    return tk.Sequential([layers.Dense(16, "relu"), layers.Dense(4, "softmax")]), x
+
 def pair():
     x = random.random((41, 6), "float32")
     model = tk.Sequential([
@@ -157,15 +161,16 @@ class Steps(tk.callbacks.Callback):
             with tk.GradientTape():
                 model.trainable_variables[0].value
 
+rows = options.get("batch", 8)
 with warnings.catch_warnings(record=True) as issued:
     warnings.simplefilter("always")
     history = model.fit(
-        x, y, batch_size=8, epochs=options.get("epochs", 3), verbose=0,
+        x, y, batch_size=rows, epochs=options.get("epochs", 3), verbose=0,
         callbacks=[Steps()] if on_gpu else [],
     ).history
 warned = [str(w.message) for w in issued if "through host memory" in str(w.message)]
-predicted = model.predict(x, batch_size=8, verbose=0)
-evaluated = model.evaluate(x, y, batch_size=8, verbose=0)
+predicted = model.predict(x, batch_size=rows, verbose=0)
+evaluated = model.evaluate(x, y, batch_size=rows, verbose=0)
 if on_gpu:
     arrays = [v.value._array for v in model.trainable_variables]
     assert all(type(array) is gpus.OpaqueArray for array in arrays)

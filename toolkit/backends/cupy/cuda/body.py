@@ -25,7 +25,7 @@ from toolkit.backends.cupy.cuda.scalars import (
     split,
 )
 from toolkit.backends.memory import to_host
-from toolkit.ir import PRIMITIVES, Graph
+from toolkit.ir import PRIMITIVES, Graph, Kind
 from toolkit.plans.loops.iteration_space import suffix_products
 from toolkit.plans.loops.plan import (
     CHECK_INDEX,
@@ -38,6 +38,7 @@ from toolkit.plans.loops.plan import (
 )
 from toolkit.plans.loops.planner import NestPlanner
 from toolkit.plans.operands import Operand
+from toolkit.plans.rules import rules
 
 Values = dict[Source, Value]
 # The column of the current element.
@@ -66,6 +67,7 @@ class Body:
         shift: an array that gives the misalignment of the start of rows; None if all
             rows are aligned to the lanes.
         is_merged: whether packs cross row boundaries, for any extents.
+        has_fixed_order: whether the order of sums depends on the extents only.
         counting: the reads that hold the index of each column, so they need no memory.
         number: the C type of an index.
     """
@@ -94,7 +96,12 @@ class Body:
             if read.by_column and not read.by_row and self._is_counting(k, graph)
         )
         self.aligned = aligned
-        self.lanes: int = self._lanes() if aligned else 1
+        # The lanes determine the order of a sum. It must not depend on the address of
+        # rows in a batch, so these kernels have the lanes of aligned operands.
+        self.has_fixed_order: bool = rules.rows_independent and any(
+            node.op.kind is Kind.REDUCE for node in graph.nodes
+        )
+        self.lanes: int = self._lanes() if aligned or self.has_fixed_order else 1
         self.shift: int | None = None
         self.is_merged: bool = False
         steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
@@ -153,6 +160,10 @@ class Body:
 
     def is_wide(self, array: int) -> bool:
         """Return whether a pack of an array is one vector access."""
+        return self.aligned and self.has_packs(array)
+
+    def has_packs(self, array: int) -> bool:
+        """Return whether a pack of an array is one vector access if it is aligned."""
         in_rows = self.shift is None or any(self.strides[array][: self.row_loops])
         if array in self.counting:
             return False
@@ -168,7 +179,7 @@ class Body:
         wide = [
             k for k, row in enumerate(self.strides) if row[-1] == 1 and any(row[:loops])
         ]
-        if not self.aligned or not wide or COLUMN in roles:
+        if not self.aligned or self.has_fixed_order or not wide or COLUMN in roles:
             return
         lanes = MAX_ACCESS_BYTES // max(dtypes.itemsize(arrays[k].dtype) for k in wide)
         steps = {tuple(s % lanes for s in self.strides[k][:loops]) for k in wide}
@@ -192,7 +203,7 @@ class Body:
         contiguous_arrays = [a for k, a in enumerate(arrays) if self.is_whole(k)]
         sizes = [dtypes.itemsize(array.dtype) for array in contiguous_arrays]
         lanes = MAX_ACCESS_BYTES // max(sizes, default=MAX_ACCESS_BYTES)
-        if self.aligned and lanes >= 4 * self.lanes:
+        if self.aligned and not self.has_fixed_order and lanes >= 4 * self.lanes:
             self.is_merged = prod(self.extents) % lanes == 0
             self.lanes = lanes if self.is_merged else self.lanes
 

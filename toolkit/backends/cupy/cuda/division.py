@@ -123,7 +123,7 @@ def _register_words(body: Body, phases: Phases) -> int:
     plan, words = body.plan, 0
     for k in repeated_reads(phases):
         nbytes = dtypes.itemsize(plan.reads[k].dtype)
-        words += max(body.lanes * nbytes, 4) if body.is_wide(k) else 4 * body.lanes
+        words += max(body.lanes * nbytes, 4) if body.has_packs(k) else 4 * body.lanes
     values = [plan.steps[i].dtype for i in phases.buffered_steps]
     values += [w.dtype for w in plan.writes if w.role == COLUMN]
     words += sum(body.lanes * max(4, dtypes.itemsize(dtype)) for dtype in values)
