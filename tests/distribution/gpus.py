@@ -203,6 +203,8 @@ class StreamGroup:
     def __init__(self, device, ranks, library):
         self.device, self.ranks, self.library = device, ranks, library
         self.size = ranks.size
+        self.submit, self.poll, self.wait = ranks.submit, ranks.poll, ranks.wait
+        self.abort = ranks.abort
 
     def transfer(self, sends, receives, operation="transfer"):
         self._submit(operation, self.ranks.transfer, sends, receives, operation)

@@ -12,7 +12,7 @@ TRAIN = """
     distribution.set_distribution(distribution.DataParallel(shards=4{options}))
     tk.utils.set_random_seed(0)
     random = np.random.default_rng(0)
-    x, y = random.random((62, 20), "float32"), random.integers(0, 4, 62)
+    x, y = random.random(({rows}, 20), "float32"), random.integers(0, 4, {rows})
     model = tk.Sequential([
         layers.Dense(64, activation="relu"), layers.BatchNormalization(),
         layers.Dropout(0.2), layers.Dense(4, activation="softmax"),
@@ -41,12 +41,19 @@ TRAIN = """
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     {before}
     history = model.fit(
-        x, y, batch_size=15, epochs=6, verbose=0, validation_split=0.2,
+        x, y, batch_size={batch}, epochs=6, verbose=0, validation_split=0.2,
         callbacks=[Lose()],
     ).history
     bits = digest(*model.variables, *model.optimizer.variables, model.predict(x))
     tell([bits, history, comm.world().size])
 """
+
+
+def script(moment, before="", options="", rows=62, batch=15):
+    """Return a script that trains a model and loses ranks at a moment."""
+    return dedent(TRAIN).format(
+        moment=moment, before=before, options=options, rows=rows, batch=batch
+    )
 
 
 def train(
@@ -60,7 +67,7 @@ def train(
     errors=None,
 ):
     """Return [hash, history, final number of ranks] of every remaining rank."""
-    text = dedent(TRAIN).format(moment=moment, before=before, options=options)
+    text = script(moment=moment, before=before, options=options)
     # On a busy machine a rank may answer slowly; that is not a loss.
     flags = [*flags, *ranks.FLAGS[engine]]
     return run(folder, processes, text, timeout=15, flags=flags, errors=errors)

@@ -88,7 +88,9 @@ def test_other_ranks_raise_the_error_of_a_rank(tmp_path, how, name, text):
         (other, message, seconds), _ = reports[rank]
         assert other == (name if name == "OutOfRangeError" else "CommunicationError")
         assert f"rank 1 raised {name}" in message and text in message
-        assert "gradients of sequential/top" in message and "of epoch 1 of fit" in message
+        assert (
+            "gradients of sequential/top" in message and "of epoch 1 of fit" in message
+        )
         assert seconds < 20
     for _, (later, message, _) in reports:  # no rank uses values of another step
         assert later == "CommunicationError"

@@ -7,6 +7,8 @@ from tests.backends.cuda.host import GXX
 from tests.comm.nccl_ranks import GCC, WHY_NOT
 from tests.distribution.gpu_scripts import BEGIN
 
+MODELS = ["mlp", "cnn", "lstm", "gpt", "mixed"]
+
 pytestmark = [
     pytest.mark.skipif(GCC is None, reason=WHY_NOT),
     pytest.mark.skipif(GXX is None, reason="g++ is not installed"),
@@ -24,6 +26,17 @@ def test_one_hash_for_any_number_of_gpus(train_on_gpus, model):
             assert not facts["warned"]
     (((on_cpu, *_), _),) = train_on_gpus(model, 1, gpu=False)
     np.testing.assert_allclose(expected[0]["loss"], on_cpu["loss"], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "model", ["quads", *(pytest.param(x, marks=pytest.mark.slow) for x in MODELS)]
+)
+def test_one_hash_for_parts_of_different_sizes(train_on_gpus, model):
+    """Rows of the parts start at other addresses on other numbers of GPUs."""
+    ((expected, _),) = train_on_gpus(model, 1, batch=13)
+    for ranks in (2, 3):
+        for results, _ in train_on_gpus(model, ranks, batch=13):
+            assert results == expected, ranks
 
 
 def test_steps_are_single_launches_without_waits(train_on_gpus):
@@ -190,12 +203,6 @@ tell(message(lambda: fit(distribution.DataParallel())))
         assert "one GPU for each rank; received 0000:1B:00.0 on rank 0, 1" in text
     monkeypatch.setenv("TOOLKIT_SHARE_GPU", "on")
     assert run_on_gpus(script) == ["no error"] * 2
-
-
-def test_elastic_jobs_are_refused(run_on_gpus):
-    script = BEGIN + "tell(message(lambda: fit(distribution.DataParallel())))"
-    for text in run_on_gpus(script, flags=["--elastic"]):
-        assert "elastic jobs are supported only on the CPU" in text
 
 
 def test_failed_rank_ends_the_job(run_on_gpus):

@@ -138,6 +138,17 @@ class Backend:
         """
         raise BackendUnavailable(f"{self.name}: no library connects its devices")
 
+    def disconnect(self) -> None:
+        """Abort the collectives of the device, after the loss of a rank."""
+
+    def finish(self) -> None:
+        """Wait for all programs on the device.
+
+        Raises:
+            RankLostError: a rank is lost, for which a collective waits.
+            ToolkitError: the error of another rank that failed.
+        """
+
     @property
     def device_name(self) -> str:
         """Return the default device of programs."""

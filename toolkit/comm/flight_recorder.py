@@ -45,7 +45,7 @@ class Entry(NamedTuple):
             `receive`.
         operation: the method.
         name: a label, such as a layer's path; see `named`.
-        nbytes: the size of the buffer that is filled or sent.
+        nbytes: the size of the buffer that is filled or sent; -1 if it is unknown.
         peer: the other rank of `send` and `receive`.
         step: the step in which it is called, if any; as text from another rank.
         start_time: the start, as `time.monotonic`.
@@ -60,7 +60,8 @@ class Entry(NamedTuple):
     start_time: float
 
     def __str__(self) -> str:
-        text = f"{self.operation} of {self.nbytes:,} bytes"
+        text = self.operation
+        text += f" of {self.nbytes:,} bytes" if self.nbytes >= 0 else ""
         text += "" if self.peer is None else f", rank {self.peer}"
         text += f", for {self.name}" if self.name else ""
         text += f", {self.step}" if self.step else ""
@@ -124,6 +125,10 @@ class GroupRecord:
         key: the name of the group, equal on all of its ranks.
         members: its ranks, as world ranks.
         check: called before each call; it can raise.
+
+    Attributes:
+        is_of_device: whether a device runs the calls.
+        lost_rank: a lost rank for which the device waits.
     """
 
     def __init__(
@@ -131,8 +136,11 @@ class GroupRecord:
         key: str,
         members: Sequence[int],
         check: Callable[[], None] = lambda: None,
+        is_of_device: bool = False,
     ) -> None:
         self.key = key
+        self.is_of_device = is_of_device
+        self.lost_rank: int | None = None
         self._check = check
         self.members = list(members)
         self.count = 0
@@ -149,10 +157,19 @@ class GroupRecord:
         if peer is None:
             self.count += 1
         number = self.count if peer is None else 0
+        return self._begin(number, operation, _names.current, nbytes, peer)
+
+    def record_wait(self, operation: str, name: str) -> GroupRecord:
+        """Record a wait for the collectives up to `count`, which a device runs."""
+        return self._begin(self.count, operation, name, -1, None)
+
+    def _begin(
+        self, number: int, operation: str, name: str, nbytes: int, peer: int | None
+    ) -> GroupRecord:
         self.thread = threading.get_ident()
         step = _steps[0] if _steps else None
         self.current = Entry(
-            number, operation, _names.current, nbytes, peer, step, time.monotonic()
+            number, operation, name, nbytes, peer, step, time.monotonic()
         )
         return self
 

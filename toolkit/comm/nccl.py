@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from toolkit.comm.device_calls import DeviceCalls
 from toolkit.comm.group import Group, exchange
 from toolkit.comm.nccl_communicator import Call, Communicator
 from toolkit.comm.nccl_library import (
@@ -87,18 +88,26 @@ class NcclGroup:
         communicator: the communicator of these ranks.
         control: a group of the same ranks for host bytes.
         stream: the address of the CUDA stream of all calls.
+        calls: the record of its calls.
 
     Attributes:
         rank: the rank of this process in the group.
         size: the number of ranks.
     """
 
-    def __init__(self, communicator: Communicator, control: Group, stream: int) -> None:
+    def __init__(
+        self,
+        communicator: Communicator,
+        control: Group,
+        stream: int,
+        calls: DeviceCalls | None = None,
+    ) -> None:
         self.communicator = communicator
         self.control = control
         self.stream = stream
         self.rank: int = communicator.query("CommUserRank")
         self.size: int = communicator.query("CommCount")
+        self.calls = DeviceCalls(control) if calls is None else calls
         self._subgroups: WeakSet[NcclGroup] = WeakSet()
         if (self.rank, self.size) != (control.rank, control.size):
             raise CommunicationError(
@@ -300,7 +309,34 @@ class NcclGroup:
             self.communicator.poll(operation)
             return is_done()
 
-        self.communicator.wait(poll_and_check, operation)
+        with self.calls.waiting():
+            self.communicator.wait(poll_and_check, operation)
+
+    def poll(self, operation: str = "stream") -> None:
+        """Raise an error if the calls in progress cannot end.
+
+        Args:
+            operation: its name in error messages.
+
+        Raises:
+            RankLostError: another rank is lost.
+            CommunicationError: NCCL reports another failure.
+            ToolkitError: the error of another rank that failed.
+        """
+        self.communicator.poll(operation)
+        self.calls.check()
+
+    def submit(self, names: Sequence[str]) -> None:
+        """Record collectives that a program calls, for the reports of the watchdog.
+
+        Args:
+            names: the operation and the layers of each one, in order.
+
+        Raises:
+            CommunicationError: the communicator has failed, or was aborted.
+        """
+        self.communicator.check_usable("submit")
+        self.calls.submit(names)
 
     def abort(self) -> None:
         """Abort all calls, also of groups split from this one, on every rank.
@@ -413,15 +449,16 @@ def connect(
     identifier = UniqueId.from_buffer_copy(content.tobytes())
     pointer = ctypes.c_void_p()
     options = configuration(nccl.version, blocking=0)
-    communicator = Communicator(nccl, pointer, timeout)
+    calls = DeviceCalls(control)
+    communicator = Communicator(nccl, pointer, timeout, calls.check)
     arguments = ctypes.byref(pointer), control.size, identifier, control.rank
     try:
         nccl.call("CommInitRankConfig", *arguments, ctypes.byref(options))
         communicator.wait_for_pending("init")
-    except CommunicationError:
+    except ToolkitError:
         communicator.abort()
         raise
-    return NcclGroup(communicator, control, stream)
+    return NcclGroup(communicator, control, stream, calls)
 
 
 def check(control: Group, device: str, load: Callable[[], Library] = library) -> None:

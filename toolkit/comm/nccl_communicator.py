@@ -25,15 +25,24 @@ class Communicator:
         library: the library that created it.
         pointer: the communicator, or a cell that the library fills later.
         timeout: seconds until a wait for other ranks times out.
+        check: called during waits; it raises an error if another rank is lost, which
+            NCCL may not detect.
 
     Attributes:
         failure: the reason why it is unusable; "" while it is usable.
     """
 
-    def __init__(self, library: Library, pointer: Any, timeout: float) -> None:
+    def __init__(
+        self,
+        library: Library,
+        pointer: Any,
+        timeout: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.library = library
         self.timeout = timeout
         self.failure = ""
+        self.check = check
         self._pointer: Any = pointer
         # NCCL allows one thread at a time in a communicator, and none during an abort.
         self._lock = Lock()
@@ -42,7 +51,7 @@ class Communicator:
     def enqueue(self, operation: str, calls: Sequence[Call], stream: int) -> None:
         """Enqueue calls on a stream, in one group call if there are several."""
         with self._lock:
-            self._check_usable(operation)
+            self.check_usable(operation)
             if not calls:
                 return
             try:
@@ -71,7 +80,7 @@ class Communicator:
         """Return the value of nccl<name> for the communicator."""
         value = ctypes.c_int()
         with self._lock:
-            self._check_usable(name)
+            self.check_usable(name)
             self.library.call(name, self._pointer, ctypes.byref(value))
         return value.value
 
@@ -81,11 +90,11 @@ class Communicator:
         # NCCL fills the cell when it is done, and reads the configuration before that.
         options = configuration(self.library.version, blocking=0)
         with self._lock:
-            self._check_usable("split")
+            self.check_usable("split")
             arguments = ctypes.byref(pointer), ctypes.byref(options)
             self.library.call("CommSplit", self._pointer, color, key, *arguments)
         self.wait_for_pending("split")
-        communicator = Communicator(self.library, pointer, self.timeout)
+        communicator = Communicator(self.library, pointer, self.timeout, self.check)
         communicator.wait_for_pending("split")
         return communicator
 
@@ -101,7 +110,7 @@ class Communicator:
         """
         status = ctypes.c_int()
         with self._lock:
-            self._check_usable(operation)
+            self.check_usable(operation)
             status_pointer = ctypes.byref(status)
             self.library.call("CommGetAsyncError", self._pointer, status_pointer)
             try:
@@ -118,6 +127,7 @@ class Communicator:
         """
         deadline, pause = time.monotonic() + self.timeout, MIN_PAUSE
         while not is_done():
+            self.check()
             if time.monotonic() > deadline:
                 self.failure = (
                     f"nccl {operation}: not done after {self.timeout:g} s; another "
@@ -127,7 +137,8 @@ class Communicator:
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE)
 
-    def _check_usable(self, operation: str) -> None:
+    def check_usable(self, operation: str) -> None:
+        """Raise an error if it was destroyed, or has failed."""
         if self._is_closed:
             raise CommunicationError(
                 f"nccl {operation}: the communicator was destroyed"

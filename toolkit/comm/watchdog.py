@@ -16,7 +16,7 @@ from toolkit.comm.flight_recorder import (
 )
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
 from toolkit.comm.peer_failures import PeerFailures
-from toolkit.comm.side_channel import Request, Response, SideChannel
+from toolkit.comm.side_channel import PROCESS_ENDED, Request, Response, SideChannel
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.side_channel import SocketSideChannel
 from toolkit.comm.stall_reports import Report, make_report, print_report
@@ -96,6 +96,16 @@ class Watchdog:
         self._records[key] = record
         return WatchedGroup(self, group, record)
 
+    def watch_device(self, key: str, members: Sequence[int]) -> GroupRecord:
+        """Return the record of the collectives of a group that the devices run.
+
+        Args:
+            key, members: as for `watch`.
+        """
+        record = GroupRecord(f"{key}/device", members, is_of_device=True)
+        self._records[record.key] = record
+        return record
+
     def unwatch(self, key: str) -> None:
         """Stop watching a group."""
         self._records.pop(key, None)
@@ -149,6 +159,8 @@ class Watchdog:
                 if entry is None:
                     continue
                 seconds = time.monotonic() - entry.start_time
+                if record.is_of_device and seconds > _BLOCKED_SECONDS:
+                    self._find_lost_rank(record)
                 if seconds >= self.timeout:
                     self._on_timeout(record, entry)
                 elif reason := self._reason_of_deadlock(record, entry, seconds):
@@ -179,6 +191,14 @@ class Watchdog:
             if not self.claim("failure"):
                 self._closed.wait(3)  # the reporting rank ends the job
             self._abort_job(reason, FAILED_EXIT_CODE)
+
+    def _find_lost_rank(self, record: GroupRecord) -> None:
+        """Find a lost rank for which a device waits: the device does not report it."""
+        request = {"ask": "status", "group": record.key}
+        others = [rank for rank in record.members if rank != self.rank]
+        for rank, status in self.channel.send_requests(others, request).items():
+            if status == PROCESS_ENDED:
+                record.lost_rank = rank
 
     def _on_timeout(self, record: GroupRecord, entry: Entry) -> None:
         report = self.report(record, entry, "stalled")
@@ -375,6 +395,21 @@ class WatchedGroup:
             members = self._exchange_members(derived_group)
         name = f"copy-{self._next_number()}"
         return self._watch_derived(derived_group, name, members)
+
+    def check(self) -> None:
+        """Raise an error if a rank is lost or has failed, without a call.
+
+        Raises:
+            RankLostError: a rank is lost; MPI reports that in its calls only.
+            ToolkitError: the error of a rank that failed.
+        """
+        self.watchdog.failures.raise_divergence()
+        if isinstance(self.wrapped_group, SocketGroup):
+            self.wrapped_group.check()
+
+    def watch_device(self) -> GroupRecord:
+        """Return a record of the collectives of the devices of these ranks."""
+        return self.watchdog.watch_device(self.record.key, self.record.members)
 
     def close(self) -> None:
         """See `Group.close`."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from toolkit import comm
+from toolkit.backends.base import Backend
 from toolkit.comm import jobs
 from toolkit.comm.replacements import HAS_FAILED, IS_READY, PendingReplacements
 from toolkit.comm.watchdog import KILL_SIGNAL
@@ -57,6 +58,7 @@ class Recovery:
         self.version = 0
         self.callbacks: Callable[[], list[Any]] = list
         self._distribution: ElasticDistribution | None = None
+        self._backend: Backend | None = None  # of the steps
         self._size = 0  # target number of ranks
         self._num_committed = 0
         self._model: Any = None  # the model in training
@@ -65,6 +67,16 @@ class Recovery:
     def use_distribution(self, distribution: ElasticDistribution) -> None:
         """Use this distribution of all current ranks for recovery."""
         self._distribution, self._size = distribution, comm.world().size
+
+    def use_backend(self, backend: Backend) -> None:
+        """Use this backend for the next steps."""
+        self._backend = backend
+
+    def commit_step(self) -> None:
+        """Commit a step of the backend; see `commit`."""
+        assert self._backend is not None
+        self._backend.finish()
+        self.commit()
 
     def run(self, operation: Callable[[], Result]) -> Result:
         """Return the result of an operation, repeated after a loss of ranks."""
@@ -118,6 +130,8 @@ class Recovery:
             Whether the results are valid.
         """
         while True:
+            if self._backend is not None:
+                self._backend.disconnect()
             world = comm.recover()
             try:
                 reports = comm.exchange(world, [self._num_committed, has_results])

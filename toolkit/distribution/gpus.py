@@ -53,14 +53,9 @@ def connect_gpus(
 
     Raises:
         BackendUnavailable: the library is required, and a rank does not have it.
-        UnsupportedError: the job is elastic, or uses autotuning.
+        UnsupportedError: the job uses autotuning.
         ArgumentError: two ranks use one GPU, or the GPUs differ.
     """
-    if comm.is_elastic():
-        raise UnsupportedError(
-            f"{name}: elastic jobs are supported only on the CPU; received the device "
-            f"{backend.device_name}"
-        )
     world = comm.world()
     if world.size == 1:
         return

@@ -9,6 +9,7 @@ from weakref import ref
 import numpy as np
 
 from toolkit import comm
+from toolkit.backends.memory import to_host
 from toolkit.comm import Group
 from toolkit.core.placement import change_placement, local_shard
 from toolkit.distribution.elastic import recovery
@@ -66,7 +67,9 @@ class ShardCopies:
         """
         version = recovery.version
         pairs = zip(written, arrays, strict=True)
-        self._new_values = {v: array for v, array in pairs if v.placement is not None}
+        self._new_values = {
+            v: to_host(array) for v, array in pairs if v.placement is not None
+        }
         self._send(self._new_values)
         try:
             recovery.commit()

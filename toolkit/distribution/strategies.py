@@ -304,7 +304,8 @@ class Distribution(Job):
             ]
             axes.append(AxisSharding(axis, inputs, outputs, stored))
         arguments = graph, backend, generate, updates, name
-        commit = recovery.commit if comm.is_elastic() else None
+        recovery.use_backend(backend)
+        commit = recovery.commit_step if comm.is_elastic() else None
         return compile_sharded(
             *arguments, axes, batch, commit, self._commit_function(written)
         )

@@ -139,6 +139,14 @@ class CupyBackend(Backend):
         if new:
             self.device.connect(new, world)
 
+    def disconnect(self) -> None:
+        """Abort the collectives of the GPU: see `Backend.disconnect`."""
+        self.device.disconnect()
+
+    def finish(self) -> None:
+        """Wait for all programs on the GPU: see `Backend.finish`."""
+        self.device.finish()
+
     def describe(self) -> dict[str, Any]:
         """Return a description of the device, its libraries and its memory."""
         return {

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from toolkit.comm.group import Group
 from toolkit.comm.nccl import DeviceBuffer, device_name
 from toolkit.errors import (
     BackendUnavailable,
+    CommunicationError,
     DeviceError,
     OutOfDeviceMemory,
     OutOfRangeError,
@@ -112,6 +113,18 @@ class DeviceGroup(Protocol):
     ) -> None:
         """Add arrays of all ranks: see `NcclGroup.sums`."""
 
+    def submit(self, names: Sequence[str]) -> None:
+        """Record the collectives that a program calls: see `NcclGroup.submit`."""
+
+    def poll(self, operation: str = "stream") -> None:
+        """Raise if a rank is lost or has failed: see `NcclGroup.poll`."""
+
+    def wait(self, is_done: Callable[[], bool], operation: str = "stream") -> None:
+        """Wait for the stream: see `NcclGroup.wait`."""
+
+    def abort(self) -> None:
+        """Abort all calls: see `NcclGroup.abort`."""
+
 
 class Device(ABC):
     """GPU: memory, kernels, libraries, and streams.
@@ -168,6 +181,68 @@ class Device(ABC):
             BackendUnavailable: on all ranks, if one of them has no library for it.
         """
         raise BackendUnavailable(f"{self.name}: no library connects this device")
+
+    def disconnect(self) -> None:
+        """Abort the collectives of all groups, and forget their results.
+
+        The kernels after an aborted collective run on undefined values.
+        """
+        groups = list(self.groups.values())
+        self.groups.clear()
+        for group in groups:
+            group.abort()
+        if groups:
+            self.synchronize()
+            self._watched.clear()
+
+    def submit_exchanges(self, exchanges: Mapping[Group, Sequence[str]]) -> None:
+        """Record the collectives of a program, before it is launched.
+
+        Args:
+            exchanges: the names of its collectives, by group.
+
+        Raises:
+            CommunicationError: a group is not connected any more.
+        """
+        for group, names in exchanges.items():
+            connected = self.groups.get(group)
+            if connected is None:
+                raise CommunicationError(
+                    f"{self.name}: the collectives of the program were aborted, for "
+                    f"example {names[0]}; start the job again"
+                )
+            connected.submit(names)
+
+    def wait_for(self, event: Any) -> None:
+        """Wait for an event, and check the other ranks of collectives meanwhile.
+
+        Raises:
+            RankLostError: another rank is lost.
+            ToolkitError: the error of another rank that failed. After any error, no
+                collective of this device is in progress.
+        """
+        if not self.groups:
+            event.synchronize()
+            return
+        first, *others = self.groups.values()
+
+        def is_done() -> bool:
+            for group in others:
+                group.poll()
+            return bool(event.done)
+
+        try:
+            first.wait(is_done)
+        except BaseException:
+            self.disconnect()
+            raise
+
+    def finish(self) -> None:
+        """Wait for all launched work, as `wait_for` does."""
+        with self.scope(), self.failing():
+            event = self.event()
+            event.record(self.stream)
+            self.wait_for(event)
 
     @cached_property
     def uploads(self) -> Uploads:

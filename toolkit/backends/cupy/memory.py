@@ -271,7 +271,7 @@ class Fetches:
 
         def get() -> list[Host]:
             with device.failing():
-                event.synchronize()
+                device.wait_for(event)
             with device.scope():
                 return check([view.copy() for view in views])
 

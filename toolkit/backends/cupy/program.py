@@ -22,11 +22,13 @@ from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.cupy.steps import (
     WORKSPACES,
     Dnn,
+    Exchange,
     Loop,
     Lowered,
     Product,
     Step,
 )
+from toolkit.comm.group import Group
 from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
@@ -123,6 +125,11 @@ class GpuProgram:
         self.device = device
         self.nodes: list[Lowered] = list(nodes)
         self.joins: dict[int, int] = dict(joins)
+        # The names of the collectives, by group.
+        self.exchanges: dict[Group, list[str]] = {}
+        for _, step in self.steps:
+            if isinstance(step, Exchange):
+                self.exchanges.setdefault(step.group, []).append(step.name)
         # The number of runs with any memory.
         self.runs: int = 0
 
@@ -218,6 +225,7 @@ class Runner:
             raise self.device.broken
         with self.device.scope(), self.device.failing():
             self.device.uploads.mark()
+            self.device.submit_exchanges(self.program.exchanges)
             binding = self._bound()
             self._copy(self.copies_in, is_inward=True)
             # NCCL requires that a collective is captured on all ranks or on none. The

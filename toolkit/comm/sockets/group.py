@@ -62,7 +62,7 @@ class SocketGroup:
         addresses = self.node.addresses
         return len({addresses[process].machine for process in self.members}) > 1
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise an error if a member is lost, or the group is revoked."""
         failures = self.node.inbox.failures
         if failures != self._checked_failures:
@@ -71,7 +71,7 @@ class SocketGroup:
 
     def _exchange(self) -> MessageExchange | MemoryExchange:
         """Return the exchange for collectives; the first call is collective."""
-        self._check()
+        self.check()
         if self._collectives is None:
             self._collectives = self._messages
             # The name of a machine is not a proof: the ranks try to share memory.
@@ -79,7 +79,7 @@ class SocketGroup:
                 memory = map_memory(self, memory_size(self.size))
                 if memory is not None:
                     self._collectives = MemoryExchange(
-                        memory, self.rank, self.size, self._check
+                        memory, self.rank, self.size, self.check
                     )
         return self._collectives
 

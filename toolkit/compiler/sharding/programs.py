@@ -67,7 +67,8 @@ def compile_sharded(
             replace them.
     """
     update_count = len(updates)
-    if keep is not None:
+    # A device runs updates before the host knows that all ranks have their results.
+    if keep is not None or (settle is not None and backend.is_accelerator):
         updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
     # A dead node would exchange its operands: no pass removes a collective.
