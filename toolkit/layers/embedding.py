@@ -17,6 +17,7 @@ from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
 from toolkit.layers.config import renamed
 from toolkit.layers.weights import declare_weight, positive
 from toolkit.ops.encode import whole_indices
+from toolkit.ops.index import lookup, reject_negative
 from toolkit.type_aliases import (
     ConstraintLike,
     DTypeLike,
@@ -117,7 +118,8 @@ class Embedding(QuantizableLayer):
         if self._adapter is None:
             # Casting the rows costs less than casting the table.
             table = self._embeddings
-            x = ops.cast(ops.take(table.read(), inputs, axis=0), table.dtype)
+            rows = lookup(table.read(), inputs)
+            x = ops.cast(rows, table.dtype)
         else:
             x = self._adapter.rows(inputs)
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
@@ -139,8 +141,7 @@ class Embedding(QuantizableLayer):
             inputs = whole_indices(name, inputs, self.input_dim)
         if isinstance(array, np.ndarray):
             return inputs
-        # A lookup would count a negative index from the end of the table.
-        return ops.where(inputs < 0, inputs - self.input_dim, inputs)
+        return reject_negative(inputs, self.input_dim)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None

@@ -24,6 +24,7 @@ from toolkit.ops.elementwise import add, equal, less, where, zero_like
 from toolkit.ops.numeric import logical_and
 from toolkit.ops.shape import broadcast_to, reshape, slice_axis
 from toolkit.ops.symbolic import operation
+from toolkit.type_aliases import TensorLike
 
 Shape = tuple[int, ...]
 
@@ -37,7 +38,7 @@ def _gathered(x: Shape, indices: Shape, axis: int) -> Shape:
     return (*x[:axis], *indices, *x[axis + 1 :])
 
 
-def _gather_spec(x: Spec, indices: Spec, axis: int) -> Spec:
+def _gather_spec(x: Spec, indices: Spec, axis: int, shifted: bool = False) -> Spec:
     return x.with_shape(_gathered(x.shape, indices.shape, axis))
 
 
@@ -49,7 +50,7 @@ def _scatter_spec(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -
     return x
 
 
-def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
+def _along_spec(x: Spec, indices: Spec, axis: int, shifted: bool = False) -> Spec:
     expected = (*x.shape[:axis], *indices.shape[axis : axis + 1], *x.shape[axis + 1 :])
     if indices.shape != expected:
         raise ShapeError(
@@ -192,7 +193,7 @@ def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
     return where(equal(positions, wrapped), g, zero_like(g))
 
 
-def _gather_axes(x: Spec, indices: Spec, axis: int) -> str:
+def _gather_axes(x: Spec, indices: Spec, axis: int, shifted: bool = False) -> str:
     axes = letters(x.ndim)
     index_axes = letters(indices.ndim, x.ndim)
     front, back = axes[:axis], axes[axis + 1 :]
@@ -208,7 +209,9 @@ def _scatter_axes(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -
     return f"{data_axes},{index_axes},{rows}->{data_axes}"
 
 
-def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
+def _gather_vjp(
+    g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int, shifted: bool = False
+) -> Tensor:
     """Return zeros like x with g added at the indices; for rows, with slices."""
     spec = Spec(x.shape, g.dtype)
 
@@ -222,6 +225,14 @@ def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> 
     return sum_of_slices(spec, (IndexedSlices(indices, g),), dense)
 
 
+def _take_along_vjp(
+    g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int, shifted: bool = False
+) -> Tensor:
+    return _put_back(g, x, indices, axis)
+
+
+# The indices of a `shifted` lookup come from `reject_negative`; errors name the
+# original ones.
 gather_p: Primitive = primitive(
     "gather", Kind.INDEX, _gather_spec, vjp=(_gather_vjp, None), axes=_gather_axes
 )
@@ -237,8 +248,8 @@ take_along_axis_p: Primitive = primitive(
     "take_along_axis",
     Kind.INDEX,
     _along_spec,
-    vjp=(lambda g, y, x, indices, axis: _put_back(g, x, indices, axis), None),
-    axes=lambda x, indices, axis: rule_along_axis(x, axis),
+    vjp=(_take_along_vjp, None),
+    axes=lambda x, indices, axis, shifted=False: rule_along_axis(x, axis),
 )
 put_along_axis_p: Primitive = primitive(
     "put_along_axis",
@@ -286,6 +297,29 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
         total = term if total is None else total + term
         stride *= n
     return total
+
+
+def reject_negative(indices: Tensor, extent: int) -> Tensor:
+    """Return indices that a lookup with `shifted` rejects if they are negative.
+
+    Without this, a lookup counts a negative index from the end of the axis.
+
+    Args:
+        indices: the indices.
+        extent: the extent of the axis.
+    """
+    return where(less(indices, 0), indices - extent, indices)
+
+
+def lookup(x: TensorLike, indices: Tensor) -> Tensor:
+    """Return the rows of x at indices from `reject_negative`; errors name the original.
+
+    Args:
+        x: a table, (n, ...).
+        indices: the indices.
+    """
+    rows: Tensor = bind(gather_p, convert(x), indices, axis=0, shifted=True)
+    return rows
 
 
 # --- public functions -----------------------------------------------------------------

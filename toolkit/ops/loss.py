@@ -14,8 +14,8 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import OutOfRangeError, ShapeError
 from toolkit.ops.activation import softplus
 from toolkit.ops.checks import normalize_axis
-from toolkit.ops.elementwise import less, maximum, minimum, where
-from toolkit.ops.index import take_along_axis_p
+from toolkit.ops.elementwise import maximum, minimum
+from toolkit.ops.index import reject_negative, take_along_axis_p
 from toolkit.ops.numeric import stop_gradient
 from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, squeeze
@@ -168,9 +168,10 @@ def _labels(op: str, target: TensorLike, output: Tensor, axis: int) -> Tensor:
 def _picked(op: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
     """Return the element of each label's class; negative labels do not wrap around."""
     classes = x.shape[axis]
-    indices = where(less(labels, 0), labels - classes, labels)
+    indices = reject_negative(labels, classes)
     try:
-        return squeeze(bind(take_along_axis_p, x, indices, axis=axis), axis)
+        picked = bind(take_along_axis_p, x, indices, axis=axis, shifted=True)
+        return squeeze(picked, axis)
     except OutOfRangeError:
         values = labels.numpy()
         wrong = values[np.logical_or(values < 0, values >= classes)].flat[0]

@@ -20,6 +20,7 @@ from toolkit.backends.array.common import (
 from toolkit.backends.kernels import workspace
 from toolkit.errors import OutOfRangeError
 from toolkit.ir import Spec
+from toolkit.plans.loops.iteration_space import format_problem, index_problem
 
 _COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
 # Modes that round each update; half precision combines in float32.
@@ -68,12 +69,19 @@ class Index(Kernels):
 
     @workspace(_gather_bytes)
     def gather(
-        self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
+        self,
+        x: Array,
+        indices: Array,
+        *,
+        axis: int,
+        shifted: bool = False,
+        out: Any = None,
+        work: Any = None,
     ) -> Array:
         """Return x[..., indices, ...] along `axis`."""
         index = Scratch(self.xp, work).take(indices.shape, "int64")
         self.xp.copyto(index, indices)
-        self._check("gather", index, x.shape[axis], axis)
+        self._check("gather", index, x.shape[axis], axis, shifted)
         # With mode="raise" NumPy would buffer the whole output.
         return self.xp.take(x, index, axis=axis, out=out, mode="wrap")
 
@@ -106,11 +114,19 @@ class Index(Kernels):
 
     @workspace(_along_bytes)
     def take_along_axis(
-        self, x: Array, indices: Array, *, axis: int, out: Any = None, work: Any = None
+        self,
+        x: Array,
+        indices: Array,
+        *,
+        axis: int,
+        shifted: bool = False,
+        out: Any = None,
+        work: Any = None,
     ) -> Array:
         """Return the elements of `x` at `indices` along `axis`, elementwise."""
         memory = Scratch(self.xp, work)
-        positions = self._positions("take_along_axis", x, indices, axis, memory)
+        arguments = "take_along_axis", x, indices, axis, memory
+        positions = self._positions(*arguments, shifted)
         return self.xp.take(x.reshape(-1), positions, out=out, mode="wrap")
 
     @workspace(_put_bytes)
@@ -147,7 +163,9 @@ class Index(Kernels):
         out[_clamped(starts, update.shape, x.shape)] = update
         return out
 
-    def _check(self, op: str, index: Array, extent: int, axis: int) -> int:
+    def _check(
+        self, op: str, index: Array, extent: int, axis: int, shifted: bool = False
+    ) -> int:
         """Raise unless each index is in [-extent, extent); return the minimum."""
         if not index.size:
             return 0
@@ -155,26 +173,32 @@ class Index(Kernels):
         highest = int(self.xp.maximum.reduce(index, axis=None))
         if lowest < -extent or highest >= extent:
             wrong = highest if highest >= extent else lowest
-            raise OutOfRangeError(
-                f"{op}: index {wrong} is out of range for axis {axis} "
-                f"with {extent} elements"
-            )
+            problem = index_problem(op, axis, shifted)
+            raise OutOfRangeError(format_problem(problem, wrong, extent))
         return lowest
 
-    def _wrap(self, op: str, index: Array, extent: int, axis: int) -> None:
+    def _wrap(
+        self, op: str, index: Array, extent: int, axis: int, shifted: bool = False
+    ) -> None:
         """Check the indices, and add the extent to negative ones, in place."""
-        if self._check(op, index, extent, axis) < 0:
+        if self._check(op, index, extent, axis, shifted) < 0:
             self.xp.remainder(index, extent, out=index)
 
     def _positions(
-        self, op: str, x: Array, indices: Array, axis: int, memory: Scratch
+        self,
+        op: str,
+        x: Array,
+        indices: Array,
+        axis: int,
+        memory: Scratch,
+        shifted: bool = False,
     ) -> Array:
         """Return the flat position in x.reshape(-1) of each element of the result."""
         shape = indices.shape
         _require(shape, (*x.shape[:axis], shape[axis], *x.shape[axis + 1 :]))
         positions = memory.take(shape, "int64")
         self.xp.copyto(positions, indices)
-        self._wrap(op, positions, x.shape[axis], axis)
+        self._wrap(op, positions, x.shape[axis], axis, shifted)
         counter = memory.take(max(shape), "int64")
         stride = math.prod(x.shape[axis + 1 :])
         self.xp.multiply(positions, stride, out=positions)

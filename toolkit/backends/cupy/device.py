@@ -34,6 +34,7 @@ from toolkit.errors import (
     OutOfDeviceMemory,
     OutOfRangeError,
 )
+from toolkit.plans.loops.iteration_space import format_problem
 
 Array = Any
 # The ctypes of scalar kernel arguments.
@@ -87,6 +88,15 @@ class Failing:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, self.device.failures):
             raise self.device.failed(error) from error
+
+
+class DeviceEvent(Protocol):
+    """Moment of a stream."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def synchronize(self) -> None: ...
 
 
 class DeviceGroup(Protocol):
@@ -213,7 +223,7 @@ class Device(ABC):
                 )
             connected.submit(names)
 
-    def wait_for(self, event: Any) -> None:
+    def wait_for(self, event: DeviceEvent) -> None:
         """Wait for an event, and check the other ranks of collectives meanwhile.
 
         Raises:
@@ -229,7 +239,7 @@ class Device(ABC):
         def is_done() -> bool:
             for group in others:
                 group.poll()
-            return bool(event.done)
+            return event.done
 
         try:
             first.wait(is_done)
@@ -505,7 +515,7 @@ class Device(ABC):
             first = int(rows[:, 0].argmax())
             _, index, limit = rows[first].tolist()
             problem = words.problems[first]
-            raise OutOfRangeError(problem.format(index=index, limit=limit))
+            raise OutOfRangeError(format_problem(problem, index, limit))
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int:

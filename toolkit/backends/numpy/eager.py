@@ -192,7 +192,7 @@ def _count_multiplications(first: Any, second: Any, **attrs: object) -> int:
     return size
 
 
-def _gathered_size(x: Any, indices: Any, *, axis: int) -> int:
+def _gathered_size(x: Any, indices: Any, *, axis: int, shifted: bool = False) -> int:
     """Return the number of gathered elements."""
     size: int = indices.size * (x.size // max(1, x.shape[axis]))
     return size

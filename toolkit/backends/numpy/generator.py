@@ -19,7 +19,7 @@ from toolkit.backends.numpy import (
     reductions,
 )
 from toolkit.backends.numpy.jit import engine, loop, lowering, processor, roofline
-from toolkit.backends.numpy.jit.calls import Lowered, prepared
+from toolkit.backends.numpy.jit.calls import Lowered, name_calls, prepared
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable, lower_fused
 from toolkit.backends.numpy.jit.native import build
 from toolkit.backends.numpy.jit.program import NativeProgram
@@ -69,4 +69,5 @@ class LlvmGenerator(CodeGenerator):
         is_aligned: bool = True,
     ) -> Lowered | None:
         """Return the calls that compute a node; None if a kernel of NumPy runs it."""
-        return lowering.lower(node, inputs, outputs)
+        lowered = lowering.lower(node, inputs, outputs)
+        return None if lowered is None else name_calls(lowered, node.origin)

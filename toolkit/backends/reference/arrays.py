@@ -145,7 +145,7 @@ def pad(x: Array, widths: tuple[tuple[int, int], ...], value: Any) -> Array:
 # --- indices --------------------------------------------------------------------------
 
 
-def gather(x: Array, indices: Array, axis: int) -> Array:
+def gather(x: Array, indices: Array, axis: int, shifted: bool = False) -> Array:
     """Return x[..., indices, ...] along `axis`."""
     return np.take(x, indices, axis)
 
@@ -160,7 +160,9 @@ def scatter(x: Array, indices: Array, updates: Array, axis: int, mode: str) -> A
     return result.astype(x.dtype)
 
 
-def take_along_axis(x: Array, indices: Array, axis: int) -> Array:
+def take_along_axis(
+    x: Array, indices: Array, axis: int, shifted: bool = False
+) -> Array:
     """Return the elements at `indices`, elementwise."""
     return np.take_along_axis(x, indices, axis)
 

@@ -11,6 +11,7 @@ from toolkit import ops
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.layers.adapters.whole import Extents, IntegerWeight, ScaleLayout
+from toolkit.ops.index import lookup
 from toolkit.ops.int4 import matmul_int4
 from toolkit.quantizers.grouped import (
     abs_max_quantize_grouped_with_zero_point,
@@ -108,11 +109,10 @@ class Int4Weight(IntegerWeight):
             return super().multiply(product, inputs)
         return matmul_int4(inputs, self.variable, *(map(self._stored, range(3))))
 
-    def rows(self, indices: TensorLike) -> Any:
+    def rows(self, indices: Tensor) -> Any:
         integers = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)
         expanded = [
-            ops.take(self._stored(i), indices, axis=0)
-            for i in range(2 if self.block_size else 1)
+            lookup(self._stored(i), indices) for i in range(2 if self.block_size else 1)
         ]
         if not self.block_size:
             return ops.divide(integers, ops.expand_dims(expanded[0], -1))

@@ -10,6 +10,7 @@ from toolkit.autodiff.tape import GradientTape
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.layers.adapters.whole import IntegerWeight, ScaleLayout
+from toolkit.ops.index import lookup
 from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer
 from toolkit.type_aliases import Shape, TensorLike
@@ -87,6 +88,6 @@ class Int8Weight(IntegerWeight):
 
         return multiplied
 
-    def rows(self, indices: TensorLike) -> Tensor:
-        scale = ops.take(self.scale, indices, axis=0)
+    def rows(self, indices: Tensor) -> Tensor:
+        scale = lookup(self.scale, indices)
         return ops.divide(super().rows(indices), ops.expand_dims(scale, -1))

@@ -13,11 +13,11 @@ from toolkit.errors import ArgumentError, NotBuiltError, UnsupportedError
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.layer import Layer
 from toolkit.layers.weights import create_weight, positive
+from toolkit.ops.index import lookup
 from toolkit.type_aliases import (
     InitializerLike,
     RegularizedLayerOptions,
     Shape,
-    TensorLike,
 )
 
 
@@ -53,9 +53,9 @@ class LowRankWeight(Weight):
             )
         return super().multiply(product, inputs)
 
-    def rows(self, indices: TensorLike) -> Any:
+    def rows(self, indices: Tensor) -> Any:
         a, b = self.factors()
-        update = ops.matmul(ops.take(a, indices, axis=0), b)
+        update = ops.matmul(lookup(a, indices), b)
         return self.frozen.rows(indices) + self._scale() * update
 
     def _scale(self) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolkit import ops
 from toolkit.core.tensor import Tensor
-from toolkit.type_aliases import TensorLike
+from toolkit.ops.index import lookup
 
 
 class Weight:
@@ -48,6 +47,6 @@ class Weight:
         """Return `product(inputs, weight)`."""
         return product(self.rounded(inputs), self.value())
 
-    def rows(self, indices: TensorLike) -> Any:
-        """Return `weight[indices]`."""
-        return ops.take(self.variable, indices, axis=0)
+    def rows(self, indices: Tensor) -> Any:
+        """Return `weight[indices]`, for indices from `reject_negative`."""
+        return lookup(self.variable, indices)

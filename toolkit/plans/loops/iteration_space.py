@@ -87,12 +87,25 @@ def accesses_row_element(node: Node) -> bool:
     return bool(is_last and indices.shape[-1] == 1 and x.shape[-1] > 1)
 
 
-def index_problem(name: str, axis: int) -> str:
-    """Return the message for an index that is out of range."""
+def index_problem(name: str, axis: int, shifted: bool = False) -> str:
+    """Return the message for an index that is out of range.
+
+    Args:
+        name: the operation.
+        axis: the axis.
+        shifted: whether negative indices are shifted out of range: see
+            `ops.index.reject_negative`.
+    """
+    index = "{original}" if shifted else "{index}"
     return (
-        f"{name}: index {{index}} is out of range for axis {axis} "
-        "with {limit} elements"
+        f"{name}: index {index} is out of range for axis {axis} with {{limit}} elements"
     )
+
+
+def format_problem(problem: str, index: int, limit: int) -> str:
+    """Return the message for an index, which a kernel has found out of range."""
+    original = index + limit if index < -limit else index
+    return problem.format(index=index, original=original, limit=limit)
 
 
 def is_reshape_like(node: Node) -> bool:

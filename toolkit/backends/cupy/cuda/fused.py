@@ -143,7 +143,11 @@ def generate_body(
     if all(step.role == FULL for step in plan.steps) and not plan.accesses_elements:
         return [emit_flat(body)]
     picks = [node for node in graph.nodes if accesses_row_element(node)]
-    problem = index_problem(picks[0].op.name, picks[0].attrs["axis"]) if picks else ""
+    problem = ""
+    if picks:
+        attrs = picks[0].attrs
+        shifted = attrs.get("shifted", False)
+        problem = index_problem(picks[0].op.name, attrs["axis"], shifted)
     return emit_rows(body, problem)
 
 

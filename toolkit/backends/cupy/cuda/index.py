@@ -72,7 +72,7 @@ def _generate_read(
     width = 1 if axes is None else axes
     names = [*k.indices[:axis], "at", *k.indices[axis + width :]]
     k(f"if (at >= 0) y[i] = x[{offset_text(x, names, unit)}];")
-    return [k.launch(index_problem(name, axis))]
+    return [k.launch(index_problem(name, axis, node.attrs.get("shifted", False)))]
 
 
 def generate_scatter(

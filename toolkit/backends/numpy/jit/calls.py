@@ -93,6 +93,25 @@ class Call:
         return -(-self.rows // self.grain)
 
 
+def name_calls(lowered: Lowered, layer: str) -> Lowered:
+    """Return the calls of a node with its layer in the messages of bad indices.
+
+    Args:
+        lowered: the calls.
+        layer: the path of the layer, or "".
+    """
+    if not layer:
+        return lowered
+    text = f" in {layer}".replace("{", "{{").replace("}", "}}")
+    calls = [
+        replace(call, problem=call.problem + text)
+        if isinstance(call, Call) and call.problem != Call.problem
+        else call
+        for call in lowered.calls
+    ]
+    return replace(lowered, calls=calls)
+
+
 @record
 class Lowered:
     """The calls of a node, in order, and their scratch memory.

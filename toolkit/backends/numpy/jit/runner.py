@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.backends.numpy.jit.code import load
 from toolkit.backends.numpy.jit.image import Base, Image, Resolve
 from toolkit.backends.numpy.jit.runtime import runtime, workers
+from toolkit.plans.loops.iteration_space import format_problem
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.program import NativeProgram
@@ -50,7 +51,7 @@ class Runner:
             _, index, limit, section = self._words[first : first + 4]
             word_number = (section - ctypes.addressof(self._words)) // 8
             call = self.image.problems[word_number]
-            raise call.error(call.problem.format(index=index, limit=limit))
+            raise call.error(format_problem(call.problem, index, limit))
 
     def timed(self) -> list[tuple[int, int, int, int]]:
         """Run; return (part, start, end, thread) of each task, in clock ticks."""

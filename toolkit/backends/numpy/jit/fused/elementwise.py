@@ -147,7 +147,8 @@ def _index_message(body: Graph) -> str:
     """Return the message for a bad index."""
     for node in body.nodes:
         if accesses_row_element(node):
-            return index_problem(node.op.name, node.attrs["axis"])
+            shifted = node.attrs.get("shifted", False)
+            return index_problem(node.op.name, node.attrs["axis"], shifted)
     return ""
 
 

@@ -223,6 +223,8 @@ def _lower_call(
         partition(rows),
         frozenset(by_rows),
         nbytes=2 * outputs[0].spec.nbytes,
-        problem=index_problem(name, node.attrs["axis"]),
+        problem=index_problem(
+            name, node.attrs["axis"], node.attrs.get("shifted", False)
+        ),
     )
     return Lowered((call,))

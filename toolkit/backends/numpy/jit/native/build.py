@@ -283,7 +283,9 @@ def _records(name: str, kind: str, rows: Iterable[Iterable[int | str]]) -> str:
 
 def _message(problem: str) -> bytes:
     """Return the message of a bad index; bytes 1 and 2 are its placeholders."""
-    message = problem.replace("{index}", "\1").replace("{limit}", "\2")
+    # A library does not restore the original of an index: see `format_problem`.
+    message = problem.replace("{original}", "{index}")
+    message = message.replace("{index}", "\1").replace("{limit}", "\2")
     return message.encode()[:_LONGEST_MESSAGE] + b"\0"
 
 
