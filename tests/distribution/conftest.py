@@ -36,7 +36,7 @@ def run_on_gpus(tmp_path, folders, monkeypatch):
     monkeypatch.setenv("TOOLKIT_DEVICE", "gpu")
 
     def run_script(script, ranks=2, **options):
-        limits = {"timeout": 60, "seconds": 200}
-        return run(tmp_path, ranks, script, *map(str, folders), **limits, **options)
+        options = {"timeout": 60, "seconds": 200, **options}
+        return run(tmp_path, ranks, script, *map(str, folders), **options)
 
     return run_script

@@ -1,9 +1,12 @@
 """Jobs on simulated GPUs that lose ranks during training and continue."""
 
+import random
+
 import pytest
 
 from tests.backends.cuda.host import GXX
 from tests.comm.nccl_ranks import GCC, WHY_NOT
+from tests.distribution.jobs import run
 from tests.distribution.test_elastic import KILL, LATER, ZERO, script
 
 pytestmark = [
@@ -28,6 +31,17 @@ def train(run_on_gpus):
     return start
 
 
+@pytest.fixture(scope="module")
+def single(tmp_path_factory, folders):
+    """Return [hash, history] of one process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLKIT_DEVICE", "gpu")
+        text = GPUS + script("pass", rows=64, batch=16)
+        folder = tmp_path_factory.mktemp("single")
+        ((*expected, _),) = run(folder, 1, text, *map(str, folders), timeout=60)
+    return expected
+
+
 @pytest.mark.parametrize(
     "processes, moment, remaining",
     [
@@ -40,11 +54,10 @@ def train(run_on_gpus):
 )
 @pytest.mark.one_in(2)
 def test_fit_continues_without_lost_gpus_to_the_same_bits(
-    train, processes, moment, remaining
+    train, single, processes, moment, remaining
 ):
-    ((*expected, _),) = train(1)
     reports = train(processes, moment, "--elastic")
-    assert reports == [[*expected, remaining]] * remaining
+    assert reports == [[*single, remaining]] * remaining
 
 
 def test_shards_of_lost_gpus_are_restored_from_their_neighbours(train):
@@ -53,7 +66,20 @@ def test_shards_of_lost_gpus_are_restored_from_their_neighbours(train):
     assert train(3, moment, "--elastic", options=ZERO) == [[*expected, 2]] * 2
 
 
-def test_lost_gpu_is_replaced(train):
-    ((*expected, _),) = train(1)
+def test_lost_gpu_is_replaced(train, single):
     moment = "lose(self.steps, wait=True)"
-    assert train(3, moment, "--elastic", "--replace") == [[*expected, 3]] * 3
+    assert train(3, moment, "--elastic", "--replace") == [[*single, 3]] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(50))
+def test_kills_at_random_moments(train, single, number):
+    """The last step of the victim can be after its report."""
+    draw = random.Random(number)
+    processes, step = draw.randint(2, 4), draw.randint(1, 24)
+    victim, delay = draw.randrange(processes), draw.choice([0, draw.random() / 20])
+    kill = f"threading.Timer({delay}, lambda: {KILL.format('SIGKILL')}).start()"
+    moment = f"if self.steps == {step} and rank == {victim}: {kill}"
+    reports = train(processes, moment, "--elastic")
+    assert len(reports) in (processes - 1, processes)
+    assert all(report[:2] == single for report in reports)

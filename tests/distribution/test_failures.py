@@ -49,7 +49,9 @@ def train():
         for number in range(4):
             step(x[:16] + (100 * (number == 2) if rank == 1 else 0) * (x[:16] > 3))
     else:
-        model.fit(x, y, batch_size=16, verbose=0, callbacks=[Fails()])
+        model.fit(
+            x, y, batch_size=16, verbose=0, callbacks=[Fails()], shuffle=False
+        )
 
 def error_of(work):
     start = time.monotonic()

@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from toolkit import errors
+from toolkit.comm.side_channel import Request, Response
 from toolkit.errors import CommunicationError, RankLostError, StalledError, ToolkitError
 
 # Positions of earlier errors of this rank, about which other ranks can ask.
@@ -22,6 +23,8 @@ _MAX_POSITIONS = 64
 # Seconds between two questions whether the other ranks have the same error.
 _MIN_PAUSE, _MAX_PAUSE = 1e-3, 0.1
 
+# Attribute of an error that was sent to the other ranks.
+_IS_TOLD = "_is_told_to_other_ranks"
 # Key of the number of errors in a position; the other keys are groups.
 _ERRORS = ""
 
@@ -69,8 +72,8 @@ class Channel(Protocol):
     """Requests to other ranks: see `SideChannel`."""
 
     def send_requests(
-        self, ranks: Sequence[int], request: dict[str, Any]
-    ) -> dict[int, Any]: ...
+        self, ranks: Sequence[int], request: Request
+    ) -> dict[int, Response]: ...
 
 
 class PeerFailures:
@@ -123,9 +126,9 @@ class PeerFailures:
             raise
 
     def _tell(self, error: BaseException, operation: str) -> None:
-        if getattr(error, "_is_told", False):
+        if _IS_TOLD in vars(error):
             return  # by an inner operation
-        error._is_told = True  # type: ignore[attr-defined]
+        vars(error)[_IS_TOLD] = True
         text, name = str(error), type(error).__name__
         with self._lock:
             position = {**self._position(), _ERRORS: self._num_errors}
@@ -191,10 +194,10 @@ class PeerFailures:
 
     # --- the other ranks --------------------------------------------------------------
 
-    def receive(self, fields: dict[str, Any]) -> None:
+    def receive(self, failure: Failure) -> None:
         """Store the error of another rank."""
         with self._lock:
-            self._remote.append(Failure(**fields))
+            self._remote.append(failure)
 
     def answer(self, position: Position) -> str:
         """Return the position of this rank, relative to that of another rank's error.

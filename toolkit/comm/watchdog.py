@@ -15,7 +15,7 @@ from toolkit.comm.flight_recorder import (
     parse_entry,
 )
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
-from toolkit.comm.peer_failures import PeerFailures
+from toolkit.comm.peer_failures import Failure, PeerFailures
 from toolkit.comm.side_channel import PROCESS_ENDED, Request, Response, SideChannel
 from toolkit.comm.sockets.group import SocketGroup
 from toolkit.comm.sockets.side_channel import SocketSideChannel
@@ -136,7 +136,7 @@ class Watchdog:
         if request["ask"] == "claim":
             return self._claim(str(request["name"]))
         if request["ask"] == "failed":
-            return self.failures.receive(request["failure"])
+            return self.failures.receive(Failure(**request["failure"]))
         if request["ask"] == "position":
             answer = self.failures.answer(request["position"])
             return "later" if answer == "earlier" and self.has_ended else answer
