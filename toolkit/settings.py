@@ -12,8 +12,9 @@ candidates of GPU libraries), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH
 TOOLKIT_TRACEBACK_FILTERING ("off" for complete tracebacks). For jobs, see `toolkit
 run`: TOOLKIT_CLUSTER_TOKEN (the secret of the tasks of a cluster), TOOLKIT_PROCESSES,
 TOOLKIT_JOB_SECRET (the secret of a job on several machines), TOOLKIT_JOB,
-TOOLKIT_JOB_ADDRESS, TOOLKIT_RANK, TOOLKIT_LOCAL_PROCESSES, TOOLKIT_LAUNCHER and
-TOOLKIT_REPLACEMENT (of a rank of `toolkit run` and of other launchers of toolkit),
+TOOLKIT_JOB_ADDRESS, TOOLKIT_RANK, TOOLKIT_LOCAL_RANK, TOOLKIT_LOCAL_PROCESSES,
+TOOLKIT_LAUNCHER and TOOLKIT_REPLACEMENT (of a rank of `toolkit run` and of other
+launchers of toolkit),
 TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to continue without lost processes),
 TOOLKIT_REPLACE ("1" to start replacements), TOOLKIT_SNAPSHOTS (the folder that each
 `fit` of a job saves to and resumes from), TOOLKIT_OUTCOME (the file that reports to the

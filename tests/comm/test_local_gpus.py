@@ -11,8 +11,17 @@ TORCHRUN = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     "variables, visible",
     [
         ({}, None),
-        ({"TOOLKIT_RANK": "0", "TOOLKIT_PROCESSES": "1"}, None),
-        ({"TOOLKIT_RANK": "3", "TOOLKIT_PROCESSES": "4"}, "3"),
+        ({"TOOLKIT_LOCAL_RANK": "0", "TOOLKIT_PROCESSES": "1"}, None),
+        ({"TOOLKIT_LOCAL_RANK": "3", "TOOLKIT_PROCESSES": "4"}, "3"),
+        # The second of two hosts.
+        (
+            {
+                "TOOLKIT_LOCAL_RANK": "1",
+                "TOOLKIT_LOCAL_PROCESSES": "4",
+                "TOOLKIT_PROCESSES": "8",
+            },
+            "1",
+        ),
         (
             {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
             "1",
@@ -25,7 +34,7 @@ TORCHRUN = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
         ({**TORCHRUN, "CUDA_VISIBLE_DEVICES": "6"}, "6"),
         ({**TORCHRUN, "CUDA_VISIBLE_DEVICES": ""}, ""),
         # More ranks than GPUs.
-        ({"TOOLKIT_RANK": "0", "TOOLKIT_PROCESSES": "5"}, None),
+        ({"TOOLKIT_LOCAL_RANK": "0", "TOOLKIT_PROCESSES": "5"}, None),
     ],
 )
 def test_rank_sees_its_gpu(tmp_path, variables, visible):

@@ -9,7 +9,8 @@ from pathlib import Path
 # Variables of launchers for the rank on this machine, and the number of ranks on it:
 # toolkit, Open MPI, MPICH, torchrun, Slurm.
 _VARIABLES = (
-    ("TOOLKIT_RANK", "TOOLKIT_PROCESSES"),
+    ("TOOLKIT_LOCAL_RANK", "TOOLKIT_LOCAL_PROCESSES"),
+    ("TOOLKIT_LOCAL_RANK", "TOOLKIT_PROCESSES"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),

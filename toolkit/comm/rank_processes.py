@@ -102,6 +102,7 @@ class RankProcesses:
         self._output = output
         self._choose_input = choose_input
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._local_ranks: dict[int, int] = {}  # of the processes
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         self._lifelines: list[IO[bytes]] = []
         self._readers: list[threading.Thread] = []
@@ -146,9 +147,11 @@ class RankProcesses:
 
     def _start(self, number: int, **variables: str) -> None:
         """Start a process; its rank is the number, unless it replaces a lost one."""
+        local_rank = self._local_ranks[number] = self._free_local_rank()
         environment = {
             **self._environment,
             "TOOLKIT_RANK": str(number),
+            "TOOLKIT_LOCAL_RANK": str(local_rank),
             "TOOLKIT_LAUNCHER": str(os.getpid()),
             **variables,
         }
@@ -170,6 +173,15 @@ class RankProcesses:
         threading.Thread(
             target=lambda: self._ended.put((number, process.wait())), daemon=True
         ).start()
+
+    def _free_local_rank(self) -> int:
+        """Return the first rank on this machine, and thus GPU, that no process has."""
+        used = {
+            self._local_ranks[number]
+            for number, process in self._processes.items()
+            if process.poll() is None
+        }
+        return next(rank for rank in range(len(used) + 1) if rank not in used)
 
     def _forward(self, number: int, is_error: bool, source: BufferedReader) -> None:
         """Forward lines with the rank, as they arrive."""
