@@ -176,6 +176,7 @@ class RankDevice(HostDevice):
         def run():
             self.launches.append("replay")
             self.is_replaying = True
+            self.is_joined = True  # an error may have stopped an earlier program
             try:
                 replay()
                 assert self.is_joined, "a stream was not joined before the capture ends"
