@@ -16,7 +16,7 @@ from tests.backends.jit.running import graph_of, operand_of, run_lowered
 from tests.emulated_processor import WAYS
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels import dot_product_tiles
+from toolkit.backends.numpy.jit.kernels.gemm import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.matmul import rounded as products
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find

@@ -25,8 +25,8 @@ from tests.emulated_processor import WAYS, without_rounding
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.calls import prepared
-from toolkit.backends.numpy.jit.kernels import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.conv import rounded as convolutions
+from toolkit.backends.numpy.jit.kernels.gemm import dot_product_tiles
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.plans.rules import rules
 

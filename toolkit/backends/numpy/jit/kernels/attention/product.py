@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import current
 
 # The addresses of a, b and c, the number of rows and terms, byte strides, and whether

@@ -17,7 +17,7 @@ from toolkit.backends.numpy.jit.kernels.attention.transpose import (
     load_quad,
     transpose_quads,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.vector import Vector
 from toolkit.definitions.records import record

@@ -12,7 +12,6 @@ from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.kernels.conv.input_loader import channels
 from toolkit.backends.numpy.jit.kernels.conv.pack import (
@@ -22,7 +21,6 @@ from toolkit.backends.numpy.jit.kernels.conv.pack import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
-    anchor_operands,
     element_strides,
     lanes_of,
     select_strided_pixels,
@@ -40,7 +38,17 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
     emit_winograd,
     winograd_plan,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, STRIDED, TERMS
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import (
+    CallList,
+    body_call,
+    full_operands,
+)
+from toolkit.backends.numpy.jit.kernels.gemm.problem import (
+    LINES,
+    STRIDED,
+    TERMS,
+    factor_indices,
+)
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
@@ -94,10 +102,10 @@ def _lower(
         inputs: of the body.
         is_input_grad: whether the weights are transposed, and their taps reversed.
     """
-    operands = anchor_operands(body, inputs)
-    if operands is None:
+    operands, spec = factor_indices(body, inputs), body.nodes[0].outputs[0].spec
+    if operands is None or spec.dtype not in ("float32", "float64"):
         return None
-    if not body.nodes[0].outputs[0].spec.size:
+    if not spec.size:
         return Lowered()
     lowering = _Lowering(body, inputs, operands, is_input_grad)
     rounded = lower_rounded(body, inputs, operands, is_input_grad, lowering.speedup)
@@ -123,7 +131,7 @@ class _Lowering:
         self,
         body: Graph,
         inputs: Sequence[Operand],
-        operands: tuple[int, int],
+        operands: tuple[int, ...],
         is_input_grad: bool,
     ) -> None:
         self.body = body
@@ -283,25 +291,19 @@ class _Lowering:
             work: the multiply-adds.
             grain: the rows of a task, or 0 for the default.
         """
-        body, rows = self.body, self.spec.shape[0] * strips
-        inputs = [("in", i) for i in range(len(body.inputs))]
-        outputs = [("out", i) for i in range(len(body.outputs))]
-        full = [
-            reference
-            for reference, value in zip(inputs, body.inputs, strict=True)
-            if value.spec.shape == self.spec.shape
-        ]
-        call = Call(
+        body, count = self.body, self.spec.shape[0]
+        rows = count * strips
+        call = body_call(
             code,
-            (*inputs, *outputs, self.x, *extra_operands),
-            numbers=(strips, element_strides(self.images)[0], self.spec.shape[0]),
-            rows=rows,
-            grain=grain or partition(rows),
-            row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),
-            flops=2 * work,
-            nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
+            body,
+            (self.x, *extra_operands),
+            (strips, element_strides(self.images)[0], count),
+            rows,
+            grain or partition(rows),
+            2 * work,
+            (self.x, *full_operands(body)) if strips == 1 else (),
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
 
     @property
     def _strides(self) -> tuple[int, int]:
@@ -366,5 +368,5 @@ class _Lowering:
             nbytes=2 * self.weights.spec.nbytes,
             prepares=size * dtypes.itemsize(self.plan.dtype),
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
         return packed

@@ -10,7 +10,6 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import Call, Lowered, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
@@ -41,6 +40,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     OUTPUTS,
     POINTS,
 )
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.definitions.records import record
 from toolkit.ir import Node

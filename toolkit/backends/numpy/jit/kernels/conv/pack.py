@@ -24,7 +24,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
     transforms,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, TERMS
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES, TERMS
 from toolkit.definitions.records import record
 
 

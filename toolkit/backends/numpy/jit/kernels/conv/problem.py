@@ -8,7 +8,6 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.ir import Graph
 from toolkit.plans.operands import Operand
 
 
@@ -63,28 +62,6 @@ def select_strided_pixels(attrs: Mapping[str, Any], images: Operand) -> Operand:
     extents = (-(-n // step) for n, step in zip(spatial, attrs["strides"], strict=True))
     strides = (n * step for n, step in zip(images.strides, steps, strict=True))
     return Operand(images.spec.with_shape((batch, *extents, channels)), tuple(strides))
-
-
-def anchor_operands(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
-    """Return the inputs that a body's first node reads, or None if unsupported.
-
-    The inputs of the other nodes must have the memory layout of the result.
-    """
-    indices = {value: i for i, value in enumerate(body.inputs)}
-    anchor = body.nodes[0]
-    epilogue_inputs = {x for node in body.nodes[1:] for x in node.inputs}
-    if any(
-        not inputs[i].is_contiguous
-        for key, i in indices.items()
-        if key in epilogue_inputs
-    ):
-        return None
-    if any(x not in indices for x in anchor.inputs):
-        return None
-    if anchor.outputs[0].spec.dtype not in ("float32", "float64"):
-        return None
-    x, w = (indices[value] for value in anchor.inputs)
-    return x, w
 
 
 def tap_stride(w: Operand) -> int | None:

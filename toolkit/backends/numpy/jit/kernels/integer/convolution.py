@@ -10,13 +10,14 @@ from toolkit.backends.numpy.jit.calls import (
     Call,
     Lowered,
     Reference,
-    operands_of,
     partition,
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
 from toolkit.backends.numpy.jit.kernels.conv.problem import windows
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
+from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
 from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
     VECTORS,
     DepthwiseNumbers,
@@ -27,9 +28,7 @@ from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
 )
 from toolkit.backends.numpy.jit.kernels.integer.lower import (
     TASK_BYTES,
-    TASK_PRODUCTS,
     Lowering,
-    operand_indices,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
@@ -37,10 +36,6 @@ from toolkit.backends.numpy.jit.kernels.integer.patches import (
     emit_pack_patches,
     loop_axes,
     patch_numbers,
-)
-from toolkit.backends.numpy.jit.kernels.integer.product import (
-    IntegerNumbers,
-    emit_integer_product,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import current
@@ -65,7 +60,7 @@ def lower_conv_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower an integer convolution, and the elementwise nodes after it."""
-    factors, anchor = operand_indices(body, inputs), body.nodes[0]
+    factors, anchor = contiguous_factors(body, inputs), body.nodes[0]
     if factors is None:
         return None
     if not anchor.outputs[0].spec.size:
@@ -130,35 +125,20 @@ class _Convolution(Lowering):
 
     def _lower_blocks(self) -> Lowered:
         """Return calls that pack the panels, and multiply them by blocks of rows."""
-        body, row = self.body, self.count * WORD_BYTES
         plan = replace(self.plan, by_rows=True, images=self.a)
+        factors = [self._pack_panels()]
         if plan.a is None:
             plan = replace(plan, patches=self.patches)
+            # Its size depends on the number of tasks.
+            factors.insert(0, self.steps.allocate(0))
         even = -(-self.rows // TASKS)
-        block = min(max(1, _BLOCK_BYTES // row // plan.rows), -(-even // plan.rows))
-        block *= plan.rows
-        blocks = -(-self.rows // block)
-        products = self.rows * self.depth * self.columns
-        grain = partition(blocks, products // TASK_PRODUCTS)
-        panel = self.panel_bytes
-        memory = align_up(panel * self.panels)
-        packed_rows = [("work", memory)] if plan.a is None else []
-        multiply = Call(
-            Code(emit_integer_product, plan, BodyStructure(body)),
-            (*operands_of(body), *packed_rows, ("work", 0)),
-            (
-                *IntegerNumbers(
-                    self.rows, self.columns, self.count, row, panel, block, blocks
-                ),
-                *self.numbers,
-            ),
-            blocks,
-            grain,
-            flops=2 * products,
-            nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
-        )
-        packed = 0 if plan.a is not None else -(-blocks // grain) * block * row
-        return Lowered([self._pack_panels(panel), multiply], memory + packed)
+        cached_tiles = max(1, _BLOCK_BYTES // self.row_bytes // plan.rows)
+        tiles = min(cached_tiles, -(-even // plan.rows))
+        multiply = self._multiply_blocks(plan, factors, tiles, self.numbers)
+        if plan.a is None:
+            self.steps.allocate(multiply.tasks * tiles * plan.rows * self.row_bytes)
+        self.steps.append(multiply)
+        return self.steps.lower()
 
 
 def _lower_depthwise(body: Graph, a: int, b: int) -> Lowered | None:
@@ -216,25 +196,27 @@ def _depthwise_calls(
     grain = partition(units, products // _TASK_TAPS)
     groups = -(-numbers.channels // plan.channels)
     weights = groups * plan.weight_bytes
+    calls = CallList()
+    packed = calls.allocate(weights)
+    memory = calls.allocate(-(-units // grain) * numbers.memory)
     pack = Call(
         Code(emit_pack_depthwise, plan),
-        (("in", b), ("work", 0)),
+        (("in", b), packed),
         (numbers.channels,),
         groups,
         groups,
         nbytes=weights,
         prepares=weights,
     )
-    memory_offset = align_up(weights)
-    multiply = Call(
+    calls.append(pack)
+    multiply = body_call(
         Code(emit_depthwise, plan, BodyStructure(body), a),
-        (*operands_of(body), ("work", 0), ("work", memory_offset)),
+        body,
+        (packed, memory),
         numbers,
         units,
         grain,
-        flops=2 * products,
-        nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
+        2 * products,
     )
-    return Lowered(
-        [pack, multiply], memory_offset + -(-units // grain) * numbers.memory
-    )
+    calls.append(multiply)
+    return calls.lower()

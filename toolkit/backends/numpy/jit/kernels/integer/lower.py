@@ -15,12 +15,14 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
-    PANELS,
     SPAN,
     TILE_ROW_BYTES,
 )
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
+from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
+from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import divide_into_parts
 from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
     FewRowsPlan,
@@ -48,12 +50,10 @@ from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
-from toolkit.plans.operands import Operand, align_up
+from toolkit.plans.operands import Operand
 
-# The least products of a task, the least products of a task with tiles, and the least
-# bytes of a packing task.
-TASK_PRODUCTS, _TASK_TILE_PRODUCTS = 1 << 22, 1 << 25
-TASK_BYTES = 1 << 18
+# The least FLOPs of a task, and the least bytes of a packing task.
+TASK_FLOPS, TASK_BYTES = 1 << 23, 1 << 18
 # For this number of rows or fewer, the matrix is packed only if the packing is cached.
 _MAX_UNPACKED_ROWS = 4
 # Terms of a row of a tile, and the speedup of tiles over vectors.
@@ -64,7 +64,7 @@ def lower_matmul_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a product of rows and one matrix, and the elementwise nodes after it."""
-    factors = operand_indices(body, inputs)
+    factors = contiguous_factors(body, inputs)
     if factors is None or inputs[factors[1]].spec.ndim != 2:
         return None
     if not body.nodes[0].outputs[0].spec.size:
@@ -75,17 +75,6 @@ def lower_matmul_integer(
     lowering = Lowering(body, a, b)
     is_few = lowering.rows <= _MAX_UNPACKED_ROWS and not inputs[b].is_frozen
     return lowering.lower_few_rows() if is_few else lowering.lower()
-
-
-def operand_indices(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
-    """Return the inputs that are the operands, if all inputs are contiguous."""
-    indices = {v: i for i, v in enumerate(body.inputs)}
-    first, second = body.nodes[0].inputs
-    if not {first, second} <= indices.keys():
-        return None
-    if not all(x.is_contiguous for x in inputs):
-        return None
-    return indices[first], indices[second]
 
 
 def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
@@ -139,6 +128,7 @@ class Lowering:
         )
         self.panels: int = full + (remainder > 0)
         self.packed_rows: int = self.rows
+        self.steps = CallList()
 
     @property
     def panel_bytes(self) -> int:
@@ -151,50 +141,64 @@ class Lowering:
         is_added_to = self.words.offset != 0
         return self.words.terms == 4 and not is_added_to and self.depth % 4 == 0
 
+    @property
+    def row_bytes(self) -> int:
+        """Return the bytes of a row of words."""
+        return self.depth if self.plan.a is not None else self.count * WORD_BYTES
+
+    @property
+    def flops(self) -> int:
+        """Return the FLOPs of the product."""
+        return 2 * self.rows * self.depth * self.columns
+
     def lower(self) -> Lowered:
         """Return all calls, in order."""
-        panels = self.panel_bytes
-        of_rows: Reference = ("work", align_up(panels * self.panels))
-        calls = [self._pack_panels(panels)]
+        panels = self._pack_panels()
+        rows = []
         if self.plan.a is None:
-            calls.append(self._pack_rows(of_rows))
-        calls.append(self._multiply(of_rows, panels))
-        work = align_up(self.packed_rows * self.count * WORD_BYTES)
-        return Lowered(calls, of_rows[1] + (work if self.plan.a is None else 0))
+            nbytes = self.packed_rows * self.row_bytes
+            rows.append(self.steps.allocate(nbytes))
+            self.steps.append(self._pack_rows(rows[0]))
+        self.steps.append(self._multiply((*rows, panels)))
+        return self.steps.lower()
 
-    def _pack_panels(self, size: int) -> Call:
+    def _pack_panels(self) -> Reference:
+        """Append the call that packs the panels, and return their destination."""
         words = replace(self.words, offset=self.offset)
-        code = Code(emit_pack_panels, words, self.plan.lanes, self.plan.vectors)
-        nbytes = self.depth * self.columns + size * self.panels
-        return Call(
-            code,
-            (("in", self.b), ("work", 0)),
+        size, panels = self.panel_bytes, self.panels
+        nbytes = self.depth * self.columns + size * panels
+        packed = self.steps.allocate(size * panels)
+        call = Call(
+            Code(emit_pack_panels, words, self.plan.lanes, self.plan.vectors),
+            (("in", self.b), packed),
             PanelNumbers(self.columns, self.depth, self.count, size),
-            self.panels,
-            partition(self.panels, nbytes // TASK_BYTES),
+            panels,
+            partition(panels, nbytes // TASK_BYTES),
             nbytes=nbytes,
-            prepares=size * self.panels,
+            prepares=size * panels,
         )
+        self.steps.append(call)
+        return packed
 
     def lower_few_rows(self) -> Lowered:
         """Return the calls for few rows: a packed matrix would be read only once."""
-        words = replace(self.words, offset=0)
-        size = align_up(self.rows * self.count * WORD_BYTES)
+        words = self.steps.allocate(self.rows * self.count * WORD_BYTES)
+        sums = self.steps.allocate(self.rows * self.columns * WORD_BYTES)
         tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
         # Tasks read whole cache lines.
         width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
         plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
-        products = self.rows * self.depth * self.columns
+        self.steps.append(self._pack_rows(words, replace(self.words, offset=0)))
         multiply = Call(
             Code(emit_few_rows, plan, BodyStructure(self.body)),
-            (*operands_of(self.body), ("work", 0), ("work", size)),
+            (*operands_of(self.body), words, sums),
             FewRowsNumbers(self.columns, self.depth, self.count * WORD_BYTES, width),
             -(-self.columns // width),
-            flops=2 * products,
+            flops=self.flops,
             nbytes=self.depth * self.columns,
         )
-        sums = align_up(self.rows * self.columns * WORD_BYTES)
-        return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
+        self.steps.append(multiply)
+        return self.steps.lower()
 
     def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
         words = words or self.words
@@ -208,25 +212,39 @@ class Lowering:
             nbytes=nbytes,
         )
 
-    def _multiply(self, of_rows: Reference, panel: int) -> Call:
-        body, plan = self.body, self.plan
-        tiles = -(-self.rows // plan.rows)
-        block = -(-tiles // TASKS) * plan.rows
+    def _multiply(self, factors: Sequence[Reference]) -> Call:
+        """Return the call that multiplies packed operands."""
+        tiles = -(-self.rows // self.plan.rows)
+        return self._multiply_blocks(self.plan, factors, -(-tiles // TASKS))
+
+    def _multiply_blocks(
+        self,
+        plan: IntegerPlan,
+        factors: Sequence[Reference],
+        tiles: int,
+        numbers: Sequence[int] = (),
+    ) -> Call:
+        """Return the call that multiplies blocks of `tiles` register blocks of rows.
+
+        Args:
+            plan: of the product.
+            factors: the packed operands.
+            tiles: the register blocks of a block.
+            numbers: of the packing of rows.
+        """
+        block = tiles * plan.rows
         blocks = -(-self.rows // block)
-        products = self.rows * self.depth * self.columns
-        packed = [] if plan.a is not None else [of_rows]
-        row = self.depth if plan.a is not None else self.count * WORD_BYTES
-        nbytes = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))
-        return Call(
-            Code(emit_integer_product, plan, BodyStructure(body)),
-            (*operands_of(body), *packed, ("work", 0)),
-            IntegerNumbers(
-                self.rows, self.columns, self.count, row, panel, block, blocks
-            ),
-            blocks * self.panels,
-            partition(blocks * self.panels, products // TASK_PRODUCTS),
-            flops=2 * products,
-            nbytes=nbytes,
+        units = blocks if plan.by_rows else blocks * self.panels
+        extents = self.rows, self.columns, self.count
+        strides = self.row_bytes, self.panel_bytes
+        return body_call(
+            Code(emit_integer_product, plan, BodyStructure(self.body)),
+            self.body,
+            factors,
+            (*IntegerNumbers(*extents, *strides, block, blocks), *numbers),
+            units,
+            partition(units, self.flops // TASK_FLOPS),
+            self.flops,
         )
 
 
@@ -246,25 +264,19 @@ class _TiledLowering(Lowering):
             self.plan, words=self.words, vectors=2, a=a if is_whole else None
         )
 
-    def _multiply(self, of_rows: Reference, panel: int) -> Call:
-        body, a = self.body, self.plan.a
-        panels_in_cache = current().cache_bytes // 2 // panel
-        group = max(1, min(panels_in_cache, PANELS))
-        groups, tiles = -(-self.panels // group), self.packed_rows // SPAN
-        part_rows = -(-tiles // min(-(-TASKS // groups), tiles)) * SPAN
-        units = groups * -(-self.rows // part_rows)
-        products = self.rows * self.depth * self.columns
-        row = self.depth if a is not None else self.count * WORD_BYTES
-        packed = [] if a is not None else [of_rows]
-        return Call(
-            Code(emit_integer_tiles, a, BodyStructure(body)),
-            (*operands_of(self.body), *packed, ("work", 0)),
-            TileNumbers(
-                *(self.rows, self.columns, self.blocks),
-                *(row, panel, group * SPAN, part_rows),
-            ),
-            units,
-            partition(units, products // _TASK_TILE_PRODUCTS),
-            flops=2 * products,
-            nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
+    def _multiply(self, factors: Sequence[Reference]) -> Call:
+        """Return the call that multiplies groups of panels."""
+        panel_bytes = self.panel_bytes
+        division = divide_into_parts(self.rows, self.columns, panel_bytes)
+        extents = self.rows, self.columns, self.blocks
+        strides = self.row_bytes, panel_bytes
+        sizes = division.group_columns, division.part_rows
+        return body_call(
+            Code(emit_integer_tiles, self.plan.a, BodyStructure(self.body)),
+            self.body,
+            factors,
+            TileNumbers(*extents, *strides, *sizes),
+            division.rows,
+            division.grain(self.flops),
+            self.flops,
         )

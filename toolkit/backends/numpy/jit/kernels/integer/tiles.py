@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     INT8,
     SPAN,
@@ -15,8 +15,8 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     sum_tile_addresses,
 )
+from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import TiledProduct
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
-from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import TiledProduct
 
 # Words in a row of a tile.
 BLOCK_WORDS = TILE_ROW_BYTES // WORD_BYTES

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.definitions.records import record
 
 # Rows that are summed together.

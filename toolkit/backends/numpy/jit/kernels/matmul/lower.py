@@ -17,12 +17,12 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
-from toolkit.backends.numpy.jit.kernels.matmul.combine import combine_call
+from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
+from toolkit.backends.numpy.jit.kernels.gemm.problem import packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
     emit_pack,
-    packing_of,
     pad_extent,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (

@@ -14,6 +14,7 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
+from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     FewInt4Numbers,
     FewInt4Plan,
@@ -41,16 +42,11 @@ def lower_matmul_int4(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a product with 4-bit numbers, which each block unpacks to panels."""
-    anchor, indices = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    if any(x not in indices for x in anchor.inputs):
+    indices = contiguous_factors(body, inputs)
+    if indices is None or inputs[indices[0]].spec.dtype != "float32":
         return None
-    first, *factors = (indices[x] for x in anchor.inputs)
+    first, *factors = indices
     x, packed, scale = (inputs[i] for i in (first, *factors[:2]))
-    if (
-        not all(operand.is_contiguous for operand in inputs)
-        or x.spec.dtype != "float32"
-    ):
-        return None
     (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
     if not rows * columns:
         return Lowered()

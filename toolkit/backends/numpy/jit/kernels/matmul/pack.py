@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES, STRIDED
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 
-# The contiguous axis of an operand: its lines, its terms, or neither.
-LINES, TERMS, STRIDED = "lines", "terms", "apart"
 # Panels that are packed together, so that reads of a term are longer and there are
 # fewer streams.
 PANELS_TOGETHER = 4
@@ -30,13 +29,6 @@ class PackNumbers(NamedTuple):
     chunk: Any
     chunks: Any
     panels: Any
-
-
-def packing_of(line: int, term: int, itemsize: int) -> str:
-    """Return the axis of an operand with stride 1: its lines, its terms, or neither."""
-    if line == itemsize:
-        return LINES
-    return TERMS if term == itemsize else STRIDED
 
 
 def pad_extent(extent: int, lanes: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
+from toolkit.backends.numpy.jit.kernels.gemm.problem import factor_indices
 from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
 from toolkit.backends.numpy.jit.kernels.matmul.tile import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
@@ -197,17 +198,10 @@ class Problem:
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     """Return the problem of a body's first node, or None if it is not supported."""
-    anchor, indices = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    read_again = {x for node in body.nodes[1:] for x in node.inputs}
-    for key, i in indices.items():
-        if key in read_again and not inputs[i].is_contiguous:
-            return None
-    if any(x not in indices for x in anchor.inputs):
+    factors, dtype = factor_indices(body, inputs), body.nodes[0].outputs[0].spec.dtype
+    if factors is None or dtype not in _DTYPES:
         return None
-    a, b = (indices[x] for x in anchor.inputs)
-    dtype = anchor.outputs[0].spec.dtype
-    if dtype not in _DTYPES:
-        return None
+    a, b = factors
     problem = _simplify(_problem(inputs[a], inputs[b], dtype, a, b))
     return replace(problem, is_frozen=inputs[problem.b].is_frozen)
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 from toolkit.backends.numpy.jit.builder import Index, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.pack import (
-    LINES,
-    PANELS_TOGETHER,
-    Packer,
-)
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.matmul.pack import PANELS_TOGETHER, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     BLOCK,
     ROW,
@@ -24,7 +22,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.tile_epilogue import (
     TileSums,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Panels, Unpacker
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
 
 

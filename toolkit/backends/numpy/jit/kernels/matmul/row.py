@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 from toolkit.plans.operands import ALIGNMENT, align_up

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import partition
-from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.gemm.problem import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
     RESIDENT_BYTES,

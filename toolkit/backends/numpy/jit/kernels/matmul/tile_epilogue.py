@@ -5,8 +5,8 @@ from __future__ import annotations
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.epilogue import Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.backends.numpy.jit.kernels.matmul.plan import ProductNumbers, ProductPlan
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 

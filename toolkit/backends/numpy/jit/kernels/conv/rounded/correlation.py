@@ -13,7 +13,10 @@ from math import prod
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, coordinates_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     PANELS,
@@ -24,10 +27,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, coordinates_of
-from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
-from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import create_tiles
 from toolkit.definitions.records import record
 
 _ITEM = 4

@@ -11,14 +11,6 @@ from math import prod
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
-    BLOCK_LINES,
-    BLOCK_TERMS,
-    SPAN,
-    TILE_ROW_BYTES,
-    Run,
-    Tiles,
-)
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
@@ -27,7 +19,15 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     pack_pairs,
     pack_planes,
 )
-from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BLOCK_LINES,
+    BLOCK_TERMS,
+    SPAN,
+    TILE_ROW_BYTES,
+    Run,
+    Tiles,
+)
+from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import create_tiles
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 

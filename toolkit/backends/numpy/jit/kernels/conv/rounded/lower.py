@@ -11,13 +11,7 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
-from toolkit.backends.numpy.jit.kernels.amx import (
-    BLOCK_TERMS,
-    PANELS,
-    SPAN,
-)
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
     tap_stride,
@@ -35,9 +29,19 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
     unfolded,
 )
-from toolkit.backends.numpy.jit.kernels.dot_product_tiles import block_flops
-from toolkit.backends.numpy.jit.kernels.matmul.pack import STRIDED, packing_of
-from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BLOCK_TERMS,
+    PANELS,
+    SPAN,
+)
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import (
+    CallList,
+    body_call,
+    full_operands,
+)
+from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import block_flops
+from toolkit.backends.numpy.jit.kernels.gemm.problem import STRIDED, packing_of
+from toolkit.backends.numpy.jit.kernels.gemm.strips import Factor, pack_call
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
 from toolkit.definitions.records import record
@@ -77,7 +81,7 @@ def is_faster_in_blocks(
 def lower_rounded(
     body: Graph,
     inputs: Sequence[Operand],
-    operands: tuple[int, int],
+    operands: tuple[int, ...],
     is_input_grad: bool,
     speedup: float,
 ) -> Lowered | None:
@@ -130,7 +134,7 @@ class _Lowering:
         self,
         body: Graph,
         inputs: Sequence[Operand],
-        operands: tuple[int, int],
+        operands: tuple[int, ...],
         is_input_grad: bool,
     ) -> None:
         self.body, self.is_input_grad = body, is_input_grad
@@ -207,7 +211,7 @@ class _Lowering:
         pitch, count = element_strides(self.images)[0], self.spec.shape[0]
         if self.is_prepacked:
             packed = self.steps.allocate(count * pixels.nbytes)
-            self.steps.calls.append(
+            self.steps.append(
                 Call(
                     Code(emit_pixels, pixels),
                     (self.x, packed),
@@ -241,26 +245,18 @@ class _Lowering:
         rows: int,
     ) -> None:
         """Append the call that computes the body's outputs."""
-        body = self.body
-        inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
-        outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
-        full = [
-            reference
-            for reference, value in zip(inputs, body.inputs, strict=True)
-            if value.spec.shape == self.spec.shape
-        ]
         by_images = not self.is_prepacked and rows == self.spec.shape[0]
-        call = Call(
+        call = body_call(
             code,
-            (*inputs, *outputs, *extra_operands),
+            self.body,
+            extra_operands,
             numbers,
-            rows=rows,
-            grain=partition(rows),
-            row_operands=frozenset([self.x, *full, *outputs] if by_images else []),
-            flops=self.flops,
-            nbytes=sum(value.spec.nbytes for value in (*body.inputs, *body.outputs)),
+            rows,
+            partition(rows),
+            self.flops,
+            (self.x, *full_operands(self.body)) if by_images else (),
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
 
     def _packing(self, weights: Operand) -> tuple[str, int, int]:
         """Return the axis with stride 1, and the byte strides of lines and terms."""
@@ -277,7 +273,7 @@ class _Lowering:
         extents = self.plan.width, self.depth
         factor = Factor(packing, dtype, *extents, line, term, taps, step)
         reference = self.steps.allocate(self.plan.weight_bytes)
-        self.steps.calls.append(pack_call(factor, True, self.w, reference))
+        self.steps.append(pack_call(factor, True, self.w, reference))
         return reference
 
 

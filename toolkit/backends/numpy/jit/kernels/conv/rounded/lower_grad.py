@@ -8,9 +8,7 @@ from typing import Any
 
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.problem import element_strides, windows
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
@@ -35,6 +33,8 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
     unfolded,
 )
+from toolkit.backends.numpy.jit.kernels.gemm.amx import BLOCK_TERMS
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Node, Spec
 from toolkit.plans.operands import Operand
@@ -171,7 +171,7 @@ class _Lowering:
                 grain=max(1, _TOTAL_GRAIN // plan.pairs.width),
                 nbytes=slots * plan.nbytes + self.spec.nbytes,
             )
-            self.steps.calls.append(total)
+            self.steps.append(total)
         return self.steps.lower()
 
     def _take_sums(self, slots: int) -> bool:
@@ -202,7 +202,7 @@ class _Lowering:
             flops=self.flops,
             nbytes=self.images.spec.nbytes + self.gradients.spec.nbytes,
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
         return slots if is_part else 0
 
     def _lower_prepacked(self) -> int:
@@ -222,7 +222,7 @@ class _Lowering:
             flops=self.flops,
             nbytes=self.images.spec.nbytes + self.gradients.spec.nbytes,
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
         return 1 if is_part else 0
 
     def _pack(
@@ -239,5 +239,5 @@ class _Lowering:
             row_operands=frozenset([reference]),
             nbytes=2 * operand.spec.nbytes,
         )
-        self.steps.calls.append(call)
+        self.steps.append(call)
         return packed

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
     pack_bfloat16,
 )
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
 from toolkit.definitions.records import record
 
 # Strides of a multiple of this many cache lines map to the same L1 cache set.

@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, Line, lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import avoid_shared_sets
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
     pack_interleaved,
 )
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, Line, lines
-from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import avoid_shared_sets
 from toolkit.definitions.records import record
 
 _ITEM = 2

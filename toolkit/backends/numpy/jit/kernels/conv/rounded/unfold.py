@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.calls import Reference, redirect_operands
-from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
-from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
+from toolkit.backends.numpy.jit.calls import Reference
+from toolkit.backends.numpy.jit.kernels.gemm.amx import BLOCK_LINES
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.move import lower_pad
 from toolkit.ir import Spec
 from toolkit.plans.operands import Operand, contiguous
@@ -78,9 +78,6 @@ def _pad_last_axis(
     spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
     widths = (*[(0, 0)] * len(batch), zeros, (0, 0))
     node = SimpleNamespace(attrs={"widths": widths, "value": 0})
-    padded, target = contiguous(spec), steps.allocate(spec.nbytes)
+    padded = contiguous(spec)
     lowered = lower_pad(node, [images], [padded])
-    assert lowered is not None
-    references = {("in", 0): reference, ("out", 0): target}
-    steps.calls += [redirect_operands(call, references) for call in lowered.calls]
-    return padded, target
+    return padded, steps.copy(lowered, reference, spec.nbytes)

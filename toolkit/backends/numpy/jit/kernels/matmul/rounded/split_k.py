@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     BLOCK_TERMS,
@@ -21,10 +21,10 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
-from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
+from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import create_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.strips import (
     BlockFormat,
+    loop_over_blocks,
     write_block,
 )
 
@@ -117,12 +117,7 @@ class _SplitKProduct:
         """Round a part of the terms of all lines."""
         b, (source, target) = self.b, addresses
         strips: Range = (0, lines // BLOCK_LINES)
-        # The inner loop follows the contiguous axis.
-        outer, inner = (
-            (block_range, strips) if read.packing == LINES else (strips, block_range)
-        )
-        with b.loop(*outer) as i, b.loop(*inner) as j:
-            block, strip = (i, j) if read.packing == LINES else (j, i)
+        for strip, block in loop_over_blocks(b, read.packing, strips, block_range):
             x = source + strip * BLOCK_LINES * read.line
             x = x + block * BLOCK_TERMS * read.term
             y = target + strip * _STRIP_BYTES + (block - block_range[0]) * BLOCK_BYTES

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     TILE_COUNT,

@@ -6,8 +6,8 @@ from toolkit.backends.numpy.jit.calls import Call, Reference, operands_of, parti
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
-from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.ir import Graph
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
+from toolkit.backends.numpy.jit.calls import partition
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     PANELS,
@@ -18,7 +19,40 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import create_tiles
+from toolkit.backends.numpy.jit.processor import current
+from toolkit.plans.loops.planner import TASKS
+
+# The least FLOPs of a task.
+_TASK_FLOPS = 1 << 26
+
+
+class Division(NamedTuple):
+    """The rows of a call: groups of panels, each in parts of the rows.
+
+    Attributes:
+        group_columns, groups: the columns of a group, and the number of groups.
+        part_rows: the rows of a part.
+        rows: the number of all parts.
+    """
+
+    group_columns: int
+    groups: int
+    part_rows: int
+    rows: int
+
+    def grain(self, flops: int) -> int:
+        """Return the rows of a task, for the FLOPs of the product."""
+        return partition(self.rows, flops // _TASK_FLOPS)
+
+
+def divide_into_parts(rows: int, columns: int, panel_bytes: int) -> Division:
+    """Divide a product. A group of panels stays in the cache for all rows of a part."""
+    tiles, panels = (-(-extent // SPAN) for extent in (rows, columns))
+    group = max(1, min(current().cache_bytes // 2 // panel_bytes, PANELS))
+    groups = -(-panels // group)
+    part = -(-tiles // min(-(-TASKS // groups), tiles))
+    return Division(group * SPAN, groups, part * SPAN, groups * -(-tiles // part))
 
 
 class RoundedNumbers(NamedTuple):

@@ -8,12 +8,14 @@ times arbitrary data could be NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
+from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
+from toolkit.backends.numpy.jit.calls import Call, Reference, partition
+from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.amx import (
+from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
     BLOCK_TERMS,
@@ -21,7 +23,64 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     pack_bfloat16,
     pack_interleaved,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
+from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES, TERMS
+
+# Strips, and blocks of each strip, in a row of a packing call, for contiguous terms and
+# for contiguous lines.
+_CHUNKS = {TERMS: (1, 16), LINES: (32, 2)}
+# The least bytes of a task.
+_TASK_BYTES = 1 << 18
+
+
+class Factor(NamedTuple):
+    """An operand, or several parts of the same lines. Strides are in bytes.
+
+    Attributes:
+        packing: the axis with stride 1.
+        dtype: of its elements.
+        lines, depth: extents.
+        line, term: strides.
+        factors, factor: the number of parts, and their stride.
+    """
+
+    packing: str
+    dtype: str
+    lines: int
+    depth: int
+    line: int
+    term: int
+    factors: int = 1
+    factor: int = 0
+
+
+def pack_call(
+    factor: Factor, is_second: bool, source: Reference, target: Reference
+) -> Call:
+    """Return the call that packs an operand.
+
+    Args:
+        factor: the operand.
+        is_second: whether the pairs of all lines are contiguous.
+        source, target: the operand, and the destination of its strips.
+    """
+    lines, blocks = factor.lines, -(-factor.depth // BLOCK_TERMS)
+    group, chunk = _CHUNKS[factor.packing]
+    strips, chunks = -(-lines // BLOCK_LINES), -(-blocks // chunk)
+    nbytes = strips * factor.factors * blocks * BLOCK_BYTES
+    rows = -(-strips // group) * factor.factors * chunks
+    return Call(
+        Code(emit_strips, factor.packing, is_second, factor.dtype),
+        (source, target),
+        StripNumbers(
+            *(lines, factor.depth, factor.line, factor.term),
+            *(blocks, group, chunk, chunks, factor.factors, factor.factor),
+        ),
+        rows,
+        partition(rows, nbytes // _TASK_BYTES),
+        nbytes=3 * nbytes,
+        # The product reads pairs of strips. The last strip may be arbitrary.
+        prepares=nbytes + strips % 2 * (nbytes // strips) if is_second else 0,
+    )
 
 
 class StripNumbers(NamedTuple):
@@ -67,12 +126,7 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
         strips = b.ceil_div(n.lines, BLOCK_LINES)
         line_range = b.tile_range(group, n.group, strips)
         term_range = b.tile_range(chunk, n.chunk, n.blocks)
-        # The inner loop follows the contiguous axis.
-        outer, inner = (
-            (term_range, line_range) if packing == LINES else (line_range, term_range)
-        )
-        with b.loop(*outer) as i, b.loop(*inner) as j:
-            block, strip = (i, j) if packing == LINES else (j, i)
+        for strip, block in loop_over_blocks(b, packing, line_range, term_range):
             x = source + factor * n.factor
             x = x + strip * BLOCK_LINES * n.line + block * BLOCK_TERMS * n.term
             number = (strip * n.factors + factor) * n.blocks + block
@@ -82,6 +136,21 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
             read = BlockFormat(packing, dtype, is_second, n.line, n.term)
             _pack_block(b, read, (x, y), (lines, terms))
     return b
+
+
+def loop_over_blocks(
+    b: Kernel, packing: str, strips: Range, blocks: Range
+) -> Iterator[tuple[Number, Number]]:
+    """Loop over strips and their blocks. The inner loop follows the contiguous axis.
+
+    Yield once, in the loop.
+    """
+    if packing == LINES:
+        with b.loop(*blocks) as block, b.loop(*strips) as strip:
+            yield strip, block
+    else:
+        with b.loop(*strips) as strip, b.loop(*blocks) as block:
+            yield strip, block
 
 
 class BlockFormat(NamedTuple):
