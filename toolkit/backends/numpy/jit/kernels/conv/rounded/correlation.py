@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, coordinates_of
-from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
@@ -110,21 +110,6 @@ def _runs(offsets: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run
     return runs
 
 
-def emit_pixels(pixels: Pixels) -> Kernel:
-    """Emit a function that packs images, each a row.
-
-    The table holds the addresses of the images and of the pixels, and the elements from
-    one image to the next.
-    """
-    b = Kernel(BLOCK_LINES)
-    images, target = b.next_address(pixels.dtype), b.next_address()
-    pitch = b.next_entry()
-    with b.loop(b.low, b.high) as image:
-        address = target + image * pixels.nbytes
-        pack_pixels(b, pixels, images + image * pitch, 0, address)
-    return b
-
-
 def emit_rounded_correlation(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     """Emit the function of parts of images, which it packs to memory of the task.
 
@@ -142,7 +127,7 @@ def emit_rounded_correlation(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     with b.loop(b.low, b.high) as unit:
         image, part_index = b.split(unit, grid.part_count)
         first = part_index * grid.part_size
-        pack_pixels(b, plan.pixels, images + image * pitch, first, memory)
+        plan.pixels.pack(b, images + image * pitch, first, memory)
         with b.loop(0, plan.groups) as group:
             at.group(group, memory, image, first)
     at.tiles.release()

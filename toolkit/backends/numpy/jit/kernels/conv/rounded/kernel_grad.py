@@ -13,11 +13,10 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import clear
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     Planes,
     PositionPairs,
-    pack_pairs,
-    pack_planes,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
@@ -77,37 +76,10 @@ class RoundedGradPlan:
     @property
     def is_whole(self) -> bool:
         """Return whether the sums have the layout of the gradient."""
-        return (self.planes.depth, self.pairs.width) == (
+        return (self.planes.depth, self.pairs.depth) == (
             self.planes.channels,
             self.pairs.channels,
         )
-
-
-def emit_planes(planes: Planes) -> Kernel:
-    """Emit a function that packs images of inputs, each a row.
-
-    The table holds the addresses of the images and of the planes, and the elements from
-    one image to the next.
-    """
-    b = Kernel(BLOCK_LINES)
-    images, target = b.next_address(planes.dtype), b.next_address()
-    pitch = b.next_entry()
-    with b.loop(b.low, b.high) as image:
-        address = target + image * planes.nbytes
-        _clear(b, address, planes.nbytes)
-        pack_planes(b, planes, images + image * pitch, 0, address)
-    return b
-
-
-def emit_pairs(pairs: PositionPairs) -> Kernel:
-    """Emit a function that packs images of gradients, each a row."""
-    b = Kernel(BLOCK_LINES)
-    images, target = b.next_address(pairs.dtype), b.next_address()
-    pitch = b.next_entry()
-    with b.loop(b.low, b.high) as image:
-        address = target + image * pairs.nbytes
-        pack_pairs(b, pairs, images + image * pitch, 0, address)
-    return b
 
 
 def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
@@ -128,18 +100,18 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
     sums = sums + b.slot * plan.nbytes
     grid = plan.planes.grid
     with b.when(b.compare("eq", b.slot * grain, b.low)):
-        _clear(b, sums, plan.nbytes)
+        clear(b, sums, (0, plan.nbytes))
         # The padding of whole images has the same position in all images.
-        _clear(b, planes, plan.planes.nbytes)
+        clear(b, planes, (0, plan.planes.nbytes))
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
         image, part_index = b.split(unit, grid.part_count)
         first = part_index * grid.part_size
         if grid.part_count > 1:
-            _clear(b, planes, plan.planes.nbytes)
-        pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
+            clear(b, planes, (0, plan.planes.nbytes))
+        plan.planes.pack(b, images + image * image_pitch, first, planes)
         source = gradients + image * gradient_pitch
-        pack_pairs(b, plan.pairs, source, first, pairs)
+        plan.pairs.pack(b, source, first, pairs)
         input_blocks, output_blocks = plan.blocks
         with b.loop(0, output_blocks) as column, b.loop(0, input_blocks) as row:
             at.block(row, column, planes, pairs, sums)
@@ -181,7 +153,7 @@ def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
     b = Kernel(BLOCK_LINES)
     sums, target = b.next_address(), b.next_address("float32")
     count = b.next_entry()
-    depth, width = plan.planes.depth, plan.pairs.width
+    depth, width = plan.planes.depth, plan.pairs.depth
     with b.loop(b.low, b.high) as row:
         tap, channel = b.split(row, depth)
         source = sums + tap * plan.tap + channel * plan.row
@@ -193,11 +165,6 @@ def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
                 iteration.next([b.binary("fadd", iteration.values[0], value)])
             b.store(iteration.values[0], target + row * width, column, mask)
     return b
-
-
-def _clear(b: Kernel, address: Pointer, nbytes: int) -> None:
-    with b.loop(0, nbytes, TILE_ROW_BYTES) as i:
-        b.store(b.filled(0, "int32"), address + i, 0, None)
 
 
 class _KernelGrad:

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
+from toolkit.backends.numpy.jit.calls import Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
@@ -19,11 +19,11 @@ from toolkit.backends.numpy.jit.kernels.conv.problem import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
     RoundedPlan,
-    emit_pixels,
     emit_rounded_correlation,
     emit_rounded_panels,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
 from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
@@ -210,18 +210,7 @@ class _Lowering:
         strips = self._pack_weights()
         pitch, count = element_strides(self.images)[0], self.spec.shape[0]
         if self.is_prepacked:
-            packed = self.steps.allocate(count * pixels.nbytes)
-            self.steps.append(
-                Call(
-                    Code(emit_pixels, pixels),
-                    (self.x, packed),
-                    (pitch,),
-                    rows=count,
-                    grain=partition(count),
-                    row_operands=frozenset([self.x]),
-                    nbytes=2 * self.images.spec.nbytes,
-                )
-            )
+            packed = pack_images(self.steps, pixels, self.images, self.x)
             images_per_row = -(-count // min(count, -(-TASKS // plan.groups)))
             image_groups = -(-count // images_per_row)
             rows = plan.groups * image_groups

@@ -13,12 +13,11 @@ from toolkit.backends.numpy.jit.kernels.conv.problem import element_strides, win
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
     RoundedGradPlan,
-    emit_pairs,
-    emit_planes,
     emit_rounded_blocks,
     emit_rounded_grad,
     emit_rounded_total,
 )
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
     Shape,
     can_round,
@@ -168,7 +167,7 @@ class _Lowering:
                 (self.sums, ("out", 0)),
                 (slots,),
                 rows=rows,
-                grain=max(1, _TOTAL_GRAIN // plan.pairs.width),
+                grain=max(1, _TOTAL_GRAIN // plan.pairs.depth),
                 nbytes=slots * plan.nbytes + self.spec.nbytes,
             )
             self.steps.append(total)
@@ -208,8 +207,8 @@ class _Lowering:
     def _lower_prepacked(self) -> int:
         """Append the calls for blocks of the result, with packed images."""
         plan = self.plan
-        x = self._pack(Code(emit_planes, plan.planes), self.x, self.images, plan.planes)
-        g = self._pack(Code(emit_pairs, plan.pairs), self.g, self.gradients, plan.pairs)
+        x = pack_images(self.steps, plan.planes, self.images, self.x)
+        g = pack_images(self.steps, plan.pairs, self.gradients, self.g)
         is_part = self._take_sums(1)
         rows = prod(plan.blocks)
         by_rows = self._reread_bytes(plan, True) < self._reread_bytes(plan, False)
@@ -224,20 +223,3 @@ class _Lowering:
         )
         self.steps.append(call)
         return 1 if is_part else 0
-
-    def _pack(
-        self, code: Code, reference: Reference, operand: Operand, layout: Any
-    ) -> Reference:
-        """Append the call that packs all images, and return their destination."""
-        packed = self.steps.allocate(self.count * layout.nbytes)
-        call = Call(
-            code,
-            (reference, packed),
-            (element_strides(operand)[0],),
-            rows=self.count,
-            grain=partition(self.count),
-            row_operands=frozenset([reference]),
-            nbytes=2 * operand.spec.nbytes,
-        )
-        self.steps.append(call)
-        return packed

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
+from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import (
+    Layout,
+    avoid_shared_sets,
+    clear,
+)
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
@@ -14,29 +19,10 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 )
 from toolkit.definitions.records import record
 
-# Strides of a multiple of this many cache lines map to the same L1 cache set.
-_SET_PERIOD_LINES = 4
-
-
-def avoid_shared_sets(nbytes: int) -> int:
-    """Return the bytes in cache lines, plus a line if rows would share sets."""
-    lines = -(-nbytes // TILE_ROW_BYTES)
-    return (lines + (lines % _SET_PERIOD_LINES == 0)) * TILE_ROW_BYTES
-
 
 @record
-class Pixels:
-    """The layout of the channels of cells.
-
-    Attributes:
-        grid: of the cells.
-        depth: the channels, padded with zeros to whole blocks.
-        dtype: of the inputs.
-    """
-
-    grid: Grid
-    depth: int
-    dtype: str
+class Pixels(Layout):
+    """The layout of the channels of cells, padded with zeros to whole blocks."""
 
     @property
     def blocks(self) -> int:
@@ -53,34 +39,17 @@ class Pixels:
         """Return the bytes of a part. The last tile may start at the last cell."""
         return (self.grid.phases * self.grid.size + SPAN) * self.pitch
 
-
-def pack_pixels(
-    b: Kernel, pixels: Pixels, image: Pointer, first: Number, target: Pointer
-) -> None:
-    """Pack the pixels of a part of an image.
-
-    Args:
-        b: the builder.
-        pixels: the layout.
-        image: the address of the elements.
-        first: the part's first position.
-        target: the destination of the part.
-    """
-    cells, pitch = pixels.grid.cells[-1], pixels.pitch
-    for line in lines(b, pixels.grid, image, first):
-        number = line.phase * pixels.grid.lines + line.index
-        address = target + number * (cells * pitch)
-        low, high = line.valid_cells
-        _clear(b, address, (0, low * pitch))
-        with b.loop(low, high) as cell:
-            _pack(b, pixels, line.source + cell * line.pitch, address + cell * pitch)
-        _clear(b, address, (high * pitch, cells * pitch))
-
-
-def _clear(b: Kernel, address: Pointer, byte_range: Range) -> None:
-    zero = b.filled(0, "int32")
-    with b.loop(*byte_range, TILE_ROW_BYTES) as i:
-        b.store(zero, address + i, 0, None)
+    def pack(self, b: Kernel, image: Pointer, first: Number, target: Pointer) -> None:
+        """Pack the pixels of a part of an image."""
+        cells, pitch = self.grid.cells[-1], self.pitch
+        for line in lines(b, self.grid, image, first):
+            number = line.phase * self.grid.lines + line.index
+            address = target + number * (cells * pitch)
+            low, high = line.valid_cells
+            clear(b, address, (0, low * pitch))
+            with b.loop(low, high) as cell:
+                _pack(b, self, line.source + cell * line.pitch, address + cell * pitch)
+            clear(b, address, (high * pitch, cells * pitch))
 
 
 def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:

@@ -12,11 +12,14 @@ from dataclasses import replace
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, Line, lines
-from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import avoid_shared_sets
+from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import (
+    Layout,
+    avoid_shared_sets,
+    clear,
+)
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
-    SPAN,
     TILE_ROW_BYTES,
     pack_interleaved,
 )
@@ -26,23 +29,10 @@ _ITEM = 2
 
 
 @record
-class Planes:
-    """The layout of the inputs of a part of an image: phases, channels, cells.
+class Planes(Layout):
+    """The layout of inputs: phases, channels, cells in lines of an even number."""
 
-    Attributes:
-        grid: of the cells, in lines of an even number.
-        depth: the channels.
-        dtype: of the inputs.
-    """
-
-    grid: Grid
-    depth: int
-    dtype: str
-
-    @property
-    def channels(self) -> int:
-        """Return the channels with padding."""
-        return -(-self.depth // SPAN) * SPAN
+    is_cleared = True
 
     @property
     def pitch(self) -> int:
@@ -57,25 +47,31 @@ class Planes:
         """Return the bytes of a part."""
         return self.grid.phases * self.channels * self.pitch + TILE_ROW_BYTES
 
+    def pack(self, b: Kernel, image: Pointer, first: Number, target: Pointer) -> None:
+        """Pack the inputs of a part of an image to cleared planes."""
+        grid = self.grid
+        for line in lines(b, grid, image, first):
+            address = target + line.phase * (self.channels * self.pitch)
+            address = address + line.index * (grid.cells[-1] * _ITEM)
+            low, high = line.valid_cells
+            is_long = b.compare("sge", high - low, BLOCK_LINES)
+            with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
+                # The last block may overlap the previous one, with the same values.
+                start = b.min(cell, high - BLOCK_LINES)
+                _pack_transposed(
+                    b, self, line, (start, BLOCK_LINES), address + start * _ITEM
+                )
+            # Zeros overrun the end of a short line. Later lines overwrite them.
+            is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
+            with b.when(is_short):
+                _pack_transposed(
+                    b, self, line, (low, high - low), address + low * _ITEM
+                )
+
 
 @record
-class PositionPairs:
-    """The layout of the gradients of a part of an image.
-
-    Attributes:
-        grid: of positions, with lines as long as the inputs' lines.
-        width: the output channels.
-        dtype: of the gradients.
-    """
-
-    grid: Grid
-    width: int
-    dtype: str
-
-    @property
-    def channels(self) -> int:
-        """Return the channels with padding."""
-        return -(-self.width // SPAN) * SPAN
+class PositionPairs(Layout):
+    """The layout of gradients, on a grid with lines as long as the inputs' lines."""
 
     @property
     def pitch(self) -> int:
@@ -91,6 +87,23 @@ class PositionPairs:
     def nbytes(self) -> int:
         """Return the bytes of a part."""
         return self.blocks * (BLOCK_TERMS // 2) * self.pitch
+
+    def pack(self, b: Kernel, image: Pointer, first: Number, target: Pointer) -> None:
+        """Pack the pairs of a part of an image of gradients."""
+        grid, pitch = self.grid, self.pitch
+        cells = grid.cells[-1]
+        for line in lines(b, grid, image, first):
+            address = target + line.index * (cells // 2 * pitch)
+            low, high = line.valid_cells
+            full = b.choose(b.compare("sgt", low, 0), 0, high) // 2
+            for numbers, is_whole in (((0, full), True), ((full, cells // 2), False)):
+                with (
+                    b.loop(*numbers) as number,
+                    b.loop(0, self.depth, b.lanes) as channel,
+                ):
+                    y = address + number * pitch + channel * (2 * _ITEM)
+                    _pack_pair(b, self, line, (number * 2, channel, is_whole), y)
+        clear(b, target, (grid.size // 2 * pitch, self.nbytes))
 
 
 def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
@@ -110,36 +123,6 @@ def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
         for side, step, cells in zip(grid.sides, steps, grid.cells, strict=True)
     ]
     return Grid(tuple(sides), grid.part_size, is_shared=True)
-
-
-def pack_planes(
-    b: Kernel, planes: Planes, image: Pointer, first: Number, target: Pointer
-) -> None:
-    """Pack the inputs of a part of an image to cleared planes.
-
-    Args:
-        b: the builder.
-        planes: the layout.
-        image: the address of the elements.
-        first: the part's first position.
-        target: the destination of the part.
-    """
-    grid = planes.grid
-    for line in lines(b, grid, image, first):
-        address = target + line.phase * (planes.channels * planes.pitch)
-        address = address + line.index * (grid.cells[-1] * _ITEM)
-        low, high = line.valid_cells
-        is_long = b.compare("sge", high - low, BLOCK_LINES)
-        with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
-            # The last block may overlap the previous one, with the same values.
-            start = b.min(cell, high - BLOCK_LINES)
-            _pack_transposed(
-                b, planes, line, (start, BLOCK_LINES), address + start * _ITEM
-            )
-        # Zeros overrun the end of a short line. Later lines overwrite them.
-        is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
-        with b.when(is_short):
-            _pack_transposed(b, planes, line, (low, high - low), address + low * _ITEM)
 
 
 def _pack_transposed(
@@ -181,28 +164,6 @@ def _valid_channels(b: Kernel, line: Line, cell: Number, count: Number) -> Numbe
     return b.choose(is_inside, count, 0)
 
 
-def pack_pairs(
-    b: Kernel, pairs: PositionPairs, image: Pointer, first: Number, target: Pointer
-) -> None:
-    """Pack the pairs of a part of an image of gradients.
-
-    Args: as for `pack_planes`.
-    """
-    grid, pitch = pairs.grid, pairs.pitch
-    cells = grid.cells[-1]
-    for line in lines(b, grid, image, first):
-        address = target + line.index * (cells // 2 * pitch)
-        low, high = line.valid_cells
-        full = b.choose(b.compare("sgt", low, 0), 0, high) // 2
-        for numbers, is_whole in (((0, full), True), ((full, cells // 2), False)):
-            with b.loop(*numbers) as number, b.loop(0, pairs.width, b.lanes) as channel:
-                y = address + number * pitch + channel * (2 * _ITEM)
-                _pack_pair(b, pairs, line, (number * 2, channel, is_whole), y)
-    zero = b.filled(0, "int32")
-    with b.loop(grid.size // 2 * pitch, pairs.nbytes, TILE_ROW_BYTES) as i:
-        b.store(zero, target + i, 0, None)
-
-
 def _pack_pair(
     b: Kernel,
     pairs: PositionPairs,
@@ -212,13 +173,13 @@ def _pack_pair(
 ) -> None:
     """Round the vectors of two positions, and store them interleaved."""
     cell, channel, is_whole = at
-    remaining = pairs.width - channel
+    remaining = pairs.depth - channel
     vectors = []
     for i in range(2):
         mask: Mask = None
         if not is_whole:
             mask = b.first_lanes(_valid_channels(b, line, cell + i, remaining))
-        elif pairs.width % b.lanes:
+        elif pairs.depth % b.lanes:
             mask = b.first_lanes(remaining)
         source = line.source + (cell + i) * line.pitch + channel
         vectors.append(b.load(source, 0, pairs.dtype, mask))
