@@ -16,6 +16,7 @@ from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.calls import Lowered, prepared, redirect_operands
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import tiling
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
@@ -26,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     Strategy,
     choose,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
+from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.target import Target
 from toolkit.compiler.pipeline import optimize

@@ -425,6 +425,20 @@ class Builder:
         head = f"define void @{name}({', '.join(parameters)}) #0 {{\nentry:"
         return "\n".join([head, *self.lines, "  ret void", "}"])
 
+    def internal_function(self, name: str, parameters: Sequence[str]) -> set[str]:
+        """Return the text of a function for `call`, and its declarations.
+
+        A separate function keeps other values out of its registers.
+        """
+        text = self.function(name, parameters).replace("define", "define internal", 1)
+        return {*self.declarations, text}
+
+    def call(self, name: str, *arguments: Value | int) -> None:
+        """Call an internal function."""
+        types = (x.type if isinstance(x, Value) else "i64" for x in arguments)
+        texts = [f"{t} {x}" for t, x in zip(types, arguments, strict=True)]
+        self.emit(f"call void @{name}({', '.join(texts)})")
+
 
 def mangled(dtype: str) -> str:
     """Return the suffix of a dtype in the names of intrinsics."""

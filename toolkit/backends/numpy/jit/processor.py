@@ -13,6 +13,7 @@ from pathlib import Path
 from toolkit import settings
 from toolkit.backends.numpy.jit.llvm import binding
 from toolkit.definitions.records import record
+from toolkit.dtypes import itemsize
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.plans.rules import rules
 
@@ -267,6 +268,11 @@ FAMILIES = {"x86-64": ("x86-64-v2", "x86-64-v3", "x86-64-v4")}
 def current() -> Processor:
     """Return the processor of the current compilation."""
     return rules.processor or Processor.host()
+
+
+def lanes_of(dtype: str) -> int:
+    """Return the number of elements of a vector register of the target processor."""
+    return max(1, current().lanes * 4 // itemsize(dtype))
 
 
 def find(name: str | None = None, threads: bool = True) -> tuple[Processor, ...]:

@@ -81,12 +81,8 @@ def emit_attention_loops(
     inner = AttentionWriter(plan, operands)
     function = BlockFunction(plan, operands, inner.b)
     block(inner, function).emit()
-    text = inner.b.function("block", function.parameters)
     w = AttentionWriter(plan, operands)
-    w.b.declarations |= {
-        *inner.b.declarations,
-        text.replace("define", "define internal", 1),
-    }
+    w.b.declarations |= inner.b.internal_function("block", function.parameters)
     _HeadLoops(w, function, lines, sums).emit()
     return w.b
 

@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.processor import current
 
 # The addresses of a, b and c, the number of rows and terms, byte strides, and whether
 # (0 or 1) the sums start from c.
-PARAMETERS = (
+_PARAMETERS = (
     "ptr noalias %a",
     "ptr noalias %b",
     "ptr noalias %c",
@@ -60,8 +60,7 @@ def product_function(
         with w.b.loop(first, end, height) as row:
             _tile(w, row, height, masks)
         first = end
-    text = w.b.function(name, PARAMETERS).replace("define", "define internal", 1)
-    return {*w.b.declarations, text}
+    return w.b.internal_function(name, _PARAMETERS)
 
 
 def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> None:

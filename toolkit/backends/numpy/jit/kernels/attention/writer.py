@@ -9,7 +9,6 @@ from typing import NamedTuple
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.attention.product import (
-    PARAMETERS,
     product_function,
 )
 from toolkit.backends.numpy.jit.kernels.attention.transpose import (
@@ -189,10 +188,7 @@ class AttentionWriter(MatrixWriter):
         self.b.declarations |= product_function(
             name, plan.dtype, plan.lanes, vectors, tail
         )
-        values = (a, b, c, rows, depth, *strides, earlier)
-        kinds = [parameter.split()[0] for parameter in PARAMETERS]
-        arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
-        self.b.emit(f"call void @{name}({arguments})")
+        self.b.call(name, a, b, c, rows, depth, *strides, earlier)
 
     def multiply_wide(
         self,

@@ -22,7 +22,6 @@ from toolkit.backends.numpy.jit.kernels.conv.pack import (
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
-    lanes_of,
     select_strided_pixels,
     tap_stride,
     windows,
@@ -50,6 +49,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.problem import (
     factor_indices,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
+from toolkit.backends.numpy.jit.processor import lanes_of
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand

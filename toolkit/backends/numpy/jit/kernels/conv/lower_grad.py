@@ -19,7 +19,6 @@ from toolkit.backends.numpy.jit.kernels.conv.partial_sums import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
-    lanes_of,
     windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
@@ -42,6 +41,7 @@ from toolkit.backends.numpy.jit.kernels.conv.winograd.transforms import (
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
+from toolkit.backends.numpy.jit.processor import lanes_of
 from toolkit.definitions.records import record
 from toolkit.ir import Node
 from toolkit.plans.loops.planner import TASKS

@@ -7,13 +7,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
-from toolkit.backends.numpy.jit.processor import current
 from toolkit.plans.operands import Operand
-
-
-def lanes_of(dtype: str) -> int:
-    """Return the number of elements of a vector register."""
-    return current().lanes * 4 // max(4, dtypes.itemsize(dtype))
 
 
 def element_strides(operand: Operand) -> list[int]:

@@ -95,11 +95,9 @@ class DotProductTiles(Tiles):
         b, count = self.b, len(columns)
         name = f"sum_up_{count}"
         b.declarations |= _define_function(name, count)
-        numbers = [f"i64 {n}" for n in (row, column, *run)]
         for i, address in enumerate(rows):
-            sums = self._tile(i * count)
-            pointers = [f"ptr {p}" for p in (address, columns[0], columns[-1], sums)]
-            b.emit(f"call void @{name}({', '.join([*pointers, *numbers])})")
+            pointers = address, columns[0], columns[-1], self._tile(i * count)
+            b.call(name, *pointers, row, column, *run)
 
     def _tile(self, number: int) -> Pointer:
         return self.sums + number * BLOCK_BYTES
@@ -149,8 +147,7 @@ def _define_function(name: str, blocks: int) -> set[str]:
             iteration.next(_add_block(b, words, ys, column, iteration.values))
         for address, value in zip(addresses, iteration.values, strict=True):
             b.store(value, address, 0, None)
-    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
-    return {*b.declarations, text}
+    return b.internal_function(name, _PARAMETERS)
 
 
 def _add_block(

@@ -87,7 +87,7 @@ class _Convolution(Lowering):
         axes = [] if self.is_pixels else loop_axes(window_axes)
         self.patches = PatchPlan(
             self.words,
-            self.plan.lanes,
+            self.plan.tiling.lanes,
             images.spec.dtype,
             self.offset,
             None if self.is_pixels else len(axes) - 1,
@@ -132,11 +132,13 @@ class _Convolution(Lowering):
             # Its size depends on the number of tasks.
             factors.insert(0, self.steps.allocate(0))
         even = -(-self.rows // TASKS)
-        cached_tiles = max(1, _BLOCK_BYTES // self.row_bytes // plan.rows)
-        tiles = min(cached_tiles, -(-even // plan.rows))
+        cached_tiles = max(1, _BLOCK_BYTES // self.row_bytes // plan.tiling.rows)
+        tiles = min(cached_tiles, -(-even // plan.tiling.rows))
         multiply = self._multiply_blocks(plan, factors, tiles, self.numbers)
         if plan.a is None:
-            self.steps.allocate(multiply.tasks * tiles * plan.rows * self.row_bytes)
+            self.steps.allocate(
+                multiply.tasks * tiles * plan.tiling.rows * self.row_bytes
+            )
         self.steps.append(multiply)
         return self.steps.lower()
 

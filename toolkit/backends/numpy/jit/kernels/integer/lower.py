@@ -23,6 +23,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
 from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
 from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import divide_into_parts
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import Tiling
 from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
     FewRowsPlan,
@@ -115,25 +116,20 @@ class Lowering:
         lanes = processor.lanes
         rows, vectors = (6, 4) if processor.registers >= 32 else (4, 2)
         vectors = min(vectors, -(-self.columns // lanes))
-        full, remainder = divmod(self.columns, vectors * lanes)
         self.plan = IntegerPlan(
             self.words,
-            lanes,
-            rows,
-            vectors,
-            full > 0,
-            -(-remainder // lanes),
-            remainder % lanes > 0,
+            Tiling.of("int32", rows, vectors, self.columns),
+            self.columns % lanes > 0,
             a if self.is_plain else None,
         )
-        self.panels: int = full + (remainder > 0)
+        self.panels: int = -(-self.columns // self.plan.tiling.width)
         self.packed_rows: int = self.rows
         self.steps = CallList()
 
     @property
     def panel_bytes(self) -> int:
         """Return the bytes of a panel."""
-        return panel_bytes(self.count, self.plan.width)
+        return panel_bytes(self.count, self.plan.tiling.width)
 
     @property
     def is_plain(self) -> bool:
@@ -164,12 +160,12 @@ class Lowering:
 
     def _pack_panels(self) -> Reference:
         """Append the call that packs the panels, and return their destination."""
-        words = replace(self.words, offset=self.offset)
+        words, tiling = replace(self.words, offset=self.offset), self.plan.tiling
         size, panels = self.panel_bytes, self.panels
         nbytes = self.depth * self.columns + size * panels
         packed = self.steps.allocate(size * panels)
         call = Call(
-            Code(emit_pack_panels, words, self.plan.lanes, self.plan.vectors),
+            Code(emit_pack_panels, words, tiling.lanes, tiling.vectors),
             (("in", self.b), packed),
             PanelNumbers(self.columns, self.depth, self.count, size),
             panels,
@@ -187,7 +183,9 @@ class Lowering:
         tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
         # Tasks read whole cache lines.
         width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
-        plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
+        plan = FewRowsPlan(
+            self.words, self.plan.tiling.lanes, self.rows, self.a, self.b
+        )
         self.steps.append(self._pack_rows(words, replace(self.words, offset=0)))
         multiply = Call(
             Code(emit_few_rows, plan, BodyStructure(self.body)),
@@ -204,7 +202,7 @@ class Lowering:
         words = words or self.words
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
-            Code(emit_pack_rows, words, self.plan.lanes),
+            Code(emit_pack_rows, words, self.plan.tiling.lanes),
             (("in", self.a), destination),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
@@ -214,7 +212,7 @@ class Lowering:
 
     def _multiply(self, factors: Sequence[Reference]) -> Call:
         """Return the call that multiplies packed operands."""
-        tiles = -(-self.rows // self.plan.rows)
+        tiles = -(-self.rows // self.plan.tiling.rows)
         return self._multiply_blocks(self.plan, factors, -(-tiles // TASKS))
 
     def _multiply_blocks(
@@ -232,7 +230,7 @@ class Lowering:
             tiles: the register blocks of a block.
             numbers: of the packing of rows.
         """
-        block = tiles * plan.rows
+        block = tiles * plan.tiling.rows
         blocks = -(-self.rows // block)
         units = blocks if plan.by_rows else blocks * self.panels
         extents = self.rows, self.columns, self.count
@@ -261,7 +259,10 @@ class _TiledLowering(Lowering):
         # Tile loads read rows past the end unless the rows are packed.
         is_whole = self.packed_rows == self.rows and self.depth % _BLOCK_TERMS == 0
         self.plan = replace(
-            self.plan, words=self.words, vectors=2, a=a if is_whole else None
+            self.plan,
+            words=self.words,
+            tiling=replace(self.plan.tiling, vectors=2),
+            a=a if is_whole else None,
         )
 
     def _multiply(self, factors: Sequence[Reference]) -> Call:

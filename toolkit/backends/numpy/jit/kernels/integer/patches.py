@@ -104,16 +104,13 @@ def call_packer(
 ) -> None:
     """Pack a range of rows to an address. `numbers` are `patch_numbers`."""
     b.declarations |= _packer("pack_patches", plan)
-    first, end = rows
-    arguments = f"ptr {x}, ptr {target}, i64 {first}, i64 {end}, ptr {numbers}"
-    b.emit(f"call void @pack_patches({arguments})")
+    b.call("pack_patches", x, target, *rows, numbers)
 
 
 def _packer(name: str, plan: PatchPlan) -> set[str]:
     b = Kernel(plan.lanes * plan.words.terms)
     _Patches(b, plan).write()
-    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
-    return {*b.declarations, text}
+    return b.internal_function(name, _PARAMETERS)
 
 
 class _Patches:

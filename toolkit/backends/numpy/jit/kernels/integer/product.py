@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import Tiling
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import PatchPlan, call_packer
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
@@ -22,11 +23,7 @@ class IntegerPlan:
 
     Attributes:
         words: the format of the terms.
-        lanes: of a vector of sums.
-        rows: the rows of the largest register block.
-        vectors: the vectors in a row of a panel.
-        has_full_panels: whether there are panels with all vectors.
-        tail: the vectors of the last panel if it is partial, else 0.
+        tiling: the register blocking.
         has_partial_vector: whether the last vector is partial.
         a: the input of the body that holds the words of rows. None: they are packed,
         with their address before the panels'.
@@ -37,11 +34,7 @@ class IntegerPlan:
     """
 
     words: Words
-    lanes: int
-    rows: int
-    vectors: int
-    has_full_panels: bool
-    tail: int
+    tiling: Tiling
     has_partial_vector: bool = True
     a: int | None = None
     by_rows: bool = False
@@ -49,21 +42,10 @@ class IntegerPlan:
     images: int = 0
 
     @property
-    def width(self) -> int:
-        """Return the columns of a panel."""
-        return self.vectors * self.lanes
-
-    @property
     def max_rows(self) -> int:
         """Return the number of rows that fit the memory for sums."""
-        line = self.width * WORD_BYTES
-        return max(1, _SUMS_BYTES // line // self.rows) * self.rows
-
-    @property
-    def heights(self) -> list[int]:
-        """Return the heights of register blocks: the largest, then powers of two."""
-        powers = [1 << i for i in reversed(range(self.rows.bit_length()))]
-        return [self.rows, *(n for n in powers if n < self.rows)]
+        line, rows = self.tiling.width * WORD_BYTES, self.tiling.rows
+        return max(1, _SUMS_BYTES // line // rows) * rows
 
 
 class IntegerNumbers(NamedTuple):
@@ -91,7 +73,7 @@ def emit_integer_product(plan: IntegerPlan, body: BodyStructure) -> Kernel:
     outputs, of the rows as words or the tasks' memory for them, and of the panels. Then
     follow `IntegerNumbers` and `patch_numbers`.
     """
-    builder = Kernel(plan.lanes)
+    builder = Kernel(plan.tiling.lanes)
     _Product(builder, plan, body).write()
     return builder
 
@@ -113,6 +95,7 @@ class _Product:
     def __init__(self, b: Kernel, plan: IntegerPlan, body: BodyStructure) -> None:
         self.b = b
         self.plan = plan
+        self.tiling = plan.tiling
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
         self.images = bases[plan.images]
@@ -123,13 +106,13 @@ class _Product:
         entry = len(bases) + (plan.a is None) + 1 + len(self.n)
         self.numbers = b.table.element(entry, "i64")
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(plan.max_rows * plan.vectors, b.filled(0, "int32"))
-        self.vector_bytes: int = plan.lanes * WORD_BYTES
+        self.sums = b.memory(plan.max_rows * self.tiling.vectors, b.filled(0, "int32"))
+        self.vector_bytes: int = self.tiling.lanes * WORD_BYTES
 
     def write(self) -> None:
         """Emit the loops over blocks, and over the tiles of each."""
         b, n, plan = self.b, self.n, self.plan
-        full = n.columns // plan.width
+        full = n.columns // self.tiling.width
         with b.loop(b.low, b.high) as unit:
             if plan.by_rows:
                 self._row_block(unit, full)
@@ -138,16 +121,16 @@ class _Product:
 
     def _panel_block(self, unit: Number, full: Number) -> None:
         """Multiply a block of rows by a panel."""
-        b, n, plan = self.b, self.n, self.plan
+        b, n = self.b, self.n
         panel, block = b.split(unit, n.row_blocks)
         rows = b.tile_range(block, n.block_rows, n.rows)
         is_full = b.compare("slt", panel, full)
-        if plan.has_full_panels:
+        if self.tiling.full:
             with b.when(is_full):
-                self._rows(rows, panel, plan.vectors, False)
-        if plan.tail:
+                self._rows(rows, panel, self.tiling.vectors, False)
+        if self.tiling.tail:
             with b.when(b.opposite(is_full)):
-                self._rows(rows, panel, plan.tail, True)
+                self._rows(rows, panel, self.tiling.tail, True)
 
     def _row_block(self, block: Number, full: Number) -> None:
         """Multiply a block of rows by all panels, after packing it if necessary."""
@@ -158,11 +141,11 @@ class _Product:
             call_packer(b, plan.patches, self.images, memory, rows, self.numbers)
             # Row numbers are relative to the first row of all blocks.
             words = memory + rows[0] * n.row_bytes * -1
-        if plan.has_full_panels:
+        if self.tiling.full:
             with b.loop(0, full) as panel:
-                self._rows(rows, panel, plan.vectors, False, words)
-        if plan.tail:
-            self._rows(rows, full, plan.tail, True, words)
+                self._rows(rows, panel, self.tiling.vectors, False, words)
+        if self.tiling.tail:
+            self._rows(rows, full, self.tiling.tail, True, words)
 
     def _rows(
         self,
@@ -178,15 +161,10 @@ class _Product:
         b.declarations |= _sum_function(name, self.plan, vectors)
         with b.loop(first, end, self.plan.max_rows) as row:
             count = b.min(self.plan.max_rows, end - row)
-            addresses = (
-                (words or self.words) + row * n.row_bytes,
-                self.panels + panel * n.panel_bytes,
-                self.sums,
-            )
-            pointers = [f"ptr {p}" for p in addresses]
-            numbers = [f"i64 {x}" for x in (count, n.words, n.row_bytes)]
-            b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
-            column = panel * self.plan.width
+            lines = (words or self.words) + row * n.row_bytes
+            factor = self.panels + panel * n.panel_bytes
+            b.call(name, lines, factor, self.sums, count, n.words, n.row_bytes)
+            column = panel * self.tiling.width
             self._apply_epilogue(_RowBlock(row, count, column, vectors, is_tail))
 
     def _apply_epilogue(self, block: _RowBlock) -> None:
@@ -233,24 +211,23 @@ _PARAMETERS = (
 
 def _sum_function(name: str, plan: IntegerPlan, vectors: int) -> set[str]:
     """Return a function that sums rows. A separate function frees the registers."""
-    b = Kernel(plan.lanes)
-    full, remainder = b.split(b.parameter("rows"), plan.rows)
+    b, tiling = Kernel(plan.tiling.lanes), plan.tiling
+    full, remainder = b.split(b.parameter("rows"), tiling.rows)
     with b.loop(0, full) as tile:
-        _sum_tile(b, plan, tile * plan.rows, plan.rows, vectors)
-    for height in plan.heights[1:]:
+        _sum_tile(b, plan, tile * tiling.rows, tiling.rows, vectors)
+    for height in tiling.heights[1:]:
         with b.when(b.compare("ne", remainder & height, 0)):
-            row = full * plan.rows + (remainder & -2 * height)
+            row = full * tiling.rows + (remainder & -2 * height)
             _sum_tile(b, plan, row, height, vectors)
-    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
-    return {*b.declarations, text}
+    return b.internal_function(name, _PARAMETERS)
 
 
 def _sum_tile(
     b: Kernel, plan: IntegerPlan, first: Number, rows: int, vectors: int
 ) -> None:
     """Sum the products of all words of some rows, and store the sums."""
-    vector_bytes = plan.lanes * WORD_BYTES
-    panel, line = b.pointer_parameter("b"), plan.vectors * vector_bytes
+    vector_bytes = b.lanes * WORD_BYTES
+    panel, line = b.pointer_parameter("b"), plan.tiling.vectors * vector_bytes
     sums = b.pointer_parameter("sums") + first * (vectors * vector_bytes)
     stride = b.parameter("a_row")
     lines = [b.pointer_parameter("a") + (first + i) * stride for i in range(rows)]

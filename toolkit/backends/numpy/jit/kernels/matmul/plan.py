@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolkit.backends.numpy.jit.kernels.matmul.tile import Tiling
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import Tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import Unpacked
 from toolkit.definitions.records import record
 

@@ -8,10 +8,10 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.gemm.problem import factor_indices
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
-from toolkit.backends.numpy.jit.kernels.matmul.tile import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
-from toolkit.backends.numpy.jit.processor import current
+from toolkit.backends.numpy.jit.processor import current, lanes_of
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 from toolkit.plans.operands import Operand
@@ -104,7 +104,7 @@ class Problem:
     @property
     def lanes(self) -> int:
         """Return the number of elements of a vector register."""
-        return current().lanes * 4 // self.itemsize
+        return lanes_of(self.dtype)
 
     @property
     def products(self) -> int:

@@ -68,7 +68,7 @@ class _Tile:
     a_term: Number
     rows: Number
     element: Number
-    next: Pointer | str = "null"
+    next: Pointer | None = None
 
 
 class _Product(MatrixWriter):
@@ -328,12 +328,11 @@ class _Product(MatrixWriter):
             bool(self.plan.pack_a),
         )
         factor = block.b + panel * block.b_panel
-        pointers = [f"ptr {p}" for p in (tile.a, factor, address)]
         counts = (tile.rows, block.depth, remaining)
-        strides = (stride, tile.a_row, tile.a_term, block.b_term, block.earlier)
-        numbers = [f"i64 {n}" for n in (*counts, *strides)]
-        following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
-        b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
+        strides = (stride, tile.a_row, tile.a_term, block.b_term)
+        following = tile.next or Pointer(b, "null")
+        numbers = (*counts, *strides, block.earlier, following, self.n.a_term)
+        b.call(name, tile.a, factor, address, *numbers)
         if self.tile_epilogue is not None and self.plan.is_across:
             self.tile_epilogue.apply_columns(self.n, block.element, column, vectors)
         elif self.tile_epilogue is not None:

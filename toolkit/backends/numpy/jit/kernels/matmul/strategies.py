@@ -15,12 +15,12 @@ from typing import NamedTuple
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import partition
 from toolkit.backends.numpy.jit.kernels.gemm.problem import TERMS, packing_of
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
     RESIDENT_BYTES,
     Problem,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 from toolkit.definitions.records import record

@@ -4,90 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS, Tiling
 from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
-from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
-from toolkit.definitions.records import record
+from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
 # The prefetch distance of a panel, in terms.
 _PREFETCH_TERMS = 6
 # Terms per iteration of a tile of many rows with contiguous terms. Two terms halve the
 # loop overhead.
 _TERMS_PER_ITERATION = 2
-# The most rows of flat tiles.
-FLAT_ROWS = 3
 # Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
 _ROWS_PER_POINTER = 5
-
-
-@record
-class Tiling:
-    """The register blocking of a product.
-
-    Attributes:
-        dtype, lanes: of its vectors.
-        rows: the rows of the largest tile.
-        vectors: the vectors in a row of a panel.
-        full: whether there are panels of that width.
-        tail: the vectors of the last, narrower panel, or 0 if there is none.
-        exact: whether all tiles have the same number of rows.
-    """
-
-    dtype: str
-    lanes: int
-    rows: int
-    vectors: int
-    full: bool
-    tail: int
-    exact: bool = False
-
-    @property
-    def width(self) -> int:
-        """Return the columns of a panel."""
-        return self.vectors * self.lanes
-
-    @property
-    def padded_rows(self) -> int:
-        """Return the rows of the largest tile, padded to whole vectors."""
-        return -(-self.rows // self.lanes) * self.lanes
-
-    @property
-    def heights(self) -> list[int]:
-        """Return the heights of tiles: the largest, then powers of two."""
-        if self.exact:
-            return [self.rows]
-        powers = [1 << i for i in reversed(range(self.rows.bit_length()))]
-        return [self.rows, *(n for n in powers if n < self.rows)]
-
-
-def max_rows() -> int:
-    """Return the rows of a tile that is two vectors wide."""
-    return 12 if current().registers >= 32 else 6
-
-
-def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
-    """Return the register blocking of a product.
-
-    Args:
-        rows, columns: of the product.
-        dtype: of both operands.
-        exact: whether a single tile must cover all rows.
-    """
-    lanes = current().lanes * 4 // dtypes.itemsize(dtype)
-    height, vectors = max_rows(), 2
-    if exact or rows <= FLAT_ROWS:
-        # With few rows, more columns keep the core busy.
-        height = rows if exact else min(rows, 2)
-        vectors = max(1, min(max_rows() * 2 // height, 8))
-        widest = current().registers // 2
-        if height == 1 and columns % (widest * lanes) == 0:
-            vectors = widest
-    count, remainder = divmod(columns, vectors * lanes)
-    return Tiling(
-        dtype, lanes, height, vectors, count > 0, -(-remainder // lanes), exact
-    )
 
 
 def tile_function(
@@ -140,8 +69,7 @@ def tile_function(
         )
         b.emit(f"br label %{done_label}")
     b.label(done_label)
-    text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
-    return {*b.declarations, text}
+    return b.internal_function(name, _PARAMETERS)
 
 
 # The addresses of the tile's rows, columns and sums, the number of rows and terms, byte
