@@ -19,7 +19,12 @@ from toolkit.backends.numpy.jit.calls import Lowered, prepared, redirect_operand
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import tiling
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
-from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
+from toolkit.backends.numpy.jit.kernels.matmul.plan import (
+    BLOCK,
+    PRODUCT,
+    ROW,
+    ProductPlan,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.problem import problem_of
 from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     EACH,
@@ -561,7 +566,14 @@ def test_tiles_stay_in_registers(rows, packed):
     if host.lanes != 16:
         pytest.skip("counts the registers of AVX-512")
     t = tiling(rows, 256, "float32")
-    function = tile_function("tile", t, t.vectors, False, True, packed, not packed)
+    plan = ProductPlan(
+        t,
+        *(ROW, 0, 0, 1),
+        has_tiles=packed,
+        has_contiguous_terms=not packed,
+        is_chained=True,
+    )
+    function = tile_function("tile", plan, t.vectors, is_tail=False)
     text = "\n".join(sorted(function)).replace("internal", "")
     text += '\nattributes #0 = { nounwind "prefer-vector-width"="512" }'
     module = llvm.binding().parse_assembly(text)

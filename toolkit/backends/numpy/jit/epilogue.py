@@ -38,9 +38,17 @@ class Epilogue:
         self.nodes: tuple[Node, ...] = body.nodes[1:]
         self.size: Any = self.anchor.outputs[0].spec.size
         operands = (*body.inputs, *body.outputs)
+        self.addresses = bases
         self.bases: dict[Any, Pointer] = dict(zip(operands, bases, strict=True))
         read = {x for node in self.nodes for x in node.inputs}
         self.operands: list[Any] = [x for x in body.inputs if x in read]
+
+    @classmethod
+    def of_table(cls, body: BodyStructure, builder: Kernel) -> Epilogue:
+        """Return the epilogue of a body whose addresses are the next of the table."""
+        graph = body.body
+        bases = [builder.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        return cls(graph, builder, bases)
 
     @property
     def has_columns(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import (
@@ -25,6 +26,8 @@ from toolkit.backends.numpy.jit.builder import (
 
 # Lanes with addresses relative to one register: 0, 1, 2 and 3 strides.
 _ADDRESSED_LANES = 4
+# A named tuple of integers of the table.
+Numbers = TypeVar("Numbers", bound=NamedTuple)
 
 
 class Kernel(Builder):
@@ -48,6 +51,10 @@ class Kernel(Builder):
     def next_entry(self) -> Index:
         """Load the next integer of a table that is read in order."""
         return self.entry(self._next())
+
+    def next_entries(self, kind: type[Numbers]) -> Numbers:
+        """Load the next integers of a table that is read in order, as a named tuple."""
+        return kind._make(self.next_entry() for _ in kind._fields)
 
     def next_address(self, dtype: str = "int8") -> Pointer:
         """Load the next address of a table that is read in order."""

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
-from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.writer import (
+    LINES_PER_POINTER,
+    MatrixWriter,
+    line_addresses,
+)
 from toolkit.backends.numpy.jit.processor import current
 
 # The addresses of a, b and c, the number of rows and terms, byte strides, and whether
@@ -28,8 +32,6 @@ _PARAMETERS = (
     "i64 %c_row",
     "i64 %earlier",
 )
-# Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
-_ROWS_PER_POINTER = 5
 
 
 def heights() -> tuple[int, ...]:
@@ -86,7 +88,7 @@ def _sums(
     sums: Sequence[Value],
 ) -> list[Value]:
     b, zero = w.b, Value("0", "int64")
-    firsts = [a + i * b.parameter("a_row") for i in range(0, height, _ROWS_PER_POINTER)]
+    firsts = [a + i * b.parameter("a_row") for i in range(0, height, LINES_PER_POINTER)]
     third = b.parameter("a_row") * 3
     with b.accumulate(0, b.parameter("depth"), 1, [zero, zero, *sums]) as iteration:
         a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
@@ -97,11 +99,8 @@ def _sums(
             for j, mask in enumerate(masks)
         ]
         pointers = [first + a_offset for first in firsts]
-        for i in range(height):
-            pointer, r = pointers[i // _ROWS_PER_POINTER], i % _ROWS_PER_POINTER
-            address = (
-                (pointer + third) if r == 3 else (pointer + r * b.parameter("a_row"))
-            )
+        rows = line_addresses(pointers, height, b.parameter("a_row"), third)
+        for i, address in enumerate(rows):
             x = b.splat(w.b.scalar(address, w.dtype))
             for j, y in enumerate(ys):
                 k = i * len(ys) + j

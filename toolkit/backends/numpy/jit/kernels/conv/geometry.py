@@ -171,6 +171,11 @@ def backward(windows: Sequence[Window]) -> tuple[Axes, ...]:
     return tuple(product(*map(_phases, windows)))
 
 
+def sweeps(windows: Sequence[Window], is_input_grad: bool) -> tuple[Axes, ...]:
+    """Return the correlations of a convolution or of its input gradient."""
+    return backward(windows) if is_input_grad else (forward(windows),)
+
+
 def _phases(w: Window) -> list[Axis]:
     """Return the image's positions by their remainder modulo the stride.
 

@@ -21,10 +21,10 @@ from toolkit.backends.numpy.jit.kernels.conv.pack import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    correlation_windows,
     element_strides,
     select_strided_pixels,
     tap_stride,
-    windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
@@ -158,22 +158,15 @@ class _Lowering:
 
     def _plan(self) -> CorrelationPlan:
         *size, depth, filters = self.weights.spec.shape
-        spatial, out = self.images.spec.shape[1:-1], self.spec.shape[1:-1]
         groups, filters = self.attrs["groups"], filters // self.attrs["groups"]
         if self.is_input_grad:
-            spatial, out = out, spatial
             depth, filters = filters, depth
-        window_axes = windows(self.attrs, size, spatial, out, self.images)
+        window_axes = correlation_windows(
+            self.attrs, size, self.images, self.spec, self.is_input_grad
+        )
         # The blocks of an image, and the neighbourhood of their outputs.
-        window_axes = geometry.blocks(
-            geometry.collapse(window_axes), TASKS, _MIN_BLOCK_PIXELS
-        )
-        is_input_grad = self.is_input_grad
-        sweeps = (
-            geometry.backward(window_axes)
-            if is_input_grad
-            else (geometry.forward(window_axes),)
-        )
+        window_axes = geometry.blocks(window_axes, TASKS, _MIN_BLOCK_PIXELS)
+        sweeps = geometry.sweeps(window_axes, self.is_input_grad)
         dtype = self.spec.dtype
         lanes, available = lanes_of(dtype), register_count()
         at = channels(groups, depth, filters, element_strides(self.images)[-1], lanes)

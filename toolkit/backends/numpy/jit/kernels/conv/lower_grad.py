@@ -19,7 +19,7 @@ from toolkit.backends.numpy.jit.kernels.conv.partial_sums import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
-    windows,
+    gradient_windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
@@ -168,8 +168,7 @@ def _is_worth_transforming(winograd: WinogradGradPlan, batch: int) -> bool:
 def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     attrs, spec = node.attrs, node.outputs[0].spec
     dtype = spec.dtype
-    extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
-    window_axes = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
+    window_axes = gradient_windows(attrs, attrs["kernel"], x, g)
     axes = geometry.forward(window_axes)
     groups, lanes = attrs["groups"], lanes_of(dtype)
     filters = spec.shape[-1] // groups

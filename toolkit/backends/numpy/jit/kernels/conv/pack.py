@@ -7,7 +7,7 @@ order, and exchanges inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 
 from toolkit.backends.numpy.jit.builder import (
@@ -91,12 +91,17 @@ def emit_pack_points(dtype: str, lanes: int, outputs: int, packing: str) -> Kern
 class _Pack(ConvolutionWriter):
     """Emits the functions."""
 
+    def __init__(self, builder: Kernel, dtype: str) -> None:
+        super().__init__(builder, dtype)
+        weights, self.packed = self.address(0), self.address(1)
+        self.at: dict[str, Number] = {
+            f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))
+        }
+        self.weights = weights + self.at["start"]
+
     def write_points(self, outputs: int, packing: str) -> None:
         """Emit the loops over inputs and vectors of outputs. Both are whole vectors."""
-        b = self.b
-        weights, packed = self.address(0), self.address(1)
-        at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
-        weights = weights + at["start"]
+        b, at, weights = self.b, self.at, self.weights
         vectors = at["width"] // b.lanes
         if packing == TERMS:
             square = b.memory(TAPS**2 * b.lanes, b.filled(0.0, self.dtype))
@@ -109,7 +114,7 @@ class _Pack(ConvolutionWriter):
                         b.load(square, (t * b.lanes + i) * b.lanes, self.dtype, None)
                         for t in range(TAPS**2)
                     ]
-                    self._points(taps, outputs, packed, at, (first + i, j))
+                    self._points(taps, outputs, first + i, j)
             return
         is_strided = packing != LINES
         lanes = (
@@ -123,7 +128,7 @@ class _Pack(ConvolutionWriter):
             taps = [
                 self._load(x + t * at["tap"], lanes, full_mask) for t in range(TAPS**2)
             ]
-            self._points(taps, outputs, packed, at, (channel, j))
+            self._points(taps, outputs, channel, j)
 
     def _transpose(
         self, x: Pointer, tap: Number, output: Number, square: Pointer
@@ -140,24 +145,17 @@ class _Pack(ConvolutionWriter):
                 b.store(column, square, (t * b.lanes + i) * b.lanes, None)
 
     def _points(
-        self,
-        taps: Sequence[Value],
-        outputs: int,
-        packed: Pointer,
-        at: Mapping[str, Number],
-        position: tuple[Number, Number],
+        self, taps: Sequence[Value], outputs: int, channel: Number, j: Number
     ) -> None:
         """Store the points of the taps of an input and a vector of outputs."""
-        b, points, (channel, j) = self.b, outputs + TAPS - 1, position
+        b, at, points = self.b, self.at, outputs + TAPS - 1
         line = transforms(b, outputs).weights
         vectors = at["width"] // b.lanes
-        panel_vector = j % at["vectors"]
-        first = j - panel_vector
-        size = b.min(at["vectors"], vectors - first)
+        panel_vector, first, size = self._panel_of(j, vectors)
         row = size * b.lanes
         point = row * at["depth"]
         # Points within panels, rows of all inputs within points.
-        w = packed + first * at["depth"] * (points**2 * b.lanes)
+        w = self.packed + first * at["depth"] * (points**2 * b.lanes)
         w = w + channel * row
         w = w + panel_vector * b.lanes
         columns = [taps[t::TAPS] for t in range(TAPS)]
@@ -167,10 +165,7 @@ class _Pack(ConvolutionWriter):
 
     def write(self, group_outputs: int, packing: str) -> None:
         """Emit the loops over taps, vectors of outputs, and inputs."""
-        b = self.b
-        weights, packed = self.address(0), self.address(1)
-        at = {f.name: self.b.entry(2 + i) for i, f in enumerate(fields(Layout))}
-        weights = weights + at["start"]
+        b, at = self.b, self.at
         vectors = b.ceil_div(at["width"], b.lanes)
         rows = at["taps"] * at["depth"]
         volume = rows * b.lanes
@@ -183,14 +178,12 @@ class _Pack(ConvolutionWriter):
         with b.loop(b.low, b.high) as row, b.loop(0, vectors) as j:
             block = row // at["taps"]
             tap = row % at["taps"]
-            x = weights + block * at["block"] + tap * at["tap"]
+            x = self.weights + block * at["block"] + tap * at["tap"]
             x = x + j * at["vector"]
-            panel_vector = j % at["vectors"]
-            first = j - panel_vector
-            size = b.min(at["vectors"], vectors - first)
+            panel_vector, first, size = self._panel_of(j, vectors)
             pitch = size * b.lanes
             preceding_vectors = block * vectors + first
-            w = packed + preceding_vectors * volume + panel_vector * b.lanes
+            w = self.packed + preceding_vectors * volume + panel_vector * b.lanes
             w = w + tap * at["depth"] * pitch
             column = j * b.lanes
             mask = self.b.first_lanes(at["width"] - column, "int64")
@@ -198,6 +191,14 @@ class _Pack(ConvolutionWriter):
                 source = x + channel * at["input"]
                 value = self._load(source, lanes, mask)
                 self.b.store(value, w + channel * pitch, 0, None)
+
+    def _panel_of(
+        self, vector: Number, vectors: Number
+    ) -> tuple[Number, Number, Number]:
+        """Return a vector's number in its panel, and the panel's first and size."""
+        panel_vector = vector % self.at["vectors"]
+        first = vector - panel_vector
+        return panel_vector, first, self.b.min(self.at["vectors"], vectors - first)
 
     def _lane_offsets(self, output: Number, group: Number, group_outputs: int) -> Value:
         """Return the element offsets of a vector's outputs from its first one."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.numpy.jit.kernels.conv.geometry import Window
+from toolkit.backends.numpy.jit.kernels.conv.geometry import Window, collapse
+from toolkit.ir import Spec
 from toolkit.plans.operands import Operand
 
 
@@ -47,6 +48,35 @@ def windows(
         strict=True,
     )
     return tuple(Window(*axis) for axis in axes)
+
+
+def correlation_windows(
+    attrs: Mapping[str, Any],
+    size: Sequence[int],
+    images: Operand,
+    result: Spec,
+    is_input_grad: bool = False,
+) -> tuple[Window, ...]:
+    """Return the windows of a convolution or input gradient, on the fewest axes.
+
+    Args:
+        attrs: as for `windows`.
+        size: of a window.
+        images, result: the operand that is not the weights, and the result.
+        is_input_grad: whether it is an input gradient.
+    """
+    spatial, out = images.spec.shape[1:-1], result.shape[1:-1]
+    if is_input_grad:
+        spatial, out = out, spatial
+    return collapse(windows(attrs, size, spatial, out, images))
+
+
+def gradient_windows(
+    attrs: Mapping[str, Any], size: Sequence[int], images: Operand, gradients: Operand
+) -> tuple[Window, ...]:
+    """Return the windows of a kernel gradient, on the fewest axes."""
+    extents = images.spec.shape[1:-1], gradients.spec.shape[1:-1]
+    return collapse(windows(attrs, size, *extents, images, gradients))
 
 
 def select_strided_pixels(attrs: Mapping[str, Any], images: Operand) -> Operand:

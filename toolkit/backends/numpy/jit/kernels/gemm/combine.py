@@ -33,11 +33,10 @@ def emit_combine(dtype: str, lanes: int, body: BodyStructure) -> Kernel:
     a slot.
     """
     w = MatrixWriter(Kernel(lanes), dtype)
-    b, graph = w.b, body.body
-    bases = [w.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+    b = w.b
+    epilogue = Epilogue.of_table(body, b)
     partials = w.b.next_address()
     columns, slots, size = (w.b.next_entry() for _ in range(3))
-    epilogue = Epilogue(graph, b, bases)
     for column, mask in b.run(0, columns):
         loaded = epilogue.columns(column, mask)
         with b.loop(b.low, b.high) as row:

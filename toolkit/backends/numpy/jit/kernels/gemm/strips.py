@@ -119,7 +119,7 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
     """
     b = Kernel(BLOCK_LINES)
     source, target = b.next_address(), b.next_address()
-    n = StripNumbers(*(b.next_entry() for _ in StripNumbers._fields))
+    n = b.next_entries(StripNumbers)
     with b.loop(b.low, b.high) as unit:
         group_index, chunk = b.split(unit, n.chunks)
         group, factor = b.split(group_index, n.factors)

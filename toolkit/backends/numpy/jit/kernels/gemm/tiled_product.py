@@ -100,12 +100,10 @@ class TiledProduct:
 
     def __init__(self, b: Kernel, body: BodyStructure, rows: int | None = None) -> None:
         self.b = b
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.rows = bases[rows] if rows is not None else b.next_address()
+        self.epilogue = Epilogue.of_table(body, b)
+        self.rows = b.next_address() if rows is None else self.epilogue.addresses[rows]
         self.columns = b.next_address()
-        self.n: Any = self.numbers(*(b.next_entry() for _ in self.numbers._fields))
-        self.epilogue = Epilogue(graph, b, bases)
+        self.n: Any = b.next_entries(self.numbers)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, self.dtype))
         self.tiles: Tiles = create_tiles(b)
 

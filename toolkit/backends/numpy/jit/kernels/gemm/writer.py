@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from toolkit import dtypes
@@ -18,6 +18,23 @@ class Batch(NamedTuple):
     b: Number
 
 
+# Lines that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
+LINES_PER_POINTER = 5
+
+
+def line_addresses(
+    pointers: Sequence[Pointer],
+    count: int,
+    stride: Number,
+    triple_stride: Number,
+    every: int = LINES_PER_POINTER,
+) -> Iterator[Pointer]:
+    """Yield the addresses of lines, of which one in `every` has a pointer."""
+    for i in range(count):
+        pointer, step = pointers[i // every], i % every
+        yield pointer + (triple_stride if step == 3 else step * stride)
+
+
 class MatrixWriter:
     """Emits code for matrices of one dtype. All strides are in bytes."""
 
@@ -29,7 +46,7 @@ class MatrixWriter:
 
     def batch_entry(self) -> Batch:
         """Return the next axis of a batch in the table."""
-        return Batch(*(self.b.next_entry() for _ in Batch._fields))
+        return self.b.next_entries(Batch)
 
     def batch_address(
         self, base: Pointer, index: Number, axes: Sequence[Batch], name: str

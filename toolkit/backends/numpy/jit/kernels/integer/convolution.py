@@ -14,8 +14,7 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
-from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
-from toolkit.backends.numpy.jit.kernels.conv.problem import windows
+from toolkit.backends.numpy.jit.kernels.conv.problem import correlation_windows
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
 from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
 from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
@@ -79,8 +78,9 @@ class _Convolution(Lowering):
     def __init__(self, body: Graph, a: int, b: int, images: Operand) -> None:
         out, kernel = body.nodes[0].outputs[0].spec.shape, body.inputs[b].spec.shape
         shape = images.spec.shape
-        window_axes = collapse(
-            windows(body.nodes[0].attrs, kernel[:-2], shape[1:-1], out[1:-1], images)
+        anchor = body.nodes[0]
+        window_axes = correlation_windows(
+            anchor.attrs, kernel[:-2], images, anchor.outputs[0].spec
         )
         self.is_pixels: bool = len(window_axes) == 1 and window_axes[0].is_trivial
         super().__init__(body, a, b, prod(out[:-1]), prod(kernel[:-1]))

@@ -171,12 +171,11 @@ class _Depthwise:
         self, b: Kernel, plan: DepthwisePlan, body: BodyStructure, images: int
     ) -> None:
         self.b, self.plan = b, plan
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.images, self.weights = bases[images], b.next_address()
+        self.epilogue = Epilogue.of_table(body, b)
+        self.images = self.epilogue.addresses[images]
+        self.weights = b.next_address()
         self.memory = b.next_address()
-        self.n = DepthwiseNumbers(*(b.next_entry() for _ in DepthwiseNumbers._fields))
-        self.epilogue = Epilogue(graph, b, bases)
+        self.n = b.next_entries(DepthwiseNumbers)
 
     def write(self) -> None:
         """Emit the loop over bands: copy input rows, then compute output rows."""

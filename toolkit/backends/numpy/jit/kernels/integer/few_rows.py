@@ -68,12 +68,11 @@ class _FewRows:
 
     def __init__(self, b: Kernel, plan: FewRowsPlan, body: BodyStructure) -> None:
         self.b, self.plan = b, plan
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.epilogue = Epilogue.of_table(body, b)
+        bases = self.epilogue.addresses
         self.a, self.matrix = bases[plan.a], bases[plan.b]
         self.words, self.sums = b.next_address(), b.next_address()
-        n = self.n = FewRowsNumbers(*(b.next_entry() for _ in FewRowsNumbers._fields))
-        self.epilogue = Epilogue(graph, b, bases)
+        n = self.n = b.next_entries(FewRowsNumbers)
         # The offset applies to the matrix: it is read only once, and the rows are
         # short.
         offset = plan.words.offset

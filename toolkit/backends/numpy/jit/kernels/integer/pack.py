@@ -45,7 +45,7 @@ def emit_pack_rows(words: Words, lanes: int) -> Kernel:
     """
     b = Kernel(lanes * words.terms)
     source, target = b.next_address(), b.next_address()
-    n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
+    n = b.next_entries(RowNumbers)
     kind = "int8" if words.terms == 4 else "int16"
 
     def term(x: Value) -> Value:
@@ -73,7 +73,7 @@ def emit_pack_panels(words: Words, lanes: int, vectors: int) -> Kernel:
     b = Kernel(lanes)
     source, target = b.next_address(), b.next_address()
     packer = _Panels(b, words, vectors)
-    n = packer.n = PanelNumbers(*(b.next_entry() for _ in PanelNumbers._fields))
+    n = packer.n = b.next_entries(PanelNumbers)
     width = vectors * lanes
     with b.loop(b.low, b.high) as panel:
         first = panel * width

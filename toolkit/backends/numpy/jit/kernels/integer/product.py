@@ -96,16 +96,15 @@ class _Product:
         self.b = b
         self.plan = plan
         self.tiling = plan.tiling
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.epilogue = Epilogue.of_table(body, b)
+        bases = self.epilogue.addresses
         self.images = bases[plan.images]
         self.words = bases[plan.a] if plan.a is not None else b.next_address()
         self.panels = b.next_address()
-        self.n = IntegerNumbers(*(b.next_entry() for _ in IntegerNumbers._fields))
+        self.n = b.next_entries(IntegerNumbers)
         # The numbers of the packing follow in the table.
         entry = len(bases) + (plan.a is None) + 1 + len(self.n)
         self.numbers = b.table.element(entry, "i64")
-        self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(plan.max_rows * self.tiling.vectors, b.filled(0, "int32"))
         self.vector_bytes: int = self.tiling.lanes * WORD_BYTES
 

@@ -65,17 +65,16 @@ class _Dot(MatrixWriter):
     def __init__(self, builder: Kernel, plan: DotPlan, body: BodyStructure) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
-        graph = body.body
-        bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.epilogue = Epilogue.of_table(body, builder)
+        bases = self.epilogue.addresses
         self.left_address, self.right_address = bases[plan.a], bases[plan.b]
         if plan.is_gathered:
             scratch = self.b.next_address()
-        self.n = DotNumbers(*(self.b.next_entry() for _ in DotNumbers._fields))
+        self.n = self.b.next_entries(DotNumbers)
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if plan.is_gathered:
             self.scratch = scratch + builder.slot * self.n.scratch
         self.sums = builder.memory(_ROWS, self.zero)
-        self.epilogue = Epilogue(graph, builder, bases)
 
     def write(self) -> None:
         """Emit the loop over rows, or over products and their rows."""

@@ -123,16 +123,15 @@ class _FewInt4:
 
     def __init__(self, b: Kernel, plan: FewInt4Plan, body: BodyStructure) -> None:
         self.b, self.plan = b, plan
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.epilogue = Epilogue.of_table(body, b)
+        bases = self.epilogue.addresses
         self.a = bases[plan.a]
         self.packed, self.scale, self.zero, self.block = (
             bases[i] for i in plan.factors
         )
         self.runs, self.error = b.next_address(), b.next_address()
-        n = self.n = FewInt4Numbers(*(b.next_entry() for _ in FewInt4Numbers._fields))
+        n = self.n = b.next_entries(FewInt4Numbers)
         self.line: Number = b.ceil_div(n.columns, 2)
-        self.epilogue = Epilogue(graph, b, bases)
         vectors = 2 * plan.pairs * plan.rows
         self.totals = b.memory(vectors, b.filled(0.0, "float32"))
 

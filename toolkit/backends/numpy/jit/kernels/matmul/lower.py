@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.calls import (
 )
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
+from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
 from toolkit.backends.numpy.jit.kernels.gemm.problem import packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
@@ -209,8 +210,7 @@ class Lowering:
         self.strategy = strategy
         self.tiling = strategy.tiling
         self.body = body
-        self.work: int = 0
-        self.calls: list[Call] = []
+        self.steps = CallList()
         self.panels: int = -(-p.columns // self.tiling.width)
         self.row_blocks: int = -(-p.rows // strategy.rows)
         self.panel_blocks: int = -(-self.panels // strategy.panels)
@@ -229,13 +229,7 @@ class Lowering:
             self._multiply_slots(tiles, panels)
         else:
             self._multiply(tiles, panels)
-        return Lowered(self.calls, self.work)
-
-    def _allocate(self, nbytes: int) -> Reference:
-        """Allocate a part of the scratch memory."""
-        reference = ("work", self.work)
-        self.work += align_up(nbytes)
-        return reference
+        return self.steps.lower()
 
     def _packed_bytes(self, lines: int, depth: int) -> int:
         return lines * pad_extent(depth, self.p.lanes) * self.p.itemsize
@@ -264,7 +258,7 @@ class Lowering:
         """Pack an operand of each product of a batch, in panels of `size` bytes."""
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
-        reference = self._allocate(size * panels * products)
+        reference = self.steps.allocate(size * panels * products)
         chunks = max(1, -(-p.depth // _CHUNK_TERMS))
         rows = products * panels * chunks
         numbers = PackNumbers(
@@ -272,7 +266,7 @@ class Lowering:
         )
         packing = packing_of(x.line, x.term, p.itemsize)
         nbytes = 2 * products * p.depth * x.number * p.itemsize
-        self.calls.append(
+        self.steps.append(
             Call(
                 Code(emit_pack, p.dtype, p.lanes, packing, x.panel, len(batch)),
                 (x.factor, reference),
@@ -291,7 +285,7 @@ class Lowering:
         plan = replace(plan, has_panels=panels is not None)
         operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
         if plan.is_chained and len(self.body.nodes) > 1:
-            sums = self._allocate(self.p.products * self.p.size * self.p.itemsize)
+            sums = self.steps.allocate(self.p.products * self.p.size * self.p.itemsize)
             operands = (*operands, sums)
         self._append(plan, body, operands)
 
@@ -300,11 +294,11 @@ class Lowering:
     ) -> None:
         """Append the calls that multiply slots, and add their partial sums."""
         p = self.p
-        partials = self._allocate(self.slots * p.size * p.itemsize)
+        partials = self.steps.allocate(self.slots * p.size * p.itemsize)
         factors = (tiles or ("in", p.a), panels or ("in", p.b))
         plan = replace(self._plan(), a=0, b=1)
         self._append(plan, None, (*factors, partials))
-        self.calls.append(combine_call(p, self.body, self.slots, partials))
+        self.steps.append(combine_call(p, self.body, self.slots, partials))
 
     def _plan(self) -> ProductPlan:
         p, strategy = self.p, self.strategy
@@ -335,10 +329,8 @@ class Lowering:
     ) -> None:
         """Append the call that multiplies."""
         p, strategy = self.p, self.strategy
-        blocks = self.row_blocks * self.panel_blocks * self.slots
-        rows = {ROW: p.rows, PRODUCT: p.products}.get(
-            strategy.unit, p.products * blocks
-        )
+        units = {ROW: p.rows, PRODUCT: p.products}
+        rows = units.get(strategy.unit, strategy.blocks(p))
         is_packed = plan.pack_b or plan.unpack_source
         lines = strategy.panels * self.tiling.width if is_packed else 0
         scratch_a = align_up(self._packed_bytes(lines, strategy.step))
@@ -347,7 +339,10 @@ class Lowering:
             padded_rows = self.tiling.padded_rows
             scratch += align_up(self._packed_bytes(padded_rows, strategy.step))
         if scratch:
-            operands = (*operands, self._allocate(scratch * -(-rows // strategy.grain)))
+            operands = (
+                *operands,
+                self.steps.allocate(scratch * -(-rows // strategy.grain)),
+            )
         operands = (*operands, ERROR) if p.unpack_source else operands
         numbers = ProductNumbers(
             rows=p.rows,
@@ -369,7 +364,7 @@ class Lowering:
             scratch_a=scratch_a,
             blocks=p.blocks,
         )
-        self.calls.append(
+        self.steps.append(
             Call(
                 Code(emit_product, plan, body),
                 operands,

@@ -47,7 +47,7 @@ def emit_pack(
     w = MatrixWriter(Kernel(lanes), dtype)
     b = w.b
     source, target = w.b.next_address(), w.b.next_address()
-    n = PackNumbers(*(w.b.next_entry() for _ in PackNumbers._fields))
+    n = w.b.next_entries(PackNumbers)
     batch = [w.batch_entry() for _ in range(axes)]
     packer = Packer(w, packing, pad_extent(lines, lanes))
     size = packer.panel_bytes(n.depth)

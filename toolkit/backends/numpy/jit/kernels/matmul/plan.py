@@ -47,6 +47,11 @@ class ProductPlan:
     pack_b: str = ""
     unpack_source: Unpacked | None = None
 
+    @property
+    def has_packed_rows(self) -> bool:
+        """Return whether tiles of the left operand are packed."""
+        return self.has_tiles or bool(self.pack_a)
+
 
 class ProductNumbers(NamedTuple):
     """The numbers after the addresses in the table. All strides are in bytes.

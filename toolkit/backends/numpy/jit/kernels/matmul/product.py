@@ -85,7 +85,7 @@ class _Product(MatrixWriter):
         if packs:
             self.scratch = self.b.next_address()
         error = self.b.next_address() if plan.unpack_source else None
-        self.n = ProductNumbers(*(self.b.next_entry() for _ in ProductNumbers._fields))
+        self.n = self.b.next_entries(ProductNumbers)
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
             self.scratch = self.scratch + builder.slot * self.n.scratch
@@ -102,20 +102,19 @@ class _Product(MatrixWriter):
                 self.b.next_address() for _ in "abc"
             )
             return None
-        graph = body.body
-        bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.bases = bases
+        epilogue = Epilogue.of_table(body, self.b)
+        self.bases = bases = epilogue.addresses
         self.left_address, self.right_address = bases[self.plan.a], bases[self.plan.b]
         self.result = bases[-1]
         if self.plan.has_tiles:
             self.left_address = self.b.next_address()
         if self.plan.has_panels:
             self.right_address = self.b.next_address()
-        if len(graph.nodes) == 1 and not self.plan.is_across:
+        if not epilogue.nodes and not self.plan.is_across:
             return None
         if self.plan.is_chained:
             self.result = self.b.next_address()
-        return TileEpilogue(self.b, self.plan, Epilogue(graph, self.b, bases))
+        return TileEpilogue(self.b, self.plan, epilogue)
 
     # --- units ------------------------------------------------------------------------
 
@@ -317,16 +316,7 @@ class _Product(MatrixWriter):
             with b.when(block.is_last):
                 self.tile_epilogue.prefetch(self.n, tile.rows, element, vectors)
         name = "sum_tail" if is_tail else "sum_tile"
-        b.declarations |= tile_function(
-            name,
-            self.tiling,
-            vectors,
-            is_tail,
-            self.plan.is_chained,
-            self.plan.has_tiles or bool(self.plan.pack_a),
-            self.plan.has_contiguous_terms,
-            bool(self.plan.pack_a),
-        )
+        b.declarations |= tile_function(name, self.plan, vectors, is_tail)
         factor = block.b + panel * block.b_panel
         counts = (tile.rows, block.depth, remaining)
         strides = (stride, tile.a_row, tile.a_term, block.b_term)

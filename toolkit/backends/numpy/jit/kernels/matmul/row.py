@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.problem import LINES
-from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.writer import (
+    LINES_PER_POINTER,
+    MatrixWriter,
+    line_addresses,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.pack import Packer
 from toolkit.definitions.records import record
 from toolkit.ir import Graph
 from toolkit.plans.operands import ALIGNMENT, align_up
-
-# Terms that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
-_TERMS_PER_POINTER = 5
 
 
 @record
@@ -121,7 +121,7 @@ class _Row(MatrixWriter):
         if plan.is_packed:
             self.right_address = b.next_address()
         self.sums: Pointer = b.next_address()
-        self.n = n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
+        self.n = n = b.next_entries(RowNumbers)
         self.triple_stride: Number = 3 * n.b_term
 
     def write_parts(self) -> None:
@@ -217,20 +217,15 @@ class _Row(MatrixWriter):
         scalars = (b.scalar(start + i * n.a_term, self.dtype) for i in range(terms))
         xs = [b.splat(x) for x in scalars]
         y = y + first * n.b_term
-        pointers = [y + i * n.b_term for i in range(0, terms, _TERMS_PER_POINTER)]
+        pointers = [y + i * n.b_term for i in range(0, terms, LINES_PER_POINTER)]
         for column, mask in b.run(self.low, self.high):
             total = b.load(self.sums, column, self.dtype, mask)
             offset = column * self.itemsize
-            rows = self._rows([pointer + offset for pointer in pointers], terms)
+            starts = [pointer + offset for pointer in pointers]
+            rows = line_addresses(starts, terms, n.b_term, self.triple_stride)
             for x, row in zip(xs, rows, strict=True):
                 total = self.multiply_add(total, x, self.load_vector(row, mask))
             b.store(total, self.sums, column, mask)
-
-    def _rows(self, pointers: list[Pointer], terms: int) -> Iterator[Pointer]:
-        """Yield the addresses of the terms of a column."""
-        for i in range(terms):
-            pointer, step = pointers[i // _TERMS_PER_POINTER], i % _TERMS_PER_POINTER
-            yield pointer + (self.triple_stride if step == 3 else step * self.n.b_term)
 
     def _add_to(self, result: Pointer, earlier: Number) -> None:
         """Add the sums to the earlier ones, if there are any."""

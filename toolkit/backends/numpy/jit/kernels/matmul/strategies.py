@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.calls import partition
@@ -144,6 +143,13 @@ class Strategy:
     pack_b: str
     grain: int
 
+    def blocks(self, p: Problem) -> int:
+        """Return the number of blocks of all products."""
+        panels = -(-p.columns // self.tiling.width)
+        slots = -(-max(1, p.depth) // self.depth)
+        blocks = -(-p.rows // self.rows) * -(-panels // self.panels)
+        return p.products * slots * blocks
+
 
 def choose(p: Problem) -> Strategy:
     """Return the strategy for a product."""
@@ -179,12 +185,8 @@ def choose(p: Problem) -> Strategy:
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(base, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
     conflict_cost = _set_conflict_cost(p, t)
-    division = min(
-        _divisions(p, base), key=lambda candidate: _cost(p, t, candidate, conflict_cost)
-    )
-    fields = division._asdict()
-    del fields["blocks"]
-    return replace(base, unit=BLOCK, **fields)
+    divisions = _divisions(p, replace(base, unit=BLOCK))
+    return min(divisions, key=lambda strategy: _cost(p, strategy, conflict_cost))
 
 
 def is_narrow(tiling: Tiling) -> bool:
@@ -218,29 +220,17 @@ def _seconds(p: Problem) -> float:
     return max(p.flops / _FLOP_PER_SECOND, p.nbytes / _BYTES_PER_SECOND)
 
 
-class _Division(NamedTuple):
-    """A division of a product: the number of blocks, and fields of `Strategy`."""
-
-    blocks: int
-    rows: int
-    panels: int
-    depth: int
-    step: int
-    pack_a: str
-    pack_b: str
-
-
-def _divisions(p: Problem, base: Strategy) -> Iterator[_Division]:
+def _divisions(p: Problem, base: Strategy) -> Iterator[Strategy]:
     """Yield divisions with a block for each worthwhile task, or the most possible."""
     seconds = _seconds(p)
     tasks = min(TASKS, max(_SHORT_TASK_COUNT, int(seconds / _LONG_TASK_SECONDS)))
     tasks = max(1, min(tasks, int(seconds / _TASK_SECONDS)))
     divisions = list(_all_divisions(p, base, 2 * tasks))
-    min_blocks = min(tasks, max(division.blocks for division in divisions))
-    return (division for division in divisions if division.blocks >= min_blocks)
+    min_blocks = min(tasks, max(division.blocks(p) for division in divisions))
+    return (division for division in divisions if division.blocks(p) >= min_blocks)
 
 
-def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Division]:
+def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[Strategy]:
     tiles = -(-p.rows // base.tiling.rows)
     step = p.rows if p.is_across else max(1, base.tiling.rows // 3)
     # Blocks of columns are as wide as the cache allows, or narrower for more tasks.
@@ -266,10 +256,14 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
                     step_terms = _step_terms(
                         p, base.tiling, depth, panels, pack_a, pack_b
                     )
-                    blocks = -(-p.rows // rows) * -(-base.panels // panels)
-                    blocks *= p.products * slots
-                    yield _Division(
-                        blocks, rows, panels, depth, step_terms, pack_a, pack_b
+                    yield replace(
+                        base,
+                        rows=rows,
+                        panels=panels,
+                        depth=depth,
+                        step=step_terms,
+                        pack_a=pack_a,
+                        pack_b=pack_b,
                     )
 
 
@@ -331,14 +325,12 @@ def _step_terms(
     return p.step(depth)
 
 
-def _cost(
-    p: Problem, tiling: Tiling, strategy: _Division, conflict_cost: float
-) -> float:
+def _cost(p: Problem, strategy: Strategy, conflict_cost: float) -> float:
     """Return the cost of a strategy beyond the arithmetic, as a fraction of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_transposed = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT_BYTES
-    cost = _left_cost(p, tiling, strategy)
+    cost = _left_cost(p, strategy)
     if strategy.pack_b == EACH:
         packing_rate = (
             _COSTS.transposed_packing_by_rows
@@ -365,7 +357,8 @@ def _cost(
         elif is_large and p.b_term >= _FAR_STRIDE_BYTES:
             cost += _COSTS.far_stride
     # Threads are idle while others compute the last blocks.
-    cost += _IDLE_THREAD_COST * (-strategy.blocks % _THREADS) / strategy.blocks
+    blocks = strategy.blocks(p)
+    cost += _IDLE_THREAD_COST * (-blocks % _THREADS) / blocks
     if strategy.depth < p.depth:
         slot_rate = _COSTS.frozen_slot_by_terms if p.is_frozen else _COSTS.slot_by_terms
         if p.size * p.itemsize > RESIDENT_BYTES:
@@ -374,10 +367,10 @@ def _cost(
     return cost
 
 
-def _left_cost(p: Problem, tiling: Tiling, strategy: _Division) -> float:
+def _left_cost(p: Problem, strategy: Strategy) -> float:
     """Return the cost of the reads and the packing of the left operand."""
     panels = strategy.panels
-    if _has_row_conflicts(p, tiling):
+    if _has_row_conflicts(p, strategy.tiling):
         packing_cost = _COSTS.conflict_packing_by_panels / panels
         return packing_cost if strategy.pack_a else _COSTS.row_conflict
     if strategy.pack_a == EACH:

@@ -6,8 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS, Tiling
-from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
+from toolkit.backends.numpy.jit.kernels.gemm.tiling import FLAT_ROWS
+from toolkit.backends.numpy.jit.kernels.gemm.writer import (
+    LINES_PER_POINTER,
+    MatrixWriter,
+    line_addresses,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.plan import ProductPlan
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
 # The prefetch distance of a panel, in terms.
@@ -15,19 +20,10 @@ _PREFETCH_TERMS = 6
 # Terms per iteration of a tile of many rows with contiguous terms. Two terms halve the
 # loop overhead.
 _TERMS_PER_ITERATION = 2
-# Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
-_ROWS_PER_POINTER = 5
 
 
 def tile_function(
-    name: str,
-    tiling: Tiling,
-    vectors: int,
-    is_tail: bool,
-    is_chained: bool,
-    is_packed: bool,
-    has_contiguous_terms: bool,
-    prefetches_next: bool = False,
+    name: str, plan: ProductPlan, vectors: int, is_tail: bool
 ) -> set[str]:
     """Return a function that sums a tile: each element adds its terms in order.
 
@@ -35,16 +31,12 @@ def tile_function(
 
     Args:
         name: of the function.
-        tiling: the supported numbers of rows.
+        plan: the properties of the product.
         vectors: the vectors of columns.
         is_tail: whether only some of the columns are valid.
-        is_chained: whether it may continue from earlier sums.
-        is_packed: whether the left operand's tile is packed.
-        has_contiguous_terms: whether the terms of its rows are contiguous.
-        prefetches_next: whether to prefetch the next unpacked tile of the left operand.
     """
-    w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
-    b, heights = w.b, tiling.heights
+    w = MatrixWriter(Kernel(plan.tiling.lanes), plan.tiling.dtype)
+    b, heights = w.b, plan.tiling.heights
     masks = (
         w.b.first_of_vectors(b.parameter("columns"), vectors)
         if is_tail
@@ -57,16 +49,7 @@ def tile_function(
     b.emit(f"switch i64 %rows, label %{done_label} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        _tile(
-            w,
-            tiling,
-            rows,
-            masks,
-            is_chained,
-            is_packed,
-            has_contiguous_terms,
-            prefetches_next,
-        )
+        _tile(w, plan, rows, masks)
         b.emit(f"br label %{done_label}")
     b.label(done_label)
     return b.internal_function(name, _PARAMETERS)
@@ -91,16 +74,7 @@ _PARAMETERS = (
 )
 
 
-def _tile(
-    w: MatrixWriter,
-    tiling: Tiling,
-    rows: int,
-    masks: Sequence[Mask],
-    is_chained: bool,
-    is_packed: bool,
-    has_contiguous_terms: bool,
-    prefetches_next: bool,
-) -> None:
+def _tile(w: MatrixWriter, plan: ProductPlan, rows: int, masks: Sequence[Mask]) -> None:
     """Sum a tile of some rows and store it."""
     starts = [
         w.b.pointer_parameter("sums") + i * w.b.parameter("sums_row")
@@ -109,10 +83,8 @@ def _tile(
     destinations = w.vectors_of(starts, masks)
     for address, _ in destinations:
         w.b.prefetch(address, write=True)
-    sums = _Sums(
-        w, tiling, rows, masks, is_packed, has_contiguous_terms, prefetches_next
-    ).total()
-    if is_chained:
+    sums = _Sums(w, plan, rows, masks).total()
+    if plan.is_chained:
         sums = _add_earlier(w, sums, destinations)
     for value, (address, mask) in zip(sums, destinations, strict=True):
         w.store_vector(value, address, mask)
@@ -135,65 +107,44 @@ class _Rows:
     because x86 addressing adds 1, 2 or 4 times a stride at no cost.
     """
 
-    def __init__(
-        self,
-        w: MatrixWriter,
-        tiling: Tiling,
-        rows: int,
-        is_packed: bool,
-        has_contiguous_terms: bool,
-    ) -> None:
-        self.w = w
-        self.rows = rows
+    def __init__(self, w: MatrixWriter, plan: ProductPlan, rows: int) -> None:
+        self.rows, is_packed = rows, plan.has_packed_rows
         self.stride: Number = w.itemsize if is_packed else w.b.parameter("a_row")
         self.term: Number = (
-            w.itemsize if has_contiguous_terms else w.b.parameter("a_term")
+            w.itemsize if plan.has_contiguous_terms else w.b.parameter("a_term")
         )
         if is_packed:
-            self.term = tiling.padded_rows * w.itemsize
-        self.every = rows if is_packed else _ROWS_PER_POINTER
+            self.term = plan.tiling.padded_rows * w.itemsize
+        self.every = rows if is_packed else LINES_PER_POINTER
         firsts = range(0, rows, self.every)
         self.pointers = [w.b.pointer_parameter("a") + i * self.stride for i in firsts]
         self.triple_stride = 3 * self.stride
 
     def addresses(self, offset: Number) -> Iterator[Pointer]:
-        """Yield the address of a term of each row."""
+        """Return the addresses of a term of each row."""
         pointers = [first + offset for first in self.pointers]
-        for i in range(self.rows):
-            pointer, step = pointers[i // self.every], i % self.every
-            yield (
-                (pointer + self.triple_stride)
-                if step == 3
-                else (pointer + step * self.stride)
-            )
+        strides = self.stride, self.triple_stride
+        return line_addresses(pointers, self.rows, *strides, self.every)
 
 
 class _Sums:
     """Emits the loop over all terms of a tile."""
 
     def __init__(
-        self,
-        w: MatrixWriter,
-        tiling: Tiling,
-        rows: int,
-        masks: Sequence[Mask],
-        is_packed: bool,
-        has_contiguous_terms: bool,
-        prefetches_next: bool,
+        self, w: MatrixWriter, plan: ProductPlan, rows: int, masks: Sequence[Mask]
     ) -> None:
         self.w = w
         self.masks = masks
         self.rows = rows
-        self.prefetches_next = prefetches_next
+        # Whether to prefetch the next unpacked tile of the left operand.
+        self.prefetches_next = bool(plan.pack_a)
         # A single row has too little arithmetic for prefetches to pay.
-        self.prefetches = tiling.rows > 1
-        self.lines = _Rows(w, tiling, rows, is_packed, has_contiguous_terms)
-        is_large = 2 * rows > tiling.rows > FLAT_ROWS
-        self.terms: int = (
-            _TERMS_PER_ITERATION
-            if is_large and (is_packed or has_contiguous_terms)
-            else 1
-        )
+        self.prefetches = plan.tiling.rows > 1
+        self.lines = _Rows(w, plan, rows)
+        is_large = 2 * rows > plan.tiling.rows > FLAT_ROWS
+        has_constant_stride = plan.has_packed_rows or plan.has_contiguous_terms
+        is_unrolled = is_large and has_constant_stride
+        self.terms: int = _TERMS_PER_ITERATION if is_unrolled else 1
 
     def total(self) -> list[Value]:
         """Return the sums of the products of all terms."""

@@ -159,10 +159,8 @@ class _Correlation:
 
     def __init__(self, b: Kernel, body: BodyStructure, plan: RoundedPlan) -> None:
         self.b, self.plan = b, plan
-        graph = body.body
-        bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]
+        self.epilogue = Epilogue.of_table(body, b)
         self.weights = b.next_address()
-        self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
         self.tiles: Tiles = create_tiles(b)
 

@@ -13,16 +13,16 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    correlation_windows,
     element_strides,
     tap_stride,
-    windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
     RoundedPlan,
     emit_rounded_correlation,
     emit_rounded_panels,
 )
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
 from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
@@ -44,7 +44,6 @@ from toolkit.backends.numpy.jit.kernels.gemm.problem import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.gemm.strips import Factor, pack_call
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.products import can_round_factors
-from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand, contiguous
@@ -100,31 +99,18 @@ def lower_rounded(
     return lowering.lower() if lowering.is_faster(speedup) else None
 
 
-@record
-class Shape:
-    """The properties that determine the partition of an image.
+def part_size(count: int, nbytes: int, images: int, flops: int) -> int:
+    """Return the positions of a part of an image along the first axis.
 
-    Attributes:
+    Args:
+        count, nbytes: the positions along this axis, and the bytes, of a whole image.
         images: the number of images.
-        flops: of one image.
-        cache_bytes: the size of the cache for a part.
+        flops: of all images.
     """
-
-    images: int
-    flops: int
-    cache_bytes: int
-
-    def part_size(self, grid: Grid, nbytes: int) -> int:
-        """Return the positions of a part along the first axis.
-
-        Args:
-            grid: of a whole image.
-            nbytes: of a whole image.
-        """
-        min_parts = -(-nbytes // self.cache_bytes)
-        task_parts = min(-(-TASKS // self.images), self.flops // _TASK_FLOPS)
-        count = grid.sides[0].count
-        return -(-count // max(1, min(count, max(min_parts, task_parts))))
+    images = max(1, images)
+    min_parts = -(-nbytes // (current().cache_bytes // 4))
+    task_parts = min(-(-TASKS // images), flops // images // _TASK_FLOPS)
+    return -(-count // max(1, min(count, max(min_parts, task_parts))))
 
 
 class _Lowering:
@@ -158,13 +144,14 @@ class _Lowering:
                 spec = Spec(shape, weights.spec.dtype)
                 weights = replace(contiguous(spec), is_frozen=weights.is_frozen)
         self.images, self.weights, self.x, self.w = images, weights, x, w
-        self.sweeps, self.sizes = _sweeps(
-            attrs, images, weights, self.spec, is_input_grad
-        )
+        size = weights.spec.shape[:-2]
+        window_axes = correlation_windows(attrs, size, images, self.spec, is_input_grad)
+        self.sweeps = geometry.sweeps(window_axes, is_input_grad)
+        self.sizes = tuple(window.size for window in window_axes)
         self.depth: int = images.spec.shape[-1]
-        size = prod(self.sizes) * self.depth * self.spec.shape[-1]
+        terms = prod(self.sizes) * self.depth * self.spec.shape[-1]
         pixels = images if is_input_grad else self.spec
-        self.flops: int = 2 * size * prod(_extents(pixels))
+        self.flops: int = 2 * terms * prod(_extents(pixels))
         self.plan = self._plan()
 
     def _plan(self) -> RoundedPlan:
@@ -172,11 +159,9 @@ class _Lowering:
         self.is_prepacked: bool = full_plan.weight_bytes > current().cache_bytes // 2
         if self.is_prepacked:
             return full_plan
-        images = max(1, self.spec.shape[0])
-        shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(
-            shape.part_size(full_plan.pixels.grid, full_plan.pixels.nbytes)
-        )
+        pixels, images = full_plan.pixels, self.spec.shape[0]
+        count = pixels.grid.sides[0].count
+        return self._plan_of(part_size(count, pixels.nbytes, images, self.flops))
 
     def _plan_of(self, part_size: int) -> RoundedPlan:
         dtype = self.images.spec.dtype
@@ -271,24 +256,3 @@ def _extents(value: Any) -> Sequence[int]:
     shape = value.spec.shape if isinstance(value, Operand) else value.shape
     extents: Sequence[int] = shape[:-1]
     return extents
-
-
-def _sweeps(
-    attrs: Mapping[str, Any],
-    images: Operand,
-    weights: Operand,
-    spec: Spec,
-    is_input_grad: bool,
-) -> tuple[tuple[geometry.Axes, ...], tuple[int, ...]]:
-    """Return the axes of each correlation, and the extents of the weights."""
-    spatial, out = images.spec.shape[1:-1], spec.shape[1:-1]
-    if is_input_grad:
-        spatial, out = out, spatial
-    window_axes = windows(attrs, weights.spec.shape[:-2], spatial, out, images)
-    window_axes = geometry.collapse(window_axes)
-    sweeps = (
-        geometry.backward(window_axes)
-        if is_input_grad
-        else (geometry.forward(window_axes),)
-    )
-    return sweeps, tuple(window.size for window in window_axes)

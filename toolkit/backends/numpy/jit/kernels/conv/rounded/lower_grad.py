@@ -9,7 +9,10 @@ from typing import Any
 from toolkit.backends.numpy.jit.calls import Call, Lowered, Reference, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.problem import element_strides, windows
+from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    element_strides,
+    gradient_windows,
+)
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
     RoundedGradPlan,
@@ -19,9 +22,9 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
-    Shape,
     can_round,
     is_faster_in_blocks,
+    part_size,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     Planes,
@@ -88,9 +91,7 @@ class _Lowering:
             self.images, self.x, attrs, sizes = unfolding
             channels = self.images.spec.shape[-1], shape[-1]
             self.spec = Spec((*sizes, *channels), self.spec.dtype)
-        extents = self.images.spec.shape[1:-1], shape[1:-1]
-        window_axes = windows(attrs, sizes, *extents, self.images, self.gradients)
-        window_axes = geometry.collapse(window_axes)
+        window_axes = gradient_windows(attrs, sizes, self.images, self.gradients)
         self.axes = geometry.forward(window_axes)
         self.pitches = tuple(window.step for window in window_axes)
         self.plan = self._plan()
@@ -100,10 +101,9 @@ class _Lowering:
         self.is_prepacked: bool = self._is_prepacked(full_plan)
         if self.is_prepacked:
             return full_plan
-        images = max(1, self.count)
         nbytes = full_plan.planes.nbytes + full_plan.pairs.nbytes
-        shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(shape.part_size(full_plan.planes.grid, nbytes))
+        count = full_plan.planes.grid.sides[0].count
+        return self._plan_of(part_size(count, nbytes, self.count, self.flops))
 
     def _is_prepacked(self, full_plan: RoundedGradPlan) -> bool:
         """Return whether an earlier call packs images, for less traffic of sums."""

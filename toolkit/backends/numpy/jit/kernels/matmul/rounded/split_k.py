@@ -74,7 +74,7 @@ def emit_split_k_product(a_format: OperandFormat, b_format: OperandFormat) -> Ke
     """
     b = Kernel(BLOCK_LINES)
     addresses = [b.next_address() for _ in range(4)]
-    n = SplitKNumbers(*(b.next_entry() for _ in SplitKNumbers._fields))
+    n = b.next_entries(SplitKNumbers)
     _SplitKProduct(b, addresses, n).write(a_format, b_format)
     return b
 
