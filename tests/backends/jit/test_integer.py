@@ -173,7 +173,7 @@ def test_only_full_tiles_use_tile_instructions():
         return [call.code.emit.__name__ for call in calls]
 
     # Code reads rows in place if no tile exceeds them.
-    first, packing, last = "emit_pack_panels", "emit_pack_rows", "emit_integer_tiles"
+    first, packing, last = "emit_pack_panels", "emit_pack_rows", "emit_tiled_product"
     assert names(64, 64) == [first, last]
     assert names(63, 64) == names(64, 64, depth=60) == [first, packing, last]
     for emitted in (

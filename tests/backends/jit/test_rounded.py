@@ -51,7 +51,7 @@ def narrow(x):
 
 def assert_tiled(lowered):
     names = [call.code.emit.__name__ for call in lowered.calls]
-    assert {"emit_rounded_product", "emit_split_k_product"} & set(names)
+    assert {"emit_tiled_product", "emit_split_k_product"} & set(names)
 
 
 def body_of(function, *arrays):
@@ -288,7 +288,7 @@ def test_only_large_products_use_tile_instructions():
             lowered = lowered_of(ops.matmul, a, b)
         return [call.code.emit.__name__ for call in lowered.calls]
 
-    large = ["emit_strips", "emit_strips", "emit_rounded_product"]
+    large = ["emit_strips", "emit_strips", "emit_tiled_product"]
     assert calls(256, 512, 256) == large
     for emitted in (
         calls(256, 512, 256, PROCESSORS["x86-64-v4"]),
@@ -297,7 +297,7 @@ def test_only_large_products_use_tile_instructions():
         calls(2, 512, 256),
         calls(256, 512, 4),
     ):
-        assert "emit_rounded_product" not in emitted
+        assert "emit_tiled_product" not in emitted
 
 
 def test_libraries_use_no_tiles():

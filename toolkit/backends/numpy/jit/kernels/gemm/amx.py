@@ -51,10 +51,16 @@ class Run(NamedTuple):
 
 
 class Tiles:
-    """Emits tile instructions between `configure` and `release`."""
+    """Emits tile instructions between `configure` and `release`.
 
-    def __init__(self, b: Kernel) -> None:
+    Args:
+        b: the builder.
+        instruction: the name of the multiplication.
+    """
+
+    def __init__(self, b: Kernel, instruction: str = BFLOAT16) -> None:
         self.b = b
+        self.instruction = instruction
         self.shapes: Pointer = b.memory(1, b.filled(0, "int32"))
 
     def configure(self) -> None:
@@ -87,14 +93,12 @@ class Tiles:
         row: Number,
         columns: Sequence[Pointer],
         column: Number,
-        instruction: str = BFLOAT16,
     ) -> None:
         """Add the products of each block of rows and of columns, rows outermost.
 
         Args:
             rows, columns: the addresses of the blocks.
             row, column: the bytes from one row of a block to the next.
-            instruction: the name of the multiplication.
         """
         sums = len(rows) * len(columns)
         column_tiles = range(TILE_COUNT - len(columns), TILE_COUNT)
@@ -107,7 +111,7 @@ class Tiles:
             for j, column_tile in enumerate(column_tiles):
                 tile = i * len(columns) + j
                 factors = f"i8 {row_tile}, i8 {column_tile}"
-                self._call(instruction, f"i8 {tile}, {factors}")
+                self._call(self.instruction, f"i8 {tile}, {factors}")
 
     def sum_up(
         self,
@@ -117,7 +121,7 @@ class Tiles:
         columns: Sequence[Pointer],
         column: Number,
     ) -> None:
-        """Add the products of a run of bfloat16 blocks.
+        """Add the products of a run of blocks.
 
         Args:
             run: the number of blocks and their strides.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BFLOAT16,
     BLOCK_BYTES,
     BLOCK_LINES,
     TILE_COUNT,
@@ -39,9 +40,12 @@ _PARAMETERS = (
 )
 
 
-def create_tiles(b: Kernel) -> Tiles:
-    """Return the emitter of bfloat16 block products for the target processor."""
-    return Tiles(b) if current().has_tiles else DotProductTiles(b)
+def create_tiles(b: Kernel, instruction: str = BFLOAT16) -> Tiles:
+    """Return the emitter of block products for the target processor."""
+    if current().has_tiles:
+        return Tiles(b, instruction)
+    assert instruction == BFLOAT16
+    return DotProductTiles(b)
 
 
 def block_flops(float32_flops: float) -> float:

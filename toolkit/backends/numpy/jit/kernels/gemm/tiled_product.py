@@ -9,6 +9,7 @@ from toolkit.backends.numpy.jit.calls import partition
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BFLOAT16,
     BLOCK_BYTES,
     BLOCK_LINES,
     PANELS,
@@ -25,19 +26,20 @@ from toolkit.plans.loops.planner import TASKS
 
 # The least FLOPs of a task.
 _TASK_FLOPS = 1 << 26
+# The bytes of a word of each column of a panel.
+_LINE_BYTES = 4 * SPAN
 
 
 class Division(NamedTuple):
     """The rows of a call: groups of panels, each in parts of the rows.
 
     Attributes:
-        group_columns, groups: the columns of a group, and the number of groups.
+        group_columns: the columns of a group.
         part_rows: the rows of a part.
         rows: the number of all parts.
     """
 
     group_columns: int
-    groups: int
     part_rows: int
     rows: int
 
@@ -52,60 +54,63 @@ def divide_into_parts(rows: int, columns: int, panel_bytes: int) -> Division:
     group = max(1, min(current().cache_bytes // 2 // panel_bytes, PANELS))
     groups = -(-panels // group)
     part = -(-tiles // min(-(-TASKS // groups), tiles))
-    return Division(group * SPAN, groups, part * SPAN, groups * -(-tiles // part))
+    return Division(group * SPAN, part * SPAN, groups * -(-tiles // part))
 
 
-class RoundedNumbers(NamedTuple):
-    """The numbers after the addresses in the table.
+class TiledNumbers(NamedTuple):
+    """The numbers after the addresses in the table. Strides are in bytes.
 
     Attributes:
-        rows, columns: of the product.
-        blocks: the blocks of a strip.
+        rows, columns: extents of the product.
+        blocks: the blocks that hold the terms of a row.
+        row_bytes, panel_bytes: strides of rows, and of panels.
         group_columns: the columns of a group of panels.
-        groups: the groups of panels.
         part_rows: the rows of a part. A row of the call is a group within a part.
     """
 
     rows: Any
     columns: Any
     blocks: Any
+    row_bytes: Any
+    panel_bytes: Any
     group_columns: Any
-    groups: Any
     part_rows: Any
 
 
-def emit_rounded_product(body: BodyStructure) -> Kernel:
+def emit_tiled_product(
+    instruction: str, body: BodyStructure, rows: int | None = None
+) -> Kernel:
     """Emit the function that computes parts of rows of groups of panels.
 
-    The table holds the addresses of the body's inputs and outputs, and of the strips of
-    both operands, then `RoundedNumbers`.
+    The table holds the addresses of the body's inputs and outputs, of the rows if
+    `rows` is None, and of the panels, then `TiledNumbers`.
+
+    Args:
+        instruction: BFLOAT16: both operands are packed into strips of blocks. INT8:
+            rows of terms, and panels of lines of words.
+        body: the product and its epilogue.
+        rows: the number of the body's input that is read in place as rows, or None.
     """
     b = Kernel(BLOCK_LINES)
-    TiledProduct(b, body).write()
+    _TiledProduct(b, instruction, body, rows).write()
     return b
 
 
-class TiledProduct:
-    """Emits a function that computes parts of rows of groups of panels.
+class _TiledProduct:
+    """Emits the function."""
 
-    Args:
-        b: the builder, whose next entries are the entries of the table.
-        body: the product and its epilogue.
-        rows: the number of the body's input that is read in place as rows of the left
-            operand. None: their address precedes the right operand's.
-    """
-
-    dtype = "float32"
-    numbers: Any = RoundedNumbers
-
-    def __init__(self, b: Kernel, body: BodyStructure, rows: int | None = None) -> None:
+    def __init__(
+        self, b: Kernel, instruction: str, body: BodyStructure, rows: int | None
+    ) -> None:
         self.b = b
         self.epilogue = Epilogue.of_table(body, b)
         self.rows = b.next_address() if rows is None else self.epilogue.addresses[rows]
         self.columns = b.next_address()
-        self.n: Any = b.next_entries(self.numbers)
+        self.n = b.next_entries(TiledNumbers)
+        self.is_strips: bool = instruction == BFLOAT16
+        self.dtype: str = "float32" if self.is_strips else "int32"
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, self.dtype))
-        self.tiles: Tiles = create_tiles(b)
+        self.tiles: Tiles = create_tiles(b, instruction)
 
     def write(self) -> None:
         """Emit the loops. A group of panels stays in the cache during a part."""
@@ -116,20 +121,30 @@ class TiledProduct:
             columns = b.tile_range(group, n.group_columns, n.columns)
             with b.loop(*b.tile_range(part_index, n.part_rows, n.rows), SPAN) as row:
                 with b.loop(*columns, SPAN) as column:
-                    self.multiply(row, column, self.sums + (column - columns[0]) * 4)
+                    self._multiply(row, column, self.sums + (column - columns[0]) * 4)
                 self._apply_epilogue(row, columns)
         self.tiles.release()
 
-    def multiply(self, row: Number, column: Number, sums: Pointer) -> None:
-        """Sum the products of two strips of rows and of columns."""
+    def _multiply(self, row: Number, column: Number, sums: Pointer) -> None:
+        """Sum the products of two tiles of rows and a panel."""
         n = self.n
-        strip_bytes = n.blocks * BLOCK_BYTES
-        rows = self.rows + row // BLOCK_LINES * strip_bytes
-        columns = self.columns + column // BLOCK_LINES * strip_bytes
+        strip_bytes = n.row_bytes * BLOCK_LINES
+        rows = self.rows + row * n.row_bytes
+        panel = self.columns + column // SPAN * n.panel_bytes
+        if self.is_strips:
+            panels = [panel, panel + strip_bytes]
+            run = Run(n.blocks, BLOCK_BYTES, BLOCK_BYTES)
+            row_line: Number = TILE_ROW_BYTES
+            column_line = TILE_ROW_BYTES
+        else:
+            # The first line of a panel holds initial sums, which are 0.
+            panel = panel + _LINE_BYTES
+            panels = [panel, panel + TILE_ROW_BYTES]
+            run = Run(n.blocks, TILE_ROW_BYTES, BLOCK_LINES * _LINE_BYTES)
+            row_line, column_line = n.row_bytes, _LINE_BYTES
         self.tiles.clear(4)
-        first, second = ([x, x + strip_bytes] for x in (rows, columns))
-        run = Run(n.blocks, BLOCK_BYTES, BLOCK_BYTES)
-        self.tiles.sum_up(run, first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
+        row_tiles = [rows, rows + strip_bytes]
+        self.tiles.sum_up(run, row_tiles, row_line, panels, column_line)
         self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _apply_epilogue(self, row: Number, columns: Range) -> None:

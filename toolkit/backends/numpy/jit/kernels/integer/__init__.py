@@ -2,7 +2,7 @@
 
 `words` describes the instructions that multiply several terms at a time. `pack` packs
 the terms of both operands. `product` emits the loops over tiles, `lower` the calls.
-`few_rows` is for products of few rows, where packing does not pay, and `tiles` for AMX.
+`few_rows` is for products of few rows, where packing does not pay.
 A `convolution` is a product whose rows are the windows of the outputs: `patches` packs
 them (im2col). Sums have 32 bits, so all processors compute the same result.
 """

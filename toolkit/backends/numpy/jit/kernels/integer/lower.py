@@ -17,12 +17,17 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
     BLOCK_LINES,
+    INT8,
     SPAN,
     TILE_ROW_BYTES,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList, body_call
 from toolkit.backends.numpy.jit.kernels.gemm.problem import contiguous_factors
-from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import divide_into_parts
+from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import (
+    TiledNumbers,
+    divide_into_parts,
+    emit_tiled_product,
+)
 from toolkit.backends.numpy.jit.kernels.gemm.tiling import Tiling
 from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
@@ -41,11 +46,6 @@ from toolkit.backends.numpy.jit.kernels.integer.product import (
     IntegerNumbers,
     IntegerPlan,
     emit_integer_product,
-)
-from toolkit.backends.numpy.jit.kernels.integer.tiles import (
-    BLOCK_WORDS,
-    TileNumbers,
-    emit_integer_tiles,
 )
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, words_of
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
@@ -253,7 +253,7 @@ class _TiledLowering(Lowering):
         super().__init__(body, a, b)
         self.words = Words(4)
         self.blocks: int = -(-self.depth // _BLOCK_TERMS)
-        self.count = self.blocks * BLOCK_WORDS
+        self.count = self.blocks * TILE_ROW_BYTES // WORD_BYTES
         self.panels = -(-self.columns // SPAN)
         self.packed_rows = -(-self.rows // SPAN) * SPAN
         # Tile loads read rows past the end unless the rows are packed.
@@ -273,10 +273,10 @@ class _TiledLowering(Lowering):
         strides = self.row_bytes, panel_bytes
         sizes = division.group_columns, division.part_rows
         return body_call(
-            Code(emit_integer_tiles, self.plan.a, BodyStructure(self.body)),
+            Code(emit_tiled_product, INT8, BodyStructure(self.body), self.plan.a),
             self.body,
             factors,
-            TileNumbers(*extents, *strides, *sizes),
+            TiledNumbers(*extents, *strides, *sizes),
             division.rows,
             division.grain(self.flops),
             self.flops,

@@ -2,9 +2,10 @@
 
 A block is 16 lines of 32 terms: rows of the left operand, or pairs of terms of columns
 of the right one. Tile instructions or dot products multiply two blocks and add to 16
-rows of 16 float32 sums. `pack` rounds both operands and packs them into blocks.
-`product` multiplies the blocks and applies the epilogue. `split_k` does both for parts
-of many terms. `lower` decides when this is faster than float32, and emits the calls.
+rows of 16 float32 sums. `gemm.strips` rounds both operands and packs them into blocks,
+and `gemm.tiled_product` multiplies the blocks and applies the epilogue. `split_k` does
+both for parts of many terms. `lower` decides when this is faster than float32, and
+emits the calls.
 """
 
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import lower_rounded

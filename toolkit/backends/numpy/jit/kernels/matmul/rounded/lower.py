@@ -10,10 +10,12 @@ from toolkit.backends.numpy.jit.calls import (
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.gemm.amx import (
+    BFLOAT16,
     BLOCK_BYTES,
     BLOCK_LINES,
     BLOCK_TERMS,
     SPAN,
+    TILE_ROW_BYTES,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
@@ -27,9 +29,9 @@ from toolkit.backends.numpy.jit.kernels.gemm.strips import (
     pack_call,
 )
 from toolkit.backends.numpy.jit.kernels.gemm.tiled_product import (
-    RoundedNumbers,
+    TiledNumbers,
     divide_into_parts,
-    emit_rounded_product,
+    emit_tiled_product,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.split_k import (
@@ -107,9 +109,13 @@ def _lower_packed(p: Problem, body: Graph) -> Lowered:
     calls.append(pack_call(rows, False, ("in", p.a), a))
     division = divide_into_parts(p.rows, p.columns, panel_bytes)
     multiply = Call(
-        Code(emit_rounded_product, BodyStructure(body)),
+        Code(emit_tiled_product, BFLOAT16, BodyStructure(body)),
         (*operands_of(body), a, b),
-        RoundedNumbers(p.rows, p.columns, blocks, *division[:3]),
+        TiledNumbers(
+            *(p.rows, p.columns, blocks),
+            *(blocks * TILE_ROW_BYTES, panel_bytes),
+            *(division.group_columns, division.part_rows),
+        ),
         division.rows,
         division.grain(p.flops),
         flops=p.flops,
