@@ -16,7 +16,7 @@ from tests.backends.jit.running import graph_of, operand_of, run_lowered
 from tests.emulated_processor import WAYS
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels.gemm import dot_product_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.cost_model import BlockRates
 from toolkit.backends.numpy.jit.kernels.matmul import rounded as products
 from toolkit.backends.numpy.jit.lowering import lower
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, find
@@ -97,8 +97,8 @@ def assert_close(actual, a, b):
 @pytest.fixture
 def always(monkeypatch):
     """Tiles for products of any extents."""
-    monkeypatch.setattr(products.lower, "_FLOP_PER_SECOND", 1.0)
-    monkeypatch.setattr(dot_product_tiles, "_DOT_SPEEDUP", 1e12)
+    rates = BlockRates(1.0, 1.8e10, dot_speedup=1e12)
+    monkeypatch.setattr(products.lower, "_RATES", rates)
 
 
 SHAPES = [

@@ -26,7 +26,7 @@ from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
 from toolkit.backends.numpy.jit.calls import prepared
 from toolkit.backends.numpy.jit.kernels.conv import rounded as convolutions
-from toolkit.backends.numpy.jit.kernels.gemm import dot_product_tiles
+from toolkit.backends.numpy.jit.kernels.gemm.cost_model import BlockRates
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
 from toolkit.plans.rules import rules
 
@@ -58,8 +58,9 @@ class Exact(Problem):
 @pytest.fixture
 def always(monkeypatch):
     """Tiles for convolutions of any extents."""
-    monkeypatch.setattr(convolutions.lower, "_FLOP_PER_SECOND", 1.0)
-    monkeypatch.setattr(dot_product_tiles, "_DOT_SPEEDUP", 1e12)
+    rates = BlockRates(1.0, 3e10, dot_speedup=1e12)
+    for module in (convolutions.lower, convolutions.lower_grad):
+        monkeypatch.setattr(module, "RATES", rates)
 
 
 def test_packed_weights_of_inference_are_cached(always):

@@ -24,9 +24,6 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 from toolkit.backends.numpy.jit.processor import current
 
 _WORD_BYTES = 4
-# The measured throughput of a core with tiles, in FLOP/s, and the speedup of dot
-# products over float32: a factor of 2, less a tenth for loads and stores of sums.
-_TILE_FLOP_PER_SECOND, _DOT_SPEEDUP = 1.5e12, 1.8
 _PARAMETERS = (
     "ptr noalias %rows",
     "ptr noalias %first",
@@ -46,13 +43,6 @@ def create_tiles(b: Kernel, instruction: str = BFLOAT16) -> Tiles:
         return Tiles(b, instruction)
     assert instruction == BFLOAT16
     return DotProductTiles(b)
-
-
-def block_flops(float32_flops: float) -> float:
-    """Return the FLOP/s of a core in bfloat16, given the FLOP/s in float32."""
-    return (
-        _TILE_FLOP_PER_SECOND if current().has_tiles else _DOT_SPEEDUP * float32_flops
-    )
 
 
 class DotProductTiles(Tiles):

@@ -39,7 +39,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.call_list import (
     body_call,
     full_operands,
 )
-from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import block_flops
+from toolkit.backends.numpy.jit.kernels.gemm.cost_model import BlockRates
 from toolkit.backends.numpy.jit.kernels.gemm.problem import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.gemm.strips import Factor, pack_call
 from toolkit.backends.numpy.jit.processor import current
@@ -49,8 +49,8 @@ from toolkit.plans.loops.planner import TASKS
 from toolkit.plans.operands import Operand, contiguous
 from toolkit.plans.rules import rules
 
-# The throughput of a core: float32 FLOP/s, and bytes/s of packing.
-_FLOP_PER_SECOND, _BYTES_PER_SECOND = 2e11, 3e10
+# For convolutions. The measurement is not recorded.
+RATES = BlockRates(float32_flops=2e11, packed_bytes=3e10)
 # The least FLOPs of a task, and the most unrolled taps.
 _TASK_FLOPS, _MAX_UNROLLED_TAPS = 1 << 25, 32
 
@@ -60,21 +60,6 @@ def can_round(node: Node) -> bool:
     # Rows that must not depend on the batch use float32.
     is_free = current().rounds_factors and not rules.rows_independent
     return is_free and can_round_factors(node)
-
-
-def is_faster_in_blocks(
-    flops: int, in_blocks: int, packed: int, speedup: float
-) -> bool:
-    """Return whether blocks take less time than float32.
-
-    Args:
-        flops: of the convolution.
-        in_blocks: the FLOPs of whole blocks.
-        packed: the bytes of float32 that are packed.
-        speedup: the speedup of the float32 algorithm over a direct convolution.
-    """
-    seconds = in_blocks / block_flops(_FLOP_PER_SECOND) + packed / _BYTES_PER_SECOND
-    return seconds < flops / (_FLOP_PER_SECOND * speedup)
 
 
 def lower_rounded(
@@ -187,7 +172,7 @@ class _Lowering:
         packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
-        return is_faster_in_blocks(self.flops, in_blocks, packed, speedup)
+        return RATES.prefers_blocks(self.flops, in_blocks, packed, speedup)
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""

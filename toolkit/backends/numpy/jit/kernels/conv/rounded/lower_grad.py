@@ -22,8 +22,8 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.layout import pack_images
 from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
+    RATES,
     can_round,
-    is_faster_in_blocks,
     part_size,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
@@ -155,7 +155,7 @@ class _Lowering:
         )
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
         packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
-        return is_faster_in_blocks(self.flops, 2 * terms * sums, packed, speedup)
+        return RATES.prefers_blocks(self.flops, 2 * terms * sums, packed, speedup)
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""

@@ -19,7 +19,7 @@ from toolkit.backends.numpy.jit.kernels.gemm.amx import (
 )
 from toolkit.backends.numpy.jit.kernels.gemm.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.gemm.combine import combine_call
-from toolkit.backends.numpy.jit.kernels.gemm.dot_product_tiles import block_flops
+from toolkit.backends.numpy.jit.kernels.gemm.cost_model import BlockRates
 from toolkit.backends.numpy.jit.kernels.gemm.problem import (
     STRIDED,
     packing_of,
@@ -44,9 +44,8 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 from toolkit.plans.loops.planner import TASKS
 
-# The throughput of a core, measured for shapes of (16, 64, 64) and more: float32
-# FLOP/s, and bytes/s of packing.
-_FLOP_PER_SECOND, _BYTES_PER_SECOND = 1.5e11, 1.8e10
+# Measured for shapes of (16, 64, 64) and more.
+_RATES = BlockRates(float32_flops=1.5e11, packed_bytes=1.8e10)
 
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
@@ -143,9 +142,8 @@ def _is_faster(p: Problem) -> bool:
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
     a_itemsize, b_itemsize = p.items
     packed = p.rows * a_itemsize + (0 if p.is_frozen else p.columns * b_itemsize)
-    seconds = 2 * rows * columns * p.depth / block_flops(_FLOP_PER_SECOND)
-    seconds += packed * p.depth / _BYTES_PER_SECOND
-    return seconds < p.flops / _FLOP_PER_SECOND
+    block_flops = 2 * rows * columns * p.depth
+    return _RATES.prefers_blocks(p.flops, block_flops, packed * p.depth)
 
 
 def _operand_formats(p: Problem) -> tuple[OperandFormat, OperandFormat]:
