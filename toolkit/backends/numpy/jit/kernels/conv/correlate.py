@@ -250,8 +250,7 @@ class _Correlation(ConvolutionWriter):
         """Sum a tile over all taps, and apply the epilogue."""
         b, panel = self.b, state.panel
         assert panel
-        zero = b.filled(0.0, self.dtype)
-        sums = [zero] * (tile.size * panel.vectors)
+        sums = [self.zero] * (tile.size * panel.vectors)
         pitch = self.plan.channels.blocks * self.plan.channels.width
         start = state.element * pitch + state.column
         dots = self.plan.channels.is_dot_product
@@ -320,5 +319,5 @@ class _Correlation(ConvolutionWriter):
             self, plan.channels, panel, axis, plan.max_unrolled, plan.is_far
         )
         for segment in tile.segments:
-            sums = inner.add(segment, state.x, w, sums)
+            sums = inner.add_segment(segment, state.x, w, sums)
         return sums

@@ -256,16 +256,13 @@ class _KernelGrad(ConvolutionWriter):
 
     def _clear(self, address: Pointer, count: int) -> None:
         """Fill with zeros."""
-        zero, remainder = self._zero(), count % self.b.lanes
+        zero, remainder = self.zero, count % self.b.lanes
         with self.b.loop(0, count - remainder, self.b.lanes) as index:
             self.b.store(zero, address, index, None)
         if remainder:
             self.b.store(
                 zero, address, count - remainder, constant_mask(remainder, self.b.lanes)
             )
-
-    def _zero(self) -> Value:
-        return self.b.filled(0.0, self.dtype)
 
     # --- one tile ---------------------------------------------------------------------
 

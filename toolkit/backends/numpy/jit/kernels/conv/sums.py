@@ -65,7 +65,7 @@ class TapSums(ConvolutionWriter):
         dense_strides = self.depth * channels.pitch, self.depth * self.row
         self.is_dense: bool = (self.tap, self.every) == dense_strides
 
-    def add(
+    def add_segment(
         self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]
     ) -> list[Value]:
         """Return the sums of a tile plus a segment's taps of the rows that they meet.

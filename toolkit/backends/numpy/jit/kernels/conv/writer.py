@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import TYPES, Pointer, Value
-from toolkit.backends.numpy.jit.kernel import Kernel
+from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
 
 
-class ConvolutionWriter:
+class ConvolutionWriter(MatrixWriter):
     """Emits kernels of images of one dtype, the element type of all pointers."""
-
-    def __init__(self, builder: Kernel, dtype: str) -> None:
-        self.b = builder
-        self.dtype = dtype
 
     def address(self, number: int) -> Pointer:
         """Return an address of the table."""

@@ -273,8 +273,8 @@ class _Winograd(PatchWriter):
         plan, lanes = self.plan, self.b.lanes
         axis = _vectors_as_taps(plan)
         inner = TapSums(self, replace(plan.channels, depth=lanes), panel, axis)
-        sums = [self.zero()] * (plan.rows * panel.vectors)
-        sums = inner.add(Segment(0, axis.taps, 0, plan.rows), x, w, sums)
+        sums = [self.zero] * (plan.rows * panel.vectors)
+        sums = inner.add_segment(Segment(0, axis.taps, 0, plan.rows), x, w, sums)
         for k, value in enumerate(sums):
             row, vector = divmod(k, panel.vectors)
             self.b.store(value, y, vector * plan.vector + row * lanes, None)

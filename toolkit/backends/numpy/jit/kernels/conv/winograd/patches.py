@@ -137,11 +137,7 @@ class PatchWriter(ConvolutionWriter):
     def clear(self, address: Pointer, count: int) -> None:
         """Fill with zeros, in whole vectors."""
         with self.b.loop(0, count, self.b.lanes) as index:
-            self.b.store(self.zero(), address, index, None)
-
-    def zero(self) -> Value:
-        """Return a vector of zeros."""
-        return self.b.filled(0.0, self.dtype)
+            self.b.store(self.zero, address, index, None)
 
     def corner(self, tile: Number) -> tuple[Number, Number, Number]:
         """Return the image of a tile, and its first output along each axis."""
