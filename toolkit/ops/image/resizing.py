@@ -28,7 +28,7 @@ from toolkit.ops.elementwise import (
     sign,
     where,
 )
-from toolkit.ops.image.layout import as_pixels, batched, weighted, widened
+from toolkit.ops.image.layout import as_pixels, batched, widened
 from toolkit.ops.index import take
 from toolkit.ops.numeric import absolute, logical_and, stop_gradient
 from toolkit.ops.ranges import index_range
@@ -278,7 +278,13 @@ def _total(pixels: Iterable[Tensor], tap_weights: Tensor, is_finite: bool) -> Te
     """Sum pixels times weights, in order, without the pixels of weight 0."""
     if is_finite:
         return reduce(add, (x * tap_weights[k] for k, x in enumerate(pixels)))
-    return reduce(add, (weighted(x, tap_weights[k]) for k, x in enumerate(pixels)))
+    # A comparison of the weights is shared by all channels. The weights are constants,
+    # so no gradient needs the pixels of weight 0.
+    unused, zero = equal(tap_weights, 0), convert(0.0, tap_weights.dtype)
+    return reduce(
+        add,
+        (where(unused[k], zero, x) * tap_weights[k] for k, x in enumerate(pixels)),
+    )
 
 
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
