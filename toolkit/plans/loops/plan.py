@@ -96,6 +96,8 @@ class LoopNest:
             loop.
         register_vectors: the number of vectors of a row that is kept in registers; 0:
             rows can be long.
+        lane_columns: the elements of a row, if each lane of a vector computes one row
+            of a few contiguous elements; otherwise 0.
         is_ragged: whether the last row is shorter.
         rule_digests: the digest of each step's scalar rule.
         has_fixed_order: whether the summation order of a row depends only on its
@@ -111,6 +113,7 @@ class LoopNest:
     column_loops: int
     is_single_row: bool = False
     register_vectors: int = 0
+    lane_columns: int = 0
     is_ragged: bool = False
     rule_digests: tuple[str, ...] = ()
     has_fixed_order: bool = False

@@ -55,6 +55,9 @@ from toolkit.plans.rules import rules
 TASKS = 16
 # Rows of up to this number of vectors are kept in registers.
 MAX_REGISTER_VECTORS = 2
+# Contiguous rows of up to this number of elements are computed with one row in each
+# lane. Measured: logsumexp over 2 of 1e5 elements takes 54 us instead of 1040.
+MAX_LANE_COLUMNS = 10
 # A sum of all elements is computed in rows of this number of elements.
 SUM_BLOCK = 2048
 
@@ -231,6 +234,11 @@ class NestPlanner:
         across = self._find_transposed_loops(loops, strides, lanes)
         votes = Counter(chain.from_iterable(across))
         transposed_loop = max(votes, key=votes.__getitem__, default=-1)
+        registers = (
+            self._count_register_vectors(loops, lanes)
+            if (split or loops.rows) and transposed_loop < 0
+            else 0
+        )
         plan = LoopNest(
             reads=tuple(
                 self._read(k, row, loops.rows, transposed_loop in loops_across_rows)
@@ -243,8 +251,9 @@ class NestPlanner:
             row_loops=loops.rows,
             column_loops=len(loops.extents) - loops.rows,
             is_single_row=split and not loops.rows,
-            register_vectors=self._count_register_vectors(loops, lanes)
-            if (split or loops.rows) and transposed_loop < 0
+            register_vectors=registers,
+            lane_columns=self._count_lane_columns(loops, strides, writes)
+            if registers and not ragged
             else 0,
             is_ragged=ragged,
             rule_digests=tuple(map(_digest_of_step, self.steps)),
@@ -323,6 +332,32 @@ class NestPlanner:
         if len(columns) > 1 or columns[0] > MAX_REGISTER_VECTORS * lanes:
             return 0
         return -(-columns[0] // lanes)
+
+    def _count_lane_columns(
+        self, loops: Loops, strides: Sequence[tuple[int, ...]], writes: Sequence[Write]
+    ) -> int:
+        """Return the elements of a row if each lane can compute one row; otherwise 0.
+
+        Rows then have no fixed order of summation: a single row is a vector.
+        """
+        if loops.rows != 1 or rules.rows_independent:
+            return 0
+        columns = loops.extents[1]
+        is_plain = all(
+            step.role in (FULL, ROW)
+            and step.reduces in ("", FULL)
+            and step.op in PRIMITIVES
+            for step in self.steps
+        )
+        if not is_plain or not 1 < columns <= MAX_LANE_COLUMNS:
+            return 0
+        sizes = [self._itemsize(key) for key, _ in self.reads]
+        sizes += [dtypes.itemsize(write.dtype) for write in writes]
+        for (row, column), size in zip(strides, sizes, strict=True):
+            is_full = column == size and row == columns * size
+            if row and not is_full and (column or row != size):
+                return 0
+        return columns
 
     def _leading_extent(self, loops: Loops, plan: LoopNest) -> int:
         """Return the extent to divide into tasks: the leading extent of the values."""

@@ -322,6 +322,27 @@ class Kernel(Builder):
             len(numbers),
         )
 
+    def select_lanes(
+        self, vectors: Sequence[Value], sources: Sequence[tuple[int, int]]
+    ) -> Value:
+        """Emit a vector of lanes of several vectors.
+
+        Args:
+            vectors: vectors with the number of lanes of the result.
+            sources: the index of the vector and its lane, for each lane of the result.
+        """
+        first, *later = sorted({vector for vector, _ in sources})
+        lanes = [lane for _, lane in sources]
+        result = self.shuffled(vectors[first], vectors[first], lanes)
+        # Each later shuffle replaces the lanes of one more vector.
+        for other in later:
+            lanes = [
+                len(sources) + lane if vector == other else i
+                for i, (vector, lane) in enumerate(sources)
+            ]
+            result = self.shuffled(result, vectors[other], lanes)
+        return result
+
     def transposed(self, rows: Sequence[Value]) -> list[Value]:
         """Transpose adjacent square blocks of a power of two of rows.
 

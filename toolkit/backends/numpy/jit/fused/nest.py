@@ -7,6 +7,7 @@ of `Numbers` in order.
 from __future__ import annotations
 
 from toolkit.backends.numpy.jit.builder import Number
+from toolkit.backends.numpy.jit.fused.lane_rows import LaneRows
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.row_index import RowElementValues
 from toolkit.backends.numpy.jit.fused.rows import RegisterRow, StreamedRow
@@ -39,6 +40,9 @@ class _NestEmitter:
         values, bases = self.values, self.values.bases
         unit = values.entry(values.numbers.unit)
         low, high = b.low * unit, b.high * unit
+        if plan.lane_columns:
+            LaneRows(values).write(low, high)
+            return
         row = (RegisterRow if plan.register_vectors else StreamedRow)(
             values, self.partials
         )

@@ -160,15 +160,4 @@ class _Rows:
             vector, lane = divmod(row * run + k, b.lanes)
             sources.append((starts[array] + vector, lane))
         candidates = [*vectors, b.filled(self.number, self.dtype)]
-        first, *later = sorted({vector for vector, _ in sources})
-        # Each later shuffle replaces the lanes of one more source vector.
-        result = b.shuffled(
-            candidates[first], candidates[first], [lane for _, lane in sources]
-        )
-        for other in later:
-            lanes = [
-                b.lanes + lane if vector == other else i
-                for i, (vector, lane) in enumerate(sources)
-            ]
-            result = b.shuffled(result, candidates[other], lanes)
-        return result
+        return b.select_lanes(candidates, sources)
