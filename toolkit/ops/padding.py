@@ -18,7 +18,8 @@ from toolkit.ops.ranges import check_range
 from toolkit.ops.shape import broadcast_to, concatenate, flip, pad_p, slice_axis
 from toolkit.ops.symbolic import operation
 
-# Runs of adjacent elements up to which a concatenation is faster than a gather.
+# Runs of adjacent elements of the last axis up to which a concatenation is faster than
+# a gather. A gather along another axis copies longer blocks, and is always faster.
 _MAX_RUNS = 9
 _COPYING_MODES = {
     "circular": "wrap",
@@ -106,7 +107,7 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
     check_range(n + sum(width))
     sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
     runs = _runs(sources.tolist())
-    if len(runs) > _MAX_RUNS:
+    if axis < x.ndim - 1 or len(runs) > _MAX_RUNS:
         return bind(gather_p, x, convert(sources), axis=axis)
     return concatenate([_run_of(x, axis, run) for run in runs], axis)
 
