@@ -100,11 +100,15 @@ class LaneRows:
             b.store(vector, base, row * self.count + i * lanes, mask)
 
     def _reduce(self, step: int, columns: list[Available]) -> Value:
-        """Reduce the columns in order."""
+        """Reduce adjacent columns in pairs, which rounds less than in order."""
         reducer = self.v.reducer_of(step)
-        state = reducer.initial()
         source = self.plan.steps[step].arguments[0]
-        for column, values in enumerate(columns):
-            element = [self.v.value(source, values), self.b.int32(column)]
-            state = reducer.add_following(state, element)
-        return reducer.result(state)
+        states = [
+            [self.v.value(source, values), self.b.int32(column)]
+            for column, values in enumerate(columns)
+        ]
+        while len(states) > 1:
+            unpaired = states[len(states) & -2 :]
+            pairs = zip(states[::2], states[1::2], strict=False)
+            states = [reducer.add_following(*pair) for pair in pairs] + unpaired
+        return reducer.result(states[0])
