@@ -1,5 +1,7 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -282,6 +284,27 @@ def test_created_tensors_are_separate_arrays(name):
         np.testing.assert_array_equal(y, expected)
         np.asarray(y)[...] = 7
     assert count_functions(call) < before
+
+
+VIEWS = {
+    "reshape": lambda: ops.reshape([1.0, 2.0, 3.0, 4.0], (2, 2)),
+    "transpose": lambda: ops.transpose([[1.0, 2.0], [3.0, 4.0]]),
+    "flip": lambda: ops.flip([1.0, 2.0]),
+    "split": lambda: ops.split([1.0, 2.0, 3.0, 4.0], 2)[1],
+    "stop_gradient": lambda: ops.stop_gradient([1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_lists_are_separate_arrays(name, is_recorded):
+    replays.clear()
+    call, expected = VIEWS[name], np.array(VIEWS[name]())
+    for _ in range(4):
+        with tk.GradientTape() if is_recorded else nullcontext():
+            y = call()
+        np.testing.assert_array_equal(y, expected)
+        np.asarray(y)[...] = 7
 
 
 def test_created_tensors_follow_the_settings():

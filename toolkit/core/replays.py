@@ -185,15 +185,22 @@ class Replay:
 
     def _plan_nodes(self) -> list[tuple[Kernel, Node]]:
         """Return the kernel of each node, and the node."""
-        return [
-            (
-                self._backend.sized_kernel(
-                    node.op, [x.spec for x in node.inputs], node.attrs
-                ),
-                node,
-            )
-            for node in self._graph.nodes
-        ]
+        plan = []
+        for node in self._graph.nodes:
+            specs = [x.spec for x in node.inputs]
+            kernel = self._backend.sized_kernel(node.op, specs, node.attrs)
+            if all(x.constant is not None for x in node.inputs):
+                kernel = _on_copies(kernel)
+            plan.append((kernel, node))
+        return plan
+
+
+def _on_copies(kernel: Kernel) -> Kernel:
+    """Return a kernel of constants whose results share no memory with them.
+
+    Results can be views, and the user can write to the array of a result.
+    """
+    return lambda *arrays, **attrs: kernel(*[x.copy() for x in arrays], **attrs)
 
 
 def _can_be_hot(graph: Graph) -> bool:
