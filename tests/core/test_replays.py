@@ -1,5 +1,6 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
+import tracemalloc
 from contextlib import nullcontext
 
 import numpy as np
@@ -244,6 +245,19 @@ def test_new_signatures_replace_those_without_calls(monkeypatch):
     repeated(lambda: last + 1, times=40)
     assert count_functions(lambda: last + 1) < before
     replays.clear()
+
+
+@pytest.mark.parametrize("shape", [(10_000,), (100, 100)])
+def test_long_lists_are_not_stored(shape):
+    replays.clear()
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            ops.sum(RNG.normal(size=shape).tolist())
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 1e6
 
 
 def test_threads():

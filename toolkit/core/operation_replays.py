@@ -25,6 +25,8 @@ _MAX_CALLS, _MAX_SEEN = 1024, 2048
 # Calls of a signature before its trace: at first, and after signatures were dropped.
 # Otherwise signatures that never return would be traced without end.
 _CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
+# Items of the lists of an argument: each signature stores them, for many signatures.
+_MAX_ITEMS = 512
 _STATIC = frozenset({int, bool, str, type(None)})
 _ndarray = np.ndarray  # found without the module
 # The replay of each signature of an operation; None if it has none. If the younger
@@ -213,6 +215,8 @@ def _add_argument(x: object, key: list[object], arrays: list[object]) -> bool:
         return _add_argument((x.start, x.stop, x.step), key, arrays)
     elif type(x) is tuple or type(x) is list:
         key += [kind, len(x)]
+        if len(x) + len(key) // 2 > _MAX_ITEMS:
+            return False
         return all(_add_argument(item, key, arrays) for item in x)
     else:
         return False
