@@ -1,5 +1,6 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
+import pickle
 import tracemalloc
 from contextlib import nullcontext
 
@@ -258,6 +259,12 @@ def test_long_lists_are_not_stored(shape):
     finally:
         tracemalloc.stop()
     assert size < 1e6
+
+
+def test_observed_modules_have_no_other_attributes():
+    repeated(lambda: ops.exp(X))
+    assert not hasattr(ops, "__module__")
+    assert pickle.loads(pickle.dumps(ops)) is ops
 
 
 def test_threads():

@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -228,6 +230,24 @@ def test_replaced_functions_of_modules_run(monkeypatch):
     for _ in range(4):
         np.testing.assert_array_equal(layer(x), expected)
     assert len(called) == 4
+
+
+REPLACED_AT_FIRST = """
+from toolkit import layers, ops
+
+relu, scale = ops.relu, [0.0]
+ops.relu = lambda x: relu(x) * scale[0]
+layer, x = layers.ReLU(), ops.ones((2,))
+for scale[0] in range(1, 6):
+    assert layer(x).tolist() == [scale[0]] * 2, scale
+ops.relu = relu
+for _ in range(4):
+    assert layer(x).tolist() == [1, 1]
+"""
+
+
+def test_functions_that_are_replaced_before_the_first_replay_run():
+    subprocess.run([sys.executable, "-c", REPLACED_AT_FIRST], check=True)
 
 
 def test_methods_of_layers_as_activations():

@@ -24,6 +24,11 @@ _num_modules = 0
 class _ObservedModule(ModuleType):
     """Module that reports the replacement of a function."""
 
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        """Raise: a module has no such attribute, but an object of a class has it."""
+        raise AttributeError(f"module {self.__name__!r} has no attribute '__module__'")
+
     def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
         return import_module, (self.__name__,)
 

@@ -5,6 +5,7 @@ and Variable: `x + y` is `ops.add(x, y)`.
 """
 
 import toolkit.ops.shards
+from toolkit.core.module_changes import observe_modules as _observe_modules
 from toolkit.definitions.namespaces import lazy_namespace
 from toolkit.ops.activation import (
     celu,
@@ -383,3 +384,4 @@ __getattr__, __dir__ = lazy_namespace(
 )
 
 _operators.install_operators()
+_observe_modules()  # the user can replace a function before the first replay
