@@ -284,6 +284,28 @@ def test_values_from_files_generate_no_code(programs_run):
     assert not programs_run
 
 
+WITHOUT_CODE = """
+import sys
+from toolkit import ops
+from toolkit.plans.rules import rules
+
+x = ops.ones((16,))
+with rules.override(array_kernels_only=True):
+    for _ in range(150):
+        ops.bessel_j0(x)
+        ops.sort(x)
+assert "llvmlite" not in sys.modules
+for _ in range(4):
+    ops.bessel_j0(x)
+assert "llvmlite" in sys.modules
+"""
+
+
+def test_many_calls_with_values_from_files_generate_no_code():
+    environment = {**os.environ, "TOOLKIT_CACHE_DIR": "off"}
+    subprocess.run([sys.executable, "-c", WITHOUT_CODE], check=True, env=environment)
+
+
 def test_other_rules_and_processors_generate_no_code(programs_run):
     x = ops.ones((300, 300))
     for rule in ({"rows_independent": True}, {"processor": PROCESSORS["riscv64"]}):

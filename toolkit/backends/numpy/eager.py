@@ -323,7 +323,8 @@ class EagerPrograms:
         key = self._key(signature, attrs)
         program = self._programs.get(key)
         if program is None:
-            if key in self._unsupported or len(self._programs) >= _MAX_PROGRAMS:
+            is_full = len(self._programs) >= _MAX_PROGRAMS
+            if is_full or key in self._unsupported or _needs_array_kernels():
                 return None
             program = self._compile(key, signature, attrs)
         if program is None:
