@@ -1,6 +1,9 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
 import pickle
+import sys
+import threading
+import time
 import tracemalloc
 from contextlib import nullcontext
 
@@ -280,6 +283,30 @@ def test_threads():
         for _ in range(20):
             replays.clear()
     assert not wrong
+
+
+def test_settings_that_change_during_calls_of_other_threads():
+    is_finished = threading.Event()
+
+    def call():
+        while not is_finished.is_set():
+            for n in range(6):
+                ops.zeros(n)
+
+    interval, found = sys.getswitchinterval(), set()
+    sys.setswitchinterval(1e-5)
+    try:
+        with threads_running(call):
+            for i in range(150):
+                dtype = ("float64", "float32")[i % 2]
+                tk.config.set_floatx(dtype)
+                time.sleep(1e-3)
+                found |= {(dtype, ops.zeros(n).dtype) for n in range(6)}
+            is_finished.set()
+    finally:
+        sys.setswitchinterval(interval)
+        tk.config.set_floatx("float32")
+    assert found == {("float32", "float32"), ("float64", "float64")}
 
 
 CREATIONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -29,19 +29,22 @@ _CALLS_BEFORE_TRACE, _CALLS_IF_DROPPED = 1, 31
 _MAX_ITEMS = 512
 _STATIC = frozenset({int, bool, str, type(None)})
 _ndarray = np.ndarray  # found without the module
+_Calls: TypeAlias = "dict[Hashable, Replay | _DrawingReplay | None]"
 # The replay of each signature of an operation; None if it has none. If the younger
 # generation is full, it replaces the older one. A call moves a signature back.
-_calls: dict[Hashable, Replay | _DrawingReplay | None] = {}
-_old_calls: dict[Hashable, Replay | _DrawingReplay | None] = {}
+_calls: _Calls = {}
+_old_calls: _Calls = {}
 _seen: dict[Hashable, int] = {}  # the calls of signatures without a replay
 _has_dropped = False
 
 
 def clear() -> None:
-    """Remove all replays of operations: a setting has changed."""
-    global _has_dropped
-    _calls.clear()
-    _old_calls.clear()
+    """Remove all replays of operations: a setting has changed.
+
+    A thread that creates a replay at this moment adds it to the removed replays.
+    """
+    global _calls, _old_calls, _has_dropped
+    _calls, _old_calls = {}, {}
     _seen.clear()
     _has_dropped = False
 
@@ -55,14 +58,21 @@ def count() -> int:
     return sum(replay is not None for replay in replays)
 
 
-def _keep(signature: Hashable, replay: Replay | _DrawingReplay | None) -> None:
-    """Add a replay to the younger generation."""
-    global _old_calls, _has_dropped
-    if len(_calls) >= _MAX_CALLS:
+def _keep(
+    calls: _Calls, signature: Hashable, replay: Replay | _DrawingReplay | None
+) -> None:
+    """Add a replay to a generation, the younger one unless it was replaced.
+
+    Args:
+        calls: the younger generation when the call began.
+        signature: the signature of the call.
+        replay: its replay.
+    """
+    global _calls, _old_calls, _has_dropped
+    calls[signature] = replay
+    if len(calls) >= _MAX_CALLS and calls is _calls:
         _has_dropped = _has_dropped or bool(_old_calls)
-        _old_calls = dict(_calls)
-        _calls.clear()
-    _calls[signature] = replay
+        _calls, _old_calls = {}, calls
 
 
 def call_operation(
@@ -105,14 +115,15 @@ def call_operation(
             if not _add_argument(x, key, arrays):
                 return None
             signature += (*key,)
+    calls = _calls
     try:
-        replay = _calls[signature]
+        replay = calls[signature]
     except KeyError:
         try:
             replay = _old_calls.pop(signature)
         except KeyError:
-            return _run_unknown(signature, function, args, kwargs)
-        _keep(signature, replay)
+            return _run_unknown(calls, signature, function, args, kwargs)
+        _keep(calls, signature, replay)
     if replay is None:
         return None
     try:
@@ -265,6 +276,7 @@ def _replace_tensors(x: object, tensors: Iterator[Tensor]) -> object:
 
 
 def _run_unknown(
+    calls: _Calls,
     signature: Hashable,
     function: Callable[..., object],
     args: tuple[object, ...],
@@ -273,12 +285,12 @@ def _run_unknown(
     """Run an operation as Python code, and create a replay at the second call."""
     if active.is_inner:
         return None
-    calls = _seen.get(signature, 0)
-    is_traced = calls >= (_CALLS_IF_DROPPED if _has_dropped else _CALLS_BEFORE_TRACE)
+    number = _seen.get(signature, 0)
+    is_traced = number >= (_CALLS_IF_DROPPED if _has_dropped else _CALLS_BEFORE_TRACE)
     if not is_traced:
-        if not calls and len(_seen) >= _MAX_SEEN:
+        if not number and len(_seen) >= _MAX_SEEN:
             _seen.clear()
-        _seen[signature] = calls + 1
+        _seen[signature] = number + 1
     active.is_inner = True
     try:
         outputs = function(*args, **kwargs)
@@ -287,7 +299,7 @@ def _run_unknown(
     finally:
         active.is_inner = False
     if is_traced:
-        _keep(signature, _replay_of(function, args, kwargs, outputs))
+        _keep(calls, signature, _replay_of(function, args, kwargs, outputs))
         _seen.pop(signature, None)
     return outputs
 

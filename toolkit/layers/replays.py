@@ -158,9 +158,12 @@ class LayerReplay:
         replay: the kernels.
         parts: the layers of the call, and their revisions.
         layers: the layers of the call.
+        version: the version of the settings before the trace.
     """
 
-    def __init__(self, replay: Replay, parts: _Parts, layers: list[Layer]) -> None:
+    def __init__(
+        self, replay: Replay, parts: _Parts, layers: list[Layer], version: int
+    ) -> None:
         self._replay = replay
         self._parts = parts
         self._variables = [weakref.ref(v) for v in replay.variables]
@@ -173,7 +176,7 @@ class LayerReplay:
         self._classes = [(cls, read, read(cls)) for cls, read in readers]
         # Marks at which everything was valid.
         self._revision = -1
-        self._settings = settings.version()
+        self._settings = version
         self._shared_mark: object = None
 
     def is_valid(self) -> bool:
@@ -290,10 +293,11 @@ def _replay_of(
     if layers is None or any(part in with_losses for part in layers):
         return None
     parts = _Parts([(weakref.ref(part), part._revision) for part in layers])
+    version = settings.version()
     replay = make_replay(layer.name, lambda x: layer(x, **arguments), [x.spec])
     if replay is None or not parts.are_unchanged():
         return None
-    checked = LayerReplay(replay, parts, layers)
+    checked = LayerReplay(replay, parts, layers, version)
     with state.override(tapes=()):
         try:
             repeated = checked.run(x)
