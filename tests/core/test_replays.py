@@ -1,6 +1,7 @@
 """Tests of repeated eager operations, whose Python code runs only at first."""
 
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -159,6 +160,31 @@ def test_errors_of_kernels_are_explained():
         ops.take(x, ops.array([0, 3]), axis=0)
     with pytest.raises(tk.errors.ShapeError):
         ops.matmul(x, x)
+
+
+def test_errors_of_first_calls_have_no_context():
+    replays.clear()
+    for _ in range(4):
+        with pytest.raises(tk.errors.ArgumentError) as caught:
+            ops.roll(X, 1, axis=5)
+        assert caught.value.__context__ is None
+
+
+def test_errors_of_signal_handlers_are_raised():
+    class Late(Exception):
+        pass
+
+    def handle(*_):
+        raise Late
+
+    x, before = value(600, 600), signal.signal(signal.SIGALRM, handle)
+    try:
+        for _ in range(3):
+            with pytest.raises(Late):
+                signal.setitimer(signal.ITIMER_REAL, 1e-3)
+                ops.svd(x)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_functions_of_the_user_run_in_each_call():

@@ -19,6 +19,7 @@ from toolkit.core.replays import (
     same_bits,
 )
 from toolkit.core.tensor import Tensor, state
+from toolkit.errors import DTypeError
 
 # Signatures of each of the two generations of replays, and signatures without one.
 _MAX_CALLS, _MAX_SEEN = 1024, 2048
@@ -33,6 +34,7 @@ _Calls: TypeAlias = "dict[Hashable, Replay | _DrawingReplay | None]"
 # The replay of each signature of an operation; None if it has none. If the younger
 # generation is full, it replaces the older one. A call moves a signature back.
 _calls: _Calls = {}
+_unknown: Any = object()  # in place of the replay of a new signature
 _old_calls: _Calls = {}
 _seen: dict[Hashable, int] = {}  # the calls of signatures without a replay
 _has_dropped = False
@@ -119,13 +121,13 @@ def call_operation(
     try:
         replay = calls[signature]
     except KeyError:
-        try:
-            replay = _old_calls.pop(signature)
-        except KeyError:
-            return _run_unknown(calls, signature, function, args, kwargs)
-        _keep(calls, signature, replay)
+        replay = _old_calls.pop(signature, _unknown)
+        if replay is not _unknown:
+            _keep(calls, signature, replay)
     if replay is None:
         return None
+    if replay is _unknown:  # outside of the handler: errors have no context
+        return _run_unknown(calls, signature, function, args, kwargs)
     try:
         if not state.tapes:
             return replay.run(*arrays)
@@ -294,7 +296,7 @@ def _run_unknown(
     active.is_inner = True
     try:
         outputs = function(*args, **kwargs)
-    except Exception:  # the caller handles it
+    except (DTypeError, TypeError):  # the caller handles it
         return None
     finally:
         active.is_inner = False
