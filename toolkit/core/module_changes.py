@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import cast
 
 from toolkit import settings
 from toolkit.console.frames import is_package_function
@@ -21,13 +22,15 @@ _foreign: set[tuple[str, str]] = set()
 _num_modules = 0
 
 
+def _raise_missing(module: ModuleType) -> str:
+    raise AttributeError(f"module {module.__name__!r} has no attribute '__module__'")
+
+
 class _ObservedModule(ModuleType):
     """Module that reports the replacement of a function."""
 
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        """Raise: a module has no such attribute, but an object of a class has it."""
-        raise AttributeError(f"module {self.__name__!r} has no attribute '__module__'")
+    # A module has no such attribute, but an object of a class has it.
+    __module__ = cast(str, property(_raise_missing))
 
     def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
         return import_module, (self.__name__,)
