@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import signal
 import subprocess
 import sys
 import weakref
@@ -248,6 +249,32 @@ for _ in range(4):
 
 def test_functions_that_are_replaced_before_the_first_replay_run():
     subprocess.run([sys.executable, "-c", REPLACED_AT_FIRST], check=True)
+
+
+class Late(Exception):
+    pass
+
+
+def test_errors_of_signal_handlers_are_raised():
+    def handle(*_):
+        raised.append(1)
+        raise Late
+
+    raised, caught, before = [], [], signal.signal(signal.SIGALRM, handle)
+    model = tk.Sequential([layers.Dense(8, activation="gelu") for _ in range(40)])
+    try:
+        for i in range(1, 21):
+            x = value(i, 4)
+            model(x)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, i * 1e-3)
+                model(x)  # also traces
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Late:
+                caught.append(1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(caught) >= len(raised) - 1  # one can be in a finalizer, which drops it
 
 
 def test_methods_of_layers_as_activations():

@@ -45,6 +45,10 @@ class NotReplayable(Exception):
     """Error raised for code whose kernels depend on more than a signature."""
 
 
+# Errors of a trace: the call has no replay. Signal handlers raise other errors.
+_TRACE_ERRORS = (*KERNEL_ERRORS, NotReplayable, LookupError, ArithmeticError)
+
+
 class ReplayTrace(Trace):
     """Trace of code that also runs eagerly, with the same operations.
 
@@ -272,7 +276,7 @@ def make_replay(
         return None
     warnings_before = frames.num_warnings()
     # An error occurs again without the trace, with the lines of the user.
-    with suppress(Exception), restore_on_error():
+    with suppress(*_TRACE_ERRORS), restore_on_error():
         with ReplayTrace(name) as trace:
             inputs = [trace.placeholder(spec) for spec in specs]
             outputs = call(*inputs)
