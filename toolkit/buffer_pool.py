@@ -10,7 +10,6 @@ import ctypes
 import sys
 from collections import deque
 from collections.abc import Callable
-from functools import cache
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -126,13 +125,11 @@ def release_spare_memory() -> None:
     """
     for release in _releases:
         release()
-    trim = _heap_trim()
-    if trim is not None:
-        trim(0)
+    if _trim_heap is not None:
+        _trim_heap(0)
 
 
-@cache
-def _heap_trim() -> Callable[[int], int] | None:
+def _find_heap_trim() -> Callable[[int], int] | None:
     """Return the function that trims the heap of the C library, if it has one.
 
     The GNU C library keeps freed arrays of up to 32 MiB in the heap.
@@ -141,3 +138,6 @@ def _heap_trim() -> Callable[[int], int] | None:
         return None
     trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return trim
+
+
+_trim_heap: Callable[[int], int] | None = _find_heap_trim()

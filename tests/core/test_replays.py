@@ -290,9 +290,8 @@ def test_long_lists_are_not_stored(shape):
     assert size < 1e6
 
 
-def test_observed_modules_have_no_other_attributes():
+def test_observed_modules_are_pickled_by_name():
     repeated(lambda: ops.exp(X))
-    assert not hasattr(ops, "__module__")
     assert pickle.loads(pickle.dumps(ops)) is ops
 
 

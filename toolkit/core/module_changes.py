@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import cast
 
 from toolkit import settings
 from toolkit.console.frames import is_package_function
@@ -19,18 +18,13 @@ from toolkit.console.frames import is_package_function
 _PACKAGE = __name__.partition(".")[0]
 # The replaced functions: the names of the module and of the attribute.
 _foreign: set[tuple[str, str]] = set()
+# The values before the first replacement. Some are functions of other packages.
+_originals: dict[tuple[str, str], object] = {}
 _num_modules = 0
-
-
-def _raise_missing(module: ModuleType) -> str:
-    raise AttributeError(f"module {module.__name__!r} has no attribute '__module__'")
 
 
 class _ObservedModule(ModuleType):
     """Module that reports the replacement of a function."""
-
-    # A module has no such attribute, but an object of a class has it.
-    __module__ = cast(str, property(_raise_missing))
 
     def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
         return import_module, (self.__name__,)
@@ -39,20 +33,21 @@ class _ObservedModule(ModuleType):
         old = vars(self).get(name)
         super().__setattr__(name, value)
         if callable(old) and old is not value:
-            _report(self.__name__, name, value)
+            _report(self.__name__, name, old, value)
 
     def __delattr__(self, name: str) -> None:
         old = vars(self).get(name)
         super().__delattr__(name)
         if callable(old):
-            _report(self.__name__, name, None)
+            _report(self.__name__, name, old, None)
 
 
-def _report(module: str, name: str, value: object) -> None:
-    if _is_foreign(value):
-        _foreign.add((module, name))
+def _report(module: str, name: str, old: object, value: object) -> None:
+    key = module, name
+    if value is _originals.setdefault(key, old) or not _is_foreign(value):
+        _foreign.discard(key)
     else:
-        _foreign.discard((module, name))
+        _foreign.add(key)
     settings.report_change()
 
 

@@ -20,6 +20,7 @@ from toolkit.definitions.namespaces import import_location
 from toolkit.dtypes import is_complex
 from toolkit.ir import Graph, Value
 from toolkit.plans.operands import Operand, contiguous
+from toolkit.plans.rules import rules
 
 if TYPE_CHECKING:
     from toolkit.ir import Node
@@ -157,7 +158,8 @@ def _is_lone_reduction(body: Graph, inputs: Sequence[Operand]) -> bool:
     name, *others = (node.op.name for node in body.nodes)
     if others or name in INDEX_REDUCTIONS:
         return not others
-    if LOWERINGS.get(name) != LOWERINGS["sum"]:
+    # A fused sum adds in another order.
+    if rules.rows_independent or LOWERINGS.get(name) != LOWERINGS["sum"]:
         return False
     is_few = import_location("kernels.middle_axis:is_few_columns", __package__)
     dtypes = {x.spec.dtype for x in (*body.inputs, *body.outputs)}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toolkit.backends.numpy.jit.calls import Call, Reference, operands_of, partition
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.gemm.writer import MatrixWriter
-from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.ir import Graph
+
+if TYPE_CHECKING:
+    from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 
 
 def combine_call(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
