@@ -22,7 +22,6 @@ REFUSED = {
         *(
             "cholesky_inverse-",
             "inv-",
-            "det-",
             "slogdet-",
             "logdet-",
             "solve-",
