@@ -129,9 +129,13 @@ def _round(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | 
     return DirectCall(np.rint) if dtypes.is_float(specs[0].dtype) else None
 
 
+def _is_small_float(x: Spec) -> bool:
+    """Return whether the kernel of a float function has one chunk of its own dtype."""
+    return x.size <= CHUNK and x.dtype in ("float32", "float64") and x.ndim > 0
+
+
 def _sigmoid(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
-    (x,) = specs
-    if x.size > CHUNK or x.dtype not in ("float32", "float64") or not x.ndim:
+    if not _is_small_float(specs[0]):
         return None
 
     def call(x: Array) -> Array:
@@ -144,8 +148,7 @@ def _sigmoid(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall 
 
 
 def _rsqrt(name: str, specs: Sequence[Spec], attrs: Attributes) -> DirectCall | None:
-    (x,) = specs
-    if x.size > CHUNK or x.dtype not in ("float32", "float64") or not x.ndim:
+    if not _is_small_float(specs[0]):
         return None
 
     def call(x: Array) -> Array:
