@@ -247,6 +247,111 @@ def test_an_array_with_the_rows_of_one_process_is_refused_by_all(tmp_path):
             assert ("arrays of one element" in message) == is_refused, message
 
 
+def test_updates_by_hand_are_refused(tmp_path):
+    text = """
+    model = build()
+    variables = model.trainable_variables
+
+    def step(x, y):
+        with tk.GradientTape() as tape:
+            loss = tk.ops.mean((model(x) - y) ** 2)
+        gradients = tape.gradient(loss, variables)
+        for v, g in zip(variables, gradients):
+            v.assign_sub(0.1 * g)
+
+    before = digest(*model.variables)
+    element = next(iter(parallel.distribute_dataset(batches)))
+    messages = [
+        refused(lambda: step(*element)),
+        refused(lambda: step(*element)),
+        refused(lambda: tk.function(step)(*element)),
+    ]
+    assert digest(*model.variables) == before, "no weight has changed"
+    model.set_weights(model.get_weights())  # these values are no updates
+    variables[0].assign(variables[0] * 2)
+    shared = tk.function(step, distribute=True)
+    for element in parallel.distribute_dataset(batches):
+        shared(*element)
+    tell([messages, digest(*variables)])
+    """
+    first, second = run(tmp_path, 2, LOOP + text)
+    assert first == second
+    for message in first[0]:
+        assert "dense/kernel.assign: each of the 2 processes" in message
+        assert "toolkit.function(step, distribute=True)" in message
+
+
+def test_rows_that_a_script_divides_are_refused(tmp_path):
+    """Each process would drop most of its rows, because it takes its part of them."""
+    text = """
+    x, y = x[:40], y[:40]
+    Dataset = tk.data.Dataset
+
+    class Local(tk.utils.PyDataset):
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, index):
+            rows = slice(index * 4, index * 4 + 4)
+            return x[rank::size][rows], y[rank::size][rows]
+
+    def generate():
+        for first in range(0, 40, 8):
+            yield x[first + rank : first + 8 : size], y[first + rank : first + 8 : size]
+
+    numbers = Dataset.range(40)
+    rows = Dataset.from_tensor_slices((x, y))
+    local_numbers = numbers.filter(lambda i: i % size == rank)
+    filtered = local_numbers.map(lambda i: (x[int(i)], y[int(i)])).batch(4)
+    sliced = Dataset.from_tensor_slices((x[rank::size], y[rank::size])).batch(4)
+    model = build()
+    shared = tk.function(train_step(model, model.optimizer), distribute=True)
+
+    def loop(data):
+        for element in parallel.distribute_dataset(data):
+            shared(*element)
+
+    tell([
+        refused(lambda: build().fit(generate(), verbose=0)),
+        refused(lambda: build().fit(Local(), verbose=0)),
+        refused(lambda: build().fit(filtered, verbose=0)),
+        refused(lambda: build().fit(sliced, verbose=0)),
+        refused(lambda: build().fit(sliced.map(lambda *row: row), verbose=0)),
+        refused(lambda: build().evaluate(filtered, verbose=0)),
+        refused(lambda: build().predict(sliced.map(lambda x, y: x), verbose=0)),
+        refused(lambda: build().train_on_batch(x[rank:8:size], y[rank:8:size])),
+        refused(lambda: loop(filtered)),
+        refused(lambda: loop(sliced)),
+        refused(lambda: loop(rows.shard(size, rank).batch(4))),
+        refused(lambda: build().fit(rows.batch(4), verbose=0)),
+        refused(lambda: loop(rows.batch(4))),
+    ])
+    """
+    assert run(tmp_path, 1, LOOP + text) == [[""] * 13]
+    for *messages, fit, loop in run(tmp_path, 2, LOOP + text):
+        assert fit == loop == ""
+        for message in messages:
+            assert "expected the same rows in the same order" in message, message
+            assert "remove `shard`" in message and "auto_shard_dataset=False" in message
+
+
+def test_a_custom_loop_without_a_distribution_warns_once(tmp_path):
+    text = """
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        v = tk.Variable(1.0)
+        optimizer = tk.optimizers.SGD(0.1)
+        optimizer.build([v])
+        for _ in range(2):
+            optimizer.apply_gradients([(tk.ops.ones(()), v)])
+    tell([str(w.message) for w in caught])
+    """
+    first, second = run(tmp_path, 2, text)
+    assert second == [] and len(first) == 1
+    assert "sgd.apply: each of the 2 processes of this job" in first[0]
+
+
 def test_a_job_without_a_distribution_warns_once(tmp_path):
     text = """
     import warnings

@@ -21,6 +21,7 @@ class Job:
         groups = local.run(ranks, lambda group: group)
         axis = MeshAxis("batch", groups[rank], leaves or ranks, even=False)
         self.rows, self.num_model_replicas = axis.rows, ranks
+        self.num_processes = ranks
 
 
 def share(source, *arguments):

@@ -282,7 +282,7 @@ def test_elastic_processes_read_all_rows(folder):
     class ElasticJob(Job):
         def __init__(self, rank, ranks):
             super().__init__(rank, ranks)
-            self.rows = range
+            self.rows, self.num_processes = range, ranks
 
     source = make_source(lines(folder).map(parsed).batch(4))
     source.share_batches(JobSharing(ElasticJob(0, 2), compares=False))

@@ -168,6 +168,24 @@ def test_stateful_layer_continues_until_its_reset():
     assert layer.states[0].name == "rnn_state"
 
 
+@pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
+@pytest.mark.parametrize("options", [{}, {"return_sequences": True}])
+def test_a_write_to_an_output_changes_no_state(cls, options):
+    layer = cls(4, stateful=True, return_state=True, **options)
+    inputs = toolkit.Input(batch_shape=(2, 3, 4))
+    model = toolkit.Model(inputs, layer(inputs))
+    x = RNG.normal(size=(2, 3, 4)).astype("float32")
+    for call in (layer, model, toolkit.function(layer), model.predict_on_batch):
+        results = call(x)
+        states = [state.numpy() for state in layer.states]
+        for result in results:
+            array = np.asarray(result)
+            array.setflags(write=True)
+            array[...] = 77
+        for state, before in zip(layer.states, states, strict=True):
+            np.testing.assert_array_equal(state.numpy(), before)
+
+
 def test_layer_without_stateful_restarts():
     layer = layers.RNN(RecordingCell())
     assert_close(layer(X), layer(X).numpy())

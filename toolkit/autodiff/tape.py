@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any
 
 from toolkit import dtypes, ops, tree
+from toolkit.compiler.shared_steps import watch_gradients
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import scopes
@@ -207,6 +208,7 @@ class GradientTape:
                     "GradientTape.gradient: expected tensors or Variables as sources; "
                     f"received {leaf!r}"
                 )
+        watch_gradients(leaf for leaf in leaves if isinstance(leaf, Variable))
         results = None
         if output_gradients is None:  # otherwise it is a step of a larger gradient
             _warn_of_integers(target, leaves)

@@ -84,13 +84,20 @@ class AllReduce:
         self.nbytes = max_pieces * total * itemsize
         # Plans by round, slot and offset.
         self._plans: dict[tuple[int, int, int], _Plan] = {}
+        # All steps of a call, by round and slot.
+        self._steps: dict[tuple[int, int], list[Step]] = {}
 
     def __call__(self) -> None:
         for number in range(len(self._rounds)):
-            plan = self._plan(number, self.memory.next_slot(), 0)
+            slot = self.memory.next_slot()
+            steps = self._steps.get((number, slot))
+            if steps is None:
+                plan = self._plan(number, slot, 0)
+                steps = plan.steps(self.group.barrier, self._is_direct)
+                self._steps[number, slot] = steps
             # Overflow and NaN appear in the result, as for other operations.
             with np.errstate(all="ignore"):
-                for step in plan.steps(self.group.barrier, self._is_direct):
+                for step in steps:
                     step()
 
     def write_steps(self, slot: int, offset: int) -> list[Step]:

@@ -70,6 +70,8 @@ class Variable(Operators):
     is_table = False
     # The number of the last assignment outside of a step: see `Changes`.
     last_assignment = 0
+    # Called before an assignment; for a variable whose gradient one process computed.
+    assignment_check: Callable[[Variable], None] | None = None
 
     def __init__(
         self,
@@ -320,6 +322,8 @@ class Variable(Operators):
         Returns:
             The new value.
         """
+        if self.assignment_check is not None:
+            self.assignment_check(self)
         tensor = self.convert(value)
         if state.overlay is not None:
             state.overlay.write(self, tensor)
@@ -476,6 +480,8 @@ def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
     """Assign the values of several variables, or of none if one does not fit."""
     fitting = [(variable, variable.convert(value)) for variable, value in pairs]
     for variable, value in fitting:
+        if state.overlay is None:  # loaded values, no updates by gradients
+            variable.assignment_check = None
         variable.assign(value)
 
 

@@ -6,8 +6,9 @@ number of processes. A marker replaces each element that is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
 
 import numpy as np
 
@@ -26,11 +27,14 @@ class BatchShard:
     Args:
         value: a batch of these rows.
         rows: the number of rows of the global batch.
+        ends: the first and the last element of the global batch, if all processes
+            compute all elements.
     """
 
-    def __init__(self, value: Any, rows: int) -> None:
+    def __init__(self, value: Any, rows: int, ends: Any = None) -> None:
         self.value = value
         self.rows = rows
+        self.ends = ends
 
 
 class LocalRows(np.ndarray[Any, Any]):
@@ -39,20 +43,43 @@ class LocalRows(np.ndarray[Any, Any]):
     Attributes:
         global_count: the number of rows of the global batch; None for an array that is
             computed from such rows.
+        checksum: of the data that all processes must have.
     """
 
     global_count: int | None = None
+    checksum = 0
 
     def __array_finalize__(self, source: object) -> None:
         self.global_count = None
 
 
-def mark_local_rows(array: Array, global_count: int) -> Array:
+# Elements of an array that processes compare, at equal distances.
+_COMPARED_ELEMENTS = 2048
+
+
+def checksum_of_arrays(arrays: Iterable[Any], checksum: int = 0) -> int:
+    """Return a checksum of some elements of arrays, to detect different data.
+
+    Args:
+        arrays: arrays, or values of elements.
+        checksum: of other data, which the result contains.
+    """
+    for value in arrays:
+        array = np.asarray(value)
+        flat = array.reshape(-1)
+        some = flat[:: max(1, flat.size // _COMPARED_ELEMENTS)]
+        is_numeric = array.dtype.kind not in "OT"  # no references, and no StringDType
+        data = some.tobytes() if is_numeric else repr(some.tolist()).encode()
+        checksum = crc32(data, checksum)
+    return checksum
+
+
+def mark_local_rows(array: Array, global_count: int, checksum: int = 0) -> Array:
     """Return rows of a batch as `LocalRows`; an array without rows stays as it is."""
     if not np.ndim(array):
         return array
     rows = np.asarray(array).view(LocalRows)
-    rows.global_count = global_count
+    rows.global_count, rows.checksum = global_count, checksum
     return rows
 
 
@@ -61,11 +88,13 @@ def rows_to_read(rows: range) -> range:
     return rows or range(1)
 
 
-def shard_of_batch(batch_size: int, rows: range, value: Any) -> BatchShard:
+def shard_of_batch(
+    batch_size: int, rows: range, value: Any, ends: Any = None
+) -> BatchShard:
     """Return the local shard, from a batch of the rows that were read."""
     if not rows:
         value = map_leaves(lambda values: values[:0], value)
-    return BatchShard(value, batch_size)
+    return BatchShard(value, batch_size, ends)
 
 
 class Selection(NamedTuple):

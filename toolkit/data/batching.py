@@ -154,23 +154,30 @@ class Batch(_Batched):
     def _merge_function(self, context: PassContext) -> Callable[[list[Any]], Any]:
         """Return a function that merges elements: all rows, or the local shard."""
         rows = context.run.shard_selectors.get(self)
-        return self._merged if rows is None else partial(self._shared, rows)
+        if rows is None:
+            return self._merged
+        return partial(self._shared, rows, self._find_selected(context) is None)
 
-    def _shared(self, rows: RowSelector, elements: list[Any]) -> Any:
+    def _shared(self, rows: RowSelector, is_complete: bool, elements: list[Any]) -> Any:
+        """Merge the local rows of elements, which are complete or partly absent."""
         local_rows = rows(len(elements))
         read = rows_to_read(local_rows)
         merged = self._merged(elements[read.start : read.stop])
-        return shard_of_batch(len(elements), local_rows, merged)
+        ends = (elements[0], elements[-1]) if is_complete else None
+        return shard_of_batch(len(elements), local_rows, merged, ends)
 
     def _open(self, context: PassContext) -> Stream:
         """Open the elements; elements outside the local shard can be skipped."""
         selector = context.run.shard_selectors.get(self)
-        if selector is not None and context.on_error is None:
-            rows = self._aligned_rows(context)
-            if rows is not None:
-                selection = Selection(self._size, len(rows), selector)
-                context = context._replace(selection=selection)
+        rows = self._find_selected(context)
+        if selector is not None and rows is not None:
+            selection = Selection(self._size, len(rows), selector)
+            context = context._replace(selection=selection)
         return context.open(self._parents[0])
+
+    def _find_selected(self, context: PassContext) -> Rows | None:
+        """Return the rows of which a process skips those of other processes."""
+        return self._aligned_rows(context) if context.on_error is None else None
 
     def _aligned_rows(self, context: PassContext) -> Rows | None:
         """Return random access to elements with the indices of the input, or None."""

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.batch_shards import BatchShard, RowSelector, mark_local_rows
+from toolkit.data.batch_shards import (
+    BatchShard,
+    RowSelector,
+    checksum_of_arrays,
+    mark_local_rows,
+)
 from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, internal_method, last_batch_stage
 from toolkit.data.errors import unpack_tuple
@@ -17,6 +22,9 @@ from toolkit.data.mapping import Map
 from toolkit.data.profiling import PassProfile
 from toolkit.data.streams import PassContext, Run, Stream
 from toolkit.data.structure import leaves, map_leaves
+
+# Rows of a source that processes compare.
+_SOME_ROWS = 8
 
 
 @internal_method("_local_shard")
@@ -101,6 +109,28 @@ class FirstRow:
         finally:
             run.close()
 
+    def source_checksum(self) -> int:
+        """Return a checksum of some rows of the sources, and of the shards of stages.
+
+        It reads no row by a function. All processes must have the same rows.
+        """
+        stages = list(self._batches._ancestors())
+        shards = [stage._shard for stage in stages if stage._shard is not None]
+        checksum = checksum_of_arrays([repr(shards)])
+        run = Run(PassProfile(), self._dataset.options())
+        run.uses_index = True
+        try:
+            context = PassContext(run, (self._dataset._passes,))
+            for stage in stages:
+                rows = None if stage._parents else context.rows(stage)
+                if rows is not None:
+                    numbers = np.linspace(0, len(rows) - 1, min(_SOME_ROWS, len(rows)))
+                    elements = tuple(rows[int(number)] for number in numbers)
+                    checksum = checksum_of_arrays(leaves(elements), checksum)
+        finally:
+            run.close()
+        return checksum
+
 
 class _LocalShardStream(Stream):
     def __init__(
@@ -108,11 +138,16 @@ class _LocalShardStream(Stream):
     ) -> None:
         super().__init__(dataset, context, parent)
         self._rows = dataset.rows
+        self._checksum = FirstRow(dataset.global_batches).source_checksum()
 
     def elements(self) -> Iterator[Any]:
         for batch in self.parent:
             if type(batch) is BatchShard:
-                mark = partial(mark_local_rows, global_count=batch.rows)
+                mark = partial(
+                    mark_local_rows,
+                    global_count=batch.rows,
+                    checksum=checksum_of_arrays(leaves(batch.ends), self._checksum),
+                )
                 yield map_leaves(mark, batch.value)
             else:
                 yield self._slice_batch(batch)
@@ -123,10 +158,11 @@ class _LocalShardStream(Stream):
             return batch
         local_rows = self._rows(batch_shape[0])
         section = slice(local_rows.start, local_rows.stop)
+        checksum = checksum_of_arrays(leaves(batch), self._checksum)
 
         def take_rows(value: Any) -> Any:
             if np.shape(value)[:1] != batch_shape:
                 return value
-            return mark_local_rows(value[section], batch_shape[0])
+            return mark_local_rows(value[section], batch_shape[0], checksum)
 
         return map_leaves(take_rows, batch)

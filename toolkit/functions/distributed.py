@@ -12,6 +12,7 @@ from toolkit import comm, tree
 from toolkit.comm.flight_recorder import Step, begin_step
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
+from toolkit.compiler.shared_steps import warn_without_distribution
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import state
@@ -19,10 +20,7 @@ from toolkit.data.batch_shards import LocalRows
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.function import Function
-from toolkit.functions.job_checks import (
-    ComparedState,
-    warn_without_distribution,
-)
+from toolkit.functions.job_checks import ComparedState
 from toolkit.functions.local_rows import (
     check_same_batch,
     complete_local_batch,
@@ -115,7 +113,7 @@ def _local_arguments(
             batch = _complete_element(name, shards[0], args, kwargs)
         except ArgumentError as failure:  # its peers wait, and must raise it too
             error = str(failure)
-        check_same_batch(job, batch, f"{name}: ", error)
+        check_same_batch(job, batch, f"{name}: ", error, shards[0].checksum)
         values = [x for x in leaves if isinstance(x, DATA_TYPES)]
         _check_equal_values(
             name, job, [convert(x) for x in values if not isinstance(x, LocalRows)]

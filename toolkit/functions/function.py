@@ -15,6 +15,7 @@ import numpy as np
 
 from toolkit import dtypes, inspection, tree
 from toolkit.compiler.distribution_context import DistributionContext
+from toolkit.compiler.shared_steps import shared_step
 from toolkit.console.frames import warn_once
 from toolkit.console.progress import show_progress, stage
 from toolkit.core.convert import convert, is_strings
@@ -39,7 +40,6 @@ from toolkit.errors import (
 )
 from toolkit.functions.concrete_function import DATA_TYPES, ConcreteFunction
 from toolkit.functions.garbage_collection import paused_collection
-from toolkit.functions.job_checks import shared_step
 from toolkit.functions.methods import methods_of
 from toolkit.functions.retraces import MAX_RETRACES, Key, Retraces
 from toolkit.functions.signatures import (

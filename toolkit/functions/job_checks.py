@@ -1,82 +1,22 @@
-"""Checks of the processes of a job, against training that goes apart."""
+"""Checks that the weights of a job are equal on all processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 
-from toolkit import comm
 from toolkit.backends.memory import to_host
-from toolkit.comm.launchers import launcher_variable
-from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
-from toolkit.console.frames import warn_once
 from toolkit.core.locks import changes
 from toolkit.errors import ArgumentError
 from toolkit.functions.local_rows import describe_batch, group_by_rank
-from toolkit.thread_state import ThreadState
 
 if TYPE_CHECKING:
     from toolkit.core.variable import Variable
-
-
-class _Step(ThreadState):
-    # Whether all processes run the code that runs now, on the same batch.
-    is_shared = False
-
-
-_step = _Step()
-
-
-def shared_step() -> AbstractContextManager[None]:
-    """Return a context of code that all processes of a job run on the same batch."""
-    return _step.override(is_shared=True)
-
-
-def is_shared_step() -> bool:
-    """Return whether all processes of the job run this code on the same batch."""
-    return _step.is_shared
-
-
-def check_update(name: str) -> None:
-    """Raise for an update of weights that each process would compute from its rows.
-
-    Args:
-        name: the method that updates.
-    """
-    job = distribution_context.current()
-    if job is None or _step.is_shared or job.num_processes == 1:
-        return
-    raise ArgumentError(
-        f"{name}: each of the {job.num_processes} processes of the job would update "
-        "its weights by the gradients of its rows alone, and train another model; put "
-        "the step into `toolkit.function(step, distribute=True)`, which adds the "
-        "gradients of all processes, or use `fit` without run_eagerly=True"
-    )
-
-
-def warn_without_distribution(name: str) -> None:
-    """Warn once in a job of several processes that has no distribution.
-
-    Args:
-        name: the model, or the function.
-    """
-    if launcher_variable() is None:
-        return
-    world = comm.world()
-    if world.size > 1 and world.rank == 0:
-        warn_once(
-            world,
-            f"{name}: each of the {world.size} processes of this job computes alone, "
-            "on all data; to train one model together, call `toolkit.distribution."
-            "set_distribution(toolkit.distribution.DataParallel())` first",
-            topic="no distribution",
-        )
 
 
 class ComparedState:

@@ -10,10 +10,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from zlib import crc32
 
+import numpy as np
+
 from toolkit import tree
+from toolkit.backends.memory import memory_of, to_host
 from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.tensor import Tensor
-from toolkit.data.batch_shards import RowSelector
+from toolkit.data.batch_shards import RowSelector, checksum_of_arrays
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
@@ -53,20 +56,51 @@ def data_mismatch_error(texts: Sequence[str], label: str = "") -> ArgumentError:
     )
 
 
+def rows_mismatch_error(texts: Sequence[str], label: str = "") -> ArgumentError:
+    """Return the error for ranks with different rows, with a label as prefix."""
+    return ArgumentError(
+        f"{label}expected the same rows in the same order on all ranks; received "
+        f"{group_by_rank(texts)}; for equal random numbers on all ranks, call "
+        "`set_distribution` or `set_random_seed` first, and give other generators a "
+        "seed; remove `shard`, because each process takes its rows of the same "
+        "batches, or use `DataParallel(auto_shard_dataset=False)`, with which each "
+        "process provides its rows"
+    )
+
+
 # The number that a process sends instead of a checksum of its batch.
 _FAILED = 1 << 40
 
 
+def checksum_of_batch(batch: object, arrays: object = None) -> int:
+    """Return a checksum of some elements of the arrays in a batch.
+
+    Args:
+        batch: a nest of tensors.
+        arrays: the same batch before its conversion to tensors, to read no memory of a
+            device.
+    """
+    tensors = [leaf._array for leaf in tree.flatten(batch) if isinstance(leaf, Tensor)]
+    if arrays is not None and any(memory_of(x) is not None for x in tensors):
+        tensors = [x for x in tree.flatten(arrays) if isinstance(x, np.ndarray)]
+    return checksum_of_arrays(map(to_host, tensors))
+
+
 def check_same_batch(
-    job: DistributionContext, batch: object, label: str = "", error: str = ""
+    job: DistributionContext,
+    batch: object,
+    label: str = "",
+    error: str = "",
+    checksum: int = 0,
 ) -> None:
-    """Raise for a batch whose shapes differ between processes.
+    """Raise for a batch whose shapes or values differ between processes.
 
     Args:
         job: the job, of which all processes call this.
         batch: a nest of tensors; None: there are no more batches.
         label: the prefix of an error.
         error: the reason why this process has no valid batch.
+        checksum: of the values, if all processes must have the same.
 
     Raises:
         ArgumentError: on all processes, also for the `error` of one process.
@@ -76,12 +110,18 @@ def check_same_batch(
             raise ArgumentError(error)
         return
     text = "no more batches" if batch is None else describe_batch(batch)
-    numbers = job.agree("batches", _FAILED if error else crc32(text.encode()))
+    number = _FAILED if error else crc32(text.encode(), checksum)
+    numbers = job.agree("batches", number)
     if _FAILED in numbers:
         errors = job.exchange(error)
         raise ArgumentError(next(filter(None, errors)))
-    if len(set(numbers)) > 1:
-        raise data_mismatch_error(job.exchange(text), label)
+    if len(set(numbers)) == 1:
+        return
+    texts = job.exchange(text)
+    if len(set(texts)) > 1:
+        raise data_mismatch_error(texts, label)
+    sums = job.exchange(f"a batch with the checksum {checksum:08x}")
+    raise rows_mismatch_error(sums, label)
 
 
 def count_rows(batch: object) -> int | None:
@@ -173,13 +213,21 @@ class BatchSharing:
         """Return the rows of a batch that the source must read; None: all rows."""
         return None
 
-    def local_batch(self, batch: Batch) -> Batch:
+    def local_batch(self, batch: Batch, arrays: object) -> Batch:
         """Return the rows of a batch that this process computes.
 
         Args:
             batch: a nest of tensors, with all rows that the source has.
+            arrays: the same batch before its conversion to tensors.
         """
         return batch
+
+    def note_ends(self, ends: object) -> None:
+        """Record some elements of the whole batch of which a process has its rows.
+
+        Args:
+            ends: the elements; None: this process has not computed them.
+        """
 
     def end_pass(self) -> None:
         """Record that a pass has no more batches."""
@@ -192,7 +240,13 @@ class JobSharing(BatchSharing):
         job: the job, of which all processes take the batches at the same time.
         compares: whether to compare each batch, and the end of a pass. This is not
             necessary if the processes have compared the number of batches.
+
+    Attributes:
+        first_checksum: of the first batch, if it is not compared when it is taken, and
+            if this process has computed all rows.
     """
+
+    first_checksum: int | None = None
 
     def __init__(self, job: DistributionContext, compares: bool) -> None:
         self._job, self._compares = job, compares
@@ -204,18 +258,28 @@ class JobSharing(BatchSharing):
         is_full = not job.auto_shard_dataset or job.num_model_replicas == 1
         return None if is_full else job.rows
 
-    def local_batch(self, batch: Batch) -> Batch:
-        self._compare(batch)
+    def local_batch(self, batch: Batch, arrays: object) -> Batch:
+        self._compare(batch, arrays)
         if not self._job.auto_shard_dataset:
             return complete_local_batch(self._job, batch)
         return batch if self.rows is None else cut_rows(batch, self.rows)
 
-    def end_pass(self) -> None:
-        self._compare(None)
+    def note_ends(self, ends: object) -> None:
+        if self.first_checksum is None and ends is not None:
+            self.first_checksum = checksum_of_arrays(tree.flatten(ends))
 
-    def _compare(self, batch: object) -> None:
+    def end_pass(self) -> None:
+        self._compare(None, None)
+
+    def _compare(self, batch: object, arrays: object) -> None:
         """Raise for a batch, or an end, that only some processes have."""
+        is_first, self._num_compared = not self._num_compared, self._num_compared + 1
+        if self._job.num_processes == 1 or not (self._compares or is_first):
+            return
+        has_all_rows = self._job.auto_shard_dataset and batch is not None
+        checksum = checksum_of_batch(batch, arrays) if has_all_rows else 0
         if self._compares:
-            label = f"after {self._num_compared} batches: "
-            check_same_batch(self._job, batch, label)
-            self._num_compared += 1
+            label = f"after {self._num_compared - 1} batches: "
+            check_same_batch(self._job, batch, label, checksum=checksum)
+        elif has_all_rows:
+            self.first_checksum = checksum

@@ -181,7 +181,8 @@ class RNN(WithParts, Layer):
             for variable, value in zip(
                 tree.flatten(self.states), tree.flatten(states), strict=True
             ):
-                variable.assign(value)
+                # The caller can write to the array of an output, which is a state.
+                variable.assign(ops.multiply(value, 1))
         output = outputs if self.return_sequences else last
         return (output, *states) if self.return_state else output
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.arguments import Fraction, NonNegative, unknown_argument_error
+from toolkit.compiler.shared_steps import check_update
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import auto_name, name_scope
@@ -21,7 +22,6 @@ from toolkit.core.trace import StatelessScope
 from toolkit.core.variable import Variable
 from toolkit.definitions import foreign_names, hints
 from toolkit.errors import ArgumentError
-from toolkit.functions.job_checks import check_update
 from toolkit.optimizers.compiled_updates import CompiledUpdates
 from toolkit.optimizers.gradients import clip_by_global_norm, clip_by_norm, fit_shape
 from toolkit.optimizers.rows import (
@@ -69,6 +69,8 @@ class Optimizer(OptimizerState):
         >>> v.numpy().tolist()
         [0.5, 1.5]
     """
+
+    _has_updated = False
 
     def __init__(
         self,
@@ -173,7 +175,8 @@ class Optimizer(OptimizerState):
             grads: one for each variable; None for no gradient.
             trainable_variables: by default the variables of `build`.
         """
-        check_update(f"{self.name}.apply")
+        check_update(f"{self.name}.apply", is_first=not self._has_updated)
+        self._has_updated = True
         grads, variables = self._matched(grads, trainable_variables)
         if not grads:
             return

@@ -18,11 +18,11 @@ from toolkit.compat.tensorflow.functions import Function, JobFunction
 from toolkit.compat.tensorflow.modes import NeedsJob, local
 from toolkit.compat.tensorflow.scopes import device
 from toolkit.compat.tensorflow.tensor_classes import convert
+from toolkit.compiler.shared_steps import is_shared_step
 from toolkit.core.tensor import state
 from toolkit.data.batch_shards import LocalRows
 from toolkit.distribution import distribution
 from toolkit.errors import ArgumentError, UnsupportedError
-from toolkit.functions.job_checks import is_shared_step
 from toolkit.thread_state import ThreadState
 from toolkit.tree import flatten, map_structure
 from toolkit.type_aliases import Axis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.core.variable import assign_all
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 
@@ -54,8 +55,7 @@ class SwapEMAWeights(Callback):
                 continue  # the averages start at the first update
             for variable, average in optimizer.averaged():
                 value, mean = variable.numpy().copy(), average.numpy().copy()
-                variable.assign(mean)
-                average.assign(value)
+                assign_all([(variable, mean), (average, value)])
         self._swapped = with_averages
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:

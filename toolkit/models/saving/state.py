@@ -9,6 +9,7 @@ import numpy as np
 from toolkit.console.frames import warn
 from toolkit.core.convert import adopt
 from toolkit.core.trace import StatelessScope
+from toolkit.core.variable import assign_all
 from toolkit.layers.tracking import StateOwner
 from toolkit.models.saving.mismatches import (
     Mismatch,
@@ -87,8 +88,7 @@ def load_state(
     report_mismatches(
         mismatches, mismatch_message(where) if not fits and not skip_mismatch else None
     )
-    for variable, value in scope.writes.items():
-        variable.assign(value)
+    assign_all(scope.writes.items())
 
 
 def _renamed(datasets: dict[str, Dataset]) -> dict[str, Dataset]:

@@ -11,20 +11,18 @@ from toolkit import comm, tree
 from toolkit.comm.flight_recorder import Step, begin_step
 from toolkit.compiler import distribution_context
 from toolkit.compiler.distribution_context import DistributionContext
-from toolkit.errors import ArgumentError
-from toolkit.functions.job_checks import (
-    ComparedState,
-    warn_without_distribution,
-)
+from toolkit.compiler.shared_steps import warn_without_distribution
+from toolkit.functions.job_checks import ComparedState
 from toolkit.functions.local_rows import (
     Batch,
     JobSharing,
     check_same_batch,
+    checksum_of_batch,
     complete_local_batch,
     count_rows,
     data_mismatch_error,
     describe_batch,
-    group_by_rank,
+    rows_mismatch_error,
     take_local_outputs,
 )
 from toolkit.models.callbacks.callback_list import CallbackList
@@ -230,38 +228,44 @@ class JobCoordinator(RecoveryCoordinator):
     def compare_data(
         self, batches: EpochBatches | None, peek: bool = True, label: str = ""
     ) -> None:
-        order = None  # a fingerprint, before the first batch is read
+        sharing, order = None, None  # a fingerprint, before the first batch is read
         if batches is not None and self._model._can_compile():
-            self._share_batches(batches.source)
+            sharing = self._share_batches(batches.source)
             if self._job.auto_shard_dataset:
                 order = batches.source.fingerprint()
         local = "nothing" if batches is None else _describe(batches, peek)
+        if sharing is not None and sharing.first_checksum is not None:
+            words = [] if order is None else [order]
+            words.append(
+                f"a first batch with the checksum {sharing.first_checksum:08x}"
+            )
+            order = " and ".join(words)
         exchanged = self._job.exchange([local, order])
         texts = [text for text, _ in exchanged]
         if len(set(texts)) > 1:
             raise data_mismatch_error(texts, label)
         orders = [text for _, text in exchanged]
         if len(set(orders)) > 1:
-            raise ArgumentError(
-                f"{label}expected the same rows in the same order on all ranks; "
-                f"received {group_by_rank(orders)}; for equal random numbers on all "
-                "ranks, call `set_distribution` or `set_random_seed` first; remove "
-                "`shard`, because each process takes its rows of the same batches"
-            )
+            raise rows_mismatch_error(orders, label)
 
-    def _share_batches(self, source: Source) -> None:
+    def _share_batches(self, source: Source) -> JobSharing:
         # Then the comparison of the data determines the shapes of all batches.
         has_equal_batches = source.num_batches is not None and (
             self._job.auto_shard_dataset or source.samples is not None
         )
-        source.share_batches(JobSharing(self._job, compares=not has_equal_batches))
+        sharing = JobSharing(self._job, compares=not has_equal_batches)
+        source.share_batches(sharing)
+        return sharing
 
     def _has_local_batches(self) -> bool:
         """Return whether the user passes only the local rows of each batch."""
         return not self._job.auto_shard_dataset and self._model._can_compile()
 
     def complete_batch(self, batch: Batch) -> Batch:
-        check_same_batch(self._job, batch)
+        checksum = 0
+        if self._job.auto_shard_dataset and self._job.num_processes > 1:
+            checksum = checksum_of_batch(batch)
+        check_same_batch(self._job, batch, checksum=checksum)
         if not self._has_local_batches():
             return batch
         return complete_local_batch(self._job, batch)

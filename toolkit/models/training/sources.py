@@ -110,8 +110,9 @@ class Source:
     def _local_batch(self, batch: Any) -> Any:
         """Return the part of a batch that this process needs, as tensors."""
         if type(batch) is BatchShard:
+            self._sharing.note_ends(batch.ends)
             return as_full_batch(self._tensors(batch.value), batch.rows)
-        return self._sharing.local_batch(self._tensors(batch))
+        return self._sharing.local_batch(self._tensors(batch), batch)
 
     def state(self, within: bool) -> State | None:
         """Return the state for `restore`, after the last batch that was taken.
@@ -358,6 +359,9 @@ class DatasetSource(Source):
         texts = []
         if any(seed is not None for seed in state["seeds"]):
             texts.append(f"pass {state['passes']} with the seeds {state['seeds']}")
+        with suppress(Exception):  # the pass raises it again
+            checksum = self._batches._first_row().source_checksum()
+            texts.append(f"sources with the checksum {checksum:08x}")
         texts += [
             f"shard{stage._shard}"
             for stage in self._batches._ancestors()

@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit import inspection, ops, tree
 from toolkit.compiler import distribution_context
+from toolkit.compiler.shared_steps import shared_step
 from toolkit.console.frames import warn_once
 from toolkit.core.composites import has_composites
 from toolkit.core.convert import is_strings
@@ -16,7 +17,6 @@ from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
 from toolkit.errors import HostCallError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function, NewResultsError
-from toolkit.functions.job_checks import shared_step
 from toolkit.ir import Spec
 from toolkit.layers.call import context as layer_context
 from toolkit.models.training.compile_checks import describe_indices

@@ -13,10 +13,10 @@ from toolkit import ops
 from toolkit.compat.tensorflow.v1.gradients import gradients
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, colocate
+from toolkit.compiler.shared_steps import check_update
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
-from toolkit.functions.job_checks import check_update
 from toolkit.type_aliases import TensorLike
 
 
