@@ -93,6 +93,22 @@ def test_ranks_of_two_hosts(tmp_path, ssh):
     assert len(lines) == 5
 
 
+def test_ranks_of_each_host_have_its_gpus(tmp_path, ssh):
+    """The variables of the driver are those of the host, and not of the launcher."""
+    gpus = 'case "$2" in *.2) gpus=5,7;; *) gpus=0,3;; esac'
+    gpus = gpus.replace("$2", "$1") + "\nexport CUDA_VISIBLE_DEVICES=$gpus\n"
+    ssh.write_text(SSH.replace("cd /\n", f"cd /\n{gpus}"))
+    source = """
+import os
+from toolkit import comm
+print(comm.world().rank, os.environ["CUDA_VISIBLE_DEVICES"])
+"""
+    code, output, errors = run(tmp_path, ssh, source, hosts="127.0.0.2:2,127.0.0.3:2")
+    assert code == 0, errors
+    lines = sorted(line for line in output.splitlines() if "motd" not in line)
+    assert lines == ["0: 0 5", "1: 1 7", "2: 2 0", "3: 3 3"]
+
+
 def test_default_number_of_processes(tmp_path, ssh):
     code, output, errors = run(
         tmp_path, ssh, SCRIPT, hosts="localhost", options=["--processes", "2"]

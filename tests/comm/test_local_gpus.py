@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.comm.local_gpus import assign_gpu
+from toolkit.comm.local_gpus import assign_free_gpu, assign_gpu
 
 TORCHRUN = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 
@@ -43,6 +43,31 @@ def test_rank_sees_its_gpu(tmp_path, variables, visible):
     environment = dict(variables)
     assign_gpu(environment, tmp_path)
     assert environment.get("CUDA_VISIBLE_DEVICES") == visible
+
+
+@pytest.mark.parametrize(
+    "used, rank, before, visible",
+    [
+        (["0", "2", "3"], "0", None, "1"),
+        (["0", "3"], "1", None, "2"),
+        (["4"], "0", "4,6", "6"),
+        # The ranks of this machine use no GPU, or all of them.
+        ([], "0", "4,6", "4"),
+        (["4", "6"], "1", "4,6", "6"),
+    ],
+)
+def test_replacement_sees_a_free_gpu(tmp_path, used, rank, before, visible):
+    for number in range(4):
+        (tmp_path / f"0000:{number}b:00.0").mkdir()
+    environment = {
+        "OMPI_COMM_WORLD_LOCAL_RANK": rank,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    }
+    if before is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = before
+    assign_gpu(environment, tmp_path)
+    assign_free_gpu(environment, used)
+    assert environment["CUDA_VISIBLE_DEVICES"] == visible
 
 
 def test_machine_without_a_driver_is_unchanged(tmp_path):

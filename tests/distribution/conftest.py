@@ -23,9 +23,11 @@ def train_on_gpus(tmp_path, folders, monkeypatch):
     def start(model, ranks, **options):
         device = "gpu" if options.get("gpu", True) else "cpu"
         monkeypatch.setenv("TOOLKIT_DEVICE", device)
+        flags = options.pop("flags", ())
         options = {"model": model, "kernels": kernels, "nccl": nccl, **options}
         limits = {"timeout": 100, "seconds": 300}  # for a busy machine
-        return run(tmp_path, ranks, TRAINING, json.dumps(options), **limits)
+        arguments = TRAINING, json.dumps(options)
+        return run(tmp_path, ranks, *arguments, flags=flags, **limits)
 
     return start
 

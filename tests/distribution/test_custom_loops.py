@@ -60,6 +60,23 @@ def test_one_hash_for_any_number_of_processes(tmp_path, sizes):
     assert len({str(global_batches) for _, global_batches in reports}) == 1
 
 
+def test_a_last_batch_of_one_row_has_one_hash(tmp_path):
+    """Three of four processes have no row of it."""
+    text = """
+    x, y = x[:33], y[:33]
+    trained, looped = build(), build()
+    history = trained.fit(x, y, batch_size=8, epochs=2, verbose=0).history
+    results = [history, trained.evaluate(x, y, batch_size=8, verbose=0)]
+    results.append(digest(trained.predict(x, batch_size=8, verbose=0)))
+    rows = tk.data.Dataset.from_tensor_slices((x, y)).batch(8)
+    step = tk.function(train_step(looped, looped.optimizer), distribute=True)
+    results.append([float(step(*e)) for e in parallel.distribute_dataset(rows)])
+    tell([*results, state_of(trained), state_of(looped)])
+    """
+    (single,) = run(tmp_path, 1, LOOP + text)
+    assert run(tmp_path, 4, LOOP + text) == [single] * 4
+
+
 def test_a_loop_equals_fit(tmp_path):
     text = """
     x, y = x[:40], y[:40]

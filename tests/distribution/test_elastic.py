@@ -136,12 +136,14 @@ def test_lost_rank_is_replaced(tmp_path, engine):
     assert reports == [[*expected, 3]] * 3
 
 
-def test_replacement_has_the_gpu_of_the_lost_rank(tmp_path, monkeypatch):
+@ranks.for_engines
+def test_replacement_has_the_gpu_of_the_lost_rank(tmp_path, monkeypatch, engine):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
     text = script("lose(self.steps, wait=True)").replace(
         "tell([bits,", "tell([os.environ['CUDA_VISIBLE_DEVICES'],"
     )
-    reports = run(tmp_path, 3, text, timeout=15, flags=["--elastic", "--replace"])
+    flags = ["--elastic", "--replace", *ranks.FLAGS[engine]]
+    reports = run(tmp_path, 3, text, timeout=15, flags=flags)
     assert sorted(gpu for gpu, *_ in reports) == ["5", "6", "7"]
 
 

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.backends.cuda.host import GXX
+from tests.comm import ranks
 from tests.comm.nccl_ranks import GCC, WHY_NOT
 from tests.distribution.jobs import run
 from tests.distribution.test_elastic import KILL, LATER, ZERO, script
@@ -69,6 +70,38 @@ def test_shards_of_lost_gpus_are_restored_from_their_neighbours(train):
 def test_lost_gpu_is_replaced(train, single):
     moment = "lose(self.steps, wait=True)"
     assert train(3, moment, "--elastic", "--replace") == [[*single, 3]] * 3
+
+
+@ranks.needs_mpi
+@pytest.mark.slow
+def test_lost_gpu_is_replaced_over_mpi(train, single):
+    moment = "lose(self.steps, wait=True)"
+    flags = ["--elastic", "--replace", *ranks.FLAGS["mpi"]]
+    assert train(3, moment, *flags) == [[*single, 3]] * 3
+
+
+KILL_IN_GRAPH = """
+submit, collectives = gpus.StreamGroup._submit, [0]
+
+def submit_or_die(group, name, function, *arguments):
+    collectives[0] += group.device.is_replaying
+    if collectives[0] == 9 and rank == 1:
+        Path("killed").write_text(str(group.device.is_replaying))
+        os.kill(os.getpid(), signal.SIGKILL)
+    submit(group, name, function, *arguments)
+
+gpus.StreamGroup._submit = submit_or_die
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.one_in(2)
+def test_loss_during_a_captured_graph(run_on_gpus, single, tmp_path, processes):
+    """All other ranks wait in the same collective of their captured graph."""
+    text = GPUS + KILL_IN_GRAPH + script("pass", rows=64, batch=16)
+    reports = run_on_gpus(text, processes, flags=["--elastic"])
+    assert (tmp_path / "killed").read_text() == "True"
+    assert reports == [[*single, processes - 1]] * (processes - 1)
 
 
 @pytest.mark.slow

@@ -1,9 +1,12 @@
 """Data parallel training on GPUs: a device in host memory and a stand-in for NCCL."""
 
+import os
+
 import numpy as np
 import pytest
 
 from tests.backends.cuda.host import GXX
+from tests.cli.test_hosts import SSH
 from tests.comm.nccl_ranks import GCC, WHY_NOT
 from tests.distribution.gpu_scripts import BEGIN
 
@@ -26,6 +29,21 @@ def test_one_hash_for_any_number_of_gpus(train_on_gpus, model):
             assert not facts["warned"]
     (((on_cpu, *_), _),) = train_on_gpus(model, 1, gpu=False)
     np.testing.assert_allclose(expected[0]["loss"], on_cpu["loss"], rtol=1e-3)
+
+
+def test_gpus_of_two_hosts_have_one_hash(train_on_gpus, tmp_path, monkeypatch):
+    """The control messages of ranks on other hosts go over the network."""
+    ((expected, _),) = train_on_gpus("mlp", 1)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    hosts = ["--hosts", "127.0.0.2:2,127.0.0.3:2"]
+    reports = train_on_gpus("mlp", 4, flags=hosts)
+    assert len(reports) == 4
+    for results, facts in reports:
+        assert results == expected
+        assert set(facts["steps"][-2]) == {"replay", "copy"}
 
 
 @pytest.mark.parametrize(

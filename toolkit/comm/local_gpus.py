@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
 
 # Variables of launchers for the rank on this machine, and the number of ranks on it:
@@ -19,6 +19,8 @@ _VARIABLES = (
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # The folder in which NVIDIA's driver for Linux lists its devices.
 DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
+# The GPUs of this process before `assign_gpu` selected one.
+_all_names: list[str] = []
 
 
 def assign_gpu(
@@ -35,16 +37,42 @@ def assign_gpu(
         folder: the folder in which the driver lists its devices.
     """
     rank, count = _read_local_rank(environment)
-    visible = environment.get(_VISIBLE)
-    if visible is not None:
-        names = [name.strip() for name in visible.split(",") if name.strip()]
-    else:
-        names = [str(number) for number, _ in enumerate(_list_devices(folder))]
+    names = _all_names[:] = _visible_names(environment, folder)
     if 1 < count <= len(names) and rank < count:
         environment[_VISIBLE] = names[rank]
 
 
-def _read_local_rank(environment: MutableMapping[str, str]) -> tuple[int, int]:
+def assign_free_gpu(
+    environment: MutableMapping[str, str],
+    used: Collection[str],
+) -> None:
+    """Make a GPU visible to the replacement of a lost rank that no other rank uses.
+
+    The process has called `assign_gpu`.
+
+    Args:
+        environment: the environment variables of the process.
+        used: the GPUs of the other ranks on this machine.
+    """
+    rank, _ = _read_local_rank(environment)  # among the replacements
+    free = [name for name in _all_names if name not in used]
+    if used and rank < len(free):
+        environment[_VISIBLE] = free[rank]
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[str]:
+    """Return the GPUs that the environment of a rank makes visible."""
+    visible = environment.get(_VISIBLE, "")
+    return [name.strip() for name in visible.split(",") if name.strip()]
+
+
+def _visible_names(environment: Mapping[str, str], folder: Path) -> list[str]:
+    if _VISIBLE in environment:
+        return visible_gpus(environment)
+    return [str(number) for number, _ in enumerate(_list_devices(folder))]
+
+
+def _read_local_rank(environment: Mapping[str, str]) -> tuple[int, int]:
     """Return the rank on this machine, and the number of ranks on it."""
     for rank_name, count_name in _VARIABLES:
         rank = environment.get(rank_name, "")

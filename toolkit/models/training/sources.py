@@ -360,7 +360,8 @@ class DatasetSource(Source):
         if any(seed is not None for seed in state["seeds"]):
             texts.append(f"pass {state['passes']} with the seeds {state['seeds']}")
         with suppress(Exception):  # the pass raises it again
-            checksum = self._batches._first_row().source_checksum()
+            first_row = self._batches._first_row()
+            checksum = first_row.source_checksum(not self._produces_all_rows)
             texts.append(f"sources with the checksum {checksum:08x}")
         texts += [
             f"shard{stage._shard}"
